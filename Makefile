@@ -28,7 +28,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample test check format lint types cover bench crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ run: $(RUNTIME) ## install what is needed and show everything at work in a simul
 
 demo: run ## the same as make run (DEMO_ARGS="--seed 7" for another world)
 
-sample: $(RUNTIME) ## forecast, resolve and score the bundled sample of real questions: no keys, no network use
+sample: $(RUNTIME) ## forecast, resolve and score the sample questions that come with the program, which are invented: no keys, no network use
 	$(BIN)/foxcast run --once
 
 test: $(TOOLS) ## run all tests (PYTEST_ARGS="-k word" for some)
@@ -56,6 +56,9 @@ lint: $(TOOLS)
 
 types: $(TOOLS)
 	$(BIN)/mypy
+
+docs: $(TOOLS) ## write docs/settings.md and docs/commands.md from the program's own texts
+	$(BIN)/python -m tests.reference_pages
 
 cover: $(TOOLS) ## run all tests and hold bot to 100 % and plugins to 95 % of lines and branches
 	$(BIN)/pytest --cov=bot --cov=plugins --cov-report= $(PYTEST_ARGS)
@@ -76,19 +79,19 @@ test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
 	$(BIN)/pytest --run-live tests/live $(PYTEST_ARGS)
 
 hostile: $(TOOLS) ## let an obedient model read all hostile pages
-	$(BIN)/python -m tests.integration.campaign --keep
+	$(BIN)/python -m tests.integration.hostile_campaign --keep
 
 crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models or writes to venues, and check each time
-	$(BIN)/python -m tests.crash.campaign --keep $(CRASH_ARGS)
-	$(BIN)/python -m tests.crash.paid --keep $(PAID_ARGS)
-	$(BIN)/python -m tests.crash.outbox --keep $(OUTBOX_ARGS)
-	$(BIN)/python -m tests.crash.outbox --mutants --kills 600
+	$(BIN)/python -m tests.crash.daemon_campaign --keep $(CRASH_ARGS)
+	$(BIN)/python -m tests.crash.paid_calls_campaign --keep $(PAID_ARGS)
+	$(BIN)/python -m tests.crash.outbox_campaign --keep $(OUTBOX_ARGS)
+	$(BIN)/python -m tests.crash.outbox_campaign --mutants --kills 600
 
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
 
 simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DAYS=3, or SEED=7 to replay one)
-	$(BIN)/python -m tests.simulation.whole --days $(DAYS) \
+	$(BIN)/python -m tests.simulation.full_system --days $(DAYS) \
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS) --keep simulate) \
 		$(if $(MUTANT),--mutant $(MUTANT)) $(SIMULATE_ARGS)
 
@@ -103,7 +106,7 @@ lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 		print(*extras['polymarket'], sep='\n')" | $(COMPILE) --constraint tests/requirements.lock - --output-file signer.lock
 
 clean: ## remove .venv and every cache (state/ stays)
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) __pycache__ .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find bot plugins tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from bot import redact
+from bot.core import redaction
 
 # The same examples on every machine, and no limit on one example: CI shares its cores. Fifty examples of each rule are
 # half of the default; tests that need more say so themselves.
@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """Forget what a test told of secrets: the next one may say the same word."""
-    with redact.forgetting():
+    with redaction.temporary_secrets():
         yield
 
 

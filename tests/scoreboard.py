@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.simulation.whole.mutants import MUTANTS
+from tests.simulation.full_system.mutants import MUTANTS
 
 ROOT = Path(__file__).resolve().parents[1]
 STATE = ROOT / "state"
@@ -50,14 +50,14 @@ def main() -> int:
     if not lines:
         sys.stderr.write(f"{asked.folder} has no simulations: run make simulate first\n")
         return 1
-    board = board_of(lines, tomllib.loads(KNOWN.read_text(encoding="utf-8"))["found"])
+    board = build_scoreboard(lines, tomllib.loads(KNOWN.read_text(encoding="utf-8"))["found"])
     asked.to.write_text(json.dumps(board, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    sys.stdout.write(table_of(board))
+    sys.stdout.write(markdown_table(board))
     again = board["repeated"]
     return 1 if board["violations"]["open"] or again["same"] < again["runs"] else 0
 
 
-def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def build_scoreboard(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up simulations; one that was run again, on the same commit, counts once, and its trace is compared."""
     twins = {(line["commit"], line["seed"]): line for line in lines if "twins" in line}
     campaigns = [line for line in lines if "campaign" in line]
@@ -102,7 +102,7 @@ def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[
     }
 
 
-def table_of(board: Mapping[str, Any]) -> str:
+def markdown_table(board: Mapping[str, Any]) -> str:
     """Return the board as a table of Markdown."""
     rows = [*_rows(board)]
     return "\n".join(["| What | Figure |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]) + "\n"
@@ -112,11 +112,11 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     ends, violations = board["ends"], board["violations"]
     yield "Simulated", f"{board['days']:g} days of {board['seeds']} seeds ({board['worldly']} with press and model)"
     yield "Speed", f"{board['cpu_s'] / max(board['days'], 1e-9):.1f} s of processor time a day"
-    yield "Lives ended", _told(ends)
-    yield "Heard by the servers", f"{board['requests']:,} requests; took effect: {_told(board['effects'])}"
-    yield "Faults", f"{sum(board['faults'].values()):,}: {_told(board['faults'])}"
+    yield "Lives ended", _counts_text(ends)
+    yield "Heard by the servers", f"{board['requests']:,} requests; took effect: {_counts_text(board['effects'])}"
+    yield "Faults", f"{sum(board['faults'].values()):,}: {_counts_text(board['faults'])}"
     yield "Bad inputs among them", f"{sum(board['bad inputs'].values()):,} answers that no venue gives"
-    yield "What people did", _told(board["people"])
+    yield "What people did", _counts_text(board["people"])
     known = [one for one in violations["known"] if not one.get("observer", False)]
     mended = sum(bool(one["mended"]) for one in known)
     yield (
@@ -128,11 +128,11 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for one in board["memory"]:
         quarters = ", ".join(f"{mb:.0f}" for mb in one["quarters_mb"])
         yield f"Memory, seed {one['seed']}", f"{quarters} MB in the quarters of {one['days']:.0f} days (medians)"
-    yield "Most in use at once", _told(board["most in use"])
+    yield "Most in use at once", _counts_text(board["most in use"])
     mutants = board["mutants"]
     found = [f"{name} ({seed})" for name, seed in sorted(mutants.items()) if seed is not None]
     yield "Planted bugs found (by seed)", f"{len(found)} of {len(mutants)}: {', '.join(found) or '-'}"
-    yield "Real processes and pages", _told(board["campaigns"])
+    yield "Real processes and pages", _counts_text(board["campaigns"])
     yield "Commits", ", ".join(board["commits"])
 
 
@@ -197,7 +197,7 @@ def _most(peaks: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return most
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "-"
 
 

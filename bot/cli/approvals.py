@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
-from bot.cli.lookup import query_ledger
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_minute
 from bot.cli.signed_requests import TokenFileOption, submit_request
-from bot.domain.permission import Approval
-from bot.domain.request import AnswerApproval
-from bot.store.approvals import named
-from bot.store.codec import stamp
+from bot.core.operator_requests import AnswerApproval
+from bot.core.permissions import SubmissionApproval
+from bot.evaluation.lookup import query_ledger
+from bot.store.permissions import find_approval
+from bot.store.serialization import format_timestamp
 
 approvals_app, approve_app, reject_app = (typer.Typer(add_completion=False) for _ in range(3))
 
@@ -27,19 +27,19 @@ COLUMNS = (
     TableColumn("until"),
     TableColumn("why", ColumnKind.TEXT),
 )
-APPROVAL_HELP = "An approval: its id, or a beginning of it that no other has."
+APPROVAL_HELP = "Approval id, or a unique prefix of it."
 
 
 @approvals_app.command()
 def approvals(
     ctx: typer.Context,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Also what was answered.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include approvals already answered.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List what waits for a person's approval, and why."""
+    """List submissions waiting for approval, with reasons."""
     found = query_ledger(
-        load_command_config(ctx), lambda records: records.ledger.leave.approvals(everything=everything)
+        load_command_config(ctx), lambda records: records.ledger.permissions.approvals(everything=everything)
     )
     if as_json:
         print_json([_approval_to_json(one) for one in found])
@@ -54,7 +54,7 @@ def approve(
     *,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Let a forecast leave that waits for it, up to the cost and price that were shown."""
+    """Approve a waiting submission, up to the cost and price shown."""
     _answer_approval(ctx, name, token_file, approved=True)
 
 
@@ -65,14 +65,16 @@ def reject(
     *,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Keep a forecast from leaving that waits for approval."""
+    """Reject a waiting submission."""
     _answer_approval(ctx, name, token_file, approved=False)
 
 
 def _answer_approval(ctx: typer.Context, name: str, token_file: TokenFileOption, *, approved: bool) -> None:
     config, registry = load_config_and_plugins(ctx)
     # By now: a beginning of an id may name another one by the time the daemon reads it.
-    whole = query_ledger(config, lambda records: records.ledger.leave.read(lambda database: named(database, name))).id
+    whole = query_ledger(
+        config, lambda records: records.ledger.permissions.read(lambda database: find_approval(database, name))
+    ).id
 
     def make(by: str, at: datetime) -> AnswerApproval:
         return AnswerApproval(by=by, asked_at=at, approval=whole, approved=approved)
@@ -80,7 +82,7 @@ def _answer_approval(ctx: typer.Context, name: str, token_file: TokenFileOption,
     stdout_console().print(submit_request(config, registry, make, token_file=token_file))
 
 
-def _approval_cells(one: Approval) -> Sequence[str]:
+def _approval_cells(one: SubmissionApproval) -> Sequence[str]:
     shown = one.shown
     order = f"{shown['order']} at {shown.get('limit', '?')}" if "order" in shown else "forecast"
     if shown.get("comment"):
@@ -97,15 +99,15 @@ def _approval_cells(one: Approval) -> Sequence[str]:
     )
 
 
-def _approval_to_json(one: Approval) -> dict[str, Any]:
+def _approval_to_json(one: SubmissionApproval) -> dict[str, Any]:
     return {
         "id": one.id,
         "forecast": one.forecast,
         "venue": one.venue,
         "cost": one.cost,
         "state": one.state.value,
-        "asked_at": stamp(one.asked_at),
-        "expires_at": stamp(one.expires_at),
+        "asked_at": format_timestamp(one.asked_at),
+        "expires_at": format_timestamp(one.expires_at),
         "by": one.by or None,
         "shown": dict(one.shown),
     }

@@ -16,9 +16,9 @@ from bot.cli.lookup import CONFIGURED_VENUE_HELP, require_configured_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import stdout_console
 from bot.cli.signed_requests import TokenFileOption, submit_request
-from bot.domain.request import ArmVenue, DisarmVenue
-from bot.errors import ConfigError
-from bot.gate.lanes import lane_in
+from bot.core.errors import ConfigError
+from bot.core.operator_requests import ArmVenue, DisarmVenue
+from bot.execution.gate.execution_policy import venue_policy
 
 arm_app, disarm_app = (typer.Typer(add_completion=False) for _ in range(2))
 
@@ -39,7 +39,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _amount_option(meaning: str) -> object:
-    return typer.Option(metavar="AMOUNT", min=0.0, help=f"The most that {meaning} may cost, in its currency.")
+    return typer.Option(metavar="AMOUNT", min=0.0, help=f"Maximum cost of {meaning}, in the venue's currency.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +52,18 @@ class ArmOptions:
     ]
     per_order: Annotated[float | None, _amount_option("one order")] = None
     per_day: Annotated[float | None, _amount_option("the orders of one day (UTC)")] = None
-    total: Annotated[float | None, _amount_option("everything under this record")] = None
+    total: Annotated[float | None, _amount_option("all orders under this permission")] = None
     token_file: TokenFileOption = None
 
 
 @arm_app.command()
 @options_from_dataclass(ArmOptions)
 def arm(ctx: typer.Context, options: ArmOptions) -> None:
-    """Give leave to submit to a venue, for a time and up to amounts; a change of what leaves ends it."""
+    """Allow live submission to a venue for a limited time and amount; changed settings end it."""
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, options.venue)
     _require_positive_amounts(options)
-    lane = lane_in(config, options.venue, registry.configurable)
+    lane = venue_policy(config, options.venue, registry.specs_of_table)
 
     def make(by: str, at: datetime) -> ArmVenue:
         return ArmVenue(
@@ -71,7 +71,7 @@ def arm(ctx: typer.Context, options: ArmOptions) -> None:
             asked_at=at,
             venue=lane.venue,
             account=lane.account,
-            config=lane.digest,
+            config=lane.config_digest,
             until=at + options.lasting,
             per_order=options.per_order,
             per_day=options.per_day,
@@ -96,7 +96,7 @@ def disarm(
     *,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Take back leave to submit to a venue."""
+    """Revoke live submission for a venue."""
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, venue)
 

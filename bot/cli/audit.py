@@ -5,18 +5,25 @@ from typing import Annotated
 
 import typer
 
-from bot.app import Records
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import query_ledger
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_minute
-from bot.clock import SystemClock
-from bot.errors import NotFound
-from bot.store.audit import HEAD_FILE, AuditRow, Head, Verdict, read_head, write_head
-from bot.store.codec import stamp
+from bot.core.clock import SystemClock
+from bot.core.errors import NotFoundError
+from bot.evaluation.lookup import query_ledger
+from bot.store.audit_log import (
+    AUDIT_HEAD_FILE,
+    AuditHead,
+    AuditRow,
+    AuditVerification,
+    export_audit_head,
+    read_exported_head,
+)
+from bot.store.ledger import ReadOnlyState
+from bot.store.serialization import format_timestamp
 
-app = typer.Typer(add_completion=False, help="Look at the record of what was let go, and verify it.")
+app = typer.Typer(add_completion=False, help="Show and verify the audit record of permissions and submissions.")
 
 COLUMNS = (
     TableColumn("row", ColumnKind.NUMBER),
@@ -26,7 +33,7 @@ COLUMNS = (
     TableColumn("who"),
     TableColumn("details", ColumnKind.TEXT),
 )
-HEAD_HELP = "A head that was exported; else the one beside the ledger, if it is there."
+HEAD_HELP = "An exported head file; default: the one in the state folder, if present."
 
 
 @app.command()
@@ -36,27 +43,33 @@ def verify(
     head: Annotated[Path | None, typer.Option(metavar="FILE", help=HEAD_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Recompute the chain of the audit; name the first row that cannot be trusted, or a tail that was cut off."""
+    """Verify the audit hash chain; report the first bad row or missing rows at the end."""
 
-    async def verified(records: Records) -> tuple[Verdict, Path | None]:
-        place = head or records.folder / HEAD_FILE
+    async def verified(records: ReadOnlyState) -> tuple[AuditVerification, Path | None]:
+        place = head or records.folder / AUDIT_HEAD_FILE
         try:
-            known: Head | None = read_head(place)
-        except NotFound:
+            known: AuditHead | None = read_exported_head(place)
+        except NotFoundError:
             if head is not None:
                 raise
             known = None
-        return await records.ledger.leave.verify(known), None if known is None else place
+        return await records.ledger.permissions.verify(known), None if known is None else place
 
     found, place = query_ledger(load_command_config(ctx), verified)
     if as_json:
-        plain = {"rows": found.rows, "head": found.head.hash, "sound": found.sound, "bad": found.bad, "why": found.why}
+        plain = {
+            "rows": found.rows,
+            "head": found.head.hash,
+            "sound": found.sound,
+            "bad": found.first_bad_row,
+            "why": found.why,
+        }
         print_json(plain | {"compared_with": None if place is None else str(place)})
     elif found.sound:
         against = f", and it holds the head in {place}" if place else "; no exported head to compare it with"
         stdout_console().print(f"{found.rows} rows, the chain is whole{against}")
     else:
-        stdout_console().print(f"the audit cannot be trusted from row {found.bad} on: {found.why}")
+        stdout_console().print(f"the audit cannot be trusted from row {found.first_bad_row} on: {found.why}")
     if not found.sound:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -65,15 +78,17 @@ def verify(
 def show(
     ctx: typer.Context,
     *,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many rows, the newest first.")] = 50,
-    kind: Annotated[str | None, typer.Option(metavar="WHAT", help="Only these, such as arm, halt or write.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of rows.")] = 50,
+    kind: Annotated[
+        str | None, typer.Option(metavar="WHAT", help="Only rows of this kind, such as arm, halt or write.")
+    ] = None,
     venue: Annotated[str | None, typer.Option(metavar="VENUE", help="Only of this venue.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List what was asked, answered, armed, halted, sent and heard, newest first."""
+    """List audit rows (requests, approvals, arms, halts, writes and answers), newest first."""
 
-    async def rows(records: Records) -> list[AuditRow]:
-        return await records.ledger.leave.audited(limit=limit, kind=kind, venue=venue)
+    async def rows(records: ReadOnlyState) -> list[AuditRow]:
+        return await records.ledger.permissions.recent_audit_rows(limit=limit, kind=kind, venue=venue)
 
     found = query_ledger(load_command_config(ctx), rows)
     if as_json:
@@ -86,16 +101,16 @@ def show(
 def export_head(
     ctx: typer.Context, file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write it.")] = None
 ) -> None:
-    """Export the head of the chain: keep it where whoever runs the daemon cannot write."""
+    """Export the head of the audit chain; keep it where the daemon's user cannot write."""
 
-    async def newest(records: Records) -> Head:
-        return await records.ledger.leave.head()
+    async def newest(records: ReadOnlyState) -> AuditHead:
+        return await records.ledger.permissions.head()
 
     found = query_ledger(load_command_config(ctx), newest)
     if file is None:
         stdout_console().print(f"{found.seq} {found.hash}")
         return
-    write_head(file, found, at=SystemClock().now())
+    export_audit_head(file, found, at=SystemClock().now())
     stdout_console().print(f"row {found.seq} written to {file}")
 
 
@@ -107,7 +122,7 @@ def _audit_cells(row: AuditRow) -> tuple[str, ...]:
 def _audit_row_to_json(row: AuditRow) -> dict[str, object]:
     return {
         "seq": row.seq,
-        "at": stamp(row.at),
+        "at": format_timestamp(row.at),
         "kind": row.kind,
         "venue": row.venue or None,
         "actor": row.actor or None,

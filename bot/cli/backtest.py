@@ -11,7 +11,9 @@ import structlog
 import typer
 from rich.console import Console
 
-from bot.app import Bay, open_bay
+from bot.app.app import BacktestForecaster, open_backtest_forecaster
+from bot.app.forecast_context import forecaster_training
+from bot.app.venues import find_archive
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import confirm_cost, typical_cost_usd
 from bot.cli.lookup import require_venue_archive
@@ -20,23 +22,21 @@ from bot.cli.output.console import print_heading, progress_bars, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.model_memory import memory_to_json, print_memory_line
 from bot.cli.output.score_report import print_report
-from bot.clock import SeededRandom, SystemClock
 from bot.config.schema import Config
-from bot.domain.learning import Fitted, Round
-from bot.errors import NotFound
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import NotFoundError
+from bot.core.interfaces import RoundArchive
+from bot.core.learning import FittedParameters, Round
 from bot.evaluation.backtest import BacktestSubject, BacktestWindow
 from bot.evaluation.backtest import run_backtest as tested
 from bot.evaluation.model_memory import MemoryReport, memory_in_rounds
 from bot.evaluation.score_report import build_report
 from bot.evaluation.score_rows import ScoreRows
-from bot.jobs.learn import best_known
-from bot.means import school_of
-from bot.ports import Archive
-from bot.registry import Registry
-from bot.store.calls import CallState
+from bot.forecasting.parameter_fitting import best_parameters
+from bot.plugin_system.registry import Registry
+from bot.store.forecast_queries import CallTotals, find_answered_trials, total_calls_by_state
 from bot.store.ledger import Ledger
-from bot.store.tallies import Tally, answered, tallies
-from bot.venues import archive_of
+from bot.store.model_calls import CallState
 
 log = structlog.get_logger(__name__)
 
@@ -61,28 +61,30 @@ class BacktestOptions:
         str,
         typer.Option(
             metavar="NAME",
-            help="The experiment, for forecasters that ask models: the same name goes on where it was; "
-            "a new one asks anew what no model has answered word for word.",
+            help=(
+                "Name of the experiment: the same name resumes it; a new name calls the models again, except for "
+                "identical prompts."
+            ),
         ),
     ] = ""
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the expected cost without asking.")] = False
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
 
 @app.command()
 @options_from_dataclass(BacktestOptions)
 def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
-    """Forecast past rounds with only what was known then, and score that."""
+    """Forecast past rounds with information available at the time, and score the forecasts."""
     require_writable(options.json, "--json")
     config, registry = load_config_and_plugins(ctx)
     require_venue_archive(config, registry, options.venue)
-    venue, archive = archive_of(config, registry, options.venue, options.rounds)
+    venue, archive = find_archive(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
     result = asyncio.run(_run_backtest(_BacktestRun(config, registry, archive, random), options))
     found, outlay, memory = result.scored, result.costs, result.memory
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
-        raise NotFound(message)
+        raise NotFoundError(message)
     report = build_report(found.binary, graded=found.by_rule, rng=random.stream("report"))
     if options.json is not None:
         head = {"forecaster": options.forecaster, "venue": venue}
@@ -131,25 +133,25 @@ class BacktestResult:
 class _BacktestRun:
     config: Config
     registry: Registry
-    archive: Archive
+    archive: RoundArchive
     random: SeededRandom
 
-    def subject(self, bay: Bay, run: str) -> BacktestSubject:
+    def subject(self, bay: BacktestForecaster, run: str) -> BacktestSubject:
         return BacktestSubject(
             configured_forecaster=bay.forecaster,
             fit_parameters=self._learner(bay.forecaster.name),
-            tool_factory=bay.workshop,
-            concurrency=self.config.daemon.concurrency if bay.forecaster.asks else 1,
+            tool_factory=bay.tool_factory,
+            concurrency=self.config.daemon.concurrency if bay.forecaster.uses_models else 1,
             run=run,
         )
 
-    def _learner(self, name: str) -> Callable[[Round], Fitted | None]:
-        school = school_of(self.config, self.registry, name)
-        known: dict[datetime, Fitted | None] = {}
+    def _learner(self, name: str) -> Callable[[Round], FittedParameters | None]:
+        school = forecaster_training(self.config, self.registry, name)
+        known: dict[datetime, FittedParameters | None] = {}
 
-        def learn(a_round: Round) -> Fitted | None:
+        def learn(a_round: Round) -> FittedParameters | None:
             if a_round.as_of not in known:
-                known[a_round.as_of] = best_known(name, school, [self.archive], before=a_round.as_of)
+                known[a_round.as_of] = best_parameters(name, school, [self.archive], before=a_round.as_of)
             return known[a_round.as_of]
 
         return learn
@@ -158,7 +160,7 @@ class _BacktestRun:
 async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[str], ledger: Ledger) -> int:
     """Return how many of these questions have a trial without an answer of a model on record: they will cost."""
     wanted = list(scopes)
-    heard = await answered(ledger, wanted)
+    heard = await find_answered_trials(ledger, wanted)
     numbers = range(1, subject.configured_forecaster.trials + 1)
     return sum(not all((scope, number) in heard for number in numbers) for scope in wanted)
 
@@ -166,10 +168,10 @@ async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[
 async def load_experiment_costs(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -> ExperimentCosts:
     """Add up what an experiment cost, and how much of it since a moment."""
     wanted = list(scopes)
-    by_state = await tallies(ledger, wanted)
-    since = await tallies(ledger, wanted, since=began)
-    whole, now = (sum(one.values(), Tally()) for one in (by_state, since))
-    done = by_state.get(CallState.DONE, Tally())
+    by_state = await total_calls_by_state(ledger, wanted)
+    since = await total_calls_by_state(ledger, wanted, since=began)
+    whole, now = (sum(one.values(), CallTotals()) for one in (by_state, since))
+    done = by_state.get(CallState.DONE, CallTotals())
     return ExperimentCosts(
         calls=whole.calls,
         unanswered=whole.calls - done.calls,
@@ -182,18 +184,18 @@ async def load_experiment_costs(scopes: Iterable[str], ledger: Ledger, *, began:
     )
 
 
-def _rounds_in_window(archive: Archive, window: BacktestWindow) -> Iterator[Round]:
-    return filter(window.contains, map(archive.round, archive.rounds()))
+def _rounds_in_window(archive: RoundArchive, window: BacktestWindow) -> Iterator[Round]:
+    return filter(window.contains, map(archive.read_round, archive.round_keys()))
 
 
 async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> BacktestResult:
     window = BacktestWindow(first=options.first, last=options.last)
     clock = SystemClock()
-    async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
+    async with open_backtest_forecaster(test.config, test.registry, options.forecaster, clock=clock) as bay:
         subject = test.subject(bay, options.run)
-        if bay.workshop is None:
+        if bay.tool_factory is None:
             return BacktestResult(scored=await _score_rounds(test, subject, window))
-        ledger, began = bay.workshop.ledger, clock.now()
+        ledger, began = bay.tool_factory.ledger, clock.now()
         rounds = list(_rounds_in_window(test.archive, window))
         scopes = {question.ref: subject.record_scope(question.ref) for one in rounds for question in one.questions}
         new = await count_unanswered_questions(subject, scopes.values(), ledger)
@@ -206,7 +208,7 @@ async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> Backtes
 
 
 async def _confirm_new_costs(
-    bay: Bay, new: int, questions: int, *, options: BacktestOptions, test: _BacktestRun
+    bay: BacktestForecaster, new: int, questions: int, *, options: BacktestOptions, test: _BacktestRun
 ) -> None:
     if new < questions:
         log.info("on record, so asked anew only where something changed since", questions=questions - new, of=questions)
@@ -216,7 +218,7 @@ async def _confirm_new_costs(
 
 
 async def _score_rounds(test: _BacktestRun, subject: BacktestSubject, window: BacktestWindow) -> ScoreRows:
-    keys = test.archive.rounds()
+    keys = test.archive.round_keys()
     with progress_bars() as bars:
         task = bars.add_task("rounds", total=len(keys))
         return await tested(

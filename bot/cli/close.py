@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import LEDGER_FILE, Records, folder_of, open_app, open_records
+from bot.app.app import open_app
+from bot.app.plugin_factory import PluginFactory
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import require_configured_venue
@@ -24,29 +25,32 @@ from bot.cli.output.formatting import format_number
 from bot.cli.portfolio import load_portfolio
 from bot.cli.shared_rates import open_shared_rates
 from bot.cli.signed_requests import TokenFileOption, sign_request
-from bot.clock import SeededRandom, SystemClock
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
-from bot.domain.order import Account, Order, Position
-from bot.domain.request import ClosePositions, ClosingTarget
-from bot.domain.submission import Hold, Mode
-from bot.errors import ConfigError, InstanceLocked, NotFound, Rejected, Unavailable
-from bot.gate.brake import STOP_FILE, Brake
-from bot.gate.case import on_paper
-from bot.gate.gate import Gate
-from bot.gate.lanes import lane_in
-from bot.gate.readiness import Readiness
-from bot.jobs.cases import Around
-from bot.jobs.closing import closing_case
-from bot.jobs.rehearse import no_wire
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import (
+    ConfigError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    StateFolderLockedError,
+)
+from bot.core.operator_requests import ClosePositions, PositionToClose
+from bot.core.orders import Account, Order, Position
+from bot.core.submissions import ExecutionMode, HoldDecision
+from bot.execution.gate.execution_policy import paper_venues, venue_policy
+from bot.execution.gate.gate import Gate
+from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
+from bot.execution.gate.readiness import LiveReadiness
+from bot.execution.preflight import open_refusing_client
+from bot.execution.submission_planning import DecisionContextBuilder
+from bot.jobs.position_closing import closing_context
 from bot.net.client import RetryingHttpClient
-from bot.outfit import Outfitter
-from bot.registry import Registry
-from bot.store import closings
-from bot.store.closings import ClosingResult, ClosingState
-from bot.store.intents import ORDER
-from bot.store.ledger import read_ledger
-from bot.store.mailbox import take_back
+from bot.plugin_system.registry import Registry
+from bot.store import requests
+from bot.store.intents import ORDER_SERIALIZER
+from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_ledger_read_only, open_read_only, state_folder
+from bot.store.requests import ClosingResult, ClosingState, withdraw_request
 
 CLOSING_COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
@@ -65,22 +69,22 @@ CLOSING_COLUMNS = (
 class ClosingPreview:
     """The sale of one position as it would be made now; ``why`` says what keeps it from being made."""
 
-    target: ClosingTarget
+    target: PositionToClose
     question: str
     title: str
     held: float
     currency: str
     order: Order | None = None
     why: str = ""
-    stay_out_h: float = 0.0
+    cooldown_h: float = 0.0
 
     def with_reason(self, why: str) -> "ClosingPreview":
         """Return it with what keeps the sale from being made."""
         return replace(self, why=why)
 
-    def with_order(self, order: Order | None, *, stay_out_h: float) -> "ClosingPreview":
+    def with_order(self, order: Order | None, *, cooldown_h: float) -> "ClosingPreview":
         """Return it with its order, and how long the question is not bought after that."""
-        return replace(self, order=order, stay_out_h=stay_out_h)
+        return replace(self, order=order, cooldown_h=cooldown_h)
 
     @property
     def brings(self) -> float:
@@ -129,15 +133,15 @@ def closing_summary(results: Sequence[ClosingResult], previews: Sequence[Closing
         told += f"; {pending} not known yet, see foxcast orders"
     if left := sum(one.state is ClosingState.PART for one in results):
         told += f"; {left} closed in part, ask again for the rest"
-    hours = max((one.stay_out_h for one in previews), default=0.0)
-    return f"{told}; not bought again for {hours:g} h (trading.stay_out_h)" if hours and closed else told
+    hours = max((one.cooldown_h for one in previews), default=0.0)
+    return f"{told}; not bought again for {hours:g} h (trading.cooldown_h)" if hours and closed else told
 
 
 def closing_to_json(one: ClosingPreview | ClosingResult) -> dict[str, Any]:
     """Return it as JSON has it."""
     plain = asdict(one) if isinstance(one, ClosingResult) else asdict(replace(one, order=None))
     if isinstance(one, ClosingPreview):
-        plain["order"] = None if one.order is None else ORDER.plain(one.order)
+        plain["order"] = None if one.order is None else ORDER_SERIALIZER.plain(one.order)
         plain["brings"] = one.brings
     return plain
 
@@ -146,7 +150,7 @@ app = typer.Typer(add_completion=False)
 
 
 POSITION_HELP = (
-    "A position: its question (venue:key or key) or contract, as foxcast portfolio names it, or a unique part."
+    "A position: its question (venue:key or key) or contract as foxcast portfolio names it, or a unique part."
 )
 
 
@@ -172,7 +176,9 @@ class CloseOptions:
     """Which positions, and how it is agreed to."""
 
     name: Annotated[str | None, typer.Argument(metavar="ID", help=POSITION_HELP)] = None
-    everything: Annotated[bool, typer.Option("--all", help="Every position, or every one at --venue.")] = False
+    everything: Annotated[bool, typer.Option("--all", help="Close every position, or every position at --venue.")] = (
+        False
+    )
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sold; sell nothing.")] = False
     yes: Annotated[bool, typer.Option("--yes", help="Sell without asking.")] = False
@@ -183,10 +189,10 @@ class CloseOptions:
 @app.command()
 @options_from_dataclass(CloseOptions)
 def close(ctx: typer.Context, options: CloseOptions) -> None:
-    """Sell what is held of a question, or everything, whatever the belief.
+    """Close positions in a question, or all positions, regardless of the forecast.
 
-    It goes the way of all orders: nothing is sold while anything is halted, a live venue is not armed or not ready. The
-    question is not bought again for trading.stay_out_h hours; others are as before: to stop that, disarm the venue.
+    Nothing is sold while a halt is active, or at a live venue that is not armed or not ready. The question is not
+    bought again for trading.cooldown_h hours. Other questions are still traded; to stop that, disarm the venue.
     """
     config, registry = load_config_and_plugins(ctx)
     if (options.name is None) is not options.everything:
@@ -208,7 +214,7 @@ def close(ctx: typer.Context, options: CloseOptions) -> None:
         return
     if not sellable:
         message = f"nothing can be sold now: {previews[0].why}"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     _confirm_sale(len(sellable), yes=options.yes)
     results = asyncio.run(_execute_closing(config, registry, sellable, options.token_file))
     if options.as_json:
@@ -236,7 +242,7 @@ def _closing_exit_code(results: Sequence[ClosingResult], wanted: int) -> ExitCod
 
 async def _load_previews(config: Config, registry: Registry, options: CloseOptions) -> list[ClosingPreview]:
     """Return what is meant, each with the sale as it would be made now, or why it would not be."""
-    async with open_records(config) as records:
+    async with open_read_only(config) as records:
         holdings = await load_portfolio(records, options.venue, SystemClock().now())
         found = [
             _OwnedPosition(venue=one.venue, account=one.account, position=held.position, title=held.title)
@@ -248,7 +254,7 @@ async def _load_previews(config: Config, registry: Registry, options: CloseOptio
         wanted = found if options.name is None else _find_positions(found, options.name)
         if not wanted:
             message = "nothing is held" + (f" at {options.venue}" if options.venue else "")
-            raise NotFound(message)
+            raise NotFoundError(message)
         async with _open_planners(config, registry, {one.venue for one in wanted}) as outfitter:
             return [await _preview_sale(outfitter, records, one) for one in wanted]
 
@@ -276,40 +282,41 @@ def _find_positions(owned: Sequence[_OwnedPosition], name: str) -> list[_OwnedPo
     found = exact or part
     if not found:
         message = f"nothing is held of {name}; list what is with: foxcast portfolio"
-        raise NotFound(message)
+        raise NotFoundError(message)
     subjects = {str(one.position.ref or one.position.contract) for one in found}
     if len(subjects) > 1:
         message = f"{name} is not one question; name one of {', '.join(sorted(subjects)[:5])}"
-        raise NotFound(message)
+        raise NotFoundError(message)
     return found
 
 
 @asynccontextmanager
-async def _open_planners(config: Config, registry: Registry, venues: set[str]) -> AsyncIterator[Outfitter]:
+async def _open_planners(config: Config, registry: Registry, venues: set[str]) -> AsyncIterator[PluginFactory]:
     """Open what planners read with, at the rates that a daemon keeps too; nothing can be sent with it."""
     clock, random = SystemClock(), SeededRandom(config.seed)
     specs = [registry.venues[venue] for venue in sorted(venues) if venue in registry.venues]
     rates_wanted = [rate for spec in specs for rate in spec.rates(load_plugin_settings(spec, config))]
     async with AsyncExitStack() as stack:
         rates = await open_shared_rates(config, rates_wanted, clock=clock, random=random, stack=stack)
-        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random, rates=rates))
-        yield Outfitter(
+        client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
+        http = await stack.enter_async_context(client)
+        yield PluginFactory(
             config=config,
             registry=registry,
             clock=clock,
             random=random,
             http=http,
-            folder=folder_of(config),
+            folder=state_folder(config),
             stack=stack,
             rates=rates,
-            open_wire=no_wire,
+            open_write_client=open_refusing_client,
         )
 
 
-async def _preview_sale(outfitter: Outfitter, records: Records, owned: _OwnedPosition) -> ClosingPreview:
+async def _preview_sale(outfitter: PluginFactory, records: ReadOnlyState, owned: _OwnedPosition) -> ClosingPreview:
     config, now = outfitter.config, outfitter.clock.now()
     venue, account, position = owned.venue, owned.account, owned.position
-    target = ClosingTarget(venue=venue, contract=position.contract, leg=position.leg)
+    target = PositionToClose(venue=venue, contract=position.contract, leg=position.leg)
     preview = ClosingPreview(
         target=target,
         question="" if position.ref is None else str(position.ref),
@@ -317,45 +324,45 @@ async def _preview_sale(outfitter: Outfitter, records: Records, owned: _OwnedPos
         held=position.shares,
         currency=account.currency,
     )
-    if config.mode_of(venue) is Mode.OFF or venue not in outfitter.registry.venues:
+    if config.mode_of(venue) is ExecutionMode.OFF or venue not in outfitter.registry.venues:
         return preview.with_reason(f"{venue} is off, or its plugin is not enabled")
-    lane = lane_in(config, venue, outfitter.registry.configurable)
-    planner, paper = await outfitter.planner(venue), on_paper({venue: lane})
-    around = Around(
+    lane = venue_policy(config, venue, outfitter.registry.specs_of_table)
+    planner, paper = await outfitter.open_planner(venue), paper_venues({venue: lane})
+    around = DecisionContextBuilder(
         ledger=records.ledger,
-        lanes={venue: lane},
+        execution_policies={venue: lane},
         planners={} if planner is None else {venue: planner},
         # Whoever sells looks at this; the command shows what the market gives.
-        readiness=Readiness(credentials={venue: ""}, doubts={venue: ""}, clock="", database="", audit=""),
-        leaves=await records.ledger.leave.standing({venue: lane.account}, now=now, paper=paper),
+        readiness=LiveReadiness(credentials={venue: ""}, reconciliation={venue: ""}, clock="", database="", audit=""),
+        permissions=await records.ledger.permissions.read_status({venue: lane.account}, now=now, paper=paper),
     )
-    case = await closing_case(around, lane, account, position, why=CLOSING_REASON, now=now)
+    case = await closing_context(around, lane, account, position, why=CLOSING_REASON, now=now)
     if isinstance(case, str):
         return preview.with_reason(case)
-    gate = Gate(brake=Brake(stop_file=config.state / STOP_FILE, ledger=records.folder / LEDGER_FILE))
+    gate = Gate(kill_switch=KillSwitch(stop_file=config.state / STOP_FILE, ledger_file=records.folder / LEDGER_FILE))
     decision = gate.decide_closing(case)
-    planned = preview.with_order(case.order, stay_out_h=lane.trading.stay_out_h)
-    return planned.with_reason(decision.why) if isinstance(decision, Hold) else planned
+    planned = preview.with_order(case.order, cooldown_h=lane.trading.cooldown_h)
+    return planned.with_reason(decision.why) if isinstance(decision, HoldDecision) else planned
 
 
 async def _execute_closing(
     config: Config, registry: Registry, previews: Sequence[ClosingPreview], token_file: Path | None
 ) -> list[ClosingResult]:
     """Have the positions sold by whoever uses the state folder, else here, and return what became of each."""
-    folder, clock = folder_of(config), SystemClock()
+    folder, clock = state_folder(config), SystemClock()
     request = ClosePositions(by="", asked_at=clock.now(), targets=tuple(one.target for one in previews))
-    path = closings.ask(folder, await sign_request(folder, request, token_file=token_file))
+    path = requests.request_closing(folder, await sign_request(folder, request, token_file=token_file))
     try:
         async with open_app(config, registry, clock=clock) as opened:
             jobs = {job.name: job for job in opened.jobs()}
             for name in CLOSING_JOBS:
                 await jobs[name].run()
-            found = await closings.results_of(opened.ledger, path.stem)
-    except InstanceLocked:
-        limit_s = config.daemon.attend_every_s + EXTRA_WAIT_S + WAIT_PER_POSITION_S * len(previews)
+            found = await requests.read_closing_results(opened.ledger, path.stem)
+    except StateFolderLockedError:
+        limit_s = config.daemon.requests_every_s + EXTRA_WAIT_S + WAIT_PER_POSITION_S * len(previews)
         return await _wait_for_daemon(folder, path, limit_s)
     except BaseException:
-        take_back(path)
+        withdraw_request(path)
         raise
     await _require_accepted(folder, path)
     return found
@@ -365,21 +372,21 @@ async def _wait_for_daemon(folder: Path, path: Path, limit_s: float) -> list[Clo
     """Wait for the daemon to do the request and return what became of it; raises Unavailable if it takes too long."""
     clock = SystemClock()
     for _ in range(int(limit_s / POLL_EVERY_S)):
-        if not closings.waits(path):
+        if not requests.is_pending(path):
             await _require_accepted(folder, path)
-            async with read_ledger(folder / LEDGER_FILE) as ledger:
-                return await closings.results_of(ledger, path.stem)
+            async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
+                return await requests.read_closing_results(ledger, path.stem)
         await clock.sleep(POLL_EVERY_S)
     message = f"asked for, and the process that uses {folder} has not done it yet; follow it with: foxcast orders"
-    raise Unavailable(message)
+    raise ServiceUnavailableError(message)
 
 
 async def _require_accepted(folder: Path, path: Path) -> None:
     """Raise Rejected, with the reason on record, for a request that was put aside."""
-    if path.name not in closings.refused(folder):
+    if path.name not in requests.refused_closings(folder):
         return
-    async with read_ledger(folder / LEDGER_FILE) as ledger:
-        notes = await ledger.journal.recent(MAX_NOTES_READ, "request")
+    async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
+        notes = await ledger.events.recent(MAX_NOTES_READ, "request")
     why = next((note.text.partition(": ")[2] for note in notes if path.stem in note.text), "look into that file")
     message = f"it was refused: {why}"
-    raise Rejected(message)
+    raise RequestRejectedError(message)

@@ -6,18 +6,18 @@ from collections.abc import Coroutine
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from bot.errors import (
+from bot.core.errors import (
+    AuthenticationError,
     ConfigError,
-    ContractError,
     FoxcastError,
-    InstanceLocked,
     LeakError,
-    LimitReached,
-    NotFound,
-    Rejected,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    StateFolderLockedError,
     StoreError,
-    Unauthorized,
-    Unavailable,
+    TrialLimitReachedError,
 )
 
 
@@ -44,14 +44,13 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.DONE: "done",
     ExitCode.FAILED: "a job or a check failed, or an unexpected error",
     ExitCode.USAGE: "wrong usage or configuration",
-    ExitCode.UNAVAILABLE: "the other side does not answer now, or to a submission; or trials failed, so that questions"
-    " have no forecast",
+    ExitCode.UNAVAILABLE: "venue or provider unavailable, or failed trials left questions without a forecast",
     ExitCode.UNAUTHORIZED: "credentials missing or refused",
     ExitCode.STORE: "database or disk",
     ExitCode.RUNNING: "another Foxcast uses the state folder",
     ExitCode.LEAK: "data from after the cutoff",
     ExitCode.NOT_FOUND: "no such question, round or file",
-    ExitCode.REFUSED: "a submission was refused, or a file or an answer is not in its documented form",
+    ExitCode.REFUSED: "submission refused, or invalid file or answer",
     ExitCode.TRIALS_FAILED: "done, but some trials of the forecasts failed",
     ExitCode.INTERRUPTED: "interrupted by the keyboard",
     ExitCode.PIPE: "nobody read the output any more",
@@ -68,16 +67,16 @@ SIGNAL_EXIT_CODES: dict[signal.Signals, ExitCode] = {
 
 # The first class that fits decides, so a subclass stands before its parent.
 ERROR_EXIT_CODES: tuple[tuple[type[FoxcastError], ExitCode], ...] = (
-    (InstanceLocked, ExitCode.RUNNING),
+    (StateFolderLockedError, ExitCode.RUNNING),
     (StoreError, ExitCode.STORE),
     (ConfigError, ExitCode.USAGE),
-    (Unavailable, ExitCode.UNAVAILABLE),
-    (Unauthorized, ExitCode.UNAUTHORIZED),
+    (ServiceUnavailableError, ExitCode.UNAVAILABLE),
+    (AuthenticationError, ExitCode.UNAUTHORIZED),
     (LeakError, ExitCode.LEAK),
-    (NotFound, ExitCode.NOT_FOUND),
-    (ContractError, ExitCode.REFUSED),
-    (Rejected, ExitCode.REFUSED),
-    (LimitReached, ExitCode.FAILED),
+    (NotFoundError, ExitCode.NOT_FOUND),
+    (MalformedDataError, ExitCode.REFUSED),
+    (RequestRejectedError, ExitCode.REFUSED),
+    (TrialLimitReachedError, ExitCode.FAILED),
 )
 
 

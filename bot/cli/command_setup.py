@@ -13,18 +13,19 @@ import structlog
 import typer
 from rich.console import Console
 from structlog.typing import EventDict
+from typer.core import TyperCommand
 
 from bot.cli.options import CommandInvocation
-from bot.cli.output.safe_output import replace_invisible
 from bot.config.loader import load_config
 from bot.config.schema import Config, LogFormat, LogLevel, LogSection
 from bot.config.secrets import read_api_token
-from bot.discovery import discover
-from bot.domain.submission import Mode
-from bot.errors import ConfigError, told
-from bot.redact import foreign, said
-from bot.registry import Registry, bringer, load_registry
-from bot.specs import CommandSpec
+from bot.core.errors import ConfigError, describe_error
+from bot.core.plain_text import replace_invisible
+from bot.core.plugin_specs import CommandSpec
+from bot.core.redaction import redact_foreign_message, redact_message
+from bot.core.submissions import ExecutionMode
+from bot.plugin_system.discovery import discover_plugins
+from bot.plugin_system.registry import Registry, find_offering_plugin, load_registry
 
 # Where structlog puts a formatted one.
 TRACEBACK_KEY = "exception"
@@ -32,15 +33,15 @@ TRACEBACK_KEY = "exception"
 CHATTY_LOGGERS = ("httpcore", "httpx", "websockets")
 
 
-def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
+def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING, built_in: Path | None = None) -> Config:
     """Return the configuration that this call asked for, and log as it says, but nothing below the least level.
 
-    Raises ConfigError.
+    ``built_in`` is the file that is read where there is no other. Raises ConfigError.
     """
     call = ctx.ensure_object(CommandInvocation)
     # A command that needs no token may be told one all the same, as in a reason.
     read_api_token(None)
-    config = load_config(call.config_path)
+    config = load_config(call.config_path, built_in=built_in)
     live = _has_live_venue(config)
     _configure_logging(config.log, call, max(least, logging.INFO) if live else least)
     if live and config.log.level is LogLevel.DEBUG and least < logging.WARNING:
@@ -48,9 +49,11 @@ def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING) -> 
     return config
 
 
-def load_config_and_plugins(ctx: typer.Context, *, least: int = logging.WARNING) -> tuple[Config, Registry]:
+def load_config_and_plugins(
+    ctx: typer.Context, *, least: int = logging.WARNING, built_in: Path | None = None
+) -> tuple[Config, Registry]:
     """Return the configuration and the plugins it enables, logging as above; raises ConfigError and PluginError."""
-    config = load_command_config(ctx, least=least)
+    config = load_command_config(ctx, least=least, built_in=built_in)
     return config, load_registry(config)
 
 
@@ -60,23 +63,32 @@ def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | No
     if name not in commands:
         return None
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name, help=commands[name].summary)(commands[name].run)
+    app.command(name, help=commands[name].summary, cls=_PluginCommand)(commands[name].run)
     return app
+
+
+class _PluginCommand(TyperCommand):
+    """The command of a plugin, which logs as config says."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - Typer does not export what it works with
+        """Run it."""
+        load_command_config(ctx)
+        return super().invoke(ctx)
 
 
 def find_command_plugin(config_path: Path | None, name: str) -> str | None:
     """Return which plugin that is not enabled offers the command of that name, None where none does."""
     try:
         config = load_config(config_path)
-        found = [plugin for plugin in discover(config.plugin_files) if plugin.name not in config.plugins]
+        found = [plugin for plugin in discover_plugins(config.plugin_files) if plugin.name not in config.plugins]
     except ConfigError:
         return None
-    return bringer(found, CommandSpec, name)
+    return find_offering_plugin(found, CommandSpec, name)
 
 
 def _has_live_venue(config: Config) -> bool:
     modes = {config.mode if table.mode is None else table.mode for table in config.venues.values()}
-    return not modes <= {Mode.OFF, Mode.PAPER}
+    return not modes <= {ExecutionMode.OFF, ExecutionMode.PAPER}
 
 
 class RedactedLogRecord(logging.LogRecord):
@@ -86,12 +98,12 @@ class RedactedLogRecord(logging.LogRecord):
         """Take the traceback as text: nobody formats it anew."""
         super().__init__(*args, **kwargs)
         if self.exc_info:
-            self.exc_text = foreign("".join(traceback.format_exception(*self.exc_info)).rstrip())
+            self.exc_text = redact_foreign_message("".join(traceback.format_exception(*self.exc_info)).rstrip())
             self.exc_info = None
 
     def getMessage(self) -> str:  # noqa: N802 - the library's name
         """Return the message."""
-        return foreign(super().getMessage())
+        return redact_foreign_message(super().getMessage())
 
 
 class _CurrentStderr:
@@ -129,7 +141,7 @@ def _configure_logging(section: LogSection, call: CommandInvocation, least: int)
 
 
 def _redact_line(_logger: object, _method: str, line: str) -> str:
-    return said(line)
+    return redact_message(line)
 
 
 def _summarize_error(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -138,7 +150,7 @@ def _summarize_error(_logger: object, _method: str, event: EventDict) -> EventDi
     if error is True:
         error = sys.exc_info()[1]
     if isinstance(error, BaseException):
-        event["error"] = told(error)
+        event["error"] = describe_error(error)
     return event
 
 

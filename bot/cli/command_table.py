@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from bot.core.errors import ConfigError
 from bot.core.nearest_names import suggest_names
-from bot.errors import ConfigError
 
 if TYPE_CHECKING:
     import typer
@@ -30,75 +30,84 @@ class CommandEntry:
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "run": CommandEntry("bot.cli.run", "Find questions, forecast, submit, resolve and score: for ever, or once."),
-    "demo": CommandEntry(
-        "bot.cli.demo", "Show everything at work in a simulated world: no keys, no network, nothing real."
+    "run": CommandEntry(
+        "bot.cli.run", "Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."
     ),
+    "demo": CommandEntry("bot.cli.demo", "Run a demo in a simulated world: no keys, no network, no real orders."),
     "status": CommandEntry(
-        "bot.cli.status", "Say how things stand: modes, heartbeat, failed trials, counts, last runs."
+        "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
     ),
     "questions": CommandEntry("bot.cli.questions", "List questions, soonest close first."),
-    "show": CommandEntry(
-        "bot.cli.show", "Show one question: forecasts, every change of mind, decision, outcome, score."
-    ),
+    "show": CommandEntry("bot.cli.show", "Show one question: forecasts, belief steps, decisions, outcome and score."),
     "explain": CommandEntry(
-        "bot.cli.explain", "Explain one forecast: every step, what it rests on and costs, and the answer."
+        "bot.cli.explain", "Explain one forecast: every step with its evidence and cost, and the answer."
     ),
-    "diff": CommandEntry(
-        "bot.cli.diff", "Compare two forecasts of a question: what was known, believed, searched and paid."
+    "transcript": CommandEntry("bot.cli.transcript", "Show what agents did and said in forecasts, move by move."),
+    "diff": CommandEntry("bot.cli.diff", "Compare two forecasts of a question: inputs, beliefs, searches and costs."),
+    "replay": CommandEntry("bot.cli.replay", "Replay a recorded forecast offline and compare every step."),
+    "costs": CommandEntry("bot.cli.costs", "Show model costs and what remains of today's budgets."),
+    "forecast": CommandEntry("bot.cli.forecast", "Forecast one question now and show every step."),
+    "score": CommandEntry(
+        "bot.cli.score", "Score resolved forecasts from the ledger, or forecast files from any source."
     ),
-    "replay": CommandEntry(
-        "bot.cli.replay", "Run a forecast again on what is on record, offline, and compare every step."
+    "backtest": CommandEntry(
+        "bot.cli.backtest", "Forecast past rounds with information available at the time, and score the forecasts."
     ),
-    "costs": CommandEntry("bot.cli.costs", "Add up what models cost, and say what is left of today's budgets."),
-    "forecast": CommandEntry("bot.cli.forecast", "Forecast one question now, and show every step."),
-    "score": CommandEntry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
-    "backtest": CommandEntry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
-    "leaks": CommandEntry("bot.cli.leaks", "Check everything that forecasts read for knowledge of the future."),
+    "leaks": CommandEntry(
+        "bot.cli.leaks", "Check everything that forecasts read for information from after the cutoff."
+    ),
     "lab": CommandEntry("bot.cli.lab", "Experiments that need no network and no key."),
-    "fit": CommandEntry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),
-    "lock": CommandEntry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "lock_app"),
-    "unlock": CommandEntry("bot.cli.lock", "Take a lock off a question.", "unlock_app"),
-    "locks": CommandEntry("bot.cli.lock", "List the locks that hold now, with their reasons.", "locks_app"),
+    "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
+    "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
+    "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
+    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
     "portfolio": CommandEntry(
-        "bot.cli.portfolio", "Show what each account has and gained, on paper and live, per market and forecaster."
+        "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
     ),
-    "orders": CommandEntry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
-    "close": CommandEntry("bot.cli.close", "Sell what is held of a question, or everything, whatever the belief."),
-    "withdraw": CommandEntry("bot.cli.withdraw", "Take back the forecast of a question that stands at its venue."),
-    "preflight": CommandEntry("bot.cli.preflight", "Show what would leave to a venue now, and why all else would not."),
+    "orders": CommandEntry("bot.cli.orders", "List orders and submitted forecasts with status and fills."),
+    "close": CommandEntry(
+        "bot.cli.close", "Close positions in a question, or all positions, regardless of the forecast."
+    ),
+    "withdraw": CommandEntry("bot.cli.withdraw", "Withdraw a submitted forecast from its venue."),
+    "preflight": CommandEntry(
+        "bot.cli.preflight", "Show what would be submitted to a venue now, and why the rest is held."
+    ),
     "arm": CommandEntry(
         "bot.cli.arm",
-        "Give leave to submit to a venue, for a time and up to amounts; a change of what leaves ends it.",
+        "Allow live submission to a venue for a limited time and amount; changed settings end it.",
         "arm_app",
     ),
-    "disarm": CommandEntry("bot.cli.arm", "Take back leave to submit to a venue.", "disarm_app"),
+    "disarm": CommandEntry("bot.cli.arm", "Revoke live submission for a venue.", "disarm_app"),
     "approvals": CommandEntry(
-        "bot.cli.approvals", "List what waits for a person's approval, and why.", "approvals_app"
+        "bot.cli.approvals", "List submissions waiting for approval, with reasons.", "approvals_app"
     ),
     "approve": CommandEntry(
         "bot.cli.approvals",
-        "Let a forecast leave that waits for it, up to the cost and price that were shown.",
+        "Approve a waiting submission, up to the cost and price shown.",
         "approve_app",
     ),
-    "reject": CommandEntry("bot.cli.approvals", "Keep a forecast from leaving that waits for approval.", "reject_app"),
+    "reject": CommandEntry("bot.cli.approvals", "Reject a waiting submission.", "reject_app"),
     "halt": CommandEntry(
         "bot.cli.halt",
-        "Let nothing leave any more, and take back this bot's orders that rest at venues. Open to all.",
+        "Halt all submissions and cancel this bot's resting orders. Needs no token.",
         "halt_app",
     ),
     "resume": CommandEntry(
         "bot.cli.halt",
-        "End what was halted by people or stopped itself; losses are counted anew from here on.",
+        "Resume after a halt or an automatic stop; loss limits start again from zero.",
         "resume_app",
     ),
-    "audit": CommandEntry("bot.cli.audit", "Look at the record of what was let go, and verify it."),
-    "principal": CommandEntry("bot.cli.principal", "Say who may do what, and give them tokens."),
-    "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they offer, which are enabled, and what is broken."),
-    "config": CommandEntry("bot.cli.config", "Look at the configuration."),
-    "doctor": CommandEntry("bot.cli.doctor", "Check this installation and say what to do."),
+    "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
+    "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
+    "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
+    "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
     "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),
 }
+
+
+# Commands that others took the place of.
+RENAMED_COMMANDS = {"orchestra": "transcript"}
 
 
 class CommandGroup(TyperGroup):
@@ -127,6 +136,8 @@ class CommandGroup(TyperGroup):
 def _unknown_command_message(ctx: Context, name: str) -> str:
     from bot.cli.command_setup import find_command_plugin
 
+    if name in RENAMED_COMMANDS:
+        return f"foxcast {name} is now foxcast {RENAMED_COMMANDS[name]}"
     plugin = find_command_plugin(ctx.params.get("config"), name)
     if plugin is None:
         return f"there is no command {name}; {suggest_names(name, COMMANDS)}"

@@ -3,8 +3,10 @@
 And which secrets the enabled plugins take and whether each is set (never its value).
 """
 
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +14,25 @@ from pydantic import BaseModel
 
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
-from bot.config.origins import ValueOrigin, list_origins
+from bot.cli.output.files import write_text_atomically
+from bot.config.origins import SETTINGS_FIELD, ValueOrigin, find_values, list_origins
 from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
 from bot.config.schema import Config
-from bot.config.sources import SECRET_SUFFIXES, KeyPath, variable_name
-from bot.config.validation import Annotation, dotted_key, field_names, inner_annotation, is_secret
-from bot.errors import ConfigError
-from bot.llm.roles import name_of, provider_of
-from bot.registry import Registry
-from bot.specs import Configurable, Table
+from bot.config.setting_reference import (
+    SettingDescription,
+    describe_settings,
+    find_setting,
+    parse_key,
+    suggest_settings,
+)
+from bot.config.sources import SECRET_SUFFIXES, KeyPath, TomlDocument, read_toml_file, variable_name
+from bot.config.upgrade import upgrade_text
+from bot.config.validation import Annotation, current_key, dotted_key, field_names, inner_annotation, is_secret
+from bot.core.errors import ConfigError
+from bot.core.plugin_specs import ConfigurableSpec, PluginTableName
+from bot.llm.roles import bare_model_name, provider_name
+from bot.plugin_system.discovery import PluginOrigin, discover_plugins
+from bot.plugin_system.registry import Registry, build_registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +57,15 @@ class PluginSecret:
 
 def list_plugin_secrets(config: Config, registry: Registry) -> Iterator[PluginSecret]:
     """Yield the secrets that the enabled plugins take, plugin by plugin."""
-    for kind in Table:
-        for spec in registry.configurable(kind):
+    for kind in PluginTableName:
+        for spec in registry.specs_of_table(kind):
             yield from _SecretScanner(config, spec).secrets(spec.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class _SecretScanner:
     config: Config
-    spec: Configurable[Any]
+    spec: ConfigurableSpec[Any]
 
     def secrets(self, annotation: Annotation, key: KeyPath = ()) -> Iterator[PluginSecret]:
         """Yield the secrets inside an annotation that stands under a key of the settings."""
@@ -96,16 +108,18 @@ class _SecretScanner:
             secret_key_name(name) if is_secret_pointer(self.spec.settings, (*key, name)) else name
             for name in given | variables
         }
-        return named | (self._asked() if self.spec.table is Table.MODELS else set())
+        return named | (self._asked() if self.spec.table is PluginTableName.MODELS else set())
 
     def _asked(self) -> set[str]:
         tables = self.config.llm.roles.values()
         models = [model for table in tables for model in (table.model, table.fallback) if model is not None]
-        asked = (name_of(model).partition("/") for model in models if provider_of(model) == self.spec.name)
+        asked = (bare_model_name(model).partition("/") for model in models if provider_name(model) == self.spec.name)
         return {server for server, slash, _ in asked if slash}
 
 
 app = typer.Typer(add_completion=False)
+
+BYTE_ORDER_MARK = "\ufeff"
 
 
 SETTING_COLUMNS = (
@@ -124,20 +138,30 @@ SECRET_COLUMNS = (
 
 @app.callback()
 def config() -> None:
-    """Look at the configuration."""
+    """Show the configuration and explain settings."""
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     *,
+    explain: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Explain one setting or table, such as daemon.lease_s or venues.NAME.caps."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every value with its origin; secrets are masked."""
     loaded, registry = load_config_and_plugins(ctx)
-    secrets = [*list_plugin_secrets(loaded, registry)]
     checked, faults = _validate_settings(loaded, registry)
-    values = list_origins(_add_default_forecasters(loaded, registry), checked)
+    loaded = _add_default_forecasters(loaded, registry)
+    if explain is not None:
+        setting = _find_setting(loaded, registry, explain)
+        in_use = find_values(loaded, checked, parse_key(explain))
+        _print_explanation(setting, parse_key(explain), [*in_use], as_json=as_json)
+        return
+    secrets = [*list_plugin_secrets(loaded, registry)]
+    values = list_origins(loaded, checked)
     if as_json:
         print_json(_config_to_json(values, secrets))
     else:
@@ -145,6 +169,120 @@ def show(
     # What is wrong is told after what there is: a key that is missing is in the list with its variable.
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+@app.command()
+def upgrade(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
+) -> None:
+    """Rewrite a configuration file with the current names of settings; the old file is kept as FILE.bak.
+
+    Comments and layout stay. Environment variables and commented-out settings are not changed.
+    """
+    document, raw = read_toml_file(file), _read_text(file)
+    console = stdout_console()
+    try:
+        upgraded, changes = upgrade_text(raw.removeprefix(BYTE_ORDER_MARK), _settings_models(document))
+    except ConfigError as error:
+        message = f"{file}: {error}; nothing was changed"
+        raise ConfigError(message) from None
+    if not changes:
+        console.print(f"{file}: nothing to upgrade, all names are current")
+        return
+    mark, mode = raw[: raw.startswith(BYTE_ORDER_MARK)], stat.S_IMODE(file.stat().st_mode)
+    backup = file.with_name(f"{file.name}.bak")
+    write_text_atomically(backup, raw, mode=mode)
+    # A link stays one.
+    write_text_atomically(file.resolve(), mark + upgraded, mode=mode)
+    for change in changes:
+        console.print(f"{file}:{change.line}: {change.old} is now {change.new}")
+    console.print(f"rewrote {file}; the old file is {backup}")
+
+
+def _read_text(file: Path) -> str:
+    # With the ends of lines as they are.
+    with file.open(encoding="utf-8", newline="") as opened:
+        return opened.read()
+
+
+def _settings_models(document: TomlDocument) -> dict[KeyPath, type[BaseModel]]:
+    """Return the settings of what built-in and enabled plugins offer, and of the file's variants of forecasters."""
+    table, folder = document.table, Path() if document.path is None else document.path.parent
+    found = discover_plugins(tuple(folder / str(name) for name in _list_at(table, "plugin_files")))
+    enabled = {*_list_at(table, "plugins"), *(one.name for one in found if one.origin is PluginOrigin.BUILT_IN)}
+    names = sorted({plugin.name for plugin in found} & enabled)
+    registry = build_registry(Config(plugins=tuple(names)), found)
+    models: dict[KeyPath, type[BaseModel]] = {
+        settings_key(spec): spec.settings for kind in PluginTableName for spec in registry.specs_of_table(kind)
+    }
+    forecasters = table.get(PluginTableName.FORECASTERS.value, {})
+    for name, variant in forecasters.items() if isinstance(forecasters, Mapping) else ():
+        uses = variant.get("uses") if isinstance(variant, Mapping) else None
+        if (base := models.get((PluginTableName.FORECASTERS.value, str(uses), SETTINGS_FIELD))) is not None:
+            models[PluginTableName.FORECASTERS.value, name, SETTINGS_FIELD] = base
+    return models
+
+
+def _list_at(table: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = table.get(key, ())
+    return value if isinstance(value, list) else ()
+
+
+def _find_setting(loaded: Config, registry: Registry, text: str) -> SettingDescription:
+    key = parse_key(text)
+    specs = _specs_named(loaded, registry, key)
+    of_engine = describe_settings(Config)
+    of_plugin = [
+        setting
+        for spec in specs
+        for setting in describe_settings(spec.settings, settings_key(spec), summary=spec.summary)
+    ]
+    # Of a plugin's own keys the engine knows nothing.
+    known = of_plugin if len(key) > 3 and key[2] == SETTINGS_FIELD else [*of_plugin, *of_engine]
+    if (setting := find_setting(known, key)) is None:
+        current = current_key(key, {settings_key(spec): spec.settings for spec in specs})
+        if current != key:
+            message = f"{text} is now {dotted_key(current)}"
+            raise ConfigError(message)
+        near = suggest_settings([*of_plugin, *of_engine], text)
+        hint = f"did you mean {' or '.join(near)}?" if near else "foxcast config show lists all of them"
+        message = f"there is no setting {text}; {hint}"
+        raise ConfigError(message)
+    return setting
+
+
+def _specs_named(loaded: Config, registry: Registry, key: KeyPath) -> Sequence[ConfigurableSpec[Any]]:
+    """Return what the key of a plugin's settings names, of an enabled plugin or another; nothing for another key."""
+    if key[2:3] != (SETTINGS_FIELD,) or key[0] not in set(PluginTableName):
+        return ()
+    kind, name = PluginTableName(str(key[0])), str(key[1])
+    shelf = registry.specs_of_table(kind)
+    if name not in shelf:
+        # A plugin that is not enabled is imported to be explained, for nothing else.
+        everything = loaded.model_copy(update={"plugins": tuple({plugin.name for plugin in registry.found})})
+        shelf = build_registry(everything, registry.found).specs_of_table(kind)
+    return (shelf[name],) if name in shelf else ()
+
+
+def _print_explanation(
+    setting: SettingDescription, key: KeyPath, in_use: Sequence[ValueOrigin], *, as_json: bool
+) -> None:
+    values = {each.key: {"value": each.value, "origin": each.source} for each in in_use}
+    if as_json:
+        shown = {"key": setting.name, "description": setting.description, "type": setting.type}
+        print_json(shown | {"default": setting.default or None, "keys": setting.keys, "values": values})
+        return
+    console = stdout_console()
+    console.print(f"{setting.name}: {setting.description}")
+    if setting.keys:
+        console.print(f"  keys: {', '.join(setting.keys)}")
+        return
+    console.print(f"  type: {setting.type}")
+    console.print(f"  default: {setting.default or 'none, it must be set'}")
+    for each in in_use:
+        console.print(f"  {each.key} = {'unset' if each.value == 'null' else each.value} ({each.source})")
+    if not in_use and len(setting.key) < len(key):
+        console.print(f"  Keys in this table may have any name, also {key[-1]}.")
 
 
 def _add_default_forecasters(loaded: Config, registry: Registry) -> Config:
@@ -160,7 +298,7 @@ def _validate_settings(loaded: Config, registry: Registry) -> tuple[dict[KeyPath
     """Return the settings of all plugins that can be used, and what is wrong with the others."""
     checked: dict[KeyPath, BaseModel] = {}
     faults = []
-    for spec in (spec for kind in Table for spec in registry.configurable(kind)):
+    for spec in (spec for kind in PluginTableName for spec in registry.specs_of_table(kind)):
         try:
             checked[settings_key(spec)] = load_plugin_settings(spec, loaded)
         except ConfigError as error:

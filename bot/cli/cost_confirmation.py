@@ -9,24 +9,25 @@ from typing import Protocol
 
 import typer
 
-from bot.app import App, Bay, open_records
+from bot.app.app import BacktestForecaster, FoxcastApp
 from bot.cli.output.formatting import format_usd
 from bot.config.schema import Config
-from bot.errors import ConfigError, NotFound, StoreError
-from bot.jobs.sitting import Seat
-from bot.jobs.spending import Estimates, expected, unpriced
+from bot.core.errors import ConfigError, NotFoundError, StoreError
+from bot.forecasting.cost_check import CostEstimateSource, expected_cost, missing_price_errors
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.store.ledger import open_read_only
 
 
 class CostEstimator(Protocol):
     """A forecaster and who knows what it costs, where anybody does."""
 
     @property
-    def forecaster(self) -> Seat:
+    def forecaster(self) -> ConfiguredForecaster:
         """The forecaster."""
         ...
 
     @property
-    def gateway(self) -> Estimates | None:
+    def gateway(self) -> CostEstimateSource | None:
         """Who knows prices; None where no model is asked."""
         ...
 
@@ -40,10 +41,10 @@ async def confirm_cost(
     Raises ConfigError where nobody is there to be asked, where the answer is no, and, with the remedy, where a model
     has no price: it would not be asked, whatever a person says.
     """
-    if payer.gateway is None or not payer.forecaster.asks or yes:
+    if payer.gateway is None or not payer.forecaster.uses_models or yes:
         return
     known = None if usual_usd is None else usual_usd * questions
-    cost = await expected(payer.gateway, payer.forecaster, questions) if known is None else known
+    cost = await expected_cost(payer.gateway, payer.forecaster, questions) if known is None else known
     if cost is not None and cost <= above_usd:
         return
     if cost is None:
@@ -55,16 +56,16 @@ async def confirm_cost(
 
 
 async def confirm_combined_cost(
-    gateway: Estimates | None, seats: Sequence[Seat], *, yes: bool, above_usd: float
+    gateway: CostEstimateSource | None, seats: Sequence[ConfiguredForecaster], *, yes: bool, above_usd: float
 ) -> None:
     """Ask a person once where a forecast by each of these together is expected to cost more than a threshold.
 
     Raises as ``confirm_cost`` does.
     """
-    asking = [seat for seat in seats if seat.asks]
+    asking = [seat for seat in seats if seat.uses_models]
     if gateway is None or not asking or yes:
         return
-    costs = [await expected(gateway, seat, 1) for seat in asking]
+    costs = [await expected_cost(gateway, seat, 1) for seat in asking]
     known = [cost for cost in costs if cost is not None]
     if len(known) == len(costs) and sum(known) <= above_usd:
         return
@@ -77,9 +78,9 @@ async def confirm_combined_cost(
         _ask_to_confirm(f"forecasts by {', '.join(seat.name for seat in asking)} are expected to cost {said}.")
 
 
-async def require_prices(gateway: Estimates) -> None:
+async def require_prices(gateway: CostEstimateSource) -> None:
     """Raise ConfigError for the first model in a role that has no price and is not declared free."""
-    for fault in await unpriced(gateway):
+    for fault in await missing_price_errors(gateway):
         # What cannot be asked for its price now is not known, but may be paid.
         if isinstance(fault, ConfigError):
             raise fault
@@ -92,15 +93,15 @@ def _ask_to_confirm(said: str) -> None:
     raise ConfigError(message)
 
 
-async def unconfirmed_forecasts_message(app: App) -> str | None:
+async def unconfirmed_forecasts_message(app: FoxcastApp) -> str | None:
     """Say which forecasts are due and wait for a yes to what they cost; None where none do."""
     if app.gateway is None:
         return None
-    due = await app.ledger.schedule.due(app.clock.now())
-    held = await app.spending.held(app.seats, due, now=app.clock.now())
+    due = await app.ledger.schedule.count_due(app.clock.now())
+    held = await app.spending.forecasters_on_hold(app.forecasters, due, now=app.clock.now())
     if not held:
         return None
-    costs = [await expected(app.gateway, app.seats[name], due[name]) for name in held]
+    costs = [await expected_cost(app.gateway, app.forecasters[name], due[name]) for name in held]
     if None in costs:
         try:
             await require_prices(app.gateway)
@@ -115,21 +116,21 @@ async def unconfirmed_forecasts_message(app: App) -> str | None:
     )
 
 
-async def typical_cost_usd(bay: Bay, config: Config) -> float | None:
+async def typical_cost_usd(bay: BacktestForecaster, config: Config) -> float | None:
     """Return what the daemon's forecasts by this forecaster cost on average in US dollars, where that says more.
 
     None where the laboratory has forecasts of its own to go by, and where the daemon's ledger has fewer than five
     whose calls were all made to the models that play the same roles now.
     """
-    if bay.gateway is None or bay.workshop is None:
+    if bay.gateway is None or bay.tool_factory is None:
         return None
     roles = bay.gateway.roles
     players = [(role, model) for role in roles.section.roles for model in roles.models(role)]
-    if await bay.workshop.ledger.calls.typical(bay.forecaster.name, players=players):
+    if await bay.tool_factory.ledger.calls.typical_cost(bay.forecaster.name, players=players):
         return None
     try:
-        async with open_records(config) as records:
+        async with open_read_only(config) as records:
             # A record of nothing is not believed against a price.
-            return await records.ledger.calls.typical(bay.forecaster.name, players=players) or None
-    except (NotFound, StoreError):
+            return await records.ledger.calls.typical_cost(bay.forecaster.name, players=players) or None
+    except (NotFoundError, StoreError):
         return None

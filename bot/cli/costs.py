@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import LAB_FOLDER, LEDGER_FILE, Records
+from bot.app.app import LAB_FOLDER
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import query_ledger
 from bot.cli.options import options_from_dataclass, parse_date
 from bot.cli.output.console import (
     ColumnKind,
@@ -26,15 +25,21 @@ from bot.cli.output.console import (
     stdout_console,
 )
 from bot.cli.output.formatting import format_minute, format_number, format_usd
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.domain.step import Usage
-from bot.errors import NotFound
-from bot.store.calls import CostBy, CostRow, Spent
-from bot.store.codec import stamp
-from bot.store.conducts import Demotion
-from bot.store.ledger import read_ledger
-from bot.store.losses import Losses, losses
+from bot.core.beliefs import ModelUsage
+from bot.core.clock import SystemClock
+from bot.core.errors import NotFoundError
+from bot.evaluation.lookup import query_ledger
+from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_ledger_read_only
+from bot.store.model_calls import (
+    CostGrouping,
+    CostRow,
+    ModelDemotion,
+    ScopeSpending,
+    UnansweredCallCosts,
+    read_unanswered_costs,
+)
+from bot.store.serialization import format_timestamp
 
 COUNT_COLUMNS = (
     "forecasts",
@@ -69,19 +74,19 @@ class TodayCosts:
     """How things stand today: the budgets, that of all models first, and the models that are replaced for a while."""
 
     budgets: tuple[BudgetStatus, ...]
-    demoted: tuple[Demotion, ...]
+    demoted: tuple[ModelDemotion, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
     """What was spent: its lines, ``forecasts``, how many forecasts asked models at all, and what brought no answer."""
 
-    by: CostBy
+    by: CostGrouping
     since: date | None
     rows: tuple[CostRow, ...]
     forecasts: int
     today: TodayCosts
-    losses: Losses = field(default_factory=Losses)
+    losses: UnansweredCallCosts = field(default_factory=UnansweredCallCosts)
 
     @property
     def total(self) -> CostRow:
@@ -94,7 +99,7 @@ class CostReport:
             calls=sum(row.calls for row in self.rows),
             failed=sum(row.failed for row in self.rows),
             attempts=sum(row.attempts for row in self.rows),
-            usage=sum((row.usage for row in self.rows), Usage()),
+            usage=sum((row.usage for row in self.rows), ModelUsage()),
             latency_s=sum(calls * latency for calls, latency in answered) / count if count else 0.0,
         )
 
@@ -114,7 +119,7 @@ def print_cost_report(console: Console, bill: CostReport) -> None:
         console.print(line)
 
 
-def unanswered_costs_text(found: Losses) -> str:
+def unanswered_costs_text(found: UnansweredCallCosts) -> str:
     """Return what was booked for calls that brought nothing, in a line."""
     calls = "1 call" if found.calls == 1 else f"{found.calls:,} calls"
     return (
@@ -164,8 +169,8 @@ def today_to_json(today: TodayCosts) -> dict[str, Any]:
             {
                 "model": one.model,
                 "role": one.role or None,
-                "at": stamp(one.at),
-                "until": stamp(one.until),
+                "at": format_timestamp(one.at),
+                "until": format_timestamp(one.until),
                 "why": one.why,
             }
             for one in today.demoted
@@ -208,7 +213,7 @@ def _cost_row_to_json(row: CostRow) -> dict[str, Any]:
     }
 
 
-def _cached_share(usage: Usage) -> float:
+def _cached_share(usage: ModelUsage) -> float:
     return usage.tokens_cached / usage.tokens_in if usage.tokens_in else 0.0
 
 
@@ -223,21 +228,21 @@ app = typer.Typer(add_completion=False)
 class CostsOptions:
     """What is added up, from when on."""
 
-    by: Annotated[CostBy, typer.Option("--by", help="What the lines are.")] = CostBy.MODEL
+    by: Annotated[CostGrouping, typer.Option("--by", help="Group costs by this.")] = CostGrouping.MODEL
     since: Annotated[
         date | None,
-        typer.Option(parser=parse_date, metavar="DATE", help="Only calls of this day (UTC) and later ones."),
+        typer.Option(parser=parse_date, metavar="DATE", help="Only calls since this day (UTC)."),
     ] = None
-    lab: Annotated[bool, typer.Option("--lab", help="Of backtests, which have a ledger and budgets of their own.")] = (
-        False
-    )
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Show costs of backtests, which have their own ledger and budgets.")
+    ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
 @app.command()
 @options_from_dataclass(CostsOptions)
 def costs(ctx: typer.Context, options: CostsOptions) -> None:
-    """Add up what models cost, and say what is left of today's budgets."""
+    """Show model costs and what remains of today's budgets."""
     now, config = SystemClock().now(), load_command_config(ctx)
     if options.lab:
         bill = asyncio.run(load_backtest_costs(config, options.by, options.since, now))
@@ -249,17 +254,17 @@ def costs(ctx: typer.Context, options: CostsOptions) -> None:
         print_cost_report(stdout_console(), bill)
 
 
-async def load_backtest_costs(config: Config, by: CostBy, since: date | None, now: datetime) -> CostReport:
+async def load_backtest_costs(config: Config, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
     """Gather what backtests spent; raises NotFound where none of them asked a model yet."""
     folder = config.state / LAB_FOLDER
     if not (folder / LEDGER_FILE).exists():
         message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest asked a model"
-        raise NotFound(message)
-    async with read_ledger(folder / LEDGER_FILE) as ledger:
-        return await load_cost_report(Records(config=config, folder=folder, ledger=ledger), by, since, now)
+        raise NotFoundError(message)
+    async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
+        return await load_cost_report(ReadOnlyState(config=config, folder=folder, ledger=ledger), by, since, now)
 
 
-async def load_cost_report(records: Records, by: CostBy, since: date | None, now: datetime) -> CostReport:
+async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
     """Gather what was spent from a day on, and how things stand today."""
     ledger = records.ledger
     start = None if since is None else start_of_day(since)
@@ -269,22 +274,22 @@ async def load_cost_report(records: Records, by: CostBy, since: date | None, now
         by=by,
         since=since,
         rows=tuple(rows),
-        forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostBy.QUESTION, since=start)),
+        forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostGrouping.QUESTION, since=start)),
         today=await load_today_costs(records, now),
-        losses=await losses(ledger.calls, since=start),
+        losses=await read_unanswered_costs(ledger.calls, since=start),
     )
 
 
-async def load_today_costs(records: Records, now: datetime) -> TodayCosts:
+async def load_today_costs(records: ReadOnlyState, now: datetime) -> TodayCosts:
     """Gather what is left of today's budgets, and which models are not asked now."""
     spent = await records.ledger.calls.spent(since=start_of_day(now.astimezone(UTC).date()))
     return TodayCosts(
         budgets=tuple(budget_statuses(records.config, spent)),
-        demoted=tuple(await records.ledger.conducts.demotions(now=now)),
+        demoted=tuple(await records.ledger.model_performance.demotions(now=now)),
     )
 
 
-def budget_statuses(config: Config, spent: Sequence[Spent]) -> list[BudgetStatus]:
+def budget_statuses(config: Config, spent: Sequence[ScopeSpending]) -> list[BudgetStatus]:
     """Return today's budgets: that of all models, and those of providers that have one, with what was spent."""
     total = BudgetStatus(
         what="all models", limit_usd=config.llm.budget.day_usd, spent_usd=sum(one.cost_usd for one in spent)

@@ -7,24 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.app import LEDGER_FILE, folder_of
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.output.console import print_json, stdout_console
 from bot.cli.output.formatting import format_bytes
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.errors import NotFound
-from bot.paper.book import BOOK_FILE
-from bot.paper.check import faults
-from bot.store import backup as backups
-from bot.store.backup_books import books_beside, folder_for
-from bot.store.checks import Health, Problem, full_check
+from bot.core.clock import SystemClock
+from bot.core.errors import NotFoundError
+from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.paper_book import PAPER_BOOK_FILE
+from bot.store import backups
+from bot.store.backups import backup_books_folder, find_books
+from bot.store.backups import export_ledger as exported
 from bot.store.database import open_reader
-from bot.store.export import export as exported
-from bot.store.invariants import INVARIANTS
-from bot.store.ledger import BACKUP_FOLDER
-from bot.store.restore import restore as restored
+from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
+from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, state_folder
+from bot.store.restore import restore_backup as restored
 from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
@@ -39,10 +37,10 @@ def db() -> None:
 
 @app.command()
 def check(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
-    """Check every page, index and rule of the ledger and of the paper books; exit code 1 if one fails."""
+    """Check the integrity of the ledger and the paper books; exit code 1 on a fault."""
     path = _existing_ledger_path(load_command_config(ctx))
-    health = full_check(path, INVARIANTS)
-    books = [_check_book(book) for book in books_beside(path).values()]
+    health = run_full_check(path, INVARIANTS)
+    books = [_check_book(book) for book in find_books(path).values()]
     if as_json:
         print_json(_health_to_json(health) | {"books": [_health_to_json(book) for book in books]})
     else:
@@ -59,15 +57,17 @@ def backup(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     Only the daemon's own copies are removed when they grow old.
     """
     path = _existing_ledger_path(load_command_config(ctx))
-    made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
+    made = backups.create_backup(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
     if as_json:
         plain = {"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes}
         print_json(plain | {"books": [str(book) for book in made.books]})
         return
     stdout_console().print(f"{made.path}, {format_bytes(made.size_bytes)}, checked")
     if made.books:
-        names = ", ".join(str(book.relative_to(folder_for(made.path))) for book in made.books)
-        stdout_console().print(f"with the paper books {names} in {folder_for(made.path)}; it takes both to restore")
+        names = ", ".join(str(book.relative_to(backup_books_folder(made.path))) for book in made.books)
+        stdout_console().print(
+            f"with the paper books {names} in {backup_books_folder(made.path)}; it takes both to restore"
+        )
 
 
 @app.command()
@@ -75,10 +75,10 @@ def restore(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that foxcast db backup wrote.")],
 ) -> None:
-    """Put a backup in the place of the ledger and of the paper books; what was there is kept beside it."""
+    """Restore the ledger and paper books from a backup; the replaced files are kept."""
     if not file.is_file():
-        message = f"{file} is not there; backups are in {folder_of(load_command_config(ctx)) / BACKUP_FOLDER}"
-        raise NotFound(message)
+        message = f"{file} is not there; backups are in {state_folder(load_command_config(ctx)) / BACKUP_FOLDER}"
+        raise NotFoundError(message)
     done = restored(file, _ledger_path(load_command_config(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
     console = stdout_console()
     console.print(f"{done.backup} is the ledger now")
@@ -96,7 +96,7 @@ def export(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Write every table and view as one JSON object a line, with a manifest."""
+    """Export every table and view as JSON lines, with a manifest."""
     manifest = exported(_existing_ledger_path(load_command_config(ctx)), folder, at=SystemClock().now())
     if as_json:
         print_json({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
@@ -106,29 +106,29 @@ def export(
 
 
 def _ledger_path(config: Config) -> Path:
-    return folder_of(config) / LEDGER_FILE
+    return state_folder(config) / LEDGER_FILE
 
 
 def _existing_ledger_path(config: Config) -> Path:
     path = _ledger_path(config)
     if not path.exists():
         message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
-        raise NotFound(message)
+        raise NotFoundError(message)
     return path
 
 
-def _check_book(path: Path) -> Health:
-    health = full_check(path, ())
-    if path.name != BOOK_FILE or not health.sound:
+def _check_book(path: Path) -> IntegrityReport:
+    health = run_full_check(path, ())
+    if path.name != PAPER_BOOK_FILE or not health.sound:
         return health
     with closing(open_reader(path)) as database:
-        found = faults(database) if database["book"].exists() else []
+        found = find_faults(database) if database["book"].exists() else []
     meaning = "the book does not agree with itself"
-    problems = (Problem(check="balances", meaning=meaning, examples=tuple(found)),) if found else ()
+    problems = (IntegrityProblem(check="balances", meaning=meaning, examples=tuple(found)),) if found else ()
     return replace(health, checks=(*health.checks, "balances"), problems=problems)
 
 
-def _print_health(health: Health) -> None:
+def _print_health(health: IntegrityReport) -> None:
     console = stdout_console()
     for problem in health.problems:
         console.print(f"failed {problem.check}: {problem.meaning}; {'; '.join(problem.examples)}")
@@ -138,7 +138,7 @@ def _print_health(health: Health) -> None:
     console.print(f"{health.path} {verdict}: {len(health.checks)} checks, {format_bytes(health.database_bytes)}")
 
 
-def _health_to_json(health: Health) -> dict[str, Any]:
+def _health_to_json(health: IntegrityReport) -> dict[str, Any]:
     return {
         "path": str(health.path),
         "sound": health.sound,

@@ -9,16 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from bot.app import Records
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import (
-    FORECAST_HELP,
-    find_forecast,
-    find_forecasts,
-    forecasts_by,
-    preferred_forecaster,
-    query_ledger,
-)
+from bot.cli.lookup import FORECAST_HELP
 from bot.cli.output.console import (
     ColumnKind,
     TableColumn,
@@ -30,10 +22,10 @@ from bot.cli.output.console import (
 )
 from bot.cli.output.formatting import NO_VALUE, format_minute, format_percent
 from bot.cli.output.predictions import QUANTILES, order_options, quantile_text
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import Curve, CurveShape, Prediction, Shape
-from bot.domain.step import Json
-from bot.errors import ConfigError, NotFound
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.forecasts import Forecast
+from bot.core.predictions import CurvePrediction, CurveShape, Prediction, QuestionShape
+from bot.core.values import Json
 from bot.evaluation.explanation import read_recorded_calls
 from bot.evaluation.forecast_diff import (
     ComparedForecast,
@@ -43,8 +35,10 @@ from bot.evaluation.forecast_diff import (
     compare_forecasts,
     trial_spread,
 )
-from bot.store.codec import PREDICTIONS, stamp
-from bot.store.codec import moment as moment_of
+from bot.evaluation.lookup import find_forecast, find_forecasts, forecasts_by, preferred_forecaster, query_ledger
+from bot.store.ledger import ReadOnlyState
+from bot.store.serialization import PREDICTIONS, format_timestamp
+from bot.store.serialization import parse_timestamp as moment_of
 
 TEXT_CHARS_SHOWN = 120
 
@@ -122,10 +116,10 @@ def _quantile_rows(found: ForecastDifference) -> Iterator[tuple[str, ...]]:
                 yield (f"{target}: {level:.0%}", *told)
 
 
-def _quantile_text(prediction: Prediction, shape: Shape, level: float) -> str:
+def _quantile_text(prediction: Prediction, shape: QuestionShape, level: float) -> str:
     return (
         quantile_text(prediction, shape, level)
-        if isinstance(prediction, Curve) and isinstance(shape, CurveShape)
+        if isinstance(prediction, CurvePrediction) and isinstance(shape, CurveShape)
         else ""
     )
 
@@ -205,7 +199,7 @@ def _side_to_json(side: ComparedForecast) -> dict[str, Any]:
         "forecast": forecast.id,
         "forecaster": forecast.forecaster,
         "revision": forecast.revision,
-        "made_at": stamp(forecast.made_at),
+        "made_at": format_timestamp(forecast.made_at),
         "predictions": order_options(PREDICTIONS.plain(forecast.predictions), side.question.shape),
         "trials_spread": dict(trial_spread(side)),
     }
@@ -229,7 +223,7 @@ def diff(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two forecasts of a question: what was known, believed, searched and paid."""
+    """Compare two forecasts of a question: inputs, beliefs, searches and costs."""
     found = query_ledger(
         load_command_config(ctx), lambda records: _load_difference(records, (first, second), forecaster or [])
     )
@@ -240,7 +234,7 @@ def diff(
 
 
 async def _load_difference(
-    records: Records, names: tuple[str, str | None], forecasters: list[str]
+    records: ReadOnlyState, names: tuple[str, str | None], forecasters: list[str]
 ) -> ForecastDifference:
     first, second = names
     if second is None:
@@ -280,11 +274,11 @@ def choose_two_forecasts(
         message = f"{own[-1].ref} has one forecast by {own[-1].forecaster} alone, {own[-1].id}; " + (
             f"name two to compare, such as {two}" if two else "there is nothing to compare it with yet"
         )
-        raise NotFound(message)
+        raise NotFoundError(message)
     return own[-2], own[-1]
 
 
-async def _load_side(records: Records, forecast: Forecast) -> ComparedForecast:
+async def _load_side(records: ReadOnlyState, forecast: Forecast) -> ComparedForecast:
     trace = await records.ledger.forecasts.trace(forecast.id)
     return ComparedForecast(
         trace=trace, recorded_calls=await read_recorded_calls(records.ledger, trace), forecast=forecast

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from bot.app import LEDGER_FILE, folder_of
+from bot.app.forecaster_requirements import limit_warnings, missing_roles, unused_role_warnings
 from bot.cli.command_exit import ExitCode
 from bot.cli.doctor_checks import (
     TRIALS_CHECK,
@@ -37,26 +37,23 @@ from bot.cli.doctor_checks import (
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_age, format_bytes
-from bot.clock import SystemClock
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError, StoreError
+from bot.core.plugin_specs import PluginTableName
+from bot.core.submissions import ExecutionMode
 from bot.daemon.recorder import read_last_heartbeat
-from bot.domain.submission import Mode
-from bot.errors import ConfigError, StoreError
-from bot.limits import short_limits
-from bot.llm.roles import Roles
-from bot.members import with_members
-from bot.outfit import idle_roles, lacking_roles
-from bot.registry import Registry, load_registry
-from bot.specs import Table
-from bot.store.backup import backups
-from bot.store.checks import FREE_LIMIT_BYTES, quick_check, version_warning, wal_bytes
-from bot.store.database import WAL_LIMIT_BYTES
-from bot.store.journal import Event
-from bot.store.ledger import BACKUP_FOLDER, read_ledger
-from bot.store.lock import is_running, last_holder
-from bot.store.restore import restored
+from bot.llm.roles import ModelRoles
+from bot.plugin_system.forecaster_dependencies import with_all_members
+from bot.plugin_system.registry import Registry, load_registry
+from bot.store.backups import list_backups
+from bot.store.database import WAL_LIMIT_BYTES, is_holder_running, last_holder
+from bot.store.event_log import LedgerEvent
+from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
+from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, open_ledger_read_only, state_folder
+from bot.store.restore import read_restore_mark
 
 OLDEST_PYTHON = (3, 11)
 
@@ -98,7 +95,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     yield from _check_plugins(config)
     yield _check_state_folder(config)
     yield _check_disk(config.state)
-    folder = folder_of(config)
+    folder = state_folder(config)
     found = load_last_run(config, folder / LEDGER_FILE, now)
     yield _check_clock(folder / LEDGER_FILE, now, clock_fault(found, live_venue_names(config)))
     yield _check_daemon(folder, now)
@@ -117,7 +114,7 @@ def _check_python() -> CheckFinding:
 
 
 def _check_sqlite() -> CheckFinding:
-    warning = version_warning()
+    warning = sqlite_version_warning()
     if warning is None:
         return CheckFinding(CheckVerdict.OK, "sqlite", "no known fault in this version")
     return CheckFinding(CheckVerdict.WARN, "sqlite", warning)
@@ -144,8 +141,8 @@ def _check_plugins(config: Config) -> Iterator[CheckFinding]:
 
 
 def _check_settings(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    for table in Table:
-        for spec in registry.configurable(table):
+    for table in PluginTableName:
+        for spec in registry.specs_of_table(table):
             try:
                 load_plugin_settings(spec, config)
             except ConfigError as error:
@@ -155,7 +152,7 @@ def _check_settings(config: Config, registry: Registry) -> Iterator[CheckFinding
 def _check_venues(config: Config, registry: Registry) -> Iterator[CheckFinding]:
     """Yield the venues that are left out because no plugin brings them; what is broken is told as such."""
     for venue in config.venues:
-        if venue not in registry.venues and config.mode_of(venue) is not Mode.OFF and not registry.broken:
+        if venue not in registry.venues and config.mode_of(venue) is not ExecutionMode.OFF and not registry.broken:
             found = f"no plugin in use brings {venue}, so it is left out"
             remedy = f'add its plugin to plugins of config.toml, or say mode = "off" in [venues.{venue}]'
             yield CheckFinding(CheckVerdict.WARN, "venues", found, remedy)
@@ -165,21 +162,21 @@ def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFind
     used = dict.fromkeys(name for table in config.venues.values() for name in table.all_forecasters)
     try:
         used.update(
-            dict.fromkeys(with_members(config, registry, [name for name in used if name in registry.forecasters]))
+            dict.fromkeys(with_all_members(config, registry, [name for name in used if name in registry.forecasters]))
         )
     except ConfigError as error:
         yield CheckFinding(CheckVerdict.FAIL, "forecasters", str(error), "mend config.toml")
     for name in used:
-        lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
+        lacking = missing_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
         if lacking is not None:
             yield CheckFinding(CheckVerdict.FAIL, "models", lacking, "mend config.toml")
     yield from _check_limits(config, registry, [name for name in used if name in registry.forecasters])
     try:
-        Roles(config.llm, frozenset(registry.models.names))
+        ModelRoles(config.llm, frozenset(registry.models.names))
     except ConfigError as error:
         yield CheckFinding(CheckVerdict.FAIL, "models", str(error), "mend config.toml")
         return
-    for idle in idle_roles(config, registry):
+    for idle in unused_role_warnings(config, registry):
         yield CheckFinding(CheckVerdict.WARN, "roles", idle)
     answers = [*check_models(config, registry)]
     if config.llm.roles and not any(found.check in {"keys", "endpoints"} for found in answers):
@@ -190,7 +187,7 @@ def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFind
 
 def _check_limits(config: Config, registry: Registry, used: Iterable[str]) -> Iterator[CheckFinding]:
     try:
-        yield from [CheckFinding(CheckVerdict.WARN, "limits", why) for why in short_limits(config, registry, used)]
+        yield from [CheckFinding(CheckVerdict.WARN, "limits", why) for why in limit_warnings(config, registry, used)]
     except ConfigError:
         return  # as the check of the settings says
 
@@ -208,7 +205,7 @@ def _check_state_folder(config: Config) -> CheckFinding:
         return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "look at its rights")
     wide = [
         path
-        for path in (folder_of(config), folder_of(config) / LEDGER_FILE)
+        for path in (state_folder(config), state_folder(config) / LEDGER_FILE)
         if path.exists() and _is_readable_by_others(path)
     ]
     if wide:
@@ -228,10 +225,10 @@ def _existing_parent(folder: Path) -> Path:
 
 def _check_disk(folder: Path) -> CheckFinding:
     free = shutil.disk_usage(folder if folder.exists() else _existing_parent(folder)).free
-    if free >= FREE_LIMIT_BYTES:
+    if free >= MIN_FREE_BYTES:
         return CheckFinding(CheckVerdict.OK, "disk", f"{format_bytes(free)} free")
     return CheckFinding(
-        CheckVerdict.FAIL, "disk", f"{format_bytes(free)} free", f"free {format_bytes(FREE_LIMIT_BYTES)} or more"
+        CheckVerdict.FAIL, "disk", f"{format_bytes(free)} free", f"free {format_bytes(MIN_FREE_BYTES)} or more"
     )
 
 
@@ -260,7 +257,7 @@ def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> It
 
 def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
     holder = last_holder(folder)
-    if holder is None or not is_running(holder):
+    if holder is None or not is_holder_running(holder):
         return CheckFinding(CheckVerdict.OK, "daemon", "does not run")
     beat = read_last_heartbeat(folder)
     age = None if beat is None or beat < holder.started_at else now - beat
@@ -276,7 +273,7 @@ def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckVerdict.OK, "ledger", "there is none yet; make one with: foxcast run --once")
         return
     yield _check_ledger_integrity(path)
-    wal = wal_bytes(path)
+    wal = wal_size(path)
     if wal > WAL_LIMIT_BYTES:
         yield CheckFinding(
             CheckVerdict.WARN, "write-ahead log", format_bytes(wal), "end programs that keep the ledger open"
@@ -287,7 +284,7 @@ def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
     yield from _check_last_halt(path)
     yield from check_demoted_models(path, now)
     yield from check_failed_trials(path, now)
-    if mark := restored(path):
+    if mark := read_restore_mark(path):
         found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
         yield CheckFinding(
             CheckVerdict.WARN, "restored", found, "the next run asks the venues what stands, and says what is left"
@@ -303,15 +300,15 @@ def _check_last_halt(path: Path) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckVerdict.FAIL, "halted", halt.text, "the next start ends the halt: foxcast run")
 
 
-async def _load_last_halt(path: Path) -> Event | None:
-    async with read_ledger(path) as ledger:
-        return await ledger.journal.standing_halt()
+async def _load_last_halt(path: Path) -> LedgerEvent | None:
+    async with open_ledger_read_only(path) as ledger:
+        return await ledger.events.unresolved_halt()
 
 
 def _check_ledger_integrity(path: Path) -> CheckFinding:
     remedy = "restore a backup: foxcast db restore FILE"
     try:
-        health = quick_check(path)
+        health = run_quick_check(path)
     except StoreError as error:
         return CheckFinding(CheckVerdict.FAIL, "ledger", str(error), remedy)
     if health.sound:
@@ -320,7 +317,7 @@ def _check_ledger_integrity(path: Path) -> CheckFinding:
 
 
 def _check_backup(path: Path, now: datetime) -> CheckFinding:
-    copies = backups(path.parent / BACKUP_FOLDER, path.stem)
+    copies = list_backups(path.parent / BACKUP_FOLDER, path.stem)
     if copies and now - copies[0].made_at <= MAX_BACKUP_AGE:
         return CheckFinding(CheckVerdict.OK, "backup", f"{copies[0].path.name}, {format_age(now - copies[0].made_at)}")
     found = f"the last one is of {format_age(now - copies[0].made_at)}" if copies else "there is none"
@@ -342,7 +339,7 @@ def doctor(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check this installation and say what to do."""
+    """Check this installation and suggest fixes."""
     findings = [*run_checks(ctx.ensure_object(CommandInvocation).config_path, SystemClock().now())]
     if as_json:
         print_json([asdict(finding) for finding in findings])

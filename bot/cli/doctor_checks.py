@@ -14,41 +14,44 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bot.app import Records, folder_of, open_records
+from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
+from bot.app.forecaster_requirements import budget_warnings
+from bot.app.plugin_factory import PluginFactory
 from bot.cli.output.formatting import format_age, format_minute
 from bot.cli.trial_failures import RECENT_PERIOD, failures_summary, step_limit_warnings
-from bot.clock import SeededRandom, SystemClock
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import (
+    ConfigError,
+    FoxcastError,
+    MalformedDataError,
+    NotFoundError,
+    ServerUnreachableError,
+    StoreError,
+)
+from bot.core.interfaces import ModelProvider
 from bot.core.nearest_names import suggest_names
-from bot.desk.leaks.content import ROLE as FILTER
-from bot.domain.submission import IntentState, Mode
-from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, ServerUnreachable, StoreError
-from bot.gate.armed import unarmed
-from bot.gate.brake import STOP_FILE, besides, reason_of
-from bot.gate.lanes import lanes_in
-from bot.guards import UNCOMMENTED, comment_fee
-from bot.llm.estimate import Prices
-from bot.llm.health import ModelReport, report_models
-from bot.llm.lacking import lacking
-from bot.llm.price import Tariff
-from bot.llm.roles import Roles, models_of, name_of, provider_of
+from bot.core.submissions import ExecutionMode, IntentState
+from bot.execution.gate.execution_policy import venue_policies
+from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
+from bot.execution.gate.rules import arm_objection
+from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.llm.model_health import ModelHealthReport, report_model_health
+from bot.llm.pricing import CallCostEstimator, PriceTable
+from bot.llm.providers import find_missing_setup
+from bot.llm.roles import ModelRoles, bare_model_name, configured_models, provider_name
 from bot.net.client import HttpLimits, RetryingHttpClient
-from bot.outfit import Outfitter, narrow
-from bot.ports import Llm
-from bot.registry import Registry, load_registry
-from bot.specs import Can
-from bot.store import stops
-from bot.store.audit import HEAD_FILE, Head, read_head
-from bot.store.audit import Verdict as Verified
-from bot.store.conducts import Demotion
-from bot.store.failures import RecentFailures, failures_since
-from bot.store.journal import JobRun
-from bot.store.leave import Leaves
-from bot.store.ledger import read_ledger
-from bot.store.orders import Asked, OrderRow, listed
-from bot.store.principals import Principal
-from bot.store.stops import Stop, StopEnd
+from bot.plugin_system.registry import Registry, load_registry
+from bot.store import permissions
+from bot.store.audit_log import AUDIT_HEAD_FILE, AuditHead, read_exported_head
+from bot.store.audit_log import AuditVerification as Verified
+from bot.store.event_log import JobRunRow
+from bot.store.forecast_queries import RecentFailures, read_recent_failures
+from bot.store.ledger import ReadOnlyState, open_ledger_read_only, open_read_only, state_folder
+from bot.store.model_calls import ModelDemotion
+from bot.store.permissions import HaltEndCondition, PermissionStatus, PrincipalRecord, SubmissionHalt
+from bot.store.submission_queries import OrderFilter, OrderRow, list_orders
 
 
 class CheckVerdict(StrEnum):
@@ -85,7 +88,7 @@ TRIALS_CHECK = "trials"
 
 def check_models(config: Config, registry: Registry) -> Iterator[CheckFinding]:
     """Yield what is wrong with what forecasters work with that ask models; nothing where none of them does."""
-    if not config.llm.roles or not any(Can.ASK_MODELS in spec.abilities for spec in registry.forecasters):
+    if not config.llm.roles or not any(spec.asks_models for spec in registry.forecasters):
         return
     faults = [*_check_endpoints(config, registry)]
     yield from faults
@@ -117,15 +120,15 @@ def check_model_health(config: Config, path: Path, now: datetime) -> Iterator[Ch
         return  # as the soundness says
     for one in found:
         table = config.llm.roles.get(one.role)
-        if one.troubles and table is not None and one.model in {table.model, table.fallback}:
-            told = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.troubles)}"
+        if one.problems and table is not None and one.model in {table.model, table.fallback}:
+            told = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.problems)}"
             remedy = f"look at a trial with foxcast explain, or name another model in [llm.roles.{one.role}]"
             yield CheckFinding(CheckVerdict.WARN, "model health", told, remedy)
 
 
-async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequence[ModelReport]:
-    async with read_ledger(path) as ledger:
-        return await report_models(ledger.conducts, config.llm.health, now=now)
+async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequence[ModelHealthReport]:
+    async with open_ledger_read_only(path) as ledger:
+        return await report_model_health(ledger.model_performance, config.llm.health, now=now)
 
 
 def check_failed_trials(path: Path, now: datetime) -> Iterator[CheckFinding]:
@@ -135,7 +138,7 @@ def check_failed_trials(path: Path, now: datetime) -> Iterator[CheckFinding]:
     except StoreError:
         return  # as the soundness says
     if line := failures_summary(found):
-        verdict = CheckVerdict.FAIL if found.put_off else CheckVerdict.WARN
+        verdict = CheckVerdict.FAIL if found.postponed_questions else CheckVerdict.WARN
         remedy = "mend what it names; every trial: foxcast show QUESTION"
         yield CheckFinding(verdict, TRIALS_CHECK, f"in the last 24 hours: {line}", remedy)
     for line in step_limit_warnings(found):
@@ -144,23 +147,23 @@ def check_failed_trials(path: Path, now: datetime) -> Iterator[CheckFinding]:
 
 
 async def _load_recent_failures(path: Path, now: datetime) -> RecentFailures:
-    async with read_ledger(path) as ledger:
-        return await failures_since(ledger.forecasts.readers, now - RECENT_PERIOD)
+    async with open_ledger_read_only(path) as ledger:
+        return await read_recent_failures(ledger.forecasts.readers, now - RECENT_PERIOD)
 
 
-async def _load_demotions(path: Path, now: datetime) -> tuple[Demotion, ...]:
-    async with read_ledger(path) as ledger:
-        return tuple(await ledger.conducts.demotions(now=now))
+async def _load_demotions(path: Path, now: datetime) -> tuple[ModelDemotion, ...]:
+    async with open_ledger_read_only(path) as ledger:
+        return tuple(await ledger.model_performance.demotions(now=now))
 
 
 def _check_endpoints(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    for model in models_of(config.llm):
+    for model in configured_models(config.llm):
         endpoints = _provider_setting(model, "endpoints", config, registry)
         if endpoints is None:
             continue
-        endpoint, _, name = name_of(model).partition("/")
+        endpoint, _, name = bare_model_name(model).partition("/")
         if endpoint not in endpoints or not name:
-            found = f"{model} names no endpoint of [models.{provider_of(model)}.settings.endpoints]"
+            found = f"{model} names no endpoint of [models.{provider_name(model)}.settings.endpoints]"
             known = suggest_names(endpoint, endpoints)
             yield CheckFinding(CheckVerdict.FAIL, "endpoints", f"{found} ({known})", CONFIG_REMEDY)
 
@@ -171,7 +174,7 @@ def _provider_setting(model: str, name: str, config: Config, registry: Registry)
     ``endpoints`` has what is named ``ENDPOINT/NAME``, ``base_urls`` the addresses of providers behind a library. What
     else a provider knows only it can tell, and to ask it would load its library.
     """
-    provider = provider_of(model)
+    provider = provider_name(model)
     if provider not in registry.models:
         return None
     try:
@@ -183,7 +186,7 @@ def _provider_setting(model: str, name: str, config: Config, registry: Registry)
 
 def _model_address(model: str, config: Config, registry: Registry) -> str | None:
     """Return the address that config names for a model, if it does."""
-    server = name_of(model).partition("/")[0]
+    server = bare_model_name(model).partition("/")[0]
     endpoint = (_provider_setting(model, "endpoints", config, registry) or {}).get(server)
     found = getattr(endpoint, "base_url", None) or (_provider_setting(model, "base_urls", config, registry) or {}).get(
         server
@@ -194,11 +197,12 @@ def _model_address(model: str, config: Config, registry: Registry) -> str | None
 async def _check_servers(config: Config, registry: Registry) -> list[CheckFinding]:
     """Look whether there is somebody at each address that config names for a model; no key and no prompt is sent."""
     models: dict[str, list[str]] = {}
-    for model in models_of(config.llm):
+    for model in configured_models(config.llm):
         if (address := _model_address(model, config, registry)) is not None:
             models.setdefault(address, []).append(model)
     clock = SystemClock()
-    async with RetryingHttpClient(clock=clock, random=SeededRandom(config.seed), limits=SERVER_CHECK_LIMITS) as http:
+    random, proxies = SeededRandom(config.seed), config.http.proxies
+    async with RetryingHttpClient(clock=clock, random=random, limits=SERVER_CHECK_LIMITS, proxies=proxies) as http:
         whys = await asyncio.gather(*(_connection_error(http, address) for address in models))
     remedy = "start the server, or correct its address in the settings of [models]"
     found = zip(models.values(), whys, strict=True)
@@ -212,7 +216,7 @@ async def _check_servers(config: Config, registry: Registry) -> list[CheckFindin
 async def _connection_error(http: RetryingHttpClient, address: str) -> str:
     try:
         await http.get(f"{address}/models", max_bytes=SERVER_CHECK_BYTES)
-    except ServerUnreachable as error:
+    except ServerUnreachableError as error:
         return str(error)
     except FoxcastError:
         pass  # whatever it says, somebody is there
@@ -223,48 +227,51 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
     """Ask the providers what is missing and what they cost, which loads their libraries and sends nothing."""
     clock, random = SystemClock(), SeededRandom(config.seed)
     async with AsyncExitStack() as stack:
-        outfitter = Outfitter(
+        outfitter = PluginFactory(
             config=config,
             registry=registry,
             clock=clock,
             random=random,
-            http=await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random)),
-            folder=folder_of(config),
+            http=await stack.enter_async_context(
+                RetryingHttpClient(clock=clock, random=random, proxies=config.http.proxies)
+            ),
+            folder=state_folder(config),
             stack=stack,
         )
         try:
-            llms = await outfitter.providers()
+            llms = await outfitter.open_providers()
         except FoxcastError as error:
             return [CheckFinding(CheckVerdict.FAIL, "models", str(error), CONFIG_REMEDY)]
         lacks = [
-            (model, await _missing_credentials(llms[provider_of(model)], model)) for model in models_of(config.llm)
+            (model, await _missing_credentials(llms[provider_name(model)], model))
+            for model in configured_models(config.llm)
         ]
         found = [
             CheckFinding(CheckVerdict.FAIL, "keys", f"{model}: {what}", remedy)
             for model, (what, remedy) in lacks
             if what
         ]
-        tariff = Tariff(config.llm.models)
-        for model in models_of(config.llm):
-            found += await _check_price(tariff, model, llms[provider_of(model)])
-        prices = Prices(roles=Roles(config.llm, frozenset(llms)), tariff=tariff, llms=llms)
-        for why in await narrow(config, registry, _used_forecasters(config, registry), prices.call_usd):
+        tariff = PriceTable(config.llm.models)
+        for model in configured_models(config.llm):
+            found += await _check_price(tariff, model, llms[provider_name(model)])
+        prices = CallCostEstimator(roles=ModelRoles(config.llm, frozenset(llms)), price_table=tariff, providers=llms)
+        for why in await budget_warnings(config, registry, _used_forecasters(config, registry), prices.call_usd):
             found.append(CheckFinding(CheckVerdict.WARN, "budget", f"trials wait for each other's budget: {why}"))
         return found
 
 
-async def _missing_credentials(llm: Llm, model: str) -> tuple[str, str]:
+async def _missing_credentials(llm: ModelProvider, model: str) -> tuple[str, str]:
     """Return what is missing, and what to do about it."""
     try:
-        what, _, remedy = (await lacking(llm, model) or "").partition("; ")
+        what, _, remedy = (await find_missing_setup(llm, model) or "").partition("; ")
     except FoxcastError as error:
         return str(error), CONFIG_REMEDY
     return what, remedy
 
 
-async def _check_price(tariff: Tariff, model: str, llm: Llm) -> list[CheckFinding]:
+async def _check_price(tariff: PriceTable, model: str, llm: ModelProvider) -> list[CheckFinding]:
     try:
-        await tariff.rate(model, llm)
+        await tariff.model_price(model, llm)
     except ConfigError:
         remedy = f'[llm.models."{model}"] price_in = ... and price_out = ..., or free = true'
         return [CheckFinding(CheckVerdict.WARN, "prices", f"{model} has no price, so it will not be asked", remedy)]
@@ -280,7 +287,7 @@ def _used_forecasters(config: Config, registry: Registry) -> list[str]:
 
 def _check_search(config: Config, registry: Registry) -> Iterator[CheckFinding]:
     there = registry.search_engines
-    named = config.desk.search or there.names
+    named = config.research.search or there.names
     # A name that nobody offers is refused with the registry.
     engines = [there[name] for name in named if name in there]
     if not engines:
@@ -289,11 +296,11 @@ def _check_search(config: Config, registry: Registry) -> Iterator[CheckFinding]:
         )
         return
     dating = [spec.name for spec in registry.venues if spec.archive is not None and spec.name in config.venues]
-    if dating and not any(Can.SEARCH_BEFORE_DATE in spec.abilities for spec in engines):
+    if dating and not any(spec.bounds_dates for spec in engines):
         found = f"no enabled search engine can bound dates, so questions of {', '.join(dating)} are not searched for"
         yield CheckFinding(CheckVerdict.WARN, "search", found, "enable one that can: foxcast plugins")
-    if config.desk.filter and FILTER not in config.llm.roles:
-        found = "desk.filter = true and no model plays the role filter, so questions of earlier days get no pages"
+    if config.research.filter and FILTER not in config.llm.roles:
+        found = "research.filter = true and no model plays the role filter, so questions of earlier days get no pages"
         yield CheckFinding(CheckVerdict.WARN, "filter", found, f'[llm.roles.{FILTER}] model = "PROVIDER:NAME"')
 
 
@@ -304,14 +311,14 @@ def check_permissions(config: Config, path: Path, now: datetime) -> Iterator[Che
     """
     if not path.exists():
         yield _check_halts(config, ())
-        yield from _check_arm_records(config, Leaves(), now)
+        yield from _check_arm_records(config, PermissionStatus(), now)
         return
     try:
         known, standing, verified, doubts = asyncio.run(_load_permissions(config, path, now))
-    except (StoreError, ContractError):
+    except (StoreError, MalformedDataError):
         yield _check_halts(config, ())
         return  # as the soundness says
-    yield _check_halts(config, standing.stops)
+    yield _check_halts(config, standing.halts)
     yield _check_principals(known)
     yield from _check_arm_records(config, standing, now)
     for venue, count in doubts.items():
@@ -326,13 +333,13 @@ def check_permissions(config: Config, path: Path, now: datetime) -> Iterator[Che
         yield CheckFinding(CheckVerdict.FAIL, "audit", verified.why, "compare it with a backup and with the venues")
 
 
-def _check_halts(config: Config, stops: Sequence[Stop]) -> CheckFinding:
+def _check_halts(config: Config, stops: Sequence[SubmissionHalt]) -> CheckFinding:
     """Return one row about all that holds something back until a person resumes it."""
     file = config.state / STOP_FILE
-    others = besides(file, stops)
+    others = halts_besides_file(file, stops)
     held, remedies = [str(stop) for stop in others], dict.fromkeys(stop.remedy for stop in others)
     if file.exists():
-        why = reason_of(file)
+        why = read_halt_reason(file)
         held.insert(0, f"{file} is there, so nothing leaves" + (f": {why}" if why else ""))
         remedies = {f"to go on run: foxcast resume, or rm {file}": None, **remedies}
     if not held:
@@ -340,27 +347,29 @@ def _check_halts(config: Config, stops: Sequence[Stop]) -> CheckFinding:
     return CheckFinding(CheckVerdict.WARN, "halt", "; ".join(held), "; ".join(remedies))
 
 
-def _check_arm_records(config: Config, standing: Leaves, now: datetime) -> Iterator[CheckFinding]:
+def _check_arm_records(config: Config, standing: PermissionStatus, now: datetime) -> Iterator[CheckFinding]:
     try:
         registry = load_registry(config)
-        lanes = lanes_in(config, registry.configurable)
-        commenting = [lane for lane in lanes.values() if lane.live and lane.comment and lane.venue in registry.venues]
+        lanes = venue_policies(config, registry.specs_of_table)
+        commenting = [
+            lane for lane in lanes.values() if lane.is_live and lane.posts_comments and lane.venue in registry.venues
+        ]
         silent = [lane.venue for lane in commenting if comment_fee(config, registry, lane) is None]
     except ConfigError:
         return  # as the plugins say
     for venue in silent:
-        yield CheckFinding(CheckVerdict.WARN, "comments", f"{venue}: {UNCOMMENTED}", "set both, or neither")
+        yield CheckFinding(CheckVerdict.WARN, "comments", f"{venue}: {COMMENTS_NOT_ALLOWED}", "set both, or neither")
     for venue, lane in lanes.items():
-        if not lane.live:
+        if not lane.is_live:
             continue
         arm = standing.arms.get(venue)
-        if (why := unarmed(lane, arm, now)) is not None or arm is None:
+        if (why := arm_objection(lane, arm, now)) is not None or arm is None:
             yield CheckFinding(CheckVerdict.WARN, "armed", why or f"{venue} is not armed")
         else:
             yield CheckFinding(CheckVerdict.OK, "armed", f"{venue} is armed until {arm.until:%Y-%m-%d %H:%M} UTC")
 
 
-def _check_principals(known: list[Principal]) -> CheckFinding:
+def _check_principals(known: list[PrincipalRecord]) -> CheckFinding:
     if not known:
         found = "nobody has a token, so whoever can use this state folder is an approver"
         return CheckFinding(CheckVerdict.OK, "roles", found)
@@ -369,18 +378,18 @@ def _check_principals(known: list[Principal]) -> CheckFinding:
 
 async def _load_permissions(
     config: Config, path: Path, now: datetime
-) -> tuple[list[Principal], Leaves, Verified, Mapping[str, int]]:
+) -> tuple[list[PrincipalRecord], PermissionStatus, Verified, Mapping[str, int]]:
     accounts = {name: table.account for name, table in config.venues.items()}
     try:
-        head: Head | None = read_head(path.parent / HEAD_FILE)
-    except NotFound:
+        head: AuditHead | None = read_exported_head(path.parent / AUDIT_HEAD_FILE)
+    except NotFoundError:
         head = None
-    async with read_ledger(path) as ledger:
-        leaves = await ledger.leave.standing(accounts, now=now)
+    async with open_ledger_read_only(path) as ledger:
+        leaves = await ledger.permissions.read_status(accounts, now=now)
         doubts: Counter[str] = Counter()
         for row in await ledger.submissions.batches(states=[IntentState.IN_DOUBT]):
             doubts[row.venue] += row.counts.get(IntentState.IN_DOUBT, 0)
-        return await ledger.leave.principals(), leaves, await ledger.leave.verify(head), doubts
+        return await ledger.permissions.principals(), leaves, await ledger.permissions.verify(head), doubts
 
 
 READINESS_JOB = "ready"
@@ -398,13 +407,13 @@ _MAX_ORDERS_READ = 50
 class LastRunState:
     """What the last run left: how it found live venues, what has no answer there, and what was sent last.
 
-    ``refused`` are the venues that refused the credentials and are asked nothing more.
+    ``refused_credentials`` are the venues that refused the credentials and are asked nothing more.
     """
 
-    run: JobRun | None = None
+    run: JobRunRow | None = None
     unanswered_submissions: Mapping[str, Mapping[IntentState, int]] = field(default_factory=dict)
     last: Mapping[str, OrderRow] = field(default_factory=dict)
-    refused_credentials: Mapping[str, Stop] = field(default_factory=dict)
+    refused_credentials: Mapping[str, SubmissionHalt] = field(default_factory=dict)
 
 
 def load_last_run(config: Config, ledger: Path, now: datetime) -> LastRunState:
@@ -420,10 +429,10 @@ def load_last_run(config: Config, ledger: Path, now: datetime) -> LastRunState:
 
 def live_venue_names(config: Config) -> list[str]:
     """Return the venues in mode live."""
-    return [name for name in config.venues if config.mode_of(name) is Mode.LIVE]
+    return [name for name in config.venues if config.mode_of(name) is ExecutionMode.LIVE]
 
 
-def readiness_faults(run: JobRun | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     """Return what the job found wrong with each venue that it looked at, by what it looked at; {} for one all well."""
     if run is None or not run.ok:
         return {}
@@ -460,7 +469,7 @@ def check_readiness(config: Config, registry: Registry, found: LastRunState, now
 
 
 def _check_credentials(
-    venue: str, run: JobRun | None, looked: Mapping[str, Mapping[str, str]], now: datetime, *, is_proved: bool
+    venue: str, run: JobRunRow | None, looked: Mapping[str, Mapping[str, str]], now: datetime, *, is_proved: bool
 ) -> Iterator[CheckFinding]:
     again = f"to look again: foxcast preflight {venue}"
     if run is not None and not run.ok:
@@ -496,28 +505,30 @@ def _check_refusals(venue: str, last: OrderRow | None, now: datetime) -> Iterato
 
 
 async def _read_last_run(config: Config, live: Sequence[str], now: datetime) -> LastRunState:
-    async with open_records(config) as records:
-        runs = {run.name: run for run in await records.ledger.journal.last_runs()}
-        standing = await records.ledger.leave.read(stops.standing)
+    async with open_read_only(config) as records:
+        runs = {run.name: run for run in await records.ledger.events.last_runs()}
+        standing = await records.ledger.permissions.read(permissions.list_active_halts)
         return LastRunState(
             run=runs.get(READINESS_JOB),
             unanswered_submissions=await _count_unanswered(records, live),
             last={venue: row for venue in live if (row := await _last_sent_order(records, venue, now)) is not None},
-            refused_credentials={stop.venue: stop for stop in standing if stop.ends is StopEnd.RENEWED},
+            refused_credentials={
+                stop.venue: stop for stop in standing if stop.end_condition is HaltEndCondition.RENEWED
+            },
         )
 
 
-async def _count_unanswered(records: Records, live: Sequence[str]) -> Mapping[str, Counter[IntentState]]:
+async def _count_unanswered(records: ReadOnlyState, live: Sequence[str]) -> Mapping[str, Counter[IntentState]]:
     found = {venue: Counter[IntentState]() for venue in live}
     for row in await records.ledger.submissions.batches(states=[IntentState.SENDING, IntentState.UNKNOWN]):
-        if row.venue in found and row.mode is not Mode.PAPER:
+        if row.venue in found and row.mode is not ExecutionMode.PAPER:
             found[row.venue].update(row.counts)
     return found
 
 
-async def _last_sent_order(records: Records, venue: str, now: datetime) -> OrderRow | None:
+async def _last_sent_order(records: ReadOnlyState, venue: str, now: datetime) -> OrderRow | None:
     """Return what was sent to a venue last, for real."""
-    asked = Asked(now=now, venue=venue, limit=_MAX_ORDERS_READ, paper=False)
-    rows = await records.ledger.submissions.readers.run(lambda database: listed(database, asked))
+    asked = OrderFilter(now=now, venue=venue, limit=_MAX_ORDERS_READ, paper=False)
+    rows = await records.ledger.submissions.readers.run(lambda database: list_orders(database, asked))
     sent = [row for row in rows if row.attempts]
     return max(sent, key=lambda row: row.attempts[0].started_at) if sent else None

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.command_setup import load_command_config
-from bot.cli.explanation import ForecastExplanation, explanation_to_json, load_explanation, no_search_reasons
-from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP, query_ledger
+from bot.cli.explanation import explanation_to_json
+from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import (
     ColumnKind,
@@ -34,15 +34,21 @@ from bot.cli.output.formatting import (
 )
 from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
 from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short
-from bot.cli.show import QuestionRecord, RecordedForecast
-from bot.domain.belief import Belief, Evidence
-from bot.domain.question import Question
-from bot.domain.setup import Setup
-from bot.domain.step import Action, Step, Usage
-from bot.domain.submission import Decision, Hold
-from bot.errors import unnamed
-from bot.evaluation.explanation import RecordedCalls, RecordedModelCall
-from bot.store.calls import CallState
+from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction
+from bot.core.errors import strip_error_type
+from bot.core.forecasts import ForecasterSetup
+from bot.core.questions import Question
+from bot.core.submissions import GateDecision, HoldDecision
+from bot.evaluation.explanation import (
+    ForecastExplanation,
+    RecordedCalls,
+    RecordedModelCall,
+    load_explanation,
+    no_search_reasons,
+)
+from bot.evaluation.lookup import query_ledger
+from bot.evaluation.question_record import QuestionRecord, RecordedForecast
+from bot.store.model_calls import CallState
 from bot.store.trials import LoggedStep, TrialRecord
 
 T = TypeVar("T")
@@ -68,7 +74,7 @@ def print_trial_steps(console: Console, found: ForecastExplanation, record: Tria
         total = format_usage(record.trial.usage)
         console.print(f"in all: {record.trial.steps} steps{', ' if total else ''}{total}")
         if record.trial.detail:
-            console.print(f"detail: {unnamed(record.trial.detail)}")
+            console.print(f"detail: {strip_error_type(record.trial.detail)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ class _StepPrinter:
         for document in step.observation.documents:
             yield f"{self._chain.document_kind(document)} {document if self.full else document[:DOCUMENT_DIGEST_CHARS]}"
 
-    def _action(self, action: Action) -> str:
+    def _action(self, action: StepAction) -> str:
         if not action.arguments:
             return action.name
         told = (
@@ -258,11 +264,11 @@ def _print_forecast_header(console: Console, found: ForecastExplanation) -> None
         console.print(f"learned: parameters {(forecast.fitted or '')[:DIGEST_CHARS_SHOWN]} from {learned}")
 
 
-def _print_setup(console: Console, setup: Setup | None) -> None:
+def _print_setup(console: Console, setup: ForecasterSetup | None) -> None:
     if setup is None:
         console.print("setup: not on record")
         return
-    told = {name: value for name, value in setup.named().items() if value is not None}
+    told = {name: value for name, value in setup.labelled_values().items() if value is not None}
     lines: defaultdict[str, list[str]] = defaultdict(list)
     for name, value in told.items():
         kind, colon, key = name.partition(": ")
@@ -333,8 +339,8 @@ def _target_cells(dossier: QuestionRecord, case: RecordedForecast, key: str) -> 
     )
 
 
-def _decision_text(decision: Decision) -> str:
-    if not isinstance(decision, Hold):
+def _decision_text(decision: GateDecision) -> str:
+    if not isinstance(decision, HoldDecision):
         return f"send in mode {decision.mode}: {decision.why}"
     again = "" if decision.until is None else f"; asked again from {format_minute(decision.until)} UTC on"
     return f"hold: {decision.why}{again}"
@@ -375,7 +381,7 @@ def unanswered_call_costs(chain: RecordedCalls) -> list[str]:
 
 
 def _call_totals(calls: list[RecordedModelCall]) -> tuple[str, ...]:
-    usage = sum((call.answer.usage for call in calls), Usage())
+    usage = sum((call.answer.usage for call in calls), ModelUsage())
     stored = sum(call.answer.stored for call in calls)
     return (str(len(calls)), str(stored), *format_token_counts(usage), f"{usage.cost_usd:.4f}")
 
@@ -404,16 +410,16 @@ class ExplainOptions:
     name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)]
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
-    full: Annotated[bool, typer.Option("--full", help="Cut nothing, and list every call to a model.")] = False
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw how the belief moved, as .svg or .png.")] = (
-        None
-    )
+    full: Annotated[bool, typer.Option("--full", help="Do not shorten texts, and list every model call.")] = False
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a plot of the belief steps as .svg or .png.")
+    ] = None
 
 
 @app.command()
 @options_from_dataclass(ExplainOptions)
 def explain(ctx: typer.Context, options: ExplainOptions) -> None:
-    """Explain one forecast: every step, what it rests on and costs, and the answer."""
+    """Explain one forecast: every step with its evidence and cost, and the answer."""
     from bot.cli.output.belief_plot import draw_beliefs, require_plot_file
 
     if options.plot is not None:

@@ -10,20 +10,20 @@ from typing import Annotated
 
 import typer
 
+from bot.app.forecast_context import forecaster_training
+from bot.app.venues import find_archive
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import require_venue_archive
 from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, options_from_dataclass, parse_date
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, progress_bars, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
-from bot.clock import SystemClock
-from bot.domain.learning import Fitted
-from bot.domain.step import Json
-from bot.errors import ConfigError, NotFound
-from bot.jobs.learn import fit as fitted_before
-from bot.means import school_of
-from bot.ports import Archive, Learner
-from bot.store.codec import FITTED
-from bot.venues import archive_of
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.interfaces import ParameterLearner, RoundArchive
+from bot.core.learning import FittedParameters
+from bot.core.values import Json
+from bot.forecasting.parameter_fitting import fit_parameters as fitted_before
+from bot.store.serialization import FITTED
 
 app = typer.Typer(add_completion=False)
 
@@ -41,7 +41,7 @@ class FitOptions:
         typer.Option(parser=parse_date, metavar="DATE", help="Use only outcomes known before this day began (UTC)."),
     ]
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write, - is stdout; else NAME-DATE.json here.")
+        Path | None, typer.Option(metavar="FILE", help="The file to write, - is stdout; default: NAME-DATE.json.")
     ] = None
     venue: Annotated[str | None, typer.Option(metavar="NAME", help=ROUNDS_VENUE_HELP)] = None
 
@@ -49,17 +49,17 @@ class FitOptions:
 @app.command()
 @options_from_dataclass(FitOptions)
 def fit(ctx: typer.Context, options: FitOptions) -> None:
-    """Let a forecaster learn from outcomes known before a date."""
+    """Fit a forecaster's parameters to outcomes known before a date."""
     before = _require_past(options.before)
     config, registry = load_config_and_plugins(ctx)
-    learner = school_of(config, registry, options.name).learner
+    learner = forecaster_training(config, registry, options.name).learner
     if learner is None:
         message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
         raise ConfigError(message)
     path = options.out or Path(f"{options.name}-{options.before}.json")
     require_writable(path, "--out")
     require_venue_archive(config, registry, options.venue)
-    _, archive = archive_of(config, registry, options.venue, options.rounds)
+    _, archive = find_archive(config, registry, options.venue, options.rounds)
     fitted = _fit_parameters(options, learner, archive, before)
     write_json(FITTED.plain(fitted), path)
     if path != STDOUT:
@@ -74,13 +74,15 @@ def _require_past(before: date) -> datetime:
     return moment
 
 
-def _fit_parameters(options: FitOptions, learner: Learner, archive: Archive, before: datetime) -> Fitted:
+def _fit_parameters(
+    options: FitOptions, learner: ParameterLearner, archive: RoundArchive, before: datetime
+) -> FittedParameters:
     with progress_bars() as bars:
         bars.add_task(f"{options.name} learns", total=None)
         fitted = fitted_before(options.name, learner, [archive], before=before)
     if fitted.examples == 0:
         message = f"no outcome in {options.rounds} was known before {options.before}; name a later day"
-        raise NotFound(message)
+        raise NotFoundError(message)
     provenance = {
         **fitted.provenance,
         **_input_digest(options.rounds),
@@ -104,7 +106,7 @@ def _input_digest(folder: Path) -> dict[str, str]:
     return {"inputs": f"{len(files)} files, sha256 {seen.hexdigest()}"}
 
 
-def _print_fitted(fitted: Fitted, path: Path) -> None:
+def _print_fitted(fitted: FittedParameters, path: Path) -> None:
     console = stdout_console()
     console.print(f"{fitted.forecaster} learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
     console.print(f"rounds: {fitted.provenance['rounds']}")

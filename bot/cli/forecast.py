@@ -14,11 +14,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bot.app import App, Records, open_app, open_records
+from bot.app.app import FoxcastApp, open_app
+from bot.app.forecaster_requirements import trial_limits
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, run_until_terminated
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import confirm_combined_cost
-from bot.cli.explanation import load_explanation
 from bot.cli.forecast_local import LocalForecast, asks_person, is_for_current_version, result_or_failure, shared_cutoff
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import (
@@ -37,18 +37,19 @@ from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, fr
 from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.cli.output.console import SafeConsole, print_json, stdout_console
 from bot.cli.output.files import require_writable
-from bot.cli.output.safe_output import replace_invisible
 from bot.cli.question_lookup import FoundQuestion, QuestionFinder, require_any_future_target
 from bot.cli.signed_requests import TokenFileOption
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.domain.question import Question
-from bot.errors import InstanceLocked, Unavailable
-from bot.jobs.attend import record_open, require_open
-from bot.limits import limits_of
-from bot.members import with_members
-from bot.ports import Clock
-from bot.registry import Registry
+from bot.core.clock import SystemClock
+from bot.core.errors import ServiceUnavailableError, StateFolderLockedError
+from bot.core.interfaces import Clock
+from bot.core.plain_text import replace_invisible
+from bot.core.questions import Question
+from bot.evaluation.explanation import load_explanation
+from bot.jobs.operator_requests import record_open_question, require_open_question
+from bot.plugin_system.forecaster_dependencies import with_all_members
+from bot.plugin_system.registry import Registry
+from bot.store.ledger import ReadOnlyState, open_read_only
 
 app = typer.Typer(add_completion=False)
 
@@ -56,35 +57,34 @@ NAME_HELP = (
     "A question (venue:key, a key, a unique part of it, its venue's name for it), an address, or a .toml or .json file."
 )
 # Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
-_HELP_TEXT = r"""Forecast one question now, and show every step.
+_HELP_TEXT = r"""Forecast one question now and show every step.
 
-It is kept in the ledger, apart from what is submitted; with --submit it comes
-before the gate in the next pass, as those of the daemon do.
-Where a daemon runs, it makes the forecast, and you see the same. What Ctrl-C
-or a crash cuts off goes on where it was when you call again within the hour,
-and what was paid is not paid twice.
+The forecast is stored in the ledger and not submitted; with --submit the next
+pass decides whether to submit it. If a daemon is running, it makes the
+forecast, and you see the same. After Ctrl-C or a crash, run the command again
+within an hour: it resumes, and model calls already paid are reused.
 
-A question of your own is a FILE, such as this one in TOML (JSON has the same
-keys). Everything but the title may be left out:
+FILE describes a question of your own in TOML or JSON. Only the title is
+required:
 
 title = "When will the bridge open?" and also key, criteria, background, url,
 source. The question is called file:KEY, without a key after its title.
 
-closes_at = 2026-12-31 or 2026-12-31T18:00:00Z. With as_of = ... nothing that
-came later is used.
+closes_at = 2026-12-31 or 2026-12-31T18:00:00Z. With as_of = ... no later
+information is used.
 
-targets = \[2026-12-01, 2027-03-01] are the dates to answer for, each by itself;
+targets = \[2026-12-01, 2027-03-01] are the dates to answer for, one by one;
 or a table \[\[targets]] for each, with key and resolves_at.
 
 \[shape] kind = "binary", or "choice" with options = \["A", "B"], or "number" or
 "date" with grid = \[...] or with range = \[LOW, HIGH] and points = 201. Both may
 have open_lower = true and open_upper = true, and a number its unit.
 
-\[crowd] is what others believe: probability = 0.3, probabilities = {A = 0.6,
+\[crowd] is the forecast of others: probability = 0.3, probabilities = {A = 0.6,
 B = 0.4}, quantiles = {"0.1" = 2, "0.5" = 5, "0.9" = 9} or cdf = \[...]; with at
 and explanation.
 
-\[facts] is whatever else is known, as texts by name."""
+\[facts] holds anything else that is known, as texts by name."""
 HELP = "\n\n".join(" ".join(part.split()) for part in _HELP_TEXT.split("\n\n"))
 
 
@@ -94,30 +94,29 @@ class ForecastOptions:
 
     name: Annotated[str, typer.Argument(metavar="ID|URL|FILE", help=NAME_HELP)]
     forecaster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who forecasts; else the first that asks models, else the first.")
+        str | None,
+        typer.Option(metavar="NAME", help="The forecaster; default: the first that uses models, else the first."),
     ] = None
     forecasters: Annotated[
         str | None,
-        typer.Option("--with", metavar="NAME,NAME", help="Forecast with each of these, and show them side by side."),
+        typer.Option("--with", metavar="NAME,NAME", help="Forecast with each of these forecasters and compare them."),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the expected cost without asking.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw how the belief moved, as .svg or .png.")] = (
-        None
-    )
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Where a daemon runs: only ask it, and do not wait.")] = (
-        False
-    )
-    submit: Annotated[
-        bool, typer.Option("--submit", help="Have it come before the gate in the next pass, so that it may leave.")
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a plot of the belief steps as .svg or .png.")
+    ] = None
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="If a daemon is running, send it the request and return at once.")
     ] = False
+    submit: Annotated[bool, typer.Option("--submit", help="Let the next pass decide whether to submit it.")] = False
     token_file: TokenFileOption = None
 
 
 @app.command(help=HELP)
 @options_from_dataclass(ForecastOptions)
 def forecast(ctx: typer.Context, options: ForecastOptions) -> None:
-    """Forecast one question now, and show every step."""
+    """Forecast one question now and show every step."""
     from bot.cli.output.belief_plot import draw_beliefs, require_plot_file
 
     if options.forecasters is not None and (options.forecaster is not None or options.plot is not None):
@@ -206,7 +205,7 @@ class _ForecastCommand:
         listed = parse_forecaster_list(self.config, self.registry, wanted.question, names)
         terms = _ForecastConditions(cost_confirmed=await self._confirm_costs(listed), known_until=self.clock.now())
         # Members first: what they have just said is not asked for again by whoever builds on them.
-        for name in (one for one in with_members(self.config, self.registry, listed) if one in listed):
+        for name in (one for one in with_all_members(self.config, self.registry, listed) if one in listed):
             view = self._view(wanted.question, name)
             view.print_status(f"{name} forecasts")
             if self.config.forecaster_table(name).clairvoyant:
@@ -224,11 +223,11 @@ class _ForecastCommand:
         if not any(aside.result for aside in asides.values()):
             reasons = "; ".join(f"{name}: {asides[name].why or 'asked for'}" for name in listed)
             message = f"no forecaster produced an answer: {reasons}"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message)
         return ForecasterComparison(question=wanted.question, forecasters=[asides[name] for name in listed])
 
     async def _find_question(self) -> FoundQuestion:
-        return await QuestionFinder(config=self.config, registry=self.registry, clock=self.clock).find(
+        return await QuestionFinder(config=self.config, registry=self.registry, clock=self.clock).find_question(
             self.options.name
         )
 
@@ -238,7 +237,7 @@ class _ForecastCommand:
         while True:
             try:
                 return await self._forecast_locally(wanted, name, view, terms)
-            except InstanceLocked:
+            except StateFolderLockedError:
                 made, over = await self._forecast_via_daemon(wanted, name, view)
                 if over:
                     return made
@@ -251,19 +250,19 @@ class _ForecastCommand:
         """
         try:
             async with self._opened(names) as opened:
-                await self._require_payable(opened, opened.seats)
-        except InstanceLocked:
+                await self._require_payable(opened, opened.forecasters)
+        except StateFolderLockedError:
             return False
         return True
 
-    def _opened(self, names: Sequence[str]) -> AbstractAsyncContextManager[App]:
-        only = with_members(self.config, self.registry, names)
+    def _opened(self, names: Sequence[str]) -> AbstractAsyncContextManager[FoxcastApp]:
+        only = with_all_members(self.config, self.registry, names)
         return open_app(self.config, self.registry, clock=self.clock, only=only)
 
-    async def _require_payable(self, opened: App, names: Iterable[str]) -> None:
-        seats = [opened.seats[name] for name in names]
-        if any(seat.asks for seat in seats):
-            await opened.spending.look()
+    async def _require_payable(self, opened: FoxcastApp, names: Iterable[str]) -> None:
+        seats = [opened.forecasters[name] for name in names]
+        if any(seat.uses_models for seat in seats):
+            await opened.spending.log_budget_warnings()
         above_usd = self.config.llm.budget.ask_above_usd
         await confirm_combined_cost(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
 
@@ -274,12 +273,12 @@ class _ForecastCommand:
         async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
             if wanted.needs_recording:
-                await record_open(ledger, wanted.question, now=now)
+                await record_open_question(ledger, wanted.question, now=now)
             question = await ledger.questions.get(wanted.question.ref)
-            await require_open(ledger, question, name, now=now)
+            await require_open_question(ledger, question, name, now=now)
             require_any_future_target(question, now)
             if not terms.cost_confirmed:
-                await self._require_payable(opened, with_members(self.config, self.registry, (name,)))
+                await self._require_payable(opened, with_all_members(self.config, self.registry, (name,)))
             until = shared_cutoff(terms.known_until, now)
             here = LocalForecast(
                 opened,
@@ -290,13 +289,15 @@ class _ForecastCommand:
             )
             made = await here.forecast(name)
             beside = [await here.forecast_free(one) for one in free]
-            return await _load_result(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
+            return await _load_result(
+                ReadOnlyState(config=self.config, folder=opened.folder, ledger=ledger), made, beside
+            )
 
     async def _forecast_via_daemon(
         self, wanted: FoundQuestion, name: str, view: ForecastView
     ) -> tuple[ForecastResult | None, bool]:
         """Return the forecast that the daemon made, and whether that is the end of it."""
-        async with open_records(self.config) as records:
+        async with open_read_only(self.config) as records:
             following = Following(
                 records=records,
                 clock=self.clock,
@@ -325,7 +326,7 @@ class _ForecastCommand:
             console=_progress_console(as_json=self.options.as_json),
             question=question,
             trials=trials,
-            steps=limits_of(self.config, self.registry, name).steps,
+            steps=trial_limits(self.config, self.registry, name).steps,
             live=not asks_person(self.config, self.registry),
         )
 
@@ -337,7 +338,9 @@ def _progress_console(*, as_json: bool) -> Console:
     return SafeConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
 
 
-async def _load_free_forecasts(records: Records, names: tuple[str, ...], question: Question) -> list[FreeForecast]:
+async def _load_free_forecasts(
+    records: ReadOnlyState, names: tuple[str, ...], question: Question
+) -> list[FreeForecast]:
     found = [(name, await records.ledger.forecasts.latest(question.ref, name)) for name in names]
     return [
         FreeForecast(name=name, forecast=one)
@@ -346,7 +349,7 @@ async def _load_free_forecasts(records: Records, names: tuple[str, ...], questio
     ]
 
 
-async def _load_result(records: Records, made: str, beside: list[FreeForecast]) -> ForecastResult:
+async def _load_result(records: ReadOnlyState, made: str, beside: list[FreeForecast]) -> ForecastResult:
     found = await load_explanation(records, made)
     return ForecastResult(
         explanation=found, forecast=await records.ledger.forecasts.get(made), free_forecasts=tuple(beside)

@@ -9,31 +9,31 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from bot.app import App
+from bot.app.app import FoxcastApp
+from bot.app.forecaster_requirements import search_unavailable_reason
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import FreeForecast
 from bot.config.schema import Config
-from bot.desk.desk import cutoff_of
-from bot.desk.workshop import Workshop, is_backdated
-from bot.domain.forecast import Forecast
-from bot.domain.question import Question
-from bot.errors import (
-    BudgetExhausted,
+from bot.core.errors import (
+    AuthenticationError,
+    BudgetExhaustedError,
     ConfigError,
-    ContextExceeded,
+    ContextLengthExceededError,
     FoxcastError,
-    QuotaExhausted,
-    Rejected,
-    ServerUnreachable,
+    QuotaExhaustedError,
+    RequestRejectedError,
+    ServerUnreachableError,
+    ServiceUnavailableError,
     StoreError,
-    Unauthorized,
-    Unavailable,
 )
-from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
-from bot.llm.roles import models_of, provider_of
-from bot.outfit import no_search
-from bot.registry import Registry
-from bot.store.codec import version_of
+from bot.core.forecasts import Forecast
+from bot.core.questions import Question
+from bot.forecasting.forecast_run import REQUESTED_REASON, ConfiguredForecaster, NoAnswerError, begin_forecast
+from bot.forecasting.tool_factory import ToolFactory, is_backdated
+from bot.forecasting.trial_tools import question_cutoff
+from bot.llm.roles import configured_models, provider_name
+from bot.plugin_system.registry import Registry
+from bot.store.serialization import question_version
 
 T = TypeVar("T")
 
@@ -44,21 +44,21 @@ MAX_SHARED_CUTOFF_AGE = timedelta(hours=1)
 FAILURE_TYPES: Mapping[str, type[FoxcastError]] = {
     kind.__name__: kind
     for kind in (
-        *(ConfigError, Unauthorized, QuotaExhausted, Unavailable, ServerUnreachable),
-        *(Rejected, BudgetExhausted, ContextExceeded),
+        *(ConfigError, AuthenticationError, QuotaExhaustedError, ServiceUnavailableError, ServerUnreachableError),
+        *(RequestRejectedError, BudgetExhaustedError, ContextLengthExceededError),
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
 class LocalForecast:
-    """One question in an open Foxcast; ``view_of`` makes the view of a forecaster.
+    """One question in an open Foxcast; ``view_for`` makes the view of a forecaster.
 
     Nothing after ``known_until`` informs a forecast, where that is given. Unless it is to ``submit`` the forecast never
     leaves.
     """
 
-    app: App
+    app: FoxcastApp
     question: Question
     view_for: Callable[[str], ForecastView]
     known_until: datetime | None = None
@@ -69,7 +69,7 @@ class LocalForecast:
 
         A member that is there as it would be made now is not made again; one that fails is left out.
         """
-        opened, seat, question = self.app, self.app.seats[name], self.question
+        opened, seat, question = self.app, self.app.forecasters[name], self.question
         view = self.view_for(name)
         for member in seat.members:
             await self._member(member, view)
@@ -79,29 +79,33 @@ class LocalForecast:
 
     async def forecast_free(self, name: str) -> FreeForecast:
         """Forecast with a free forecaster, unless what it said can only be repeated; its failure is no trouble."""
-        opened, seat, question = self.app, self.app.seats[name], self.question
+        opened, seat, question = self.app, self.app.forecasters[name], self.question
         ledger, now = opened.ledger, opened.clock.now()
         known = await ledger.forecasts.latest(question.ref, name)
-        if known is not None and is_for_current_version(known, question) and known.cutoff == cutoff_of(question, now):
+        if (
+            known is not None
+            and is_for_current_version(known, question)
+            and known.cutoff == question_cutoff(question, now)
+        ):
             return FreeForecast(name=name, forecast=known)
-        sitting = await begin(opened.means, seat, question, ASKED_FOR, apart=not self.submit)
-        made, why = await result_or_failure(sitting.forecast())
+        sitting = await begin_forecast(opened.forecast_context, seat, question, REQUESTED_REASON, apart=not self.submit)
+        made, why = await result_or_failure(sitting.run())
         if made is None:
             await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
         return FreeForecast(name=name, forecast=made, why=why)
 
-    async def _forecast(self, seat: Seat, view: ForecastView) -> str:
+    async def _forecast(self, seat: ConfiguredForecaster, view: ForecastView) -> str:
         opened = self.app
-        means = dataclasses.replace(opened.means, watch=view)
-        sitting = await begin(
-            means, seat, self.question, ASKED_FOR, known_until=self.known_until, apart=not self.submit
+        means = dataclasses.replace(opened.forecast_context, observer=view)
+        sitting = await begin_forecast(
+            means, seat, self.question, REQUESTED_REASON, known_until=self.known_until, apart=not self.submit
         )
         if sitting.running.trials:
             view.print_status(f"forecast {sitting.running.id} was cut off; it goes on")
         view.show_recorded([record for record in sitting.running.trials if record.trial is not None])
         try:
-            return (await sitting.forecast()).id
-        except NoAnswer as nothing:
+            return (await sitting.run()).id
+        except NoAnswerError as nothing:
             forecasts = opened.ledger.forecasts
             await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
             raise _failure_cause(nothing) from nothing
@@ -109,7 +113,9 @@ class LocalForecast:
     async def _member(self, name: str, view: ForecastView) -> None:
         opened, question = self.app, self.question
         known = await opened.ledger.forecasts.latest(question.ref, name)
-        oldest = cutoff_of(question, self.known_until or opened.clock.now()) - opened.means.policy.min_gap
+        oldest = (
+            question_cutoff(question, self.known_until or opened.clock.now()) - opened.forecast_context.policy.min_gap
+        )
         if known is not None and is_for_current_version(known, question) and known.cutoff >= oldest:
             return
         view.print_status(f"{name} forecasts first")
@@ -129,32 +135,34 @@ async def result_or_failure(work: Awaitable[T]) -> tuple[T | None, str]:
         return await work, ""
     except StoreError:
         raise
-    except (NoAnswer, FoxcastError) as error:
+    except (NoAnswerError, FoxcastError) as error:
         return None, str(error)
 
 
 def asks_person(config: Config, registry: Registry) -> bool:
     """Say whether a person plays a role, and is asked on this terminal."""
-    named = {provider_of(model) for model in models_of(config.llm)}
-    return any(spec.converses for spec in registry.models if spec.name in named)
+    named = {provider_name(model) for model in configured_models(config.llm)}
+    return any(spec.is_interactive for spec in registry.models if spec.name in named)
 
 
 def is_for_current_version(made: Forecast, question: Question) -> bool:
     """Say whether a forecast is of the question as it stands."""
-    return made.version == version_of(question)
+    return made.version == question_version(question)
 
 
-def _report_missing_search(opened: App, seat: Seat, question: Question, view: ForecastView) -> None:
+def _report_missing_search(
+    opened: FoxcastApp, seat: ConfiguredForecaster, question: Question, view: ForecastView
+) -> None:
     """Say it where an earlier moment stands in the way of searches; that there are none at all is a warning."""
-    workshop, now = opened.means.benches, opened.clock.now()
-    if not seat.asks or seat.clairvoyant or not isinstance(workshop, Workshop) or not workshop.engines:
+    workshop, now = opened.forecast_context.resources, opened.clock.now()
+    if not seat.uses_models or seat.clairvoyant or not isinstance(workshop, ToolFactory) or not workshop.search_engines:
         return
-    backdated = is_backdated(question, cutoff_of(question, now), now)
-    if backdated and (why := no_search(workshop, backdated=True)) is not None:
+    backdated = is_backdated(question, question_cutoff(question, now), now)
+    if backdated and (why := search_unavailable_reason(workshop, backdated=True)) is not None:
         view.print_status(why)
 
 
-def _failure_cause(nothing: NoAnswer) -> FoxcastError:
+def _failure_cause(nothing: NoAnswerError) -> FoxcastError:
     """Return the error of the first trial that failed, with the reasons of all of them."""
     name = nothing.details[0].partition(": ")[0] if nothing.details else ""
-    return FAILURE_TYPES.get(name, Unavailable)(str(nothing))
+    return FAILURE_TYPES.get(name, ServiceUnavailableError)(str(nothing))

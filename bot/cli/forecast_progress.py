@@ -18,19 +18,19 @@ from rich.text import Text
 from bot.cli.output.console import print_indented
 from bot.cli.output.formatting import format_argument, format_predictions_short, format_usage
 from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short
-from bot.cli.output.safe_output import replace_invisible
-from bot.desk.failures import gist, is_budget
-from bot.domain.forecast import Trial, TrialEnd
-from bot.domain.prediction import CurveShape, Prediction
-from bot.domain.question import Question
-from bot.domain.step import Action, Step, Usage
-from bot.errors import unnamed
+from bot.core.beliefs import ModelUsage, Step, StepAction
+from bot.core.errors import strip_error_type
+from bot.core.forecasts import Trial, TrialEnd
+from bot.core.plain_text import replace_invisible
+from bot.core.predictions import CurveShape, Prediction
+from bot.core.questions import Question
+from bot.forecasting.failures import failure_pattern, is_budget_failure
 from bot.store.trials import TrialRecord
 
 
 def trial_end_text(trial: Trial) -> str:
     """Return in a word how a trial ended."""
-    return "budget" if is_budget(trial.detail) else str(trial.end)
+    return "budget" if is_budget_failure(trial.detail) else str(trial.end)
 
 
 def trial_end_reasons(trials: Iterable[Trial]) -> list[str]:
@@ -38,8 +38,8 @@ def trial_end_reasons(trials: Iterable[Trial]) -> list[str]:
     alike: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.detail:
-            alike.setdefault(gist(trial.detail), []).append(trial)
-    return [f"{_trial_numbers(those)}: {unnamed(those[0].detail)}" for those in alike.values()]
+            alike.setdefault(failure_pattern(trial.detail), []).append(trial)
+    return [f"{_trial_numbers(those)}: {strip_error_type(those[0].detail)}" for those in alike.values()]
 
 
 def _trial_numbers(trials: Sequence[Trial]) -> str:
@@ -82,7 +82,7 @@ class _TrialProgress:
     doing: str = ""
     predictions: Mapping[str, Prediction] | None = None
     reason: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     end: TrialEnd | None = None
     end_text: str = ""
 
@@ -92,7 +92,7 @@ class ForecastView:
     """Shows steps and ends of trials as they come, each once; told the same again it shows nothing.
 
     ``steps`` is how many a trial may have. Without ``live`` nothing is kept below the steps: a person is asked on this
-    terminal. It is a ``bot.jobs.sitting.Watch``.
+    terminal. It is a ``bot.forecasting.forecast_run.ForecastObserver``.
     """
 
     console: Console
@@ -131,11 +131,11 @@ class ForecastView:
         """Show what is on record of trials and was not shown yet."""
         for record in records:
             for logged in record.steps:
-                self.step(record.number, logged.number, logged.step)
+                self.on_step(record.number, logged.number, logged.step)
             if record.trial is not None:
-                self.ended(record.trial)
+                self.on_trial_end(record.trial)
 
-    def step(self, trial: int, number: int, step: Step, /) -> None:
+    def on_step(self, trial: int, number: int, step: Step, /) -> None:
         """Show a step: what was done, how the belief moved and why, and what that cost so far."""
         course = self._courses.setdefault(trial, _TrialProgress())
         if number <= course.number:
@@ -147,27 +147,31 @@ class ForecastView:
         course.reason = step.belief.reason
         course.usage += step.usage
 
-    def ended(self, trial: Trial, /) -> None:
+    def on_trial_end(self, trial: Trial, /) -> None:
         """Show how a trial ended."""
         course = self._courses.setdefault(trial.number, _TrialProgress())
         if course.end is not None:
             return
         course.end, course.end_text = trial.end, trial_end_text(trial)
         detail = f": {self._reason(trial)}" if trial.detail else ""
-        style = "bold" if trial.counts else "red"
+        style = "bold" if trial.is_answer else "red"
         self.console.print(
             Text(f"trial {trial.number} ended after {trial.steps} steps: {course.end_text}{detail}", style)
         )
 
     def _reason(self, trial: Trial) -> str:
         """Return why a trial ended, once; after that, for which trial it was told."""
-        first = self._reasons.setdefault(gist(trial.detail), trial.number)
-        return _truncate(unnamed(trial.detail), REASON_CHARS_SHOWN) if first == trial.number else f"as trial {first}"
+        first = self._reasons.setdefault(failure_pattern(trial.detail), trial.number)
+        return (
+            _truncate(strip_error_type(trial.detail), REASON_CHARS_SHOWN)
+            if first == trial.number
+            else f"as trial {first}"
+        )
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ModelUsage:
         """What all trials consumed so far."""
-        return sum((course.usage for course in self._courses.values()), Usage())
+        return sum((course.usage for course in self._courses.values()), ModelUsage())
 
     def _print_step(self, trial: int, number: int, step: Step, course: _TrialProgress) -> None:
         belief = step.belief
@@ -226,11 +230,11 @@ class ForecastView:
         return format_predictions_short(predictions, partial(describe_prediction_short, shape=shape))
 
 
-def _usage_text(usage: Usage) -> str:
+def _usage_text(usage: ModelUsage) -> str:
     return f"{usage.cost_usd:.4f} USD, {usage.tokens_in + usage.tokens_out:,} tokens"
 
 
-def _action_text(action: Action) -> str:
+def _action_text(action: StepAction) -> str:
     told = (
         f"{name}={_truncate(format_argument(value), ARGUMENT_CHARS_SHOWN)}"
         for name, value in action.arguments.items()

@@ -11,22 +11,21 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from bot.agent.ballot import distance
-from bot.agent.start import Anchor, starting_point
 from bot.cli.explain import unanswered_call_costs
-from bot.cli.explanation import ForecastExplanation
 from bot.cli.explanation import explanation_to_json as explanation_as_plain
 from bot.cli.forecast_progress import trial_end_reasons, trial_end_text
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_indented
 from bot.cli.output.formatting import format_minute, format_predictions_short, format_usage
 from bot.cli.output.predictions import describe_prediction, describe_prediction_short, order_options
-from bot.desk.failures import failures_in_words, reason_of
-from bot.domain.belief import Evidence
-from bot.domain.forecast import Forecast, Trial
-from bot.domain.prediction import Binary, CurveShape, Prediction
-from bot.domain.question import Question
-from bot.domain.step import Usage
-from bot.store.codec import FORECAST, PREDICTIONS, QUESTION
+from bot.core.beliefs import Evidence, ModelUsage
+from bot.core.forecasts import Forecast, Trial
+from bot.core.predictions import BinaryPrediction, CurveShape, Prediction
+from bot.core.questions import Question
+from bot.evaluation.explanation import ForecastExplanation
+from bot.forecasting.agent.answer_schema import prediction_distance
+from bot.forecasting.agent.belief_state import StartingPoint, find_starting_point
+from bot.forecasting.failures import describe_failures, failure_reason
+from bot.store.serialization import FORECAST, PREDICTIONS, QUESTION
 
 DIGEST_CHARS_SHOWN = 12
 
@@ -63,7 +62,7 @@ class ForecastResult:
     def failure_summary(self) -> str:
         """How many of its trials failed and why, in one line; "" where none did."""
         trials = [record.trial for record in self.explanation.trace.trials if record.trial is not None]
-        return failures_in_words(reason_of(trial) for trial in trials if not trial.counts)
+        return describe_failures(failure_reason(trial) for trial in trials if not trial.is_answer)
 
 
 def print_forecast_result(console: Console, made: ForecastResult) -> None:
@@ -85,7 +84,9 @@ def print_forecast_result(console: Console, made: ForecastResult) -> None:
 
 def submission_status(made: ForecastResult) -> str:
     """Say what becomes of it, as the ledger has it: the daemon may have been at a forecast of its own just then."""
-    return "nothing was submitted" if made.explanation.trace.apart else "it comes before the gate in the next pass"
+    return (
+        "nothing was submitted" if made.explanation.trace.forecast_only else "it comes before the gate in the next pass"
+    )
 
 
 def forecast_result_to_json(made: ForecastResult) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def _evidence_with_source(made: ForecastResult, trial: int, evidence: Evidence) 
 def _print_trial_table(console: Console, made: ForecastResult) -> None:
     trace = made.explanation.trace
     print_heading(console, "Trials")
-    rows, total = [], Usage()
+    rows, total = [], ModelUsage()
     for trial in [record.trial for record in trace.trials if record.trial is not None]:
         total += trial.usage
         belief = trial.belief
@@ -217,7 +218,10 @@ COMPARISON_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedForecaster:
-    """What one of several forecasters came to: ``made``, or None with the reason; ``seconds`` is how long that took."""
+    """What one of several forecasters came to: ``result``, or None with the reason.
+
+    ``seconds`` is how long that took.
+    """
 
     name: str
     result: ForecastResult | None
@@ -231,9 +235,9 @@ class ComparedForecaster:
         return [record.trial for record in records if record.trial is not None]
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ModelUsage:
         """What all trials took."""
-        return sum((trial.usage for trial in self.trials), Usage())
+        return sum((trial.usage for trial in self.trials), ModelUsage())
 
     @property
     def steps(self) -> int:
@@ -254,9 +258,9 @@ class ComparedForecaster:
         """Return how far the answer is from where it started: of yes or no signed, else the largest difference."""
         said: Mapping[str, Prediction] = {} if self.result is None else self.result.forecast.predictions
         first = next(iter(said.values()), None)
-        if len(said) == 1 and isinstance(first, Binary) and isinstance(start, Binary):
+        if len(said) == 1 and isinstance(first, BinaryPrediction) and isinstance(start, BinaryPrediction):
             return first.probability - start.probability
-        return distance(dict.fromkeys(said, start), said)
+        return prediction_distance(dict.fromkeys(said, start), said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,9 +271,9 @@ class ForecasterComparison:
     forecasters: Sequence[ComparedForecaster]
 
     @property
-    def start(self) -> Anchor:
+    def start(self) -> StartingPoint:
         """What answers are compared with: the crowd's estimate, where there is one, else even odds."""
-        return starting_point(self.question)
+        return find_starting_point(self.question)
 
 
 def print_forecaster_comparison(console: Console, several: ForecasterComparison) -> None:
@@ -307,9 +311,9 @@ def forecaster_comparison_to_json(several: ForecasterComparison) -> dict[str, An
     return plain
 
 
-def _comparison_cells(aside: ComparedForecaster, made: ForecastResult, start: Anchor) -> tuple[str, ...]:
+def _comparison_cells(aside: ComparedForecaster, made: ForecastResult, start: StartingPoint) -> tuple[str, ...]:
     usage, moved = aside.usage, aside.distance_from(start.prediction)
-    signed = isinstance(start.prediction, Binary) and len(made.forecast.predictions) == 1
+    signed = isinstance(start.prediction, BinaryPrediction) and len(made.forecast.predictions) == 1
     return (
         aside.name,
         short_predictions(made.forecast.predictions, made),
@@ -324,7 +328,7 @@ def _comparison_cells(aside: ComparedForecaster, made: ForecastResult, start: An
     )
 
 
-def _comparison_summary(aside: ComparedForecaster, start: Anchor) -> dict[str, Any]:
+def _comparison_summary(aside: ComparedForecaster, start: StartingPoint) -> dict[str, Any]:
     usage = aside.usage
     return {
         "moved": aside.distance_from(start.prediction),

@@ -4,10 +4,10 @@ The one named, else the venue's first that asks models, else the first; and whic
 """
 
 from bot.config.schema import Config
-from bot.domain.question import Question
-from bot.errors import ConfigError, NotFound
-from bot.registry import Registry, bringer
-from bot.specs import Can, ForecasterSpec
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.plugin_specs import ForecasterSpec
+from bot.core.questions import Question
+from bot.plugin_system.registry import Registry, find_offering_plugin
 
 
 def choose_forecaster(config: Config, registry: Registry, question: Question | str, *, asked: str | None) -> str:
@@ -24,7 +24,7 @@ def choose_forecaster(config: Config, registry: Registry, question: Question | s
             raise ConfigError(message)
         if asked not in there and (plugin := _disabled_plugin_of(registry, asked)):
             message = f'the forecaster {asked} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
-            raise NotFound(message)
+            raise NotFoundError(message)
         return there[asked].name
     names = _candidate_names(config, registry, question)
     seeing = [name for name in names if not config.forecaster_table(name).clairvoyant]
@@ -37,7 +37,9 @@ def choose_forecaster(config: Config, registry: Registry, question: Question | s
 
 
 def _disabled_plugin_of(registry: Registry, forecaster: str) -> str | None:
-    return bringer([one for one in registry.found if one not in registry.enabled], ForecasterSpec, forecaster)
+    return find_offering_plugin(
+        [one for one in registry.found if one not in registry.enabled], ForecasterSpec, forecaster
+    )
 
 
 def parse_forecaster_list(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
@@ -48,12 +50,12 @@ def parse_forecaster_list(config: Config, registry: Registry, question: Question
         raise ConfigError(message)
     try:
         return tuple(choose_forecaster(config, registry, question, asked=name) for name in listed)
-    except NotFound as error:
+    except NotFoundError as error:
         there = registry.forecasters.names
         if all(name in str(error) for name in there):
             raise
         message = f"{error}; there are: {', '.join(there)}"
-        raise NotFound(message) from error
+        raise NotFoundError(message) from error
 
 
 def clairvoyance_remark(
@@ -77,7 +79,7 @@ def _candidate_names(config: Config, registry: Registry, question: Question | st
 
 def _preferred_candidate(registry: Registry, names: list[str]) -> str:
     """Return the first that asks models, else the first; there must be one."""
-    return next((name for name in names if Can.ASK_MODELS in registry.forecasters[name].abilities), names[0])
+    return next((name for name in names if registry.forecasters[name].asks_models), names[0])
 
 
 def free_forecasters(config: Config, registry: Registry, *, but: str) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ def free_forecasters(config: Config, registry: Registry, *, but: str) -> tuple[s
         spec.name
         for spec in registry.forecasters
         if spec.name != but
-        and Can.ASK_MODELS not in spec.abilities
+        and not spec.asks_models
         # What those cost that it builds on, it costs.
         and spec.members is None
         and not config.forecaster_table(spec.name).clairvoyant

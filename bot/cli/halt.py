@@ -7,23 +7,24 @@ from typing import Annotated
 
 import typer
 
-from bot.app import Records, folder_of
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
-from bot.cli.lookup import query_ledger, require_configured_venue
+from bot.cli.lookup import require_configured_venue
 from bot.cli.output.console import stdout_console
 from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.domain.request import Halt, Resume
-from bot.domain.submission import IntentState, Mode
-from bot.errors import ConfigError, FoxcastError
-from bot.gate.brake import STOP_FILE, pull, signed
-from bot.store.lock import is_running, last_holder
-from bot.store.orders import Asked, OrderRow, listed
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError, FoxcastError
+from bot.core.operator_requests import HaltSubmissions, ResumeSubmissions
+from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.lookup import query_ledger
+from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch, signed_reason
+from bot.store.database import is_holder_running, last_holder
+from bot.store.ledger import ReadOnlyState, state_folder
+from bot.store.submission_queries import OrderFilter, OrderRow, list_orders
 
 halt_app, resume_app = (typer.Typer(add_completion=False) for _ in range(2))
 
-HALT_VENUE_HELP = "Only this venue; otherwise all."
+HALT_VENUE_HELP = "Only this venue; default: all."
 
 
 @halt_app.command()
@@ -31,13 +32,15 @@ def halt(
     ctx: typer.Context,
     venue: Annotated[str | None, typer.Argument(metavar="VENUE", help=HALT_VENUE_HELP)] = None,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever it holds something back.")],
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, shown wherever something is held because of it.")
+    ],
     all_orders: Annotated[
         bool, typer.Option("--all-orders", help="Cancel all orders of the account, also those that are not this bot's.")
     ] = False,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Let nothing leave any more, and take back this bot's orders that rest at venues. Open to all."""
+    """Halt all submissions and cancel this bot's resting orders. Needs no token."""
     config = load_command_config(ctx)
     if not reason.strip():
         message = "--reason is empty; say in a few words why"
@@ -46,10 +49,10 @@ def halt(
         require_configured_venue(config, venue)
     else:
         # Before anything that could go wrong: from here on nothing is written to any venue.
-        pull(config.state / STOP_FILE, signed(reason, terminal_user()))
+        engage_kill_switch(config.state / STOP_FILE, signed_reason(reason, terminal_user()))
 
-    def make(by: str, at: datetime) -> Halt:
-        return Halt(by=by, asked_at=at, reason=reason, venue=venue or "", all_orders=all_orders)
+    def make(by: str, at: datetime) -> HaltSubmissions:
+        return HaltSubmissions(by=by, asked_at=at, reason=reason, venue=venue or "", all_orders=all_orders)
 
     try:
         said = submit_request(*load_config_and_plugins(ctx), make, token_file=token_file)
@@ -65,13 +68,14 @@ def halt(
 
 def _resting_order_warnings(config: Config, venue: str | None) -> Iterator[str]:
     """Yield what rests at venues and is taken back by nobody, while no daemon runs."""
-    folder, now = folder_of(config), SystemClock().now()
+    folder, now = state_folder(config), SystemClock().now()
     holder = last_holder(folder)
-    if holder is not None and is_running(holder):
+    if holder is not None and is_holder_running(holder):
         return
     try:
         rows = query_ledger(
-            config, lambda records: load_open_orders(records, Asked(now=now, venue=venue, open=True, limit=10_000))
+            config,
+            lambda records: load_open_orders(records, OrderFilter(now=now, venue=venue, open=True, limit=10_000)),
         )
     except FoxcastError:
         return
@@ -84,12 +88,12 @@ def _resting_order_warnings(config: Config, venue: str | None) -> Iterator[str]:
 
 def _may_be_at_venue(one: OrderRow, now: datetime) -> bool:
     sent = {IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT}
-    return one.row.mode is not Mode.PAPER and (one.rests(now) or one.row.state in sent)
+    return one.row.mode is not ExecutionMode.PAPER and (one.is_resting(now) or one.row.state in sent)
 
 
-async def load_open_orders(records: Records, asked: Asked) -> Sequence[OrderRow]:
+async def load_open_orders(records: ReadOnlyState, asked: OrderFilter) -> Sequence[OrderRow]:
     """Return what may be filled or may have left."""
-    return await records.ledger.submissions.readers.run(lambda database: listed(database, asked))
+    return await records.ledger.submissions.readers.run(lambda database: list_orders(database, asked))
 
 
 @resume_app.command()
@@ -99,12 +103,12 @@ def resume(
     *,
     token_file: TokenFileOption = None,
 ) -> None:
-    """End what was halted by people or stopped itself; losses are counted anew from here on."""
+    """Resume after a halt or an automatic stop; loss limits start again from zero."""
     config, registry = load_config_and_plugins(ctx)
     if venue is not None:
         require_configured_venue(config, venue)
 
-    def make(by: str, at: datetime) -> Resume:
-        return Resume(by=by, asked_at=at, venue=venue)
+    def make(by: str, at: datetime) -> ResumeSubmissions:
+        return ResumeSubmissions(by=by, asked_at=at, venue=venue)
 
     stdout_console().print(submit_request(config, registry, make, token_file=token_file))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,14 +17,15 @@ from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.formatting import NO_VALUE, format_number, format_usd
-from bot.errors import ConfigError, FoxcastError
+from bot.core.child_process import child_command
+from bot.core.errors import ConfigError, FoxcastError
 
 COLUMNS = (
     TableColumn(""),
     TableColumn("Brier", ColumnKind.NUMBER),
-    TableColumn("against"),
+    TableColumn("compared with"),
     TableColumn("difference [95 %]"),
-    TableColumn("off", ColumnKind.NUMBER),
+    TableColumn("distance to truth", ColumnKind.NUMBER),
     TableColumn("difference [95 %]"),
     TableColumn("calls", ColumnKind.NUMBER),
     TableColumn("tokens", ColumnKind.NUMBER),
@@ -60,10 +60,10 @@ def _lab_cells(row: Mapping[str, Any]) -> Sequence[str]:
     return (
         row["name"],
         format_number(row["brier"], DIGITS),
-        row["against"] or NO_VALUE,
+        row["reference"] or NO_VALUE,
         _difference_text(row["difference"]),
-        format_number(row["off"], DIGITS),
-        _difference_text(row["off_difference"]),
+        format_number(row["distance_to_truth"], DIGITS),
+        _difference_text(row["distance_difference"]),
         *(
             (
                 f"{use['calls']:,}",
@@ -98,7 +98,7 @@ app = typer.Typer(add_completion=False)
 
 
 # A module by name: the engine imports none of its doubles.
-LABORATORY_MODULE = "bot.testing.lab"
+LABORATORY_ENTRY_POINT = "bot.simulator.laboratory.__main__:main"
 
 
 REPORT_FILE = "report.json"
@@ -108,11 +108,17 @@ REPORT_FILE = "report.json"
 class LabOptions:
     """What is tried out, on what."""
 
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The world; the same seed gives the same figures.")] = 1
+    seed: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Seed of the simulated world; the same seed gives the same results."),
+    ] = 1
     questions: Annotated[
         int | None,
         typer.Option(
-            min=20, max=2000, metavar="N", help="How many questions: 40 for a look; else 100, or 60 to compare."
+            min=20,
+            max=2000,
+            metavar="N",
+            help="Number of questions; default: 100, or 60 with --forecasters. 40 is enough for a quick look.",
         ),
     ] = None
     only: Annotated[
@@ -130,9 +136,11 @@ class LabOptions:
             "team, solo, orchestra, ensemble.",
         ),
     ] = ""
-    jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes at once; else one a core.")] = None
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of processes; default: one per core.")
+    ] = None
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the ledgers here, in an empty folder; else they go.")
+        Path | None, typer.Option(metavar="DIR", help="Keep the ledgers in this empty folder; default: delete them.")
     ] = None
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
@@ -145,7 +153,7 @@ def lab() -> None:
 @app.command()
 @options_from_dataclass(LabOptions)
 def sandbox(_ctx: typer.Context, options: LabOptions) -> None:
-    """Measure what each part is worth on questions of a simulated world, where the truth is known."""
+    """Measure the value of each part on questions of a simulated world with known outcomes."""
     if options.only.strip() and options.forecasters.strip():
         message = "it names parts, and --forecasters compares whole forecasters: leave one of the two out"
         raise typer.BadParameter(message, param_hint="--only")
@@ -166,7 +174,7 @@ async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / REPORT_FILE
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", LABORATORY_MODULE, *_laboratory_arguments(options, out)
+            *child_command(LABORATORY_ENTRY_POINT, *_laboratory_arguments(options, out))
         )
         try:
             code = await child.wait()

@@ -16,7 +16,8 @@ import structlog
 import typer
 from rich.console import Console
 
-from bot.app import LAB_FOLDER, LEDGER_FILE, folder_of
+from bot.app.app import LAB_FOLDER
+from bot.app.plugin_factory import PluginFactory, blocked_hosts
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
 from bot.cli.options import options_from_dataclass, parse_date
@@ -31,10 +32,9 @@ from bot.cli.output.console import (
 )
 from bot.cli.output.formatting import format_number
 from bot.cli.output.model_memory import memory_to_json, print_memory
-from bot.clock import SeededRandom, SystemClock
 from bot.config.schema import Config
-from bot.desk.parts import Models
-from bot.errors import ConfigError, NotFound
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import ConfigError, NotFoundError
 from bot.evaluation.leak_audit import (
     AUDITOR_ROLE,
     AuditedDocument,
@@ -47,12 +47,12 @@ from bot.evaluation.model_memory import MemoryReport, memory_on_record
 from bot.evaluation.planted_leaks import TESTED_LAYERS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind as Document
 from bot.evaluation.seen_documents import GuardLayer
+from bot.forecasting.services import ModelGateway
 from bot.net.client import RetryingHttpClient
-from bot.outfit import Outfitter, hosts_of
-from bot.registry import Registry
-from bot.store.codec import stamp
-from bot.store.ledger import open_ledger, read_ledger
-from bot.store.lock import instance_lock
+from bot.plugin_system.registry import Registry
+from bot.store.database import instance_lock
+from bot.store.ledger import LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
+from bot.store.serialization import format_timestamp
 
 MAX_LEAKS_SHOWN = 20
 
@@ -198,7 +198,7 @@ def _leak_to_json(one: AuditedDocument) -> dict[str, Any]:
         "trial": one.document.trial,
         "document": one.document.kind.value,
         "name": one.document.name,
-        "dated": None if one.document.dated is None else stamp(one.document.dated),
+        "dated": None if one.document.dated is None else format_timestamp(one.document.dated),
         "finding": None if one.finding is None else one.finding.value,
         "opinion": None if one.opinion is None else one.opinion.value,
         "why": _leak_reason(one),
@@ -230,14 +230,15 @@ class LeaksOptions:
 
     since: Annotated[
         date | None,
-        typer.Option(parser=parse_date, metavar="DATE", help="Only what was read on this day (UTC) or later."),
+        typer.Option(parser=parse_date, metavar="DATE", help="Only what was read since this day (UTC)."),
     ] = None
-    backtests: Annotated[bool, typer.Option("--backtests", help="LeakAudit backtests instead of the ledger.")] = False
+    backtests: Annotated[bool, typer.Option("--backtests", help="Check backtests instead of the ledger.")] = False
     rules_only: Annotated[
-        bool, typer.Option("--rules-only", help="Ask no model, though one plays the role auditor.")
+        bool, typer.Option("--rules-only", help="Use rules only, even if a model has the role auditor.")
     ] = False
     self_test: Annotated[
-        bool, typer.Option("--self-test", help="Plant leaks instead, with each guard on and off: nothing is asked.")
+        bool,
+        typer.Option("--self-test", help="Test the guards with planted leaks, each guard on and off; calls no model."),
     ] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
@@ -245,7 +246,7 @@ class LeaksOptions:
 @app.command()
 @options_from_dataclass(LeaksOptions)
 def leaks(ctx: typer.Context, options: LeaksOptions) -> None:
-    """Check everything that forecasts read for knowledge of the future."""
+    """Check everything that forecasts read for information from after the cutoff."""
     if options.self_test:
         load_command_config(ctx)
         _run_self_test(as_json=options.as_json)
@@ -280,21 +281,21 @@ async def _plant_leaks() -> list[LayerProof]:
 
 
 async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) -> tuple[LeakAudit, MemoryReport]:
-    path = (config.state / LAB_FOLDER if options.backtests else folder_of(config)) / LEDGER_FILE
+    path = (config.state / LAB_FOLDER if options.backtests else state_folder(config)) / LEDGER_FILE
     if not path.exists():
         first = "foxcast backtest" if options.backtests else "foxcast run --once"
         message = f"there is no ledger at {path} yet; make one with: {first}"
-        raise NotFound(message)
+        raise NotFoundError(message)
     since = None if options.since is None else datetime.combine(options.since, time(), UTC)
     asks = AUDITOR_ROLE in config.llm.roles and not options.rules_only
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(_open_auditor_models(config, registry)) if asks else None
-        ledger = await stack.enter_async_context(read_ledger(path))
+        ledger = await stack.enter_async_context(open_ledger_read_only(path))
         audition = LeakAuditRun(
             ledger=ledger,
-            answer_hosts=hosts_of(registry),
-            blocked_hosts=config.desk.blocked_hosts,
-            results=config.desk.results,
+            answer_hosts=blocked_hosts(registry),
+            blocked_hosts=config.research.blocked_hosts,
+            results=config.research.results,
             auditor=None if models is None else ModelLeakAuditor(models),
             since=since,
         )
@@ -302,7 +303,7 @@ async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) 
 
 
 @asynccontextmanager
-async def _open_auditor_models(config: Config, registry: Registry) -> AsyncIterator[Models]:
+async def _open_auditor_models(config: Config, registry: Registry) -> AsyncIterator[ModelGateway]:
     """Open the gateway for the auditor alone; what it is asked is kept beside backtests, as nothing of a forecast is.
 
     Raises InstanceLocked where a backtest with models runs.
@@ -319,11 +320,12 @@ async def _open_auditor_models(config: Config, registry: Registry) -> AsyncItera
     async with AsyncExitStack() as stack:
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random))
-        outfitter = Outfitter(
+        client = RetryingHttpClient(clock=clock, random=random, proxies=config.http.proxies)
+        http = await stack.enter_async_context(client)
+        outfitter = PluginFactory(
             config=alone, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
         )
-        yield await outfitter.gateway(ledger, _log_warning)
+        yield await outfitter.open_model_gateway(ledger, _log_warning)
 
 
 async def _log_warning(subject: str, text: str) -> None:

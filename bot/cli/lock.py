@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from bot.app import folder_of
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import find_question, query_ledger
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_day
 from bot.cli.signed_requests import TokenFileOption, sign_request
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.domain.question import QuestionRef
-from bot.domain.request import LockQuestion, UnlockQuestion
-from bot.errors import ConfigError
-from bot.store.requests import ask
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError
+from bot.core.operator_requests import LockQuestion, UnlockQuestion
+from bot.core.questions import QuestionRef
+from bot.evaluation.lookup import find_question, query_ledger
+from bot.store.ledger import state_folder
+from bot.store.requests import send_request
 
 COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
@@ -28,7 +28,7 @@ COLUMNS = (
     TableColumn("reason", ColumnKind.TEXT),
 )
 QUESTION_HELP = "A question: venue:key, a key, or a unique part of it."
-FORECASTER_HELP = "Only for this forecaster; otherwise for all."
+FORECASTER_HELP = "Only for this forecaster; default: for all."
 
 lock_app, unlock_app, locks_app = (typer.Typer(add_completion=False) for _ in range(3))
 
@@ -48,10 +48,10 @@ class LockOptions:
     """Which question is locked, for whom, why and until when."""
 
     name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)]
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the lock holds something back.")]
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown wherever something is held because of it.")]
     until: Annotated[
         datetime | None,
-        typer.Option(parser=parse_moment, metavar="MOMENT", help="When it ends (UTC); else with unlock."),
+        typer.Option(parser=parse_moment, metavar="MOMENT", help="When the lock ends (UTC); default: until unlocked."),
     ] = None
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None
 
@@ -59,7 +59,7 @@ class LockOptions:
 @lock_app.command()
 @options_from_dataclass(LockOptions)
 def lock(ctx: typer.Context, options: LockOptions) -> None:
-    """Leave a question alone: no forecast, no submission."""
+    """Lock a question: no forecasts, no submissions."""
     config, now = load_command_config(ctx), SystemClock().now()
     if options.until is not None and options.until <= now:
         message = f"--until {options.until.isoformat()} is already over; name a later moment"
@@ -81,16 +81,16 @@ def unlock(
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Take a lock off a question."""
+    """Remove the lock of a question."""
     config = load_command_config(ctx)
     request = UnlockQuestion(ref=_find_question_ref(config, name), forecaster=forecaster)
-    mine = asyncio.run(sign_request(folder_of(config), request, token_file=token_file))
+    mine = asyncio.run(sign_request(state_folder(config), request, token_file=token_file))
     _send_lock_request(config, mine, SystemClock().now())
 
 
 @locks_app.command()
 def locks(ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """List the locks that hold now, with their reasons."""
+    """List active locks and their reasons."""
     now = SystemClock().now()
     found = query_ledger(load_command_config(ctx), lambda records: records.ledger.schedule.locks(now))
     if as_json:
@@ -115,7 +115,7 @@ def _find_question_ref(config: Config, name: str) -> QuestionRef:
 
 
 def _send_lock_request(config: Config, request: LockQuestion | UnlockQuestion, now: datetime) -> None:
-    ask(folder_of(config), request, at=now)
+    send_request(state_folder(config), request, at=now)
     stdout_console().print(
         f"{request.kind} of {request.ref} asked for; the daemon does it within seconds, else the next run"
     )

@@ -13,16 +13,17 @@ from typer.main import get_command
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_code_help
 from bot.cli.command_table import CommandGroup
 from bot.cli.options import CommandInvocation
-from bot.cli.output.safe_output import redacted_streams, replace_invisible
+from bot.cli.output.safe_output import redacted_streams
 from bot.config.process_setup import configure_process
-from bot.errors import FoxcastError, named
-from bot.redact import foreign, said
+from bot.core.errors import FoxcastError, describe_error_with_type
+from bot.core.plain_text import replace_invisible
+from bot.core.redaction import redact_foreign_message, redact_message
 
 GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Foxcast forecasts questions of prediction markets and tournaments, and writes down why.",
+    help="Foxcast forecasts questions of prediction markets and tournaments and records why.",
     epilog=exit_code_help(),
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,7 +44,7 @@ def foxcast(
     ctx: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The configuration file; else FOXCAST_CONFIG, else ./config.toml."),
+        typer.Option(metavar="FILE", help="The configuration file; default: FOXCAST_CONFIG, else ./config.toml."),
     ] = None,
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
@@ -94,7 +95,9 @@ def _run_command(arguments: Sequence[str] | None) -> int:
 
 def _report_error(error: Exception, call: CommandInvocation) -> int:
     if call.debug:
-        typer.echo(replace_invisible(foreign("".join(traceback.format_exception(error)))), err=True, nl=False)
+        typer.echo(
+            replace_invisible(redact_foreign_message("".join(traceback.format_exception(error)))), err=True, nl=False
+        )
     message, code = _error_line(error)
     typer.echo(f"foxcast: {replace_invisible(message)}", err=True)
     return code
@@ -103,11 +106,11 @@ def _report_error(error: Exception, call: CommandInvocation) -> int:
 def _error_line(error: Exception) -> tuple[str, ExitCode]:
     match error:
         case FoxcastError():
-            return said(str(error)), exit_code(error)
+            return redact_message(str(error)), exit_code(error)
         case typer.TyperException():
             return _usage_message(error), ExitCode.USAGE
         case _:
-            what = named(error).rstrip(": ")
+            what = describe_error_with_type(error).rstrip(": ")
             return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
 
 

@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 
 import typer
 
+# What argv begins with in `python -m foxcast`.
+LAUNCHER_FILE = "foxcast.py"
+
 
 @dataclass(slots=True)
 class CommandInvocation:
     """One call of ``foxcast``, filled in as its options are read: where the configuration is, and how errors look.
 
-    ``given`` are its arguments as they were typed.
+    ``arguments`` are its arguments as they were typed.
     """
 
     config_path: Path | None = None
@@ -32,21 +35,23 @@ class CommandInvocation:
 
     @property
     def program(self) -> str:
-        """How to call the program again: by its name where the shell finds it, else by its place."""
+        """How to call the program again, for a shell: by its name where the shell finds it, else by its place."""
         place = Path(sys.argv[0])
+        if place.name == LAUNCHER_FILE:
+            return shlex.join([sys.executable, "-m", place.stem])
         if shutil.which(place.name):
-            return place.name
-        return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
+            return shlex.quote(place.name)
+        return shlex.quote(str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place))
 
     @property
     def command_line(self) -> str:
         """The same command line once more, for a shell."""
-        return shlex.join([self.program, *self.arguments])
+        return " ".join([self.program, *map(shlex.quote, self.arguments)])
 
     def command_line_for(self, *arguments: str) -> str:
         """Return another command line for a shell, with the configuration that this call was given."""
         config = () if self.config_path is None else ("--config", str(self.config_path))
-        return shlex.join([self.program, *config, *arguments])
+        return " ".join([self.program, *map(shlex.quote, (*config, *arguments))])
 
 
 ROUNDS_HELP = "A folder with question_sets/ and resolution_sets/ in the published form, plain or gzip."

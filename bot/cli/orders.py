@@ -13,9 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import Records, folder_of
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
-from bot.cli.lookup import query_ledger
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import (
     ColumnKind,
@@ -28,18 +26,20 @@ from bot.cli.output.console import (
 )
 from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
 from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
-from bot.clock import SystemClock
 from bot.config.schema import Config
-from bot.domain.order import Order, Side
-from bot.domain.request import AdoptIntent, CancelOrder
-from bot.domain.submission import IntentState, Mode
-from bot.errors import ConfigError, NotFound, Rejected
-from bot.paper.book import book_path
-from bot.paper.report import TicketReport, read_tickets
-from bot.store.cancels import ask
-from bot.store.codec import PREDICTIONS, stamp
-from bot.store.intents import ORDER
-from bot.store.orders import Asked, OrderRow, listed_of
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
+from bot.core.operator_requests import AdoptIntent, CancelOrder
+from bot.core.orders import Order, OrderSide
+from bot.core.submissions import ExecutionMode, IntentState
+from bot.evaluation.lookup import query_ledger
+from bot.execution.paper.paper_book import paper_book_path
+from bot.execution.paper.report import PaperOrderReport, read_order_reports
+from bot.store.intents import ORDER_SERIALIZER
+from bot.store.ledger import ReadOnlyState, state_folder
+from bot.store.requests import request_cancellation
+from bot.store.serialization import PREDICTIONS, format_timestamp
+from bot.store.submission_queries import OrderFilter, OrderRow, list_and_count_orders
 
 ORDER_COLUMNS = (
     TableColumn("order", ColumnKind.TEXT),
@@ -110,7 +110,7 @@ def _print_order_lines(console: Console, one: OrderRow, now: datetime) -> None:
         print_indented(console, why)
 
 
-def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> None:
+def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: PaperOrderReport | None = None) -> None:
     """Print all that is known of one; ``ticket`` is what its paper book says of it."""
     row, order = one.row, one.row.intent.order
     console.print(f"{row.intent.id}: {row.intent.action} on {row.intent.ref}, {order_status(one, now)}, {row.mode}")
@@ -124,8 +124,8 @@ def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: 
             f"{order_description(order)} of {order.contract} at {order.limit:.4f} or better, "
             f"for {order.cost:.2f} {order.currency} at most (fees {order.fees:.2f}, edge {order.edge:.4f})"
         )
-    if one.decided:
-        console.print(f"let go because: {one.decided}")
+    if one.decision_reason:
+        console.print(f"let go because: {one.decision_reason}")
     _print_attempts(console, one, now)
     _print_fills(console, one)
     if ticket is not None:
@@ -164,7 +164,7 @@ def _print_fills(console: Console, one: OrderRow) -> None:
     console.print(make_table(FILL_COLUMNS, rows))
 
 
-def _print_ticket(console: Console, ticket: TicketReport) -> None:
+def _print_ticket(console: Console, ticket: PaperOrderReport) -> None:
     print_heading(console, "In the paper book")
     console.print(f"{ticket.state}: {ticket.why}" if ticket.why else ticket.state)
     for name, value in ticket.report.items():
@@ -172,7 +172,7 @@ def _print_ticket(console: Console, ticket: TicketReport) -> None:
             print_indented(console, f"{name.replace('_', ' ')} {value}")
 
 
-def order_to_json(one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> dict[str, Any]:
+def order_to_json(one: OrderRow, now: datetime, ticket: PaperOrderReport | None = None) -> dict[str, Any]:
     """Return all that is known of one as JSON values; ``ticket`` is what its paper book says of it."""
     row, order = one.row, one.row.intent.order
     return {
@@ -184,14 +184,14 @@ def order_to_json(one: OrderRow, now: datetime, ticket: TicketReport | None = No
         "action": row.intent.action.value,
         "mode": row.mode.value,
         "state": row.state.value,
-        "rests": one.rests(now),
-        "planned_at": stamp(row.planned_at),
-        "changed_at": stamp(row.changed_at),
-        "decided": one.decided,
+        "rests": one.is_resting(now),
+        "planned_at": format_timestamp(row.planned_at),
+        "changed_at": format_timestamp(row.changed_at),
+        "decided": one.decision_reason,
         "why": one.why,
         "forecast": row.intent.forecast,
         "predictions": PREDICTIONS.plain(row.intent.predictions),
-        "order": None if order is None else ORDER.plain(order),
+        "order": None if order is None else ORDER_SERIALIZER.plain(order),
         "filled": one.filled,
         "fees": one.fees,
         "cash": one.cash,
@@ -200,19 +200,19 @@ def order_to_json(one: OrderRow, now: datetime, ticket: TicketReport | None = No
             {
                 "number": attempt.number,
                 "state": attempt.state.value,
-                "started_at": stamp(attempt.started_at),
-                "settled_at": stamp(attempt.settled_at),
+                "started_at": format_timestamp(attempt.started_at),
+                "settled_at": format_timestamp(attempt.settled_at),
                 "reference": attempt.reference,
                 "detail": attempt.detail,
                 "tag": attempt.sealed.tag if attempt.sealed else None,
-                "fence": stamp(attempt.sealed.fence) if attempt.sealed else None,
+                "fence": format_timestamp(attempt.sealed.fence) if attempt.sealed else None,
             }
             for attempt in one.attempts
         ],
         "fills": [
             {
                 "reference": fill.reference,
-                "at": stamp(fill.at),
+                "at": format_timestamp(fill.at),
                 "shares": fill.shares,
                 "price": fill.price,
                 "fee": fill.fee,
@@ -223,7 +223,7 @@ def order_to_json(one: OrderRow, now: datetime, ticket: TicketReport | None = No
     }
 
 
-def _ticket_to_json(ticket: TicketReport) -> dict[str, Any]:
+def _ticket_to_json(ticket: PaperOrderReport) -> dict[str, Any]:
     return {"state": ticket.state, "why": ticket.why, "report": dict(ticket.report) or None}
 
 
@@ -231,9 +231,9 @@ def order_status(one: OrderRow, now: datetime) -> str:
     """Return where it stands in a word or two."""
     if one.row.intent.order is None or one.row.state is not IntentState.ACKED:
         return one.row.state.value
-    if one.whole:
+    if one.is_filled:
         return "filled"
-    if one.rests(now):
+    if one.is_resting(now):
         return "resting"
     return "partly filled" if one.fills else "not filled"
 
@@ -253,7 +253,7 @@ def _order_cells(one: OrderRow, now: datetime) -> tuple[str, ...]:
         row.intent.id,
         str(row.intent.ref),
         what,
-        NO_VALUE if order is None else f"{'at least ' if order.side is Side.SELL else ''}{order.limit:.3f}",
+        NO_VALUE if order is None else f"{'at least ' if order.side is OrderSide.SELL else ''}{order.limit:.3f}",
         NO_VALUE if order is None else f"{one.filled:.2f}",
         NO_VALUE if order is None else f"{one.cash:+.2f}",
         order_status(one, now),
@@ -266,7 +266,7 @@ def _order_cells(one: OrderRow, now: datetime) -> tuple[str, ...]:
 app = typer.Typer(add_completion=False, invoke_without_command=True)
 
 
-ORDER_HELP = "An order, as foxcast orders names it; the beginning of its name is enough where it is the only one."
+ORDER_HELP = "An order as foxcast orders names it, or a unique prefix of its name."
 
 
 # Names are looked for among so many of the newest.
@@ -279,25 +279,23 @@ class OrdersOptions:
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
     is_open: Annotated[
-        bool, typer.Option("--open", help="Only what may still leave, may have left, or may still be filled.")
+        bool, typer.Option("--open", help="Only orders that are pending, resting or of unknown outcome.")
     ] = False
-    on_paper: Annotated[
-        bool | None, typer.Option("--paper/--live", help="Only what is on paper, or only what is real.")
-    ] = None
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most, the newest.")] = 50
-    show_all: Annotated[bool, typer.Option("--all", help="All of them, whatever --limit says.")] = False
+    on_paper: Annotated[bool | None, typer.Option("--paper/--live", help="Only paper, or only live.")] = None
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The largest number of orders, newest first.")] = 50
+    show_all: Annotated[bool, typer.Option("--all", help="Show all, without a limit.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
 @app.callback()
 @options_from_dataclass(OrdersOptions)
 def orders(ctx: typer.Context, options: OrdersOptions) -> None:
-    """List what was to leave, what became of it, and what was filled."""
+    """List orders and submitted forecasts with status and fills."""
     if ctx.invoked_subcommand is not None:
         return
     now = SystemClock().now()
     limit = None if options.show_all else options.limit
-    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
+    asked = OrderFilter(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
     found, count = _load_orders_and_count(load_command_config(ctx), asked)
     if left_out := count - len(found):
         # Beside the answer, so that a program sees it too.
@@ -320,7 +318,7 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show one order: why it was let go, each attempt, each fill, and what its paper book reports."""
+    """Show one order: why it was submitted, every attempt and fill, and its paper-book report."""
     config, now = load_command_config(ctx), SystemClock().now()
     one = _find_order(config, name)
     ticket = _load_tickets(config, [one]).get(one.row.intent.id)
@@ -336,13 +334,13 @@ def show(
 
 @app.command()
 def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)]) -> None:
-    """Take an order back that rests at its venue or in the paper book. Open to all."""
+    """Cancel a resting order at its venue or in the paper book. Needs no token."""
     config, now = load_command_config(ctx), SystemClock().now()
     one = _find_order(config, name)
-    if not one.rests(now):
+    if not one.is_resting(now):
         message = f"order {one.row.intent.id} does not rest anywhere: it is {order_status(one, now)}"
-        raise Rejected(message)
-    ask(folder_of(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
+        raise RequestRejectedError(message)
+    request_cancellation(state_folder(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
     stdout_console().print(
         f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run"
     )
@@ -353,16 +351,18 @@ class AdoptOptions:
     """What a person says of one that is in doubt."""
 
     name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)]
-    reference: Annotated[str, typer.Option("--ref", metavar="NAME", help="It is there, under this name.")] = ""
-    absent: Annotated[bool, typer.Option("--absent", help="It is not there, and will not be.")] = False
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="How you know; kept in the audit.")] = ""
+    reference: Annotated[
+        str, typer.Option("--ref", metavar="NAME", help="It reached the venue with this reference.")
+    ] = ""
+    absent: Annotated[bool, typer.Option("--absent", help="It never reached the venue.")] = False
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="How you checked; recorded in the audit.")] = ""
     token_file: TokenFileOption = None
 
 
 @app.command()
 @options_from_dataclass(AdoptOptions)
 def adopt(ctx: typer.Context, word: AdoptOptions) -> None:
-    """Say what became of a submission that is in doubt, after a look at the venue."""
+    """Settle a submission of unknown outcome after checking the venue."""
     config, registry = load_config_and_plugins(ctx)
     if word.absent == bool(word.reference.strip()):
         message = "say one of two: --ref NAME where it is at the venue, --absent where it is not"
@@ -381,7 +381,7 @@ def _find_order(config: Config, name: str) -> OrderRow:
     """Return the one order of that name; raises NotFound with the candidates where there are several."""
     found = [
         one
-        for one in _load_orders(config, Asked(now=SystemClock().now(), prefix=name, limit=MAX_ORDERS_SEARCHED))
+        for one in _load_orders(config, OrderFilter(now=SystemClock().now(), prefix=name, limit=MAX_ORDERS_SEARCHED))
         if one.row.intent.id.startswith(name)
     ]
     match [one for one in found if one.row.intent.id == name] or found:
@@ -389,36 +389,36 @@ def _find_order(config: Config, name: str) -> OrderRow:
             return one
         case []:
             message = f"no order is called {name}; list what there is with: foxcast orders"
-            raise NotFound(message)
+            raise NotFoundError(message)
         case several:
             named = ", ".join(one.row.intent.id for one in several[:5])
             message = f"{name} is not one order; name one of {named}"
-            raise NotFound(message)
+            raise NotFoundError(message)
 
 
-def _load_tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketReport]:
+def _load_tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, PaperOrderReport]:
     """Return what the paper books say of those of the orders that are theirs."""
     wanted: dict[str, list[str]] = {}
     for one in rows:
-        if one.row.mode is Mode.PAPER and one.row.intent.order is not None:
+        if one.row.mode is ExecutionMode.PAPER and one.row.intent.order is not None:
             wanted.setdefault(one.row.intent.ref.venue, []).append(one.row.intent.id)
 
-    async def tickets() -> Mapping[str, TicketReport]:
-        found: dict[str, TicketReport] = {}
+    async def tickets() -> Mapping[str, PaperOrderReport]:
+        found: dict[str, PaperOrderReport] = {}
         for venue, intents in wanted.items():
-            path = book_path(folder_of(config), venue)
-            found |= await read_tickets(path, intents) if path.exists() else {}
+            path = paper_book_path(state_folder(config), venue)
+            found |= await read_order_reports(path, intents) if path.exists() else {}
         return found
 
     return asyncio.run(tickets()) if wanted else {}
 
 
-def _load_orders(config: Config, asked: Asked) -> Sequence[OrderRow]:
+def _load_orders(config: Config, asked: OrderFilter) -> Sequence[OrderRow]:
     return _load_orders_and_count(config, asked)[0]
 
 
-def _load_orders_and_count(config: Config, asked: Asked) -> tuple[Sequence[OrderRow], int]:
-    async def rows(records: Records) -> tuple[Sequence[OrderRow], int]:
-        return await records.ledger.submissions.readers.run(lambda database: listed_of(database, asked))
+def _load_orders_and_count(config: Config, asked: OrderFilter) -> tuple[Sequence[OrderRow], int]:
+    async def rows(records: ReadOnlyState) -> tuple[Sequence[OrderRow], int]:
+        return await records.ledger.submissions.readers.run(lambda database: list_and_count_orders(database, asked))
 
     return query_ledger(config, rows)

@@ -10,9 +10,9 @@ import typer
 
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
-from bot.discovery import Candidate
-from bot.registry import Registry, Shelf
-from bot.specs import Spec
+from bot.core.plugin_specs import BaseSpec
+from bot.plugin_system.discovery import PluginCandidate
+from bot.plugin_system.registry import Registry, SpecCollection
 
 app = typer.Typer(add_completion=False)
 
@@ -30,7 +30,7 @@ def plugins(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List plugins: what they offer, which are enabled, and what is broken."""
+    """List plugins: what they provide, and which are enabled or broken."""
     _, registry = load_config_and_plugins(ctx)
     listed = [_plugin_to_json(registry, plugin) for plugin in registry.found]
     if as_json:
@@ -42,12 +42,12 @@ def plugins(
         console.print(f"{broken.plugin.name} is broken: {broken.reason}")
 
 
-def _plugin_to_json(registry: Registry, plugin: Candidate) -> dict[str, Any]:
+def _plugin_to_json(registry: Registry, plugin: PluginCandidate) -> dict[str, Any]:
     reason = next((broken.reason for broken in registry.broken if broken.plugin is plugin), None)
     state = "broken" if reason else "enabled" if plugin in registry.enabled else "not enabled"
     return {
         "name": plugin.name,
-        "kind": str(plugin.kind),
+        "kind": str(plugin.origin),
         "where": plugin.where,
         "state": state,
         "reason": reason,
@@ -55,8 +55,8 @@ def _plugin_to_json(registry: Registry, plugin: Candidate) -> dict[str, Any]:
     }
 
 
-def _plugin_offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, Any]]:
-    shelves: dict[str, Shelf[Any]] = {
+def _plugin_offers(registry: Registry, plugin: PluginCandidate) -> Iterator[dict[str, Any]]:
+    shelves: dict[str, SpecCollection[Any]] = {
         "venue": registry.venues,
         "forecaster": registry.forecasters,
         "search engine": registry.search_engines,
@@ -67,9 +67,9 @@ def _plugin_offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, 
         "job": registry.jobs,
     }
     for kind, shelf in shelves.items():
-        specs: list[Spec] = [spec for spec in shelf if shelf.provider(spec.name) is plugin]
+        specs: list[BaseSpec] = [spec for spec in shelf if shelf.plugin_of(spec.name) is plugin]
         for spec in specs:
-            abilities = sorted(ability.value for ability in spec.abilities)
+            abilities = sorted(spec.abilities)
             yield {"kind": kind, "name": spec.name, "summary": spec.summary, "abilities": abilities}
 
 

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import Records
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import query_ledger, require_configured_venue
+from bot.cli.lookup import require_configured_venue
 from bot.cli.output.console import (
     ColumnKind,
     TableColumn,
@@ -36,19 +35,20 @@ from bot.cli.profit_report import (
     profit_to_json,
     to_csv,
 )
-from bot.clock import SystemClock
-from bot.domain.account_profit import CENT, AccountProfit, account_profit
-from bot.domain.equity import EquityPoint, EquityReading, equity_points
-from bot.domain.order import Account, OpenOrder, Position
-from bot.domain.profit import ONE
-from bot.domain.question import QuestionRef
-from bot.domain.submission import Mode
-from bot.errors import ConfigError
-from bot.paper.book import book_path
-from bot.paper.report import BookReport, read_report
-from bot.store import orders
-from bot.store.codec import stamp
-from bot.store.profits import AccountLane
+from bot.core.clock import SystemClock
+from bot.core.errors import ConfigError
+from bot.core.orders import Account, OpenOrder, Position
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode
+from bot.core.trading_profit import MILLIONTHS, EquityPoint, EquityReading, equity_points
+from bot.evaluation.account_profit import MONEY_TOLERANCE, AccountProfit, compute_account_profit
+from bot.evaluation.lookup import query_ledger
+from bot.execution.paper.paper_book import paper_book_path
+from bot.execution.paper.report import PaperBookReport, read_book_report
+from bot.store import submission_queries
+from bot.store.accounts import AccountKey
+from bot.store.ledger import ReadOnlyState
+from bot.store.serialization import format_timestamp
 
 SUM_COLUMNS = (TableColumn("sum"), TableColumn("amount", ColumnKind.NUMBER))
 
@@ -108,7 +108,7 @@ class AccountHoldings:
     """
 
     venue: str
-    mode: Mode
+    mode: ExecutionMode
     name: str
     standing: int = 0
     account: Account | None = None
@@ -154,7 +154,7 @@ def print_holdings(console: Console, one: AccountHoldings, now: datetime) -> Non
         console.print(f"forecasts stand on {one.standing} open questions")
     if account is None:
         return
-    if one.mode is not Mode.PAPER:
+    if one.mode is not ExecutionMode.PAPER:
         console.print(f"as it was read {format_age(now - account.at)}")
     for fault in one.faults:
         console.print(f"the book does not agree with itself: {fault}")
@@ -178,8 +178,8 @@ def holdings_to_json(one: AccountHoldings) -> dict[str, Any]:
         "account": one.name,
         "standing_forecasts": one.standing,
         "currency": None if account is None else account.currency,
-        "at": None if account is None else stamp(account.at),
-        "begun_at": stamp(one.begun_at),
+        "at": None if account is None else format_timestamp(account.at),
+        "begun_at": format_timestamp(one.begun_at),
         "capital": one.capital,
         "cash": None if account is None else account.cash,
         "reserved": one.reserved,
@@ -201,7 +201,7 @@ def holdings_to_json(one: AccountHoldings) -> dict[str, Any]:
                 "limit": order.limit,
                 "shares": order.shares,
                 "reserves": order.reserves,
-                "expires_at": stamp(order.expires_at),
+                "expires_at": format_timestamp(order.expires_at),
             }
             for order in (account.orders if account else ())
         ],
@@ -221,7 +221,7 @@ def _position_to_json(held: HeldPosition) -> dict[str, Any]:
         "shares": position.shares,
         "cost": position.paid,
         "mark": position.mark,
-        "marked_at": stamp(held.marked_at),
+        "marked_at": format_timestamp(held.marked_at),
         "value": held.value,
         "gain": held.gain,
     }
@@ -304,13 +304,13 @@ def portfolio(
     ctx: typer.Context,
     *,
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None,
-    history: Annotated[bool, typer.Option("--history", help="Show equity and gain over time instead.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Show equity and profit over time instead.")] = False,
     csv_file: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the markets, or the history, to a CSV file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what each account has and gained, on paper and live, per market and forecaster."""
+    """Show positions and profit of each account, paper and live, by market and forecaster."""
     config, now = load_command_config(ctx), SystemClock().now()
     if venue is not None:
         require_configured_venue(config, venue)
@@ -365,26 +365,30 @@ def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -
     return len(rows)
 
 
-async def load_portfolio(records: Records, venue: str | None, now: datetime) -> list[AccountHoldings]:
+async def load_portfolio(records: ReadOnlyState, venue: str | None, now: datetime) -> list[AccountHoldings]:
     """Return what the accounts of the venues in config have, those without anything left out."""
     found = [await _load_holdings(records, name, now) for name in records.config.venues if venue in {None, name}]
     return [one for one in found if one is not None]
 
 
-async def _load_holdings(records: Records, venue: str, now: datetime) -> AccountHoldings | None:
+async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> AccountHoldings | None:
     mode, name = records.config.mode_of(venue), records.config.venues[venue].account
-    submissions, path = records.ledger.submissions, book_path(records.folder, venue)
-    standing = await submissions.readers.run(lambda database: orders.standing_forecasts(database, venue, name))
-    report = await read_report(path, at=now) if mode is Mode.PAPER and path.exists() else None
+    submissions, path = records.ledger.submissions, paper_book_path(records.folder, venue)
+    standing = await submissions.readers.run(
+        lambda database: submission_queries.count_standing_forecasts(database, venue, name)
+    )
+    report = await read_book_report(path, at=now) if mode is ExecutionMode.PAPER and path.exists() else None
     account = (
-        await records.ledger.readings.last(venue, name, paper=mode is Mode.PAPER) if report is None else report.account
+        await records.ledger.readings.last(venue, name, paper=mode is ExecutionMode.PAPER)
+        if report is None
+        else report.account
     )
     if account is None:
         return AccountHoldings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
     account = await _with_known_questions(records, venue, account)
-    fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))
+    fees = await submissions.readers.run(lambda database: submission_queries.total_fees(database, venue, name))
     profit, points, titles = await _load_profit(
-        records, AccountLane(venue=venue, account=name, paper=mode is Mode.PAPER), account, report
+        records, AccountKey(venue=venue, account=name, paper=mode is ExecutionMode.PAPER), account, report
     )
     return AccountHoldings(
         venue=venue,
@@ -404,7 +408,7 @@ async def _load_holdings(records: Records, venue: str, now: datetime) -> Account
 
 
 async def _load_profit(
-    records: Records, lane: AccountLane, account: Account, report: BookReport | None
+    records: ReadOnlyState, lane: AccountKey, account: Account, report: PaperBookReport | None
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
     """Return what the orders of an account gained, its equity over time, and the titles of what was traded."""
     ledger = records.ledger
@@ -413,20 +417,22 @@ async def _load_profit(
     redeems = account.redeems or (last is not None and last.redeems)
     found = await ledger.profits.record(lane, _BEGINNING, redeems=redeems)
     refs = {one.ref for one in found.book.contracts}
-    known = await ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
+    known = await ledger.submissions.readers.run(
+        lambda database: submission_queries.read_question_headings(database, refs)
+    )
     points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees)
-    profit = account_profit(
+    profit = compute_account_profit(
         found.book,
         account,
         points,
-        said=found.said,
-        comment_fees=sum(fee for _, fee in found.fees) / ONE,
+        said=found.venue_gains,
+        comment_fees=sum(fee for _, fee in found.fees) / MILLIONTHS,
         paper=lane.paper,
     )
     return profit, points, {ref: subject.title for ref, subject in known.items()}
 
 
-def _starting_reading(report: BookReport | None) -> list[EquityReading]:
+def _starting_reading(report: PaperBookReport | None) -> list[EquityReading]:
     """Return what a paper book began with as a reading; a live account begins with the first that there is."""
     if report is None:
         return []
@@ -434,22 +440,22 @@ def _starting_reading(report: BookReport | None) -> list[EquityReading]:
     return [EquityReading(at=before, until=before, cash=report.capital, equity=report.capital)]
 
 
-def _profit_contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:
+def _profit_contradictions(profit: AccountProfit, report: PaperBookReport) -> Iterator[str]:
     """Say where a paper book booked other gains than its orders come to; what waits for its payout is left out."""
     waiting = {one.contract for one in report.account.positions} & {
         one.contract for one in profit.markets if one.closed_at is not None
     }
-    if not waiting and abs(report.realised - profit.realised) >= CENT:
+    if not waiting and abs(report.realised - profit.realised) >= MONEY_TOLERANCE:
         yield f"it realised {report.realised:+.2f}, and its orders come to {profit.realised:+.2f}"
 
 
-async def _with_known_questions(records: Records, venue: str, account: Account) -> Account:
+async def _with_known_questions(records: ReadOnlyState, venue: str, account: Account) -> Account:
     """Return the account with the questions of what was bought here where the venue knows contracts alone."""
     name = records.config.venues[venue].account
     held: list[Position | OpenOrder] = [*account.positions, *account.orders]
     contracts = {one.contract for one in held if one.ref is None}
     known = await records.ledger.submissions.readers.run(
-        lambda database: orders.traded(database, venue, name, contracts)
+        lambda database: submission_queries.read_traded_contracts(database, venue, name, contracts)
     )
 
     def position(one: Position) -> Position:
@@ -467,9 +473,13 @@ async def _with_known_questions(records: Records, venue: str, account: Account) 
     )
 
 
-async def _load_positions(records: Records, account: Account, report: BookReport | None) -> tuple[HeldPosition, ...]:
+async def _load_positions(
+    records: ReadOnlyState, account: Account, report: PaperBookReport | None
+) -> tuple[HeldPosition, ...]:
     refs = [position.ref for position in account.positions if position.ref is not None]
-    known = await records.ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
+    known = await records.ledger.submissions.readers.run(
+        lambda database: submission_queries.read_question_headings(database, refs)
+    )
 
     def held(position: Position) -> HeldPosition:
         subject = known.get(position.ref) if position.ref is not None else None

@@ -17,7 +17,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import LEDGER_FILE, Records, folder_of, open_records
+from bot.app.execution_wiring import comment_fee, credential_checks
+from bot.app.plugin_factory import PluginFactory
+from bot.app.venues import OpenVenues
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import CONFIGURED_VENUE_HELP, require_configured_venue
 from bot.cli.output.console import (
@@ -33,34 +35,39 @@ from bot.cli.output.formatting import format_predictions_short
 from bot.cli.output.predictions import describe_prediction_short as in_words
 from bot.cli.output.predictions import order_options
 from bot.cli.shared_rates import open_shared_rates
-from bot.clock import SeededRandom, SystemClock
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
-from bot.domain.order import Account, Order
-from bot.domain.permission import Arm
-from bot.domain.prediction import Shape
-from bot.domain.submission import Hold, Intent, Mode, Send
-from bot.errors import ConfigError, FoxcastError
-from bot.gate.armed import unarmed
-from bot.gate.brake import STOP_FILE, Brake
-from bot.gate.case import Case, Lane, on_paper
-from bot.gate.gate import Gate
-from bot.gate.lanes import lane_in
-from bot.gate.readiness import Readiness
-from bot.guards import comment_fee, credentials_of
-from bot.ids import digest
-from bot.jobs.cases import Around
-from bot.jobs.preflight import Look, Preflight, look
-from bot.jobs.ready import Preparing, make_ready
-from bot.jobs.rehearse import Rehearsal, Rehearsing, no_wire, rehearse
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import ConfigError, FoxcastError
+from bot.core.ids import sha256_hex
+from bot.core.interfaces import VenueSubmitter
+from bot.core.orders import Account, Order
+from bot.core.permissions import ArmRecord
+from bot.core.predictions import QuestionShape
+from bot.core.submissions import ExecutionMode, HoldDecision, Intent, SendDecision
+from bot.execution.gate.decision_context import DecisionContext
+from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policy
+from bot.execution.gate.gate import Gate
+from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
+from bot.execution.gate.readiness import LiveReadiness
+from bot.execution.gate.rules import arm_objection
+from bot.execution.preflight import (
+    PreflightContext,
+    PreflightDecision,
+    RequestPreview,
+    RequestPreviewContext,
+    open_refusing_client,
+    preview_decisions,
+    preview_requests,
+)
+from bot.execution.submission_planning import DecisionContextBuilder
+from bot.jobs.live_readiness import ReadinessContext, check_readiness
 from bot.net.client import RetryingHttpClient
-from bot.outfit import Outfitter
-from bot.ports import Submitter
-from bot.registry import Registry
-from bot.store.codec import PREDICTIONS, stamp
-from bot.store.intents import ORDER
-from bot.store.lock import is_running, last_holder
-from bot.venues import Venues
+from bot.plugin_system.registry import Registry
+from bot.store.database import is_holder_running, last_holder
+from bot.store.intents import ORDER_SERIALIZER
+from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_read_only, state_folder
+from bot.store.serialization import PREDICTIONS, format_timestamp
 
 ORDER_COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
@@ -101,28 +108,29 @@ MAX_HELD_SHOWN = 30
 class PreflightReport:
     """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known.
 
-    ``is_supposed``: it is not, and all is shown as if it were.
-    ``lacking`` is what a live venue needs besides; ``rehearsals`` are the requests, by intent, of the first that leave.
+    ``assumes_armed``: it is not, and all is shown as if it were.
+    ``missing_requirements`` is what a live venue needs besides; ``rehearsals`` are the requests, by intent, of the
+    first that leave.
     """
 
     venue: str
-    mode: Mode
+    mode: ExecutionMode
     armed: str
     account: str
-    looks: tuple[Look, ...]
+    looks: tuple[PreflightDecision, ...]
     missing_requirements: tuple[str, ...] = ()
     assumes_armed: bool = False
-    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
+    rehearsals: Mapping[str, RequestPreview] = field(default_factory=dict)
 
     @property
-    def sends(self) -> tuple[tuple[Look, Send], ...]:
+    def sends(self) -> tuple[tuple[PreflightDecision, SendDecision], ...]:
         """What would leave."""
-        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Send))
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, SendDecision))
 
     @property
-    def holds(self) -> tuple[tuple[Look, Hold], ...]:
+    def holds(self) -> tuple[tuple[PreflightDecision, HoldDecision], ...]:
         """What would not."""
-        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Hold))
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, HoldDecision))
 
     @property
     def cost(self) -> float:
@@ -141,7 +149,7 @@ def print_preflight(console: Console, shown: PreflightReport) -> None:
         console.print("shown as if it were armed, without bounds of an arm record")
     elif shown.armed not in {"", "armed"}:
         console.print(f"to see what would leave once it is armed: foxcast preflight {shown.venue} --as-if-armed")
-    where = "into the paper book" if shown.mode is Mode.PAPER else "to the venue"
+    where = "into the paper book" if shown.mode is ExecutionMode.PAPER else "to the venue"
     console.print(f"{len(shown.sends)} would leave {where}, {len(shown.holds)} are held; nothing was sent")
     orders = [send.intent for _, send in shown.sends if send.intent.order is not None]
     if orders:
@@ -157,14 +165,14 @@ def print_preflight(console: Console, shown: PreflightReport) -> None:
         rows = [
             (
                 str(intent.ref),
-                _short_predictions(intent, look.case.question.shape),
+                _short_predictions(intent, look.context.question.shape),
                 why,
                 request_content_summary(intent),
             )
             for look, intent, why in forecasts
         ]
         console.print(make_table(FORECAST_COLUMNS, rows))
-    if shown.rehearsals and shown.mode is not Mode.PAPER:
+    if shown.rehearsals and shown.mode is not ExecutionMode.PAPER:
         _print_requests(console, shown)
     _print_held(console, shown)
 
@@ -180,22 +188,22 @@ def preflight_to_json(shown: PreflightReport) -> dict[str, Any]:
         "as_if_armed": shown.assumes_armed,
         "lacking": list(shown.missing_requirements),
         "sends": [
-            order_options(_send_to_json(send, shown.rehearsals.get(send.intent.id)), look.case.question.shape)
+            order_options(_send_to_json(send, shown.rehearsals.get(send.intent.id)), look.context.question.shape)
             for look, send in shown.sends
         ],
         "holds": [
             {
-                "question": str(look.case.forecast.ref),
-                "forecast": look.case.forecast.id,
+                "question": str(look.context.forecast.ref),
+                "forecast": look.context.forecast.id,
                 "why": hold.why,
-                "until": stamp(hold.until),
+                "until": format_timestamp(hold.until),
             }
             for look, hold in shown.holds
         ],
     }
 
 
-def _short_predictions(intent: Intent, shape: Shape) -> str:
+def _short_predictions(intent: Intent, shape: QuestionShape) -> str:
     return format_predictions_short(intent.predictions, partial(in_words, shape=shape))
 
 
@@ -206,11 +214,11 @@ def request_content_summary(intent: Intent) -> str:
 
 def _size_and_digest(text: str) -> str:
     body = text.encode()
-    return f"{len(body)} bytes, {digest(body)[:12]}"
+    return f"{len(body)} bytes, {sha256_hex(body)[:12]}"
 
 
 def _request_content(intent: Intent) -> str:
-    return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER.encode(intent.order)
+    return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER_SERIALIZER.encode(intent.order)
 
 
 def _print_requests(console: Console, shown: PreflightReport) -> None:
@@ -219,7 +227,7 @@ def _print_requests(console: Console, shown: PreflightReport) -> None:
     for preflight_look, send in shown.sends:
         if (one := shown.rehearsals.get(send.intent.id)) is None:
             continue
-        console.print(f"{send.intent.ref}  {preflight_look.case.question.title}")
+        console.print(f"{send.intent.ref}  {preflight_look.context.question.title}")
         if one.why:
             print_indented(console, f"it would be refused before sending: {one.why}")
         elif one.sealed is None:
@@ -240,7 +248,11 @@ def _print_held(console: Console, shown: PreflightReport) -> None:
     print_heading(console, "Held")
     if len(shown.holds) <= MAX_HELD_SHOWN:
         rows = [
-            (str(look.case.forecast.ref), f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not by itself", hold.why)
+            (
+                str(look.context.forecast.ref),
+                f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not by itself",
+                hold.why,
+            )
             for look, hold in shown.holds
         ]
         console.print(make_table(HELD_COLUMNS, rows))
@@ -264,7 +276,7 @@ def _order_cells(intent: Intent, order: Order) -> tuple[str, ...]:
     )
 
 
-def _send_to_json(send: Send, rehearsal: Rehearsal | None) -> dict[str, Any]:
+def _send_to_json(send: SendDecision, rehearsal: RequestPreview | None) -> dict[str, Any]:
     body = _request_content(send.intent).encode()
     order = send.intent.order
     return {
@@ -273,19 +285,19 @@ def _send_to_json(send: Send, rehearsal: Rehearsal | None) -> dict[str, Any]:
         "intent": send.intent.id,
         "why": send.why,
         "predictions": PREDICTIONS.plain(send.intent.predictions),
-        "order": None if order is None else ORDER.plain(order),
+        "order": None if order is None else ORDER_SERIALIZER.plain(order),
         "bytes": len(body),
-        "sha256": digest(body),
+        "sha256": sha256_hex(body),
         "request": None if rehearsal is None else _request_to_json(rehearsal),
     }
 
 
-def _request_to_json(rehearsal: Rehearsal) -> dict[str, Any]:
+def _request_to_json(rehearsal: RequestPreview) -> dict[str, Any]:
     sealed = rehearsal.sealed
     return {
         "body": None if sealed is None else sealed.body,
         "tag": None if sealed is None else sealed.tag,
-        "fence": None if sealed is None else stamp(sealed.fence),
+        "fence": None if sealed is None else format_timestamp(sealed.fence),
         "why_not": rehearsal.why or None,
         "comment": rehearsal.comment or None,
     }
@@ -303,17 +315,17 @@ def preflight(
     ctx: typer.Context,
     venue: Annotated[str, typer.Argument(metavar="VENUE", help=CONFIGURED_VENUE_HELP)],
     *,
-    requests: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many requests in full.")] = 10,
-    as_if_armed: Annotated[bool, typer.Option("--as-if-armed", help="Show what would leave once it is armed.")] = False,
+    requests: Annotated[int, typer.Option(min=0, metavar="N", help="Show this many requests in full.")] = 10,
+    as_if_armed: Annotated[bool, typer.Option("--as-if-armed", help="Assume that the venue is armed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what would leave to a venue now, and why all else would not.
+    """Show what would be submitted to a venue now, and why the rest is held.
 
     Each request is shown as it would be sent, without secrets; nothing is sent.
     """
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, venue)
-    if config.mode_of(venue) is Mode.OFF or venue not in registry.venues:
+    if config.mode_of(venue) is ExecutionMode.OFF or venue not in registry.venues:
         message = f"{venue} is off, or its plugin is not enabled; nothing would leave"
         raise ConfigError(message)
     shown = asyncio.run(
@@ -337,118 +349,122 @@ async def _load_preflight(config: Config, registry: Registry, venue: str, wish: 
     clock, random = SystemClock(), SeededRandom(config.seed)
     spec = registry.venues[venue]
     async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(open_records(config))
+        records = await stack.enter_async_context(open_read_only(config))
         wanted = spec.rates(load_plugin_settings(spec, config))
         rates = await open_shared_rates(config, wanted, clock=clock, random=random, stack=stack)
-        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random, rates=rates))
-        outfitter = Outfitter(
+        client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
+        http = await stack.enter_async_context(client)
+        outfitter = PluginFactory(
             config=config,
             registry=registry,
             clock=clock,
             random=random,
             http=http,
-            folder=folder_of(config),
+            folder=state_folder(config),
             stack=stack,
             rates=rates,
-            open_wire=no_wire,
+            open_write_client=open_refusing_client,
         )
         return await _PreflightVenue(
-            outfitter, records, http, lane_in(config, venue, registry.configurable)
+            outfitter, records, http, venue_policy(config, venue, registry.specs_of_table)
         ).load_report(wish)
 
 
 class _PreflightVenue:
     """One venue, opened to be looked at."""
 
-    def __init__(self, outfitter: Outfitter, records: Records, http: RetryingHttpClient, lane: Lane) -> None:
+    def __init__(
+        self, outfitter: PluginFactory, records: ReadOnlyState, http: RetryingHttpClient, lane: ExecutionPolicy
+    ) -> None:
         self._outfitter, self._records, self._http, self._lane = outfitter, records, http, lane
 
     async def load_report(self, wish: _PreflightOptions) -> PreflightReport:
         """Return all that is to be shown."""
         lane, now = self._lane, self._outfitter.clock.now()
-        planner, reader = await self._outfitter.planner(lane.venue), await self._outfitter.venue(lane.venue)
-        paper = on_paper({lane.venue: lane})
-        leaves = await self._records.ledger.leave.standing({lane.venue: lane.account}, now=now, paper=paper)
-        why_not = unarmed(lane, leaves.arms.get(lane.venue), now) if lane.live else None
+        planner, reader = await self._outfitter.open_planner(lane.venue), await self._outfitter.open_venue(lane.venue)
+        paper = paper_venues({lane.venue: lane})
+        leaves = await self._records.ledger.permissions.read_status({lane.venue: lane.account}, now=now, paper=paper)
+        why_not = arm_objection(lane, leaves.arms.get(lane.venue), now) if lane.is_live else None
         if why_not and wish.as_if_armed:
             leaves = replace(leaves, arms={lane.venue: _assumed_arm_record(lane, now)})
         readiness = await self._readiness(now)
         account, said = await _load_account(self._outfitter.config, self._records, lane.venue)
-        parts = Preflight(
-            around=Around(
+        parts = PreflightContext(
+            context_builder=DecisionContextBuilder(
                 ledger=self._records.ledger,
-                lanes={lane.venue: lane},
+                execution_policies={lane.venue: lane},
                 planners={} if planner is None else {lane.venue: planner},
                 readiness=readiness,
-                leaves=leaves,
+                permissions=leaves,
             ),
-            gate=Gate(brake=self._brake),
+            gate=Gate(kill_switch=self._brake),
             clock=self._outfitter.clock,
             reader=reader,
             accounts={} if account is None else {lane.venue: account},
         )
-        looks = await look(parts, lane.venue)
+        looks = await preview_decisions(parts, lane.venue)
         rehearsing, fault = await self._open_rehearsal()
         return PreflightReport(
             venue=lane.venue,
             mode=lane.mode,
-            armed=(why_not or "armed") if lane.live else "",
+            armed=(why_not or "armed") if lane.is_live else "",
             assumes_armed=why_not is not None and wish.as_if_armed,
-            missing_requirements=(*readiness.lacking(lane.venue), *fault) if lane.live else (),
+            missing_requirements=(*readiness.missing_requirements(lane.venue), *fault) if lane.is_live else (),
             account=said if planner is not None else "",
             looks=tuple(looks),
-            rehearsals=await rehearse(rehearsing, _planned_sends(looks)[: wish.requests]),
+            rehearsals=await preview_requests(rehearsing, _planned_sends(looks)[: wish.requests]),
         )
 
     @property
-    def _brake(self) -> Brake:
-        return Brake(
-            stop_file=self._outfitter.config.state / STOP_FILE, ledger=folder_of(self._outfitter.config) / LEDGER_FILE
+    def _brake(self) -> KillSwitch:
+        return KillSwitch(
+            stop_file=self._outfitter.config.state / STOP_FILE,
+            ledger_file=state_folder(self._outfitter.config) / LEDGER_FILE,
         )
 
-    async def _readiness(self, now: datetime) -> Readiness:
+    async def _readiness(self, now: datetime) -> LiveReadiness:
         """Look at all that a live venue needs, as the daemon does: what it writes just now is under way, not lost."""
-        folder, readiness = self._records.folder, Readiness()
+        folder, readiness = self._records.folder, LiveReadiness()
         holder = last_holder(folder)
-        running = holder is not None and is_running(holder)
+        running = holder is not None and is_holder_running(holder)
         lanes = {self._lane.venue: self._lane}
-        preparing = Preparing(
+        preparing = ReadinessContext(
             readiness=readiness,
             ledger=self._records.ledger,
             path=folder / LEDGER_FILE,
-            lanes=lanes,
+            execution_policies=lanes,
             clock=self._outfitter.clock,
-            offset=lambda: self._http.clock_skew_s,
+            clock_skew=lambda: self._http.clock_skew_s,
             started_at=holder.started_at if holder is not None and running else now,
-            credentials=credentials_of(self._outfitter, Venues(lanes=lanes)),
+            credentials=credential_checks(self._outfitter, OpenVenues(execution_policies=lanes)),
         )
-        await make_ready(preparing)
+        await check_readiness(preparing)
         return readiness
 
-    async def _open_rehearsal(self) -> tuple[Rehearsing, tuple[str, ...]]:
+    async def _open_rehearsal(self) -> tuple[RequestPreviewContext, tuple[str, ...]]:
         """Return what requests are made with, and why that cannot be, which would keep a daemon from starting."""
         registry, lane = self._outfitter.registry, self._lane
-        writer: Submitter | None = None
+        writer: VenueSubmitter | None = None
         fault: tuple[str, ...] = ()
         try:
-            writer = await self._outfitter.submitter(lane) if lane.live else None
+            writer = await self._outfitter.open_submitter(lane) if lane.is_live else None
         except FoxcastError as error:
             fault = (f"writer: {error}",)
-        rehearsing = Rehearsing(
+        rehearsing = RequestPreviewContext(
             ledger=self._records.ledger,
             writer=writer,
-            comments=lane.live and comment_fee(self._outfitter.config, registry, lane) is not None,
+            comments=lane.is_live and comment_fee(self._outfitter.config, registry, lane) is not None,
         )
         return rehearsing, fault
 
 
-def _assumed_arm_record(lane: Lane, now: datetime) -> Arm:
+def _assumed_arm_record(lane: ExecutionPolicy, now: datetime) -> ArmRecord:
     """Return an arm record that nobody made, without bounds of its own; the caps of config hold."""
-    return Arm(
+    return ArmRecord(
         id="",
         venue=lane.venue,
         account=lane.account,
-        config=lane.digest,
+        config=lane.config_digest,
         by="",
         armed_at=now,
         until=now + timedelta(hours=1),
@@ -458,14 +474,14 @@ def _assumed_arm_record(lane: Lane, now: datetime) -> Arm:
     )
 
 
-def _planned_sends(looks: list[Look]) -> list[tuple[Case, Send]]:
-    return [(one.case, one.decision) for one in looks if isinstance(one.decision, Send)]
+def _planned_sends(looks: list[PreflightDecision]) -> list[tuple[DecisionContext, SendDecision]]:
+    return [(one.context, one.decision) for one in looks if isinstance(one.decision, SendDecision)]
 
 
-async def _load_account(config: Config, records: Records, venue: str) -> tuple[Account | None, str]:
+async def _load_account(config: Config, records: ReadOnlyState, venue: str) -> tuple[Account | None, str]:
     """Return the account as it was read last, or as a paper book would begin, and how it is known."""
-    table, paper = config.venues[venue], config.mode_of(venue) is Mode.PAPER
-    known = await records.ledger.leave.last_account(venue, table.account, paper=paper)
+    table, paper = config.venues[venue], config.mode_of(venue) is ExecutionMode.PAPER
+    known = await records.ledger.permissions.last_account(venue, table.account, paper=paper)
     if known is not None:
         return known, f"{known.cash:.2f} {known.currency} were free at {known.at:%Y-%m-%d %H:%M} UTC"
     if not paper:

@@ -7,16 +7,16 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
-from bot.cli.lookup import query_ledger
 from bot.cli.output.console import TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_minute
 from bot.cli.signed_requests import TokenFileOption, submit_request
-from bot.domain.permission import Role
-from bot.domain.request import AddPrincipal, RevokePrincipal
-from bot.gate.tokens import hashed, new_token
-from bot.store.codec import stamp
+from bot.core.operator_requests import AddPrincipal, RevokePrincipal
+from bot.core.permissions import UserRole
+from bot.evaluation.lookup import query_ledger
+from bot.execution.gate.access_control import create_token, hash_token
+from bot.store.serialization import format_timestamp
 
-app = typer.Typer(add_completion=False, help="Say who may do what, and give them tokens.")
+app = typer.Typer(add_completion=False, help="Manage people, their roles and tokens.")
 
 COLUMNS = (TableColumn("name"), TableColumn("role"), TableColumn("since"))
 _PRINCIPAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -33,14 +33,16 @@ def parse_principal_name(text: str) -> str:
 @app.command()
 def add(
     ctx: typer.Context,
-    who: Annotated[str, typer.Argument(metavar="NAME", parser=parse_principal_name, help="Whom to give a token.")],
+    who: Annotated[str, typer.Argument(metavar="NAME", parser=parse_principal_name, help="Name of the person.")],
     *,
-    role: Annotated[Role, typer.Option(help="viewer looks, operator also resumes and disarms, approver does all.")],
+    role: Annotated[
+        UserRole, typer.Option(help="viewer: read only; operator: also resume and disarm; approver: everything.")
+    ],
     token_file: TokenFileOption = None,
 ) -> None:
-    """Give somebody a token; it is shown now and never again."""
-    token = new_token()
-    kept = hashed(token)
+    """Create a token for a person; it is shown once."""
+    token = create_token()
+    kept = hash_token(token)
 
     def make(by: str, at: datetime) -> AddPrincipal:
         return AddPrincipal(by=by, asked_at=at, name=who, role=role, salt=kept.salt, hash=kept.hash)
@@ -55,11 +57,11 @@ def add(
 @app.command()
 def revoke(
     ctx: typer.Context,
-    who: Annotated[str, typer.Argument(metavar="NAME", parser=parse_principal_name, help="Whose token holds no more.")],
+    who: Annotated[str, typer.Argument(metavar="NAME", parser=parse_principal_name, help="Name of the person.")],
     *,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Take somebody's token away."""
+    """Revoke a person's token."""
 
     def make(by: str, at: datetime) -> RevokePrincipal:
         return RevokePrincipal(by=by, asked_at=at, name=who)
@@ -71,10 +73,12 @@ def revoke(
 def list_principals(
     ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """List who has a token, and their roles."""
-    found = query_ledger(load_command_config(ctx), lambda records: records.ledger.leave.principals())
+    """List people with a token, and their roles."""
+    found = query_ledger(load_command_config(ctx), lambda records: records.ledger.permissions.principals())
     if as_json:
-        print_json([{"name": one.name, "role": one.role.value, "made_at": stamp(one.made_at)} for one in found])
+        print_json(
+            [{"name": one.name, "role": one.role.value, "made_at": format_timestamp(one.made_at)} for one in found]
+        )
         return
     rows = [(one.name, one.role.value, format_minute(one.made_at)) for one in found]
     stdout_console().print(

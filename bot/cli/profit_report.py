@@ -10,10 +10,10 @@ from rich.console import Console
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
 from bot.cli.output.formatting import NO_VALUE, format_day, format_minute, format_number
-from bot.domain.account_profit import AccountProfit, MarketProfit
-from bot.domain.equity import EquityPoint
-from bot.domain.question import QuestionRef
-from bot.store.codec import stamp
+from bot.core.questions import QuestionRef
+from bot.core.trading_profit import EquityPoint
+from bot.evaluation.account_profit import AccountProfit, MarketProfit
+from bot.store.serialization import format_timestamp
 
 MARKET_TABLE_COLUMNS = (
     TableColumn("market", ColumnKind.TEXT),
@@ -45,7 +45,7 @@ HISTORY_TABLE_COLUMNS = (
 # More of what differs would hide the rest.
 MAX_DIFFERENCES_SHOWN = 5
 _MARKET_KEYS = ("bought", "sold", "paid_out", "fees", "realised", "unrealised", "gain", "cost", "value")
-_POINT_KEYS = ("equity", "cash", "reserved", "loan", "moved", "gain", "realised")
+_POINT_KEYS = ("equity", "cash", "reserved", "loan", "transfers", "gain", "realised")
 
 
 def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
@@ -58,8 +58,8 @@ def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
     rows.append(("gain of orders", format_signed(profit.gain)))
     if profit.loan:
         rows.append(("lent by the venue, in the cash", format_number(profit.loan)))
-    if profit.moved is not None:
-        rows.append(("not from orders: deposits, bonuses, trades by hand", format_signed(profit.moved)))
+    if profit.transfers is not None:
+        rows.append(("not from orders: deposits, bonuses, trades by hand", format_signed(profit.transfers)))
     if profit.begun is not None:
         rows.append((f"equity when first read, {format_day(profit.begun.at)}", format_number(profit.begun.equity)))
     return rows
@@ -91,20 +91,20 @@ def print_profit(console: Console, profit: AccountProfit, titles: Mapping[Questi
 def profit_remarks(profit: AccountProfit) -> list[str]:
     """Say where the figures of the venue, or what the account holds, are not what orders come to."""
     lines = []
-    compared = [one for one in profit.markets if one.said is not None]
-    if compared and not profit.differing:
+    compared = [one for one in profit.markets if one.venue_gain is not None]
+    if compared and not profit.disputed_markets:
         lines.append(f"the venue says the same of all {len(compared)} closed markets that it tells of")
-    for one in profit.differing[:MAX_DIFFERENCES_SHOWN]:
-        own = (one.said or 0.0) - (one.differs or 0.0)
+    for one in profit.disputed_markets[:MAX_DIFFERENCES_SHOWN]:
+        own = (one.venue_gain or 0.0) - (one.venue_difference or 0.0)
         lines.append(
-            f"{one.contract}: the venue says {format_signed(one.said)}, by its orders it is {format_signed(own)}"
+            f"{one.contract}: the venue says {format_signed(one.venue_gain)}, by its orders it is {format_signed(own)}"
         )
-    if more := len(profit.differing) - MAX_DIFFERENCES_SHOWN:
+    if more := len(profit.disputed_markets) - MAX_DIFFERENCES_SHOWN:
         lines += [f"and {more} more markets of which the venue says otherwise"] if more > 0 else []
     unknown = sum(one.unknown for one in profit.markets)
     if unknown:
         lines.append(f"{unknown} positions are gone and their outcome is not known yet: counted at what they cost")
-    return [*lines, *profit.elsewhere[:MAX_DIFFERENCES_SHOWN]]
+    return [*lines, *profit.position_differences[:MAX_DIFFERENCES_SHOWN]]
 
 
 def print_equity_history(console: Console, points: Sequence[EquityPoint]) -> None:
@@ -123,7 +123,7 @@ def profit_to_json(profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> 
         "paid_out": profit.paid_out,
         "comment_fees": profit.comment_fees,
         "loan": profit.loan,
-        "not_from_orders": profit.moved,
+        "not_from_orders": profit.transfers,
         "remarks": profit_remarks(profit),
         "markets": [market_to_json(one, titles) for one in profit.markets],
         "forecasters": [
@@ -147,15 +147,15 @@ def market_to_json(one: MarketProfit, titles: Mapping[QuestionRef, str]) -> dict
         "option": one.option or None,
         **{key: getattr(one, key) for key in _MARKET_KEYS},
         "shares": {leg.value: count for leg, count in one.shares.items()},
-        "closed_at": stamp(one.closed_at),
-        "venue_says": one.said,
-        "venue_differs": one.differs,
+        "closed_at": format_timestamp(one.closed_at),
+        "venue_says": one.venue_gain,
+        "venue_differs": one.venue_difference,
     }
 
 
 def equity_points_to_json(points: Sequence[EquityPoint]) -> list[dict[str, Any]]:
     """Return equity over time as JSON values."""
-    return [{"at": stamp(point.at), **{key: getattr(point, key) for key in _POINT_KEYS}} for point in points]
+    return [{"at": format_timestamp(point.at), **{key: getattr(point, key) for key in _POINT_KEYS}} for point in points]
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -211,7 +211,7 @@ def _equity_point_cells(point: EquityPoint) -> tuple[str, ...]:
         format_number(point.equity),
         format_number(point.cash),
         format_number(point.loan),
-        format_signed(point.moved),
+        format_signed(point.transfers),
         format_signed(point.gain),
         format_signed(point.realised),
     )

@@ -27,12 +27,21 @@ from pydantic_core import ErrorDetails
 
 from bot.config.sources import KeyPath
 from bot.config.validation import FAULT_TEXTS, TYPE_NAMES, annotation_at, dotted_key, field_names, known_key
+from bot.core.distributions import curve_from_quantiles
+from bot.core.errors import MalformedDataError, NotFoundError
 from bot.core.nearest_names import suggest_names
-from bot.domain.curves import curve_through
-from bot.domain.invisible import visible
-from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.errors import ContractError, NotFound
+from bot.core.plain_text import strip_invisible
+from bot.core.predictions import (
+    BinaryPrediction,
+    BinaryShape,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+    QuestionShape,
+)
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 
 DATE_KIND = "date"
 
@@ -63,7 +72,7 @@ def parse_moment(value: object) -> datetime:
 
 def _validate_key(text: str) -> str:
     if (
-        text != visible(text)
+        text != strip_invisible(text)
         or not text.isprintable()
         or text.startswith(".")
         or not _FORBIDDEN_KEY_CHARS.isdisjoint(text)
@@ -122,7 +131,7 @@ class ShapeTable(QuestionFileTable):
         self.shape()
         return self
 
-    def shape(self) -> Shape:
+    def shape(self) -> QuestionShape:
         """Return the shape; raises ValueError that says what is missing, too much, or out of order."""
         curved = self.kind in {"number", DATE_KIND}
         unused = {*({"grid", "range", "points", "unit", "open_lower", "open_upper"} if not curved else ())}
@@ -200,7 +209,7 @@ class CrowdTable(QuestionFileTable):
     at: MomentValue | None = None
     explanation: LongText = ""
 
-    def prediction(self, table: ShapeTable, shape: Shape) -> Prediction:
+    def prediction(self, table: ShapeTable, shape: QuestionShape) -> Prediction:
         """Return what they believe; raises ValueError for a form that does not answer the shape."""
         wanted = {"binary": "probability", "choice": "probabilities"}.get(shape.kind, "quantiles or cdf")
         given = {"probability", "probabilities", "cdf", "quantiles"} & self.model_fields_set
@@ -208,17 +217,17 @@ class CrowdTable(QuestionFileTable):
             message = f"crowd: a {table.kind} question has a crowd with {wanted}, and nothing beside"
             raise ValueError(message)
         if self.probability is not None:
-            return Binary(self.probability)
+            return BinaryPrediction(self.probability)
         if self.probabilities is not None:
-            return Choice(self.probabilities)
+            return ChoicePrediction(self.probabilities)
         return self._curve(table, shape)
 
-    def _curve(self, table: ShapeTable, shape: Shape) -> Curve:
+    def _curve(self, table: ShapeTable, shape: QuestionShape) -> CurvePrediction:
         if self.cdf is not None or not isinstance(shape, CurveShape):
-            return Curve(self.cdf or ())
+            return CurvePrediction(self.cdf or ())
         try:
             levels = {float(level): table.value(point) for level, point in (self.quantiles or {}).items()}
-            return curve_through(levels, shape)
+            return curve_from_quantiles(levels, shape)
         except ValueError as error:
             message = f'crowd.quantiles: {error}; write them as {{ "0.1" = ..., "0.5" = ..., "0.9" = ... }}'
             raise ValueError(message) from error
@@ -258,7 +267,7 @@ class QuestionTable(QuestionFileTable):
             crowd=self._crowd(shape, now),
         )
 
-    def _crowd(self, shape: Shape, now: datetime) -> Crowd | None:
+    def _crowd(self, shape: QuestionShape, now: datetime) -> CrowdForecast | None:
         if self.crowd is None:
             return None
         known_at = self.as_of or now
@@ -267,7 +276,7 @@ class QuestionTable(QuestionFileTable):
             message = f"crowd.at: {at.isoformat()} is after {known_at.isoformat()}, up to which all is known"
             raise ValueError(message)
         prediction = self.crowd.prediction(self.shape, shape)
-        return Crowd(prediction=prediction, at=at, explanation=self.crowd.explanation)
+        return CrowdForecast(prediction=prediction, at=at, explanation=self.crowd.explanation)
 
 
 FILE_VENUE = "file"
@@ -304,12 +313,12 @@ def read_question(path: Path, *, now: datetime) -> Question:
         return table.question(QuestionRef(FILE_VENUE, key), now=now)
     except ValueError as error:
         message = f"{path}: {str(error).removeprefix(f'{FILE_VENUE}:')}"
-        raise ContractError(message) from error
+        raise MalformedDataError(message) from error
 
 
 def title_to_key(title: str) -> str:
     """Return a title as a key: lower-case letters and digits of any script with hyphens between; raises ValueError."""
-    words = re.findall(r"\w+", visible(unicodedata.normalize("NFKC", title)).casefold().replace("_", " "))
+    words = re.findall(r"\w+", strip_invisible(unicodedata.normalize("NFKC", title)).casefold().replace("_", " "))
     joined = "-".join(words)
     if not joined:
         message = 'title: has no letter or digit to make a key of; add one, such as key = "rain-in-paris"'
@@ -323,7 +332,7 @@ def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
     if not is_json and (deep := _DEEP_KEY.search(text)) is not None:
         line = text.count("\n", 0, deep.start()) + 1
         message = f"{path}: line {line}: a key of so many parts is none of a question; take out its dots"
-        raise ContractError(message)
+        raise MalformedDataError(message)
     try:
         return json.loads(text) if is_json else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -334,7 +343,7 @@ def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
         message = f"{path}: is nested too deeply for a question"
     except ValueError as error:  # a date such as 2026-02-30
         message = f"{path}: {error}"
-    raise ContractError(message)
+    raise MalformedDataError(message)
 
 
 def _read_text(path: Path) -> str:
@@ -342,32 +351,32 @@ def _read_text(path: Path) -> str:
         # To open a pipe would wait for somebody who writes, and a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
             message = f"{path}: is no file that can be read as a whole; name a .toml or .json file"
-            raise NotFound(message)
+            raise NotFoundError(message)
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         message = f"{path}: cannot be read: {error.strerror}; name a question, an address, or a .toml or .json file"
-        raise NotFound(message) from error
+        raise NotFoundError(message) from error
     if len(content) > MAX_BYTES:
         message = f"{path}: is larger than {MAX_BYTES} bytes; a question has no such long texts"
-        raise ContractError(message)
+        raise MalformedDataError(message)
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         message = f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        raise ContractError(message) from error
+        raise MalformedDataError(message) from error
 
 
 def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it was parsed
     if not isinstance(plain, dict):
         message = f"{path}: should be one table (in JSON an object) with a title"
-        raise ContractError(message)
+        raise MalformedDataError(message)
     try:
         return QuestionTable.model_validate(plain)
     except ValidationError as error:
         lines = _fault_lines(path, error.errors(include_url=False))
     # Without its cause: pydantic repeats the whole file.
-    raise ContractError("\n".join(lines)) from None
+    raise MalformedDataError("\n".join(lines)) from None
 
 
 def _fault_lines(path: Path, faults: list[ErrorDetails]) -> list[str]:

@@ -6,23 +6,23 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bot.app import LEDGER_FILE, Records, folder_of, open_records
-from bot.cli.lookup import find_question
+from bot.app.plugin_factory import PluginFactory
+from bot.app.venues import venue_rate_limits
 from bot.cli.question_file import FILE_SUFFIXES, read_question
 from bot.cli.shared_rates import open_shared_rates
-from bot.clock import SeededRandom
 from bot.config.schema import Config
-from bot.desk.desk import cutoff_of
-from bot.domain.question import Question, QuestionRef
-from bot.domain.resolution import is_taken_back
-from bot.domain.submission import Mode
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, StoreError
+from bot.core.clock import SeededRandom
+from bot.core.errors import FoxcastError, MalformedDataError, NotFoundError, RequestRejectedError, StoreError
+from bot.core.interfaces import Clock, QuestionReader, VenueReader
+from bot.core.outcomes import is_withdrawn_outcome
+from bot.core.questions import Question, QuestionRef
+from bot.core.submissions import ExecutionMode
+from bot.evaluation.lookup import find_question
+from bot.forecasting.trial_tools import question_cutoff
 from bot.net.client import RetryingHttpClient
-from bot.outfit import Outfitter
-from bot.ports import Clock, Finder, Venue
-from bot.registry import Registry
-from bot.store.attempts import with_url
-from bot.venues import rates_of
+from bot.plugin_system.registry import Registry
+from bot.store.forecast_queries import find_questions_by_url
+from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_read_only, state_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class VenueQuestionFinder:
         async with AsyncExitStack() as stack:
             outfitter = await self._open_plugin_factory(stack)
             for name in names:
-                venue = await outfitter.venue(name)
+                venue = await outfitter.open_venue(name)
                 if (question := await _find_at_venue(venue, url)) is not None:
                     return question
         asked = ", ".join(names) or "no venue"
         message = f"no question on record has the address {url}, and none that is open now at {asked}"
-        raise NotFound(message)
+        raise NotFoundError(message)
 
     async def find_by_name(self, name: str) -> Question:
         """Return the question that a venue knows by this name (``venue:key`` asks that one alone).
@@ -60,30 +60,32 @@ class VenueQuestionFinder:
         found, errors, finders = list[Question](), list[FoxcastError](), list[str]()
         async with AsyncExitStack() as stack:
             outfitter = await self._open_plugin_factory(stack)
-            readers = {one: await outfitter.venue(one) for one in names}
+            readers = {one: await outfitter.open_venue(one) for one in names}
             for one, reader in readers.items():
-                if isinstance(reader, Finder):
+                if isinstance(reader, QuestionReader):
                     finders.append(one)
                     await _try_finder(reader, asked, found, errors)
         return _require_one_question(name, found, errors, finders)
 
     def _names(self, host: str = "") -> list[str]:
         """Return the venues that are on, the one to whom the host belongs first."""
-        on = [name for name in self.config.venues if self.config.mode_of(name) is not Mode.OFF]
+        on = [name for name in self.config.venues if self.config.mode_of(name) is not ExecutionMode.OFF]
         there = [name for name in on if name in self.registry.venues]
         return sorted(there, key=lambda name: host not in self.registry.venues[name].hosts)
 
-    async def _open_plugin_factory(self, stack: AsyncExitStack) -> Outfitter:
+    async def _open_plugin_factory(self, stack: AsyncExitStack) -> PluginFactory:
         random = SeededRandom(self.config.seed)
-        wanted = rates_of(self.config, self.registry)
+        wanted = venue_rate_limits(self.config, self.registry)
         rates = await open_shared_rates(self.config, wanted, clock=self.clock, random=random, stack=stack)
-        return Outfitter(
+        proxies = self.config.http.proxies
+        client = RetryingHttpClient(clock=self.clock, random=random, rates=rates, proxies=proxies)
+        return PluginFactory(
             config=self.config,
             registry=self.registry,
             clock=self.clock,
             random=random,
-            http=await stack.enter_async_context(RetryingHttpClient(clock=self.clock, random=random, rates=rates)),
-            folder=folder_of(self.config),
+            http=await stack.enter_async_context(client),
+            folder=state_folder(self.config),
             stack=stack,
             rates=rates,
         )
@@ -99,11 +101,11 @@ def _host_name(url: str) -> str:
     return (urlsplit(url).hostname or "").removeprefix("www.")
 
 
-async def _find_at_venue(venue: Venue, url: str) -> Question | None:
-    if isinstance(venue, Finder):
+async def _find_at_venue(venue: VenueReader, url: str) -> Question | None:
+    if isinstance(venue, QuestionReader):
         try:
-            return await venue.find(url)
-        except NotFound:
+            return await venue.find_question(url)
+        except NotFoundError:
             return None
     async for question in venue.questions():
         if question.url is not None and normalize_address(question.url) == normalize_address(url):
@@ -111,12 +113,12 @@ async def _find_at_venue(venue: Venue, url: str) -> Question | None:
     return None
 
 
-async def _try_finder(reader: Finder, name: str, found: list[Question], errors: list[FoxcastError]) -> None:
+async def _try_finder(reader: QuestionReader, name: str, found: list[Question], errors: list[FoxcastError]) -> None:
     try:
-        found.append(await reader.find(name))
+        found.append(await reader.find_question(name))
     except StoreError:
         raise
-    except NotFound:
+    except NotFoundError:
         return
     except FoxcastError as error:
         errors.append(error)
@@ -131,16 +133,19 @@ def _require_one_question(name: str, found: list[Question], errors: list[Foxcast
                 raise errors[0]
             nor = f", nor at {', '.join(finders)}" if finders else ""
             message = f"nothing in the ledger is called {name}{nor}; list what there is with: foxcast questions"
-            raise NotFound(message)
+            raise NotFoundError(message)
         case several:
             listed = "\n".join(f"  {question.ref}  {question.title}" for question in several)
             message = f"{name} is not one question; name one of\n{listed}"
-            raise NotFound(message)
+            raise NotFoundError(message)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundQuestion:
-    """A question as it stands; ``fresh`` says that it does not come from the ledger, which may not know it so."""
+    """A question as it stands.
+
+    ``needs_recording`` says that it does not come from the ledger, which may not know it so.
+    """
 
     question: Question
     needs_recording: bool
@@ -162,7 +167,7 @@ class QuestionFinder:
     registry: Registry
     clock: Clock
 
-    async def find(self, name: str) -> FoundQuestion:
+    async def find_question(self, name: str) -> FoundQuestion:
         """Return the question that a name means; raises NotFound, and ContractError for a file that is none."""
         if name.startswith(("http://", "https://")):
             return await self._find_by_address(name)
@@ -190,22 +195,24 @@ class QuestionFinder:
         """Return what the ledger knows by a name; words of a title are asked of nobody else."""
         if not _ledger_exists(self.config) and _is_single_word(name):
             return None
-        async with open_records(self.config) as records:
+        async with open_read_only(self.config) as records:
             questions = records.ledger.questions
             if _is_single_word(name) and not await questions.search(name, limit=1):
                 return None
             return await self._load_recorded(records, await find_question(records, name))
 
-    async def _load_recorded(self, records: Records, ref: QuestionRef) -> _RecordedQuestion:
+    async def _load_recorded(self, records: ReadOnlyState, ref: QuestionRef) -> _RecordedQuestion:
         question, ledger = await records.ledger.questions.get(ref), records.ledger
-        outcomes = {one.target for one in await ledger.resolutions.current(ref) if not is_taken_back(one.outcome)}
+        outcomes = {
+            one.target for one in await ledger.resolutions.current(ref) if not is_withdrawn_outcome(one.outcome)
+        }
         closed = question.closes_at is not None and question.closes_at <= self.clock.now()
         over = closed or outcomes.issuperset(target.key for target in question.targets)
         return _RecordedQuestion(question, is_over=over and question.as_of is None)
 
     async def _find_by_address(self, url: str) -> FoundQuestion:
         if _ledger_exists(self.config):
-            async with open_records(self.config) as records:
+            async with open_read_only(self.config) as records:
                 if ref := await _find_recorded_address(records, url):
                     return await self._refresh_if_over(await self._load_recorded(records, ref))
         return FoundQuestion(await self._venues.find_by_address(url), needs_recording=True)
@@ -217,7 +224,7 @@ class QuestionFinder:
 
 def require_future_targets(path: Path, question: Question, now: datetime) -> None:
     """Raise ContractError, with a line each, for targets of a file that lie before what may be known."""
-    cutoff = cutoff_of(question, now)
+    cutoff = question_cutoff(question, now)
     remedy = "leave it out, or give as_of = ... to forecast what is past" if question.as_of is None else "leave it out"
     faults = [
         f"{path}: targets: {target.key}: {target.resolves_at.date().isoformat()} is not after {cutoff:%Y-%m-%d %H:%M} "
@@ -226,26 +233,26 @@ def require_future_targets(path: Path, question: Question, now: datetime) -> Non
         if target.resolves_at is not None and target.resolves_at <= cutoff
     ]
     if faults:
-        raise ContractError("\n".join(faults))
+        raise MalformedDataError("\n".join(faults))
 
 
 def require_any_future_target(question: Question, now: datetime) -> None:
     """Raise Rejected for a question of which every target lies before what may be known."""
-    cutoff = cutoff_of(question, now)
+    cutoff = question_cutoff(question, now)
     dates = [target.resolves_at for target in question.targets]
     if all(date is not None and date <= cutoff for date in dates):
         until = f"{cutoff:%Y-%m-%d %H:%M} UTC"
         message = f"{question.ref} is skipped: none of its dates is after {until}, so there is nothing to forecast"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
 
 
 def _ledger_exists(config: Config) -> bool:
-    return (folder_of(config) / LEDGER_FILE).exists()
+    return (state_folder(config) / LEDGER_FILE).exists()
 
 
-async def _find_recorded_address(records: Records, url: str) -> QuestionRef | None:
+async def _find_recorded_address(records: ReadOnlyState, url: str) -> QuestionRef | None:
     host, path, _ = normalize_address(url)
-    found = await with_url(records.ledger.questions.readers, f"{host}{path}")
+    found = await find_questions_by_url(records.ledger.questions.readers, f"{host}{path}")
     match [ref for ref, known in found if normalize_address(known) == normalize_address(url)]:
         case []:
             return None
@@ -254,7 +261,7 @@ async def _find_recorded_address(records: Records, url: str) -> QuestionRef | No
         case several:
             listed = "\n".join(f"  {ref}" for ref in several)
             message = f"{url} is the address of several questions; name one of\n{listed}"
-            raise NotFound(message)
+            raise NotFoundError(message)
 
 
 def _is_single_word(text: str) -> bool:

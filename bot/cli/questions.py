@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.app import Records
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import query_ledger, require_known_venue
+from bot.cli.lookup import require_known_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_day, format_percent, format_predictions_short
-from bot.clock import SystemClock
-from bot.domain.forecast import Forecast
-from bot.store.codec import PREDICTIONS
+from bot.core.clock import SystemClock
+from bot.core.forecasts import Forecast
+from bot.evaluation.lookup import query_ledger
+from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
+from bot.store.serialization import PREDICTIONS
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +38,7 @@ class QuestionsOptions:
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None
     source: Annotated[str | None, typer.Option(metavar="NAME", help="Only this source.")] = None
     state: Annotated[QuestionState | None, typer.Option(help="Only open, closed or resolved ones.")] = None
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most.")] = 50
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The largest number of questions.")] = 50
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
@@ -64,7 +65,7 @@ def questions(ctx: typer.Context, options: QuestionsOptions) -> None:
     console.print("look at one with: foxcast show QUESTION" if found else "no question fits")
 
 
-async def list_questions(records: Records, chosen: QuestionFilter, now: datetime) -> list[ListedQuestion]:
+async def list_questions(records: ReadOnlyState, chosen: QuestionFilter, now: datetime) -> list[ListedQuestion]:
     """Return the chosen questions with their forecasts; raises ConfigError for a venue that nobody knows."""
     await require_known_venue(records, chosen.venue)
     ledger = records.ledger
@@ -75,7 +76,7 @@ async def list_questions(records: Records, chosen: QuestionFilter, now: datetime
     return found
 
 
-async def _primary_forecaster(records: Records, row: QuestionRow) -> str | None:
+async def _primary_forecaster(records: ReadOnlyState, row: QuestionRow) -> str | None:
     venue = records.config.venues.get(row.ref.venue)
     if venue is None or not venue.choose:
         return venue.forecasters[0] if venue else None

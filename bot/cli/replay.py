@@ -14,26 +14,27 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from bot.app import Records, open_records
+from bot.app.plugin_factory import PluginFactory
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP, find_trace
+from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP
 from bot.cli.output.console import print_indented, print_json, stdout_console
 from bot.cli.output.formatting import format_predictions_short
 from bot.cli.output.predictions import describe_prediction_short, order_options
-from bot.clock import SeededRandom, SystemClock
 from bot.config.schema import Config
-from bot.desk.workshop import Workshop
-from bot.discovery import discover
-from bot.domain.setup import Setup
-from bot.domain.step import Json
-from bot.errors import ConfigError, NotFound
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.forecasts import ForecasterSetup
+from bot.core.values import Json
+from bot.evaluation.lookup import find_trace
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTrial, ReplayResult, replay_forecast
-from bot.jobs.sitting import Seat
-from bot.outfit import Outfitter
-from bot.registry import Registry, assemble, load_registry
-from bot.store.codec import PREDICTIONS
-from bot.store.forecasts import Trace
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.tool_factory import ToolFactory
+from bot.plugin_system.discovery import discover_plugins
+from bot.plugin_system.registry import Registry, build_registry, load_registry
+from bot.store.forecasts import ForecastTrace
+from bot.store.ledger import ReadOnlyState, open_read_only
+from bot.store.serialization import PREDICTIONS
 
 EXCERPT_CHARS = 300
 
@@ -63,7 +64,7 @@ AGGREGATION_CHANGED = (
 )
 
 
-def print_replay(console: Console, trace: Trace, again: ReplayResult) -> None:
+def print_replay(console: Console, trace: ForecastTrace, again: ReplayResult) -> None:
     """Print it for a person."""
     each = partial(describe_prediction_short, shape=trace.question.shape)
     name = f"forecast {trace.id} of {trace.question.ref}"
@@ -93,7 +94,7 @@ def explain_difference(again: ReplayResult) -> str | None:
     return PROMPTS_CHANGED if first.part.startswith("observation.documents") else CODE_CHANGED
 
 
-def replay_to_json(trace: Trace, again: ReplayResult) -> dict[str, Any]:
+def replay_to_json(trace: ForecastTrace, again: ReplayResult) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
         "forecast": trace.id,
@@ -176,7 +177,7 @@ def replay(
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run a forecast again on what is on record, offline, and compare every step."""
+    """Replay a recorded forecast offline and compare every step."""
     config = load_command_config(ctx)
     trace, again = asyncio.run(_run_replay(config, name, forecaster))
     if as_json:
@@ -187,13 +188,13 @@ def replay(
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _run_replay(config: Config, name: str, forecaster: str | None) -> tuple[Trace, ReplayResult]:
-    async with open_records(config) as records, AsyncExitStack() as stack:
+async def _run_replay(config: Config, name: str, forecaster: str | None) -> tuple[ForecastTrace, ReplayResult]:
+    async with open_read_only(config) as records, AsyncExitStack() as stack:
         trace = await find_trace(records, name, forecaster)
         forecast = trace.forecast
         if forecast is None:
             message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
-            raise NotFound(message)
+            raise NotFoundError(message)
         random = SeededRandom(config.seed)
         seat = await _ForecasterOpener(config, records, random, stack).open_forecaster(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
@@ -205,11 +206,11 @@ class _ForecasterOpener:
     """Opens the forecaster alone."""
 
     config: Config
-    records: Records
+    records: ReadOnlyState
     random: SeededRandom
     stack: AsyncExitStack
 
-    async def open_forecaster(self, name: str, setup: Setup | None) -> Seat:
+    async def open_forecaster(self, name: str, setup: ForecasterSetup | None) -> ConfiguredForecaster:
         """Open it as the forecast was made, whatever config says today; as config says where that is not on record."""
         config = self.config if setup is None else _with_variant(self.config, name, setup)
         registry = load_forecaster_registry(config, name)
@@ -217,7 +218,7 @@ class _ForecasterOpener:
             blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
             message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
             raise ConfigError(message)
-        outfitter = Outfitter(
+        outfitter = PluginFactory(
             config=config,
             registry=registry,
             clock=SystemClock(),
@@ -226,24 +227,26 @@ class _ForecasterOpener:
             folder=self.records.folder,
             stack=self.stack,
         )
-        return await (outfitter.seat(name) if setup is None else outfitter.seat_as(name, setup))
+        return await (
+            outfitter.open_forecaster(name) if setup is None else outfitter.open_recorded_forecaster(name, setup)
+        )
 
 
-def _with_variant(config: Config, name: str, setup: Setup) -> Config:
+def _with_variant(config: Config, name: str, setup: ForecasterSetup) -> Config:
     """Return the config with the variant that was used, also where its table is gone or names another forecaster."""
     table = config.forecaster_table(name).model_copy(update={"uses": setup.uses})
     return config.model_copy(update={"forecasters": {**config.forecasters, name: table}})
 
 
-def _offline_tools(config: Config, records: Records) -> Workshop:
+def _offline_tools(config: Config, records: ReadOnlyState) -> ToolFactory:
     nowhere = OfflineNetwork()
-    return Workshop(
-        section=config.desk,
+    return ToolFactory(
+        section=config.research,
         fetcher=nowhere,
         reader=nowhere,
         ledger=records.ledger,
         clock=SystemClock(),
-        sealed=True,
+        read_only=True,
     )
 
 
@@ -258,7 +261,7 @@ def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
         own = {name: table for name, table in config.forecasters.items() if name in {forecaster, origin}}
         alone = config.model_copy(update={**empty, "plugins": (origin,), "forecasters": own})
         try:
-            registry = assemble(alone, discover(config.plugin_files))
+            registry = build_registry(alone, discover_plugins(config.plugin_files))
         except ConfigError:
             # A variable of the environment may belong to a plugin that was left out.
             return load_registry(config)

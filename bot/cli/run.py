@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from bot.app import LEDGER_FILE, PATIENCE_S, App, open_app
+from bot.app.app import FORECAST_PASS_LIMIT_S, FoxcastApp, open_app
 from bot.cli.command_exit import SIGNAL_EXIT_CODES, ExitCode
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import unconfirmed_forecasts_message
@@ -30,27 +30,30 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_he
 from bot.cli.output.formatting import NO_VALUE
 from bot.cli.output.outcomes import describe_outcome
 from bot.cli.output.predictions import describe_prediction_short
-from bot.cli.output.safe_output import replace_invisible
 from bot.cli.output.score_report import print_kinds
 from bot.cli.score import graded_by_forecaster, print_total_scores, rows_by_forecaster
 from bot.cli.trial_failures import failures_exit_code, failures_summary
-from bot.clock import SeededRandom, SystemClock
+from bot.config.schema import Config
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import ConfigError, StoreError
+from bot.core.forecasts import Forecast
+from bot.core.outcomes import Resolution
+from bot.core.plain_text import replace_invisible
+from bot.core.predictions import CurveShape, Prediction, QuestionShape
+from bot.core.questions import SINGLE_TARGET
+from bot.daemon.health_events import JobRun
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason
 from bot.daemon.service import handle_signals, run_daemon
 from bot.daemon.service import run_jobs_once as one_pass
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import CurveShape, Prediction, Shape
-from bot.domain.question import SINGLE_TARGET
-from bot.domain.resolution import Resolution
-from bot.domain.vitals import JobRun
-from bot.errors import ConfigError, StoreError
 from bot.evaluation.score_report import kind_reports
-from bot.gate.brake import STOP_FILE, pull
-from bot.jobs.job import Job
-from bot.store.failures import RecentFailures, failures_since
-from bot.store.scores import Marked, ScoredRows, ScoreFilter
-from bot.store.sent import SentSince, sent_since
+from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch
+from bot.jobs.job import DaemonJob
+from bot.plugin_system.discovery import BUILT_IN_CONFIG
+from bot.store.forecast_queries import RecentFailures, read_recent_failures
+from bot.store.ledger import LEDGER_FILE
+from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
+from bot.store.submission_queries import SubmissionCounts, count_submissions
 
 signal_log = structlog.get_logger(__name__)
 
@@ -68,7 +71,7 @@ def halt_on_signal(stop_file: Path) -> Iterator[None]:
 
 def _halt_submissions(stop_file: Path) -> None:
     try:
-        pull(stop_file, "SIGUSR1")
+        engage_kill_switch(stop_file, "SIGUSR1")
     except StoreError as error:
         signal_log.error("cannot halt", file=str(stop_file), error=str(error))
         return
@@ -85,13 +88,13 @@ REPORT_EVERY_S = 30.0
 class PassProgress:
     """One pass of an open Foxcast, from the moment on at which it began."""
 
-    opened: App
+    opened: FoxcastApp
     began: datetime
     _running: str = ""
     _before: int = 0
     _clock_s: float = field(default=0.0)
 
-    def track_jobs(self, jobs: Sequence[Job]) -> list[Job]:
+    def track_jobs(self, jobs: Sequence[DaemonJob]) -> list[DaemonJob]:
         """Return the jobs, which also say here which of them runs."""
         return [replace(job, run=partial(self._run, job)) for job in jobs]
 
@@ -110,7 +113,7 @@ class PassProgress:
         finally:
             looking.cancel()
 
-    async def _run(self, job: Job) -> str:
+    async def _run(self, job: DaemonJob) -> str:
         self._running = job.name
         return await job.run()
 
@@ -137,11 +140,11 @@ class PassProgress:
         ledger, now = self.opened.ledger, self.opened.clock.now()
         due = await ledger.schedule.counts(now)
         made = await ledger.forecasts.count() - self._before
-        sent = await sent_since(ledger.forecasts.readers, self.began)
+        sent = await count_submissions(ledger.forecasts.readers, self.began)
         return (made, made + due.due + due.leased), (sent.tried, sent.tried + sent.waiting)
 
 
-def submission_problems(found: SentSince) -> Iterator[str]:
+def submission_problems(found: SubmissionCounts) -> Iterator[str]:
     """Yield a line for each venue with submissions that have no answer, or that were refused."""
     for venue, count in found.unanswered.items():
         has = "submission to {} has" if count == 1 else "submissions to {} have"
@@ -151,7 +154,7 @@ def submission_problems(found: SentSince) -> Iterator[str]:
         yield f"{count} {was.format(venue)} refused: {why or 'it did not say why'}; look: foxcast orders"
 
 
-def submissions_exit_code(found: SentSince) -> ExitCode:
+def submissions_exit_code(found: SubmissionCounts) -> ExitCode:
     """Return the code of a pass that has nothing worse to say about its submissions."""
     if found.unanswered:
         return ExitCode.UNAVAILABLE
@@ -171,7 +174,7 @@ class SummaryLine:
     forecast: Forecast
     title: str
     family: str
-    shape: Shape
+    shape: QuestionShape
     target: str
     crowd: Prediction | None
     resolution: Resolution | None
@@ -185,14 +188,14 @@ class PassSummary:
     questions: int
     forecasts: int
     lines: tuple[SummaryLine, ...]
-    scored: ScoredRows
-    marked: Sequence[Marked]
+    scored: ResolvedBinaryColumns
+    marked: Sequence[NonBinaryScores]
     seed: int
     ledger: Path
     written: Mapping[Path, int]
 
 
-async def load_pass_summary(app: App, runs: Sequence[JobRun]) -> PassSummary:
+async def load_pass_summary(app: FoxcastApp, runs: Sequence[JobRun]) -> PassSummary:
     """Gather the summary of the pass whose job runs are given."""
     ledger = app.ledger
     recent = [await _summary_line(app, forecast) for forecast in await ledger.forecasts.recent(MAX_FORECASTS_READ)]
@@ -201,15 +204,15 @@ async def load_pass_summary(app: App, runs: Sequence[JobRun]) -> PassSummary:
         questions=await ledger.questions.count(),
         forecasts=await ledger.forecasts.count(),
         lines=tuple(_interleave_families(recent)[:MAX_LINES_SHOWN]),
-        scored=await ledger.scores.table(ScoreFilter()),
-        marked=await ledger.scores.marked(ScoreFilter()),
+        scored=await ledger.scores.read_binary_columns(ScoreFilter()),
+        marked=await ledger.scores.read_non_binary_scores(ScoreFilter()),
         seed=app.config.seed,
         ledger=app.folder / LEDGER_FILE,
         written=_count_venue_files(app),
     )
 
 
-async def _summary_line(app: App, forecast: Forecast) -> SummaryLine:
+async def _summary_line(app: FoxcastApp, forecast: Forecast) -> SummaryLine:
     """Tell the target that has resolved, if one has; a question may have many."""
     outcomes = {found.target: found for found in await app.ledger.resolutions.current(forecast.ref)}
     question = (await app.ledger.forecasts.trace(forecast.id)).question
@@ -233,7 +236,7 @@ def _interleave_families(lines: Sequence[SummaryLine]) -> list[SummaryLine]:
     return [line for turn in zip_longest(*families.values()) for line in turn if line is not None]
 
 
-def _count_venue_files(app: App) -> dict[Path, int]:
+def _count_venue_files(app: FoxcastApp) -> dict[Path, int]:
     """Count the files that the paper books and writers of the venues keep in their folders."""
     counts: dict[Path, int] = {}
     for venue in app.venues:
@@ -322,26 +325,33 @@ EXIT_REASON_CODES = {
 }
 
 
-AppOpener = AbstractAsyncContextManager[App]
+AppOpener = AbstractAsyncContextManager[FoxcastApp]
 
 
 @app.command()
 def run(
     ctx: typer.Context,
     *,
-    once: Annotated[bool, typer.Option("--once", help="One pass of every job, a summary, and exit.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to what forecasts are expected to cost.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run every job once, print a summary and exit.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the expected cost without asking.")] = False,
     notify_socket: Annotated[str | None, typer.Option(envvar="NOTIFY_SOCKET", hidden=True)] = None,
 ) -> None:
-    """Find questions, forecast, submit, resolve and score: for ever, or once."""
-    config, registry = load_config_and_plugins(ctx, least=logging.WARNING if once else logging.NOTSET)
+    """Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."""
+    config, registry = load_config_and_plugins(
+        ctx, least=logging.WARNING if once else logging.NOTSET, built_in=BUILT_IN_CONFIG if once else None
+    )
     if not config.venues:
-        message = "no venue is configured: name a file with --config, or add a [venues.NAME] table to config.toml"
+        message = (
+            "no venue is configured: name a file with --config, or add a [venues.NAME] table to config.toml; "
+            "`foxcast demo` writes a file to begin with, state/demo/real.toml, and `foxcast run --once` needs none"
+        )
         raise ConfigError(message)
+    if config.sources.document.is_built_in:
+        typer.echo(f"foxcast: {replace_invisible(_built_in_notice(config))}", err=True)
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
     opening = open_app(
-        config, registry, clock=SystemClock(), patience_s=math.inf if once else PATIENCE_S, confirmed=yes
+        config, registry, clock=SystemClock(), patience_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
     )
     watch = DaemonLimits(seed=config.seed, notify_socket=notify_socket)
     if once:
@@ -349,6 +359,14 @@ def run(
     end = asyncio.run(_run_daemon(opening, watch))
     _report_unclean_exit(end)
     raise typer.Exit(EXIT_REASON_CODES.get(end.reason, ExitCode.FAILED))
+
+
+def _built_in_notice(config: Config) -> str:
+    forecasters = sorted({name for table in config.venues.values() for name in table.forecasters})
+    return (
+        f"no configuration file found; this pass uses the built-in one: venue {', '.join(config.venues)}, "
+        f"forecaster {', '.join(forecasters)}, mode {config.mode}, results in {config.state}"
+    )
 
 
 def _run_one_pass(opening: AppOpener, call: CommandInvocation) -> NoReturn:
@@ -377,13 +395,13 @@ async def _run_daemon(opening: AppOpener, watch: DaemonLimits) -> DaemonExit:
         with handle_signals(opened.stopping), halt_on_signal(opened.config.state / STOP_FILE):
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
-            jobs = [*opened.jobs(), *opened.watches()]
+            jobs = [*opened.jobs(), *opened.price_watches()]
             return await run_daemon(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
 async def _execute_pass(
     opening: AppOpener, call: CommandInvocation, stops: list[signal.Signals]
-) -> tuple[DaemonExit, RecentFailures, SentSince]:
+) -> tuple[DaemonExit, RecentFailures, SubmissionCounts]:
     """Do one pass, tell of it, and return its end with what went wrong with its trials, and with what it sent.
 
     The signal that stopped it, if one did, is added to the list.
@@ -407,4 +425,4 @@ async def _execute_pass(
         if held := await unconfirmed_forecasts_message(opened):
             stdout_console().print(f"\n{held}")
         readers = opened.ledger.forecasts.readers
-        return end, await failures_since(readers, began), await sent_since(readers, began)
+        return end, await read_recent_failures(readers, began), await count_submissions(readers, began)

@@ -12,27 +12,28 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import Records
+from bot.app.venues import find_archive
 from bot.cli.command_setup import load_config_and_plugins
-from bot.cli.lookup import query_ledger, require_known_venue, require_venue_archive
+from bot.cli.lookup import require_known_venue, require_venue_archive
 from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, write_json
 from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
 from bot.cli.output.score_report import print_kinds, print_report
 from bot.cli.venue_scores import print_unscored, print_venue_scores, venue_scores_to_json
-from bot.clock import SeededRandom
 from bot.config.schema import Config
-from bot.domain.score import CROWD
-from bot.errors import ConfigError
+from bot.core.clock import SeededRandom
+from bot.core.errors import ConfigError
+from bot.core.outcomes import CROWD_RULE_PREFIX
 from bot.evaluation.forecast_files import ScoredForecastFile, pooling_notes, score_forecast_files
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
+from bot.evaluation.lookup import query_ledger
 from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
-from bot.registry import Registry
-from bot.store.scores import Marked, ScoredRows, ScoreFilter
-from bot.store.venue_scores import ToldStanding, Unscored, VenueScored
-from bot.venues import archive_of
+from bot.plugin_system.registry import Registry
+from bot.store.ledger import ReadOnlyState
+from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
+from bot.store.venue_scores import ReportedStanding, UnscoredQuestion, VenueScoredQuestion
 
 FILE_COLUMNS = (
     TableColumn("file", ColumnKind.TEXT),
@@ -57,7 +58,7 @@ class FileScoreRequest:
 
 def print_file_scores(config: Config, registry: Registry, asked: FileScoreRequest) -> None:
     """Score the files and tell; raises ContractError and NotFound for files and rounds that cannot be used."""
-    venue, archive = archive_of(config, registry, asked.venue, asked.rounds)
+    venue, archive = find_archive(config, registry, asked.venue, asked.rounds)
     sheets = score_forecast_files(archive, asked.files)
     random = SeededRandom(config.seed)
     total = build_report(
@@ -113,7 +114,7 @@ GROUP_COLUMNS = (
 
 
 # What venues score, how accounts stand there, and what has no score of ours.
-VenueScoreData = tuple[list[VenueScored], list[ToldStanding], list[Unscored]]
+VenueScoreData = tuple[list[VenueScoredQuestion], list[ReportedStanding], list[UnscoredQuestion]]
 
 
 NOTHING_SCORED = "nothing that was asked for has resolved yet; look at what is open with: foxcast questions"
@@ -160,14 +161,16 @@ def print_ledger_scores(config: Config, asked: LedgerScoreRequest) -> None:
         console.print(NOTHING_SCORED)
 
 
-async def _load_scores(records: Records, chosen: ScoreFilter) -> tuple[ScoredRows, tuple[Marked, ...], VenueScoreData]:
+async def _load_scores(
+    records: ReadOnlyState, chosen: ScoreFilter
+) -> tuple[ResolvedBinaryColumns, tuple[NonBinaryScores, ...], VenueScoreData]:
     scores, venues = records.ledger.scores, records.ledger.venue_scores
     standings = [] if chosen.paper else await venues.standings(chosen.venue)
     told = (await venues.scored(chosen), standings, await venues.unscored(chosen))
-    return await scores.table(chosen), await scores.marked(chosen), told
+    return await scores.read_binary_columns(chosen), await scores.read_non_binary_scores(chosen), told
 
 
-def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[VenueScoreRow]]:
+def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueScoreRow]]:
     """Return the scored predictions of each forecaster, by name; those of one series are drawn together."""
     found: dict[str, list[VenueScoreRow]] = {}
     for index, forecaster in enumerate(columns.forecaster):
@@ -186,7 +189,7 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[VenueScoreRow]]:
     return dict(sorted(found.items()))
 
 
-def graded_by_forecaster(marked: Sequence[Marked]) -> dict[str, list[RuleScoreRow]]:
+def graded_by_forecaster(marked: Sequence[NonBinaryScores]) -> dict[str, list[RuleScoreRow]]:
     """Return the scored choices and curves of each forecaster, by name."""
     found: dict[str, list[RuleScoreRow]] = {}
     for item in marked:
@@ -197,9 +200,11 @@ def graded_by_forecaster(marked: Sequence[Marked]) -> dict[str, list[RuleScoreRo
             source=item.source,
             series=f"{item.ref.venue}:{item.source}/{item.series or item.ref.key}",
             horizon_days=item.horizon_days,
-            scores={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD)},
+            scores={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD_RULE_PREFIX)},
             crowd_scores={
-                rule.removeprefix(CROWD): value for rule, value in item.values.items() if rule.startswith(CROWD)
+                rule.removeprefix(CROWD_RULE_PREFIX): value
+                for rule, value in item.values.items()
+                if rule.startswith(CROWD_RULE_PREFIX)
             },
         )
         if row.scores:
@@ -307,7 +312,7 @@ class ScoreOptions:
     ] = None
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help="Only this forecaster (ledger).")] = None
     venue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this venue; with --rounds, whose they are.")
+        str | None, typer.Option(metavar="NAME", help="Only this venue; with --rounds, the venue of the rounds.")
     ] = None
     since: Annotated[
         date | None,
@@ -315,7 +320,7 @@ class ScoreOptions:
     ] = None
     on_paper: Annotated[
         bool | None,
-        typer.Option("--paper/--live", help="Only what went to a paper book, or only what went to a venue (ledger)."),
+        typer.Option("--paper/--live", help="Only paper, or only live (ledger)."),
     ] = None
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
@@ -323,7 +328,7 @@ class ScoreOptions:
 @app.command()
 @options_from_dataclass(ScoreOptions)
 def score(ctx: typer.Context, options: ScoreOptions) -> None:
-    """Score what has resolved, or forecast files written by anyone."""
+    """Score resolved forecasts from the ledger, or forecast files from any source."""
     files = [*(options.forecasts or ()), *(options.more or ())]
     if options.rounds is None:
         _reject_if_given(files, "--forecasts needs --rounds DIR, the rounds to score the files against")

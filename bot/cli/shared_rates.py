@@ -9,13 +9,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.app import LEDGER_FILE, folder_of
 from bot.config.schema import Config
-from bot.domain.wire import Rate
+from bot.core.interfaces import Clock, RandomStreams
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import RateLimiter, RateUsage, RateUsageStore
-from bot.ports import Clock, Random
-from bot.store.ledger import read_ledger
-from bot.store.shared_rates import RATE_FOLDER, SharedRates
+from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
+from bot.store.rate_usage import RATE_USAGE_FOLDER, SharedRateUsageFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class ReadOnlyRateBook:
     """
 
     kept: RateUsageStore
-    shared: SharedRates | None
+    shared: SharedRateUsageFiles | None
 
     async def load(self, name: str) -> RateUsage | None:
         """Return what was kept last under the name."""
@@ -39,15 +38,15 @@ class ReadOnlyRateBook:
 
 
 async def open_shared_rates(
-    config: Config, wanted: Iterable[Rate], *, clock: Clock, random: Random, stack: AsyncExitStack
+    config: Config, wanted: Iterable[RateLimit], *, clock: Clock, random: RandomStreams, stack: AsyncExitStack
 ) -> RateLimiter:
     """Return rates that know what was used, for as long as the stack is open; there may be no ledger yet.
 
     Whoever may only read the state folder is seen by nobody else.
     """
-    folder = folder_of(config)
+    folder = state_folder(config)
     path, book = folder / LEDGER_FILE, None
-    shared = SharedRates(folder=folder / RATE_FOLDER) if os.access(folder, os.W_OK) else None
+    shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER) if os.access(folder, os.W_OK) else None
     if path.exists():
-        book = ReadOnlyRateBook((await stack.enter_async_context(read_ledger(path))).rates, shared)
+        book = ReadOnlyRateBook((await stack.enter_async_context(open_ledger_read_only(path))).rates, shared)
     return RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)

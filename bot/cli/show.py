@@ -3,9 +3,7 @@
 Decisions, outcomes and scores.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,9 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from bot.app import Records
 from bot.cli.command_setup import load_command_config
-from bot.cli.lookup import find_question, query_ledger
 from bot.cli.output.console import (
     ColumnKind,
     TableColumn,
@@ -34,23 +30,19 @@ from bot.cli.output.formatting import (
 )
 from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
 from bot.cli.output.predictions import describe_prediction_short, order_options
-from bot.cli.output.safe_output import replace_invisible
-from bot.clock import SystemClock
-from bot.domain.belief import Belief, Evidence
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import CurveShape, Prediction
-from bot.domain.question import Question, QuestionRef
-from bot.domain.question_changes import describe_changes
-from bot.domain.resolution import Resolution, is_taken_back
-from bot.domain.score import BRIER, CHOICE_BRIER
-from bot.domain.step import Json, Step, Usage
-from bot.domain.submission import Decision, Hold, Send
-from bot.errors import NotFound, unnamed
-from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
-from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
-from bot.store.forecasts import Trace
+from bot.core.beliefs import Belief, Evidence, ModelUsage, Step
+from bot.core.errors import NotFoundError, strip_error_type
+from bot.core.forecasts import Forecast
+from bot.core.plain_text import replace_invisible
+from bot.core.predictions import CurveShape, Prediction
+from bot.core.questions import Question
+from bot.core.submissions import GateDecision, HoldDecision, SendDecision
+from bot.core.values import Json
+from bot.evaluation.lookup import FORECAST_ID, find_question, query_ledger
+from bot.evaluation.question_record import QuestionRecord, RecordedForecast, load_question_record
+from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionState
-from bot.store.submissions import DecisionRow, IntentRow
+from bot.store.serialization import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 from bot.store.trials import TrialRecord
 
 PredictionFormatter = Callable[[Prediction], str]
@@ -74,7 +66,7 @@ def print_trial_trace(
         _print_trace_step(console, logged.number, logged.step, before, each)
         before = logged.step.belief.predictions
     if record.trial is not None and record.trial.detail:
-        console.print(f"  {unnamed(record.trial.detail)}")
+        console.print(f"  {strip_error_type(record.trial.detail)}")
 
 
 def _print_trace_step(
@@ -145,8 +137,8 @@ def _arguments_text(arguments: Mapping[str, Json]) -> str:
     )
 
 
-def _usage_text(usage: Usage) -> str:
-    if usage == Usage():
+def _usage_text(usage: ModelUsage) -> str:
+    if usage == ModelUsage():
         return ""
     return f"{usage.calls} calls, {usage.tokens_in} tokens in, {usage.tokens_out} out, {usage.cost_usd:.4f} USD"
 
@@ -154,87 +146,6 @@ def _usage_text(usage: Usage) -> str:
 def _truncate(text: str, length: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedForecast:
-    """One forecast with its trace, what was decided over it, and the intents that came of that."""
-
-    forecast: Forecast
-    trace: Trace
-    decisions: tuple[DecisionRow, ...]
-    intents: tuple[IntentRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionRecord:
-    """One question as it stands, its forecasts (all of them, oldest first), and its outcomes by target.
-
-    ``state`` is what its venue said last. ``cases`` are the forecasts told in full: the one asked for, or the newest of
-    each forecaster. ``versions`` are the questions that the forecasts were made for, by digest: each forecast is shown
-    on the grid, and with the options, of its own.
-    ``excluded`` says why config leaves the question out, "" where it does not.
-    """
-
-    question: Question
-    state: QuestionState
-    versions: Mapping[str, Question]
-    history: tuple[Forecast, ...]
-    recorded_forecasts: tuple[RecordedForecast, ...]
-    outcomes: Mapping[str, Resolution]
-    excluded: str = ""
-
-    def question_changes(self, version: str) -> tuple[str, ...]:
-        """Return what the question asks otherwise now than in that version of it."""
-        return describe_changes(self.versions[version], self.question)
-
-    def target_scores(self, case: RecordedForecast, target: str) -> RuleScores:
-        """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
-        resolution = self.outcomes.get(target)
-        if resolution is None:
-            return {}
-        answer = ResolvedPrediction(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
-        return score_predictions([answer])[0]
-
-
-async def load_question_record(records: Records, ref: QuestionRef, forecast: Forecast | None = None) -> QuestionRecord:
-    """Gather all about a question, with one forecast in full, or with the newest of each forecaster."""
-    ledger = records.ledger
-    history = await ledger.forecasts.history(ref)
-    told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
-    question, venue = await ledger.questions.get(ref), records.config.venues.get(ref.venue)
-    outcomes = {resolution.target: resolution for resolution in await ledger.resolutions.current(ref)}
-    return QuestionRecord(
-        question=question,
-        excluded=(venue and venue.exclude.exclusion_reason(question)) or "",
-        state=_question_state(question, outcomes),
-        versions=await ledger.forecasts.questions_of(history),
-        history=tuple(history),
-        recorded_forecasts=tuple([await _load_recorded_forecast(records, one) for one in told]),
-        outcomes=outcomes,
-    )
-
-
-def _question_state(question: Question, outcomes: Mapping[str, Resolution]) -> QuestionState:
-    known = {key for key, found in outcomes.items() if not is_taken_back(found.outcome)}
-    if known.issuperset(target.key for target in question.targets):
-        return QuestionState.RESOLVED
-    is_open = question.closes_at is None or question.closes_at > SystemClock().now()
-    return QuestionState.OPEN if is_open else QuestionState.CLOSED
-
-
-async def _load_recorded_forecast(records: Records, forecast: Forecast) -> RecordedForecast:
-    ledger, ref = records.ledger, forecast.ref
-    trace = await ledger.forecasts.trace(forecast.id)
-    venue = records.config.venues.get(ref.venue)
-    account, batch = venue.account if venue else "default", trace.question.batch
-    rows = await ledger.submissions.intents(ref.venue, account, batch) if batch else []
-    return RecordedForecast(
-        forecast=forecast,
-        trace=trace,
-        decisions=tuple(await ledger.submissions.decisions(forecast.id)),
-        intents=tuple(row for row in rows if row.intent.forecast == forecast.id),
-    )
 
 
 TEXT_CHARS_SHOWN = 600
@@ -350,20 +261,22 @@ def _target_cells(found: QuestionRecord, case: RecordedForecast, key: str) -> tu
     )
 
 
-def _decision_text(decision: Decision) -> str:
+def _decision_text(decision: GateDecision) -> str:
     match decision:
-        case Send(mode=mode, why=why):
+        case SendDecision(mode=mode, why=why):
             return f"send in mode {mode}: {why}"
-        case Hold(why=why, until=None):
+        case HoldDecision(why=why, until=None):
             return f"hold: {why}"
-        case Hold(why=why, until=until):
+        case HoldDecision(why=why, until=until):
             return f"hold: {why}; asked again from {format_minute(until)} UTC on"
 
 
 def question_record_to_json(found: QuestionRecord) -> dict[str, Any]:
     """Return all of it as JSON values; under ``versions`` is what each forecast of an earlier version was made for."""
     older = {
-        one: question for one, question in found.versions.items() if question.as_stated != found.question.as_stated
+        one: question
+        for one, question in found.versions.items()
+        if question.without_metadata != found.question.without_metadata
     }
     told = {
         "question": QUESTION.plain(found.question),
@@ -400,16 +313,12 @@ def _recorded_forecast_to_json(found: QuestionRecord, case: RecordedForecast) ->
             {"id": row.intent.id, "state": row.state.value, "mode": row.mode.value, "detail": row.detail}
             for row in case.intents
         ],
-        "brier": {target: marks.get(BRIER, marks.get(CHOICE_BRIER)) for target, marks in scores.items()},
+        "brier": found.brier_scores(case),
         "scores": scores,
     }
 
 
 app = typer.Typer(add_completion=False)
-
-
-# The beginning of a forecast's id; fewer characters would be words of a title.
-FORECAST_ID = re.compile(r"[0-9a-f]{6,24}")
 
 
 @app.command()
@@ -421,7 +330,7 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show one question: forecasts, every change of mind, decision, outcome, score."""
+    """Show one question: forecasts, belief steps, decisions, outcome and score."""
     found = query_ledger(load_command_config(ctx), lambda records: _find_question_record(records, name))
     if as_json:
         print_json(question_record_to_json(found))
@@ -429,7 +338,7 @@ def show(
         print_question_record(stdout_console(), found)
 
 
-async def _find_question_record(records: Records, name: str) -> QuestionRecord:
+async def _find_question_record(records: ReadOnlyState, name: str) -> QuestionRecord:
     forecasts: list[Any] = await records.ledger.forecasts.find(name) if FORECAST_ID.fullmatch(name) else []
     match forecasts:
         case []:
@@ -439,4 +348,4 @@ async def _find_question_record(records: Records, name: str) -> QuestionRecord:
         case several:
             listed = [f"  {forecast.id}  {forecast.ref}" for forecast in several]
             message = "\n".join([f"{name} begins several forecasts; name one of", *listed])
-            raise NotFound(message)
+            raise NotFoundError(message)

@@ -16,25 +16,33 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from bot.app import LEDGER_FILE, folder_of
-from bot.clock import SystemClock
 from bot.config.schema import Config
 from bot.config.secrets import read_api_token
-from bot.domain.permission import Role
-from bot.domain.request import ClosePositions, ForecastQuestion, LeaveRequest, SignedRequest, UnlockQuestion
-from bot.errors import InstanceLocked, Rejected, Unauthorized
-from bot.gate.brake import STOP_FILE
-from bot.gate.lanes import lanes_in
-from bot.gate.roles import NEEDED, require
-from bot.gate.tokens import hashed, owner_of, proof_of
-from bot.jobs.permit import Permitting, act_of, permit
-from bot.registry import Registry
-from bot.specs import Can
-from bot.store.ledger import open_ledger, read_ledger
-from bot.store.lock import instance_lock
-from bot.store.mailbox import REFUSED
-from bot.store.principals import Principal
-from bot.store.requests import ask, said
+from bot.core.clock import SystemClock
+from bot.core.errors import AuthenticationError, RequestRejectedError, StateFolderLockedError
+from bot.core.operator_requests import (
+    ClosePositions,
+    ForecastQuestion,
+    PrivilegedRequest,
+    SignedRequest,
+    UnlockQuestion,
+)
+from bot.core.permissions import UserRole
+from bot.execution.gate.access_control import (
+    REQUIRED_ROLES,
+    find_token_owner,
+    hash_token,
+    make_request_proof,
+    require_role,
+)
+from bot.execution.gate.execution_policy import venue_policies
+from bot.execution.gate.kill_switch import STOP_FILE
+from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privileged_request, requested_action
+from bot.plugin_system.registry import Registry
+from bot.store.database import instance_lock
+from bot.store.ledger import LEDGER_FILE, open_ledger, open_ledger_read_only, state_folder
+from bot.store.permissions import PrincipalRecord
+from bot.store.requests import REFUSED_FOLDER, request_text, send_request
 
 Q = TypeVar("Q", UnlockQuestion, ForecastQuestion, ClosePositions)
 T = TypeVar("T", bound=SignedRequest)
@@ -45,7 +53,7 @@ EXTRA_WAIT_S = 10.0
 MAX_NOTES_READ = 100
 
 TokenFileOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A file (mode 600) with your token; else FOXCAST_TOKEN.")
+    Path | None, typer.Option(metavar="FILE", help="A file (mode 600) with your token; default: FOXCAST_TOKEN.")
 ]
 
 
@@ -54,12 +62,12 @@ class RequestAuthor:
     """Who asks: a name, the role it has, and the key that proves it, "" while nobody has a token."""
 
     name: str
-    role: Role | None
+    role: UserRole | None
     key: str = ""
 
 
 def submit_request(
-    config: Config, registry: Registry, make: Callable[[str, datetime], LeaveRequest], *, token_file: Path | None
+    config: Config, registry: Registry, make: Callable[[str, datetime], PrivilegedRequest], *, token_file: Path | None
 ) -> str:
     """Have done what ``make`` asks for, given who asks and when; return what was done.
 
@@ -69,38 +77,38 @@ def submit_request(
 
 
 async def _submit(
-    config: Config, registry: Registry, make: Callable[[str, datetime], LeaveRequest], token_file: Path | None
+    config: Config, registry: Registry, make: Callable[[str, datetime], PrivilegedRequest], token_file: Path | None
 ) -> str:
-    folder, clock = folder_of(config), SystemClock()
+    folder, clock = state_folder(config), SystemClock()
     asker = _identify_author(await _load_principals(folder), read_api_token(token_file))
     request = _add_proof(asker, make(asker.name, clock.now()))
     try:
         return await _execute_locally(config, registry, request, folder)
-    except InstanceLocked:
+    except StateFolderLockedError:
         return await _send_to_daemon(config, request, folder)
 
 
-async def _execute_locally(config: Config, registry: Registry, request: LeaveRequest, folder: Path) -> str:
+async def _execute_locally(config: Config, registry: Registry, request: PrivilegedRequest, folder: Path) -> str:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        parts = Permitting(
+        parts = PrivilegedRequestContext(
             ledger=ledger,
             clock=clock,
             stop_file=config.state / STOP_FILE,
-            lanes=lanes_in(config, registry.configurable),
-            trading=trading_venues(registry),
-            withdrawing=withdrawal_venues(registry),
+            execution_policies=venue_policies(config, registry.specs_of_table),
+            trading_venues=trading_venues(registry),
+            withdrawal_venues=withdrawal_venues(registry),
             folder=folder,
         )
-        return await permit(parts, request)
+        return await handle_privileged_request(parts, request)
 
 
-async def _send_to_daemon(config: Config, request: LeaveRequest, folder: Path) -> str:
+async def _send_to_daemon(config: Config, request: PrivilegedRequest, folder: Path) -> str:
     """Leave the request for the process that holds the ledger, and wait a while for what it says."""
     clock = SystemClock()
-    path, limit = ask(folder, request, at=request.asked_at), config.daemon.attend_every_s + EXTRA_WAIT_S
+    path, limit = send_request(folder, request, at=request.asked_at), config.daemon.requests_every_s + EXTRA_WAIT_S
     for _ in range(int(limit / POLL_EVERY_S)):
         if not path.exists():
             return await _read_daemon_answer(folder, path)
@@ -110,18 +118,18 @@ async def _send_to_daemon(config: Config, request: LeaveRequest, folder: Path) -
 
 async def _read_daemon_answer(folder: Path, path: Path) -> str:
     # What was said is written right after the file went.
-    clock, refused = SystemClock(), (path.parent / REFUSED / path.name).exists()
+    clock, refused = SystemClock(), (path.parent / REFUSED_FOLDER / path.name).exists()
     for _ in range(10):
-        async with read_ledger(folder / LEDGER_FILE) as ledger:
-            notes = await ledger.journal.recent(MAX_NOTES_READ, "request")
+        async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
+            notes = await ledger.events.recent(MAX_NOTES_READ, "request")
         if mine := [note.text for note in notes if path.stem in note.text]:
             if refused:
-                raise Rejected(mine[0].partition(": ")[2])
+                raise RequestRejectedError(mine[0].partition(": ")[2])
             return mine[0].removesuffix(f" [{path.stem}]")
         await clock.sleep(POLL_EVERY_S)
     if refused:
-        message = f"the daemon refused it; look into {path.parent / REFUSED / path.name}"
-        raise Rejected(message)
+        message = f"the daemon refused it; look into {path.parent / REFUSED_FOLDER / path.name}"
+        raise RequestRejectedError(message)
     return "done"
 
 
@@ -132,12 +140,12 @@ async def sign_request(folder: Path, request: Q, *, token_file: Path | None) -> 
 
 
 def _add_proof(asker: RequestAuthor, request: T) -> T:
-    act = act_of(request)
-    if NEEDED[act] is not None and asker.role is None:
+    act = requested_action(request)
+    if REQUIRED_ROLES[act] is not None and asker.role is None:
         message = f"{act} needs a token: set FOXCAST_TOKEN, or name a file with --token-file"
-        raise Unauthorized(message)
-    require(asker.role, act, who=asker.name)
-    return replace(request, proof=proof_of(asker.key, said(request))) if asker.key else request
+        raise AuthenticationError(message)
+    require_role(asker.role, act, who=asker.name)
+    return replace(request, proof=make_request_proof(asker.key, request_text(request))) if asker.key else request
 
 
 def trading_venues(registry: Registry) -> frozenset[str]:
@@ -147,7 +155,7 @@ def trading_venues(registry: Registry) -> frozenset[str]:
 
 def withdrawal_venues(registry: Registry) -> frozenset[str]:
     """Return the enabled venues at which a forecast can be withdrawn."""
-    return frozenset(spec.name for spec in registry.venues if Can.WITHDRAW in spec.abilities)
+    return frozenset(spec.name for spec in registry.venues if spec.withdraws)
 
 
 def terminal_user() -> str:
@@ -158,19 +166,19 @@ def terminal_user() -> str:
         return f"user {os.getuid()}"
 
 
-async def _load_principals(folder: Path) -> Sequence[Principal]:
+async def _load_principals(folder: Path) -> Sequence[PrincipalRecord]:
     path = folder / LEDGER_FILE
     if not path.exists():
         return ()
-    async with read_ledger(path) as opened:
-        return await opened.leave.principals()
+    async with open_ledger_read_only(path) as opened:
+        return await opened.permissions.principals()
 
 
-def _identify_author(known: Sequence[Principal], token: str | None) -> RequestAuthor:
+def _identify_author(known: Sequence[PrincipalRecord], token: str | None) -> RequestAuthor:
     """Return who calls; while nobody has a token, whoever sits at the terminal is an approver."""
     if not known:
-        return RequestAuthor(terminal_user(), Role.APPROVER)
+        return RequestAuthor(terminal_user(), UserRole.APPROVER)
     if token is None:
         return RequestAuthor(terminal_user(), None)
-    owner = owner_of(token, known)
-    return RequestAuthor(owner.name, owner.role, hashed(token, owner.salt).hash)
+    owner = find_token_owner(token, known)
+    return RequestAuthor(owner.name, owner.role, hash_token(token, owner.salt).hash)

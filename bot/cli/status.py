@@ -13,79 +13,78 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import LEDGER_FILE, folder_of, open_records
 from bot.cli.command_setup import load_command_config
 from bot.cli.costs import TodayCosts, load_today_costs, today_lines, today_to_json
-from bot.cli.lookup import query_ledger
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.formatting import format_age
 from bot.cli.trial_failures import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
-from bot.clock import SystemClock
 from bot.config.schema import Config
+from bot.core.clock import SystemClock
+from bot.core.submissions import ExecutionMode, IntentState
 from bot.daemon.recorder import read_last_heartbeat
-from bot.domain.submission import IntentState, Mode
-from bot.gate.brake import STOP_FILE, besides, reason_of
-from bot.store import stops
-from bot.store.backup import Backup, backups
-from bot.store.codec import stamp
-from bot.store.failures import RecentFailures, failures_since
-from bot.store.journal import Event, JobRun
-from bot.store.ledger import BACKUP_FOLDER, Ledger
-from bot.store.lock import is_running, last_holder
-from bot.store.restore import Restored, restored
-from bot.store.stops import Stop
+from bot.evaluation.lookup import query_ledger
+from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
+from bot.store import permissions
+from bot.store.backups import LedgerBackup, list_backups
+from bot.store.database import is_holder_running, last_holder
+from bot.store.event_log import JobRunRow, LedgerEvent
+from bot.store.forecast_queries import RecentFailures, read_recent_failures
+from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_read_only, state_folder
+from bot.store.permissions import SubmissionHalt
+from bot.store.restore import RestoreRecord, read_restore_mark
+from bot.store.serialization import format_timestamp
 
 MAX_UNDECIDED_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusOverview:
-    """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there.
+    """How one Foxcast stands: ``counts`` is None without a ledger, ``stop_file`` is the stop file if it is there.
 
     ``failures`` is what went wrong with trials in the last day; None without a ledger. ``stops`` are those that nobody
     has resumed, but for the one that made the stop file. ``halt`` is how the disk ended the last run, ``restored`` the
     restore that still holds everything back.
     """
 
-    modes: Mapping[str, Mode]
+    modes: Mapping[str, ExecutionMode]
     running: bool
     heartbeat: datetime | None
     stop_file: Path | None
-    stops: Sequence[Stop]
-    halt: Event | None
-    restored: Restored | None
+    stops: Sequence[SubmissionHalt]
+    halt: LedgerEvent | None
+    restored: RestoreRecord | None
     ledger: Path
     counts: Mapping[str, int] | None
-    last_backup: Backup | None
+    last_backup: LedgerBackup | None
     failures: RecentFailures | None
-    runs: tuple[JobRun, ...]
+    runs: tuple[JobRunRow, ...]
 
 
 async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     """Gather how things stand at the moment."""
-    folder = folder_of(config)
+    folder = state_folder(config)
     path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
     holder = last_holder(folder)
-    copies = backups(folder / BACKUP_FOLDER, path.stem)
+    copies = list_backups(folder / BACKUP_FOLDER, path.stem)
     counts: dict[str, int] | None = None
-    runs: tuple[JobRun, ...] = ()
-    halt: Event | None = None
-    standing: Sequence[Stop] = ()
+    runs: tuple[JobRunRow, ...] = ()
+    halt: LedgerEvent | None = None
+    standing: Sequence[SubmissionHalt] = ()
     failures: RecentFailures | None = None
     if path.exists():
-        async with open_records(config) as records:
-            counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
-            halt = await records.ledger.journal.standing_halt()
-            standing = await records.ledger.leave.read(stops.standing)
-            failures = await failures_since(records.ledger.forecasts.readers, now - RECENT_PERIOD)
+        async with open_read_only(config) as records:
+            counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.events.last_runs())
+            halt = await records.ledger.events.unresolved_halt()
+            standing = await records.ledger.permissions.read(permissions.list_active_halts)
+            failures = await read_recent_failures(records.ledger.forecasts.readers, now - RECENT_PERIOD)
     return StatusOverview(
         modes={name: config.mode_of(name) for name in config.venues},
-        running=holder is not None and is_running(holder),
+        running=holder is not None and is_holder_running(holder),
         heartbeat=read_last_heartbeat(folder),
         stop_file=stop if stop.exists() else None,
-        stops=besides(stop, standing),
+        stops=halts_besides_file(stop, standing),
         halt=halt,
-        restored=restored(path),
+        restored=read_restore_mark(path),
         ledger=path,
         counts=counts,
         last_backup=copies[0] if copies else None,
@@ -129,7 +128,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how things stand: modes, heartbeat, failed trials, counts, last runs."""
+    """Show status: venue modes, heartbeat, failed trials, counts, last job runs."""
     config, now = load_command_config(ctx), SystemClock().now()
     found = asyncio.run(load_status_overview(config, now))
     today = None if found.counts is None else query_ledger(config, lambda records: load_today_costs(records, now))
@@ -147,9 +146,9 @@ def _print_status(
     console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
     console.print(f"daemon: {_daemon_text(found, now)}")
     if found.stop_file:
-        why = reason_of(found.stop_file)
+        why = read_halt_reason(found.stop_file)
         said = f"nothing leaves while {found.stop_file} is there ({why or 'nobody said why'})"
-        console.print(f"halted: {said}; to go on: foxcast resume")
+        console.print(f"halted: {said}; resume with: foxcast resume")
     for stop in found.stops:
         console.print(_stop_text(stop))
     if found.halt:
@@ -169,7 +168,7 @@ def _print_status(
     _print_counts(console, found, now)
 
 
-def _stop_text(stop: Stop) -> str:
+def _stop_text(stop: SubmissionHalt) -> str:
     said = f"{stop.venue or 'everything'}, by {stop.by or 'itself'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
     return f"stopped: {said}; {stop.remedy}"
 
@@ -203,8 +202,8 @@ def _print_counts(console: Console, found: StatusOverview, now: datetime) -> Non
 def _failures_to_json(found: RecentFailures) -> dict[str, Any]:
     return {
         "trials": len(found.trials),
-        "questions_without_forecast": found.put_off,
-        "forecasts_of_fewer_trials": found.short,
+        "questions_without_forecast": found.postponed_questions,
+        "forecasts_of_fewer_trials": found.incomplete_forecasts,
         "told": failures_summary(found),
         "out_of_steps": [*step_limit_warnings(found)],
     }
@@ -214,25 +213,25 @@ def _status_to_json(found: StatusOverview) -> dict[str, Any]:
     return {
         "modes": {name: str(mode) for name, mode in found.modes.items()},
         "running": found.running,
-        "heartbeat": stamp(found.heartbeat),
+        "heartbeat": format_timestamp(found.heartbeat),
         "halted": str(found.stop_file) if found.stop_file else None,
         "stops": [
-            {"venue": stop.venue or None, "at": stamp(stop.at), "by": stop.by or None, "why": stop.why}
+            {"venue": stop.venue or None, "at": format_timestamp(stop.at), "by": stop.by or None, "why": stop.why}
             for stop in found.stops
         ],
-        "halt": {"at": stamp(found.halt.at), "why": found.halt.text} if found.halt else None,
+        "halt": {"at": format_timestamp(found.halt.at), "why": found.halt.text} if found.halt else None,
         "restored": str(found.restored.backup) if found.restored else None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
         "failures": None if found.failures is None else _failures_to_json(found.failures),
-        "last_backup": {"path": str(found.last_backup.path), "made_at": stamp(found.last_backup.made_at)}
+        "last_backup": {"path": str(found.last_backup.path), "made_at": format_timestamp(found.last_backup.made_at)}
         if found.last_backup
         else None,
         "runs": [
             {
                 "job": run.name,
-                "started_at": stamp(run.started_at),
-                "ended_at": stamp(run.ended_at),
+                "started_at": format_timestamp(run.started_at),
+                "ended_at": format_timestamp(run.ended_at),
                 "ok": run.ok,
                 "detail": run.detail,
             }

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from bot.cli.command_exit import ExitCode
-from bot.desk.failures import failures_in_words, reason_of
-from bot.domain.forecast import TrialEnd
-from bot.store.failures import RecentFailures
+from bot.core.forecasts import TrialEnd
+from bot.forecasting.failures import describe_failures, failure_reason
+from bot.store.forecast_queries import RecentFailures
 
 # What status and doctor look back on.
 RECENT_PERIOD = timedelta(days=1)
@@ -17,17 +17,17 @@ MIN_STEP_LIMIT_TRIALS = 5
 def failures_summary(found: RecentFailures) -> str:
     """Return how many trials failed and why, and what that cost, in one line; "" where nothing went wrong."""
     costs = (
-        (found.put_off, "question has no forecast", "questions have no forecast"),
-        (found.short, "forecast was made of fewer trials", "forecasts were made of fewer trials"),
+        (found.postponed_questions, "question has no forecast", "questions have no forecast"),
+        (found.incomplete_forecasts, "forecast was made of fewer trials", "forecasts were made of fewer trials"),
     )
-    told = [failures_in_words(map(reason_of, found.trials))]
+    told = [describe_failures(map(failure_reason, found.trials))]
     told += [f"{count} {one if count == 1 else many}" for count, one, many in costs if count]
     return "; ".join(filter(None, told))
 
 
 def failures_exit_code(found: RecentFailures) -> ExitCode:
     """Return the code that a command ends with which has nothing worse to say."""
-    if found.put_off:
+    if found.postponed_questions:
         return ExitCode.UNAVAILABLE
     return ExitCode.TRIALS_FAILED if found.trials else ExitCode.DONE
 

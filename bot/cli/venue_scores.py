@@ -9,11 +9,10 @@ from rich.console import Console
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
 from bot.cli.output.formatting import NO_VALUE, format_day, format_number
 from bot.cli.output.outcomes import describe_outcome
-from bot.domain.prediction import Binary
-from bot.domain.resolution import Happened, Void
-from bot.domain.score import CHOICE_BASELINE, CURVE_BASELINE, rules_of
+from bot.core.outcomes import CHOICE_BASELINE, CURVE_BASELINE, BinaryOutcome, VoidOutcome, scoring_rules_for
+from bot.core.predictions import BinaryPrediction
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
-from bot.store.venue_scores import ToldStanding, Unscored, VenueScored
+from bot.store.venue_scores import ReportedStanding, UnscoredQuestion, VenueScoredQuestion
 
 # So many questions of each venue stand in the table, the newest first; all of them are in the JSON.
 MAX_QUESTIONS_SHOWN = 40
@@ -39,7 +38,9 @@ UNSCORED_COLUMNS = (
 )
 
 
-def print_venue_scores(console: Console, scored: Sequence[VenueScored], standings: Sequence[ToldStanding]) -> None:
+def print_venue_scores(
+    console: Console, scored: Sequence[VenueScoredQuestion], standings: Sequence[ReportedStanding]
+) -> None:
     """Print, for each account, its standings and a table of its resolved questions."""
     for (venue, account), group in groupby(scored, key=lambda item: (item.venue, item.account)):
         items = [*group]
@@ -65,19 +66,19 @@ def print_venue_scores(console: Console, scored: Sequence[VenueScored], standing
         console.print(make_table(STANDING_COLUMNS, [_standing_cells(item) for item in standings]))
 
 
-def print_unscored(console: Console, unscored: Sequence[Unscored]) -> None:
+def print_unscored(console: Console, unscored: Sequence[UnscoredQuestion]) -> None:
     """Print what resolved without a score of ours, by the reason."""
     if not unscored:
         return
     print_heading(console, "Resolved without a score of ours")
-    by_reason: dict[str, list[Unscored]] = {}
+    by_reason: dict[str, list[UnscoredQuestion]] = {}
     for item in unscored:
         by_reason.setdefault(f"{item.forecaster}: {item.why}", []).append(item)
     rows = [(str(len(items)), why, _question_names(items)) for why, items in sorted(by_reason.items())]
     console.print(make_table(UNSCORED_COLUMNS, rows))
 
 
-def weighted_totals(items: Sequence[VenueScored]) -> dict[str, float]:
+def weighted_totals(items: Sequence[VenueScoredQuestion]) -> dict[str, float]:
     """Return the sum of each rule over the questions, each by its weight, as contests count it."""
     totals: dict[str, float] = {}
     for item in items:
@@ -86,11 +87,11 @@ def weighted_totals(items: Sequence[VenueScored]) -> dict[str, float]:
     return totals
 
 
-def own_scores(item: VenueScored) -> RuleScores:
+def own_scores(item: VenueScoredQuestion) -> RuleScores:
     """Return our scores of the forecast that left; its baseline score under ``BASELINE``, also for yes or no."""
     (marks,) = score_predictions([ResolvedPrediction(item.prediction, item.shape, item.outcome)])
     found = marks.get(CHOICE_BASELINE, marks.get(CURVE_BASELINE))
-    if isinstance(item.prediction, Binary) and isinstance(item.outcome, Happened):
+    if isinstance(item.prediction, BinaryPrediction) and isinstance(item.outcome, BinaryOutcome):
         from bot.stats.scores import binary_baseline_scores
 
         found = float(binary_baseline_scores([item.prediction.probability], [item.outcome.value])[0])
@@ -98,7 +99,7 @@ def own_scores(item: VenueScored) -> RuleScores:
 
 
 def venue_scores_to_json(
-    scored: Sequence[VenueScored], standings: Sequence[ToldStanding], unscored: Sequence[Unscored]
+    scored: Sequence[VenueScoredQuestion], standings: Sequence[ReportedStanding], unscored: Sequence[UnscoredQuestion]
 ) -> dict[str, Any]:
     """Return all of it for programs."""
     return {
@@ -127,9 +128,9 @@ def venue_scores_to_json(
     }
 
 
-def missing_score_note(item: VenueScored) -> str:
+def missing_score_note(item: VenueScoredQuestion) -> str:
     """Say why the venue has no score of a kind."""
-    if isinstance(item.outcome, Void):
+    if isinstance(item.outcome, VoidOutcome):
         return f"not scored: {item.outcome.reason}"
     if not item.values:
         return "the venue has told no score yet"
@@ -138,9 +139,9 @@ def missing_score_note(item: VenueScored) -> str:
     return ""
 
 
-def _venue_score_cells(item: VenueScored, rules: Sequence[str]) -> tuple[str, ...]:
+def _venue_score_cells(item: VenueScoredQuestion, rules: Sequence[str]) -> tuple[str, ...]:
     marks = own_scores(item)
-    first = next((rule for rule in rules_of(item.shape.kind) if rule.name in marks), None)
+    first = next((rule for rule in scoring_rules_for(item.shape.kind) if rule.name in marks), None)
     own = NO_VALUE if first is None else f"{first.title} {format_number(marks[first.name], first.digits)}"
     return (
         f"{item.ref.key} {item.title}",
@@ -152,7 +153,7 @@ def _venue_score_cells(item: VenueScored, rules: Sequence[str]) -> tuple[str, ..
     )
 
 
-def _standing_cells(item: ToldStanding) -> tuple[str, ...]:
+def _standing_cells(item: ReportedStanding) -> tuple[str, ...]:
     one = item.standing
     counts = (NO_VALUE if count is None else str(count) for count in (one.rank, one.entrants, one.questions))
     return (
@@ -165,13 +166,13 @@ def _standing_cells(item: ToldStanding) -> tuple[str, ...]:
     )
 
 
-def _standing_to_json(item: ToldStanding) -> Iterator[tuple[str, object]]:
+def _standing_to_json(item: ReportedStanding) -> Iterator[tuple[str, object]]:
     yield from (("venue", item.venue), ("account", item.account), ("told_at", item.at.isoformat()))
     fields: Mapping[str, object] = {name: getattr(item.standing, name) for name in type(item.standing).__slots__}
     yield from fields.items()
 
 
-def _question_names(items: Sequence[Unscored]) -> str:
+def _question_names(items: Sequence[UnscoredQuestion]) -> str:
     refs = list(dict.fromkeys(str(item.ref) for item in items))
     more = f" and {len(refs) - MAX_QUESTIONS_NAMED} more" if len(refs) > MAX_QUESTIONS_NAMED else ""
     return f"{', '.join(refs[:MAX_QUESTIONS_NAMED])}{more}"

@@ -7,10 +7,10 @@ import typer
 
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lock import QUESTION_HELP
-from bot.cli.lookup import find_question, query_ledger
 from bot.cli.output.console import stdout_console
 from bot.cli.signed_requests import TokenFileOption, submit_request
-from bot.domain.request import WithdrawForecast
+from bot.core.operator_requests import WithdrawForecast
+from bot.evaluation.lookup import find_question, query_ledger
 
 app = typer.Typer(add_completion=False)
 
@@ -20,10 +20,12 @@ def withdraw(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)],
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit and beside the intent.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, recorded in the audit and with the submission.")
+    ] = "",
     token_file: TokenFileOption = None,
 ) -> None:
-    """Take back the forecast of a question that stands at its venue."""
+    """Withdraw a submitted forecast from its venue."""
     config, registry = load_config_and_plugins(ctx)
     ref = query_ledger(config, lambda records: find_question(records, name))
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from bot.specs import NAME_PATTERN
+from bot.core.plugin_specs import NAME_PATTERN
 
 ConfigName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
 
@@ -48,11 +48,18 @@ Hours = Annotated[float, Field(ge=0, le=366 * 24)]
 class ConfigSection(BaseModel):
     """A table of config.toml: frozen, unknown keys refused, values kept out of error texts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 class PluginTable(ConfigSection):
     """What config says of one thing that a plugin offers; only its settings model knows what ``settings`` may hold."""
 
-    # What stands in the file. A secret written here by mistake is refused later, so it must not show in a repr.
+    # As it is in the file. A secret written here by mistake is refused later, so it must not show in a repr.
     settings: dict[str, Any] = Field(default_factory=dict, repr=False)
+    """The plugin's own settings."""

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from bot.config.sources import VARIABLE_DELIMITER, VARIABLE_PREFIX, EnvironmentVariable, KeyPath, variable_name
-from bot.config.validation import annotation_at, field_names, is_table, leaf_keys
+from bot.config.validation import annotation_at, current_key, field_names, is_table, leaf_keys
+from bot.core.errors import ConfigError
 from bot.core.nearest_names import nearest_names, suggest_names
-from bot.errors import ConfigError
 
 # Where config.toml is, and the token of whoever calls: the variables that are no settings.
 CONFIG_VARIABLE = "FOXCAST_CONFIG"
@@ -45,7 +45,10 @@ def find_unknown_variables(
 ) -> Iterator[str]:
     """Yield one line for each variable that sets nothing in the model, which stands under the given key."""
     for key, variable in variables.items():
-        if (end := _unknown_part(model, key)) is not None:
+        full = (*under, *key)
+        if (current := current_key(full, {under: model} if under else {})) != full:
+            yield f"env {variable.name}: is now {variable_name(current)}"
+        elif (end := _unknown_part(model, key)) is not None:
             better = _likely_keys(model, key, end)
             hint = better and f"did you mean {' or '.join(variable_name((*under, *other)) for other in better)}?"
             hint = hint or suggest_names(str(key[end]), field_names(annotation_at(model, key[:end])) or ())

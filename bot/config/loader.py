@@ -5,6 +5,7 @@ Config.toml and the environment, and checks that its tables name plugins that ex
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bot.config.environment import (
@@ -18,21 +19,26 @@ from bot.config.environment import (
 from bot.config.schema import Config
 from bot.config.sources import ConfigSources, KeyPath, TomlDocument, read_toml_file
 from bot.config.validation import ConfigFaults, dotted_key, validate_settings
+from bot.core.errors import ConfigError
 from bot.core.nearest_names import suggest_names
-from bot.errors import ConfigError
-from bot.specs import Table
+from bot.core.plugin_specs import PluginTableName
+from bot.core.redaction import register_url_passwords
 
 DEFAULT_CONFIG_FILE = Path("config.toml")
 
 
-def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> Config:
+def load_config(path: Path | None, environ: Mapping[str, str] = os.environ, *, built_in: Path | None = None) -> Config:
     """Return the checked configuration; the environment is that of this process, unless another is handed in.
 
     The file is the given one, else the one that FOXCAST_CONFIG names, else ./config.toml where it exists; otherwise
-    the defaults hold. Raises ConfigError with one line for each fault, naming its key, its file and line or variable,
-    and the nearest valid name. What a plugin's own settings may hold is checked later, when the plugin is loaded.
+    the defaults hold, or ``built_in`` where FOXCAST_PLUGINS is not set either. Raises ConfigError with one line for
+    each fault, naming its key, its file and line or variable, and the nearest valid name. What a plugin's own
+    settings may hold is checked later, when the plugin is loaded.
     """
-    sources = ConfigSources(document=_find_document(path, environ), variables=read_variables(environ))
+    variables, document = read_variables(environ), _find_document(path, environ)
+    if built_in is not None and document.path is None and ("plugins",) not in variables:
+        document = replace(read_toml_file(built_in), is_built_in=True)
+    sources = ConfigSources(document=document, variables=variables)
     written = sources.document.table
     if faults := [
         *find_unknown_variables(Config, sources.variables),
@@ -41,9 +47,9 @@ def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> C
         raise ConfigError("\n".join(faults))
     ours = {key: variable for key, variable in sources.variables.items() if not _is_plugin_setting(key)}
     values = merge_tables(written, decode_variables(Config, ours))
-    return validate_settings(Config, values, written=written, problems=ConfigFaults(Config, sources)).with_sources(
-        sources
-    )
+    config = validate_settings(Config, values, written=written, problems=ConfigFaults(Config, sources))
+    register_url_passwords(config.http.proxy or "")
+    return config.with_sources(sources)
 
 
 def _is_plugin_setting(key: KeyPath) -> bool:
@@ -59,7 +65,9 @@ def _find_document(path: Path | None, environ: Mapping[str, str]) -> TomlDocumen
     return read_toml_file(DEFAULT_CONFIG_FILE) if DEFAULT_CONFIG_FILE.exists() else TomlDocument()
 
 
-def check_plugin_names(config: Config, offered: Mapping[Table, Collection[str]], *, dormant: Collection[str]) -> None:
+def check_plugin_names(
+    config: Config, offered: Mapping[PluginTableName, Collection[str]], *, dormant: Collection[str]
+) -> None:
     """Raise ConfigError with a line for each table, forecaster of a venue and search engine that nothing answers to.
 
     offered holds what the enabled plugins offer; dormant the names of plugins that are there and not enabled: their
@@ -81,14 +89,14 @@ def describe_place(config: Config, *key: str | int) -> str:
 
 
 def _unknown_tables(
-    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+    config: Config, offered: Mapping[PluginTableName, Collection[str]], dormant: Collection[str]
 ) -> Iterator[str]:
-    for table in Table:
+    for table in PluginTableName:
         valid = {*offered[table], *dormant}
         written = {str(key[1]) for key in config.sources.variables if key[0] == table and len(key) > 2}
         for name in sorted(written.union(config.plugin_tables(table)) - valid - _forecaster_variants(config, table)):
             place = describe_place(config, table.value, name)
-            if table is Table.FORECASTERS:
+            if table is PluginTableName.FORECASTERS:
                 variant = '(a variant of another forecaster needs uses = "NAME")'
                 yield f"{place}no plugin offers it; {suggest_names(name, offered[table])} {variant}"
             else:
@@ -96,11 +104,11 @@ def _unknown_tables(
 
 
 def _unknown_search_engines(
-    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+    config: Config, offered: Mapping[PluginTableName, Collection[str]], dormant: Collection[str]
 ) -> Iterator[str]:
-    engines = offered[Table.SEARCH]
-    for index, name in enumerate(config.desk.search):
-        place = describe_place(config, "desk", "search", index)
+    engines = offered[PluginTableName.SEARCH]
+    for index, name in enumerate(config.research.search):
+        place = describe_place(config, "research", "search", index)
         if name in engines:
             continue
         if name in dormant:
@@ -109,27 +117,29 @@ def _unknown_search_engines(
             yield f"{place}no enabled plugin offers this search engine; {suggest_names(name, engines)}"
 
 
-def _forecaster_variants(config: Config, table: Table) -> set[str]:
+def _forecaster_variants(config: Config, table: PluginTableName) -> set[str]:
     """Return the forecasters that config makes of others; whether those exist is said of them."""
-    made = config.forecasters.items() if table is Table.FORECASTERS else ()
+    made = config.forecasters.items() if table is PluginTableName.FORECASTERS else ()
     return {name for name, written in made if written.uses is not None}
 
 
 def _unknown_base_forecasters(
-    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+    config: Config, offered: Mapping[PluginTableName, Collection[str]], dormant: Collection[str]
 ) -> Iterator[str]:
-    valid = {*offered[Table.FORECASTERS], *dormant} - _forecaster_variants(config, Table.FORECASTERS)
+    valid = {*offered[PluginTableName.FORECASTERS], *dormant} - _forecaster_variants(
+        config, PluginTableName.FORECASTERS
+    )
     for name, table in config.forecasters.items():
         if table.uses is not None and table.uses not in valid:
-            place = describe_place(config, Table.FORECASTERS.value, name, "uses")
+            place = describe_place(config, PluginTableName.FORECASTERS.value, name, "uses")
             yield f"{place}no enabled plugin offers this forecaster; {suggest_names(table.uses, valid)}"
 
 
 def _unknown_forecasters(
-    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+    config: Config, offered: Mapping[PluginTableName, Collection[str]], dormant: Collection[str]
 ) -> Iterator[str]:
-    forecasters = offered[Table.FORECASTERS]
-    for venue in sorted(set(config.venues).intersection(offered[Table.VENUES])):
+    forecasters = offered[PluginTableName.FORECASTERS]
+    for venue in sorted(set(config.venues).intersection(offered[PluginTableName.VENUES])):
         for key, name in _venue_forecasters(config, venue):
             place = describe_place(config, "venues", venue, *key)
             if name in forecasters:

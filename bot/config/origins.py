@@ -4,13 +4,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
 from bot.config.base_schema import PluginTable
 from bot.config.schema import Config
+from bot.config.setting_reference import WILDCARDS
 from bot.config.sources import SECRET_SUFFIXES, ConfigSources, KeyPath
 from bot.config.validation import dotted_key
+from bot.core.plugin_specs import PluginTableName
 
 SETTINGS_FIELD = "settings"
 MASKED_VALUE = "**********"
@@ -37,6 +40,34 @@ def list_origins(config: Config, settings: Mapping[KeyPath, BaseModel] | None = 
     return [*listing.rows(config, ()), *listing.without_table(config)]
 
 
+def find_values(config: Config, settings: Mapping[KeyPath, BaseModel], pattern: KeyPath) -> Iterator[ValueOrigin]:
+    """Yield the values of all keys in use that fit a pattern, whose wildcards stand for any name or list entry.
+
+    A table has no value of its own. ``settings`` are as for ``list_origins``; without them there are none of a plugin.
+    """
+    tree = config.model_dump(mode="json", fallback=str)
+    for kind in PluginTableName:
+        for table in tree[kind].values():
+            table[SETTINGS_FIELD] = {}
+    for key, model in settings.items():
+        tree[str(key[0])].setdefault(key[1], {})[SETTINGS_FIELD] = model.model_dump(mode="json", fallback=str)
+    listing = _OriginListing(config.sources, settings)
+    for key, value in _matching_leaves(tree, pattern):
+        yield listing.row(key, _display_text(value))
+
+
+def _matching_leaves(value: Any, pattern: KeyPath, key: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:  # noqa: ANN401
+    if not pattern:
+        if not isinstance(value, Mapping):
+            yield key, value
+        return
+    first, rest = pattern[0], pattern[1:]
+    parts = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, Mapping) else ()
+    for part, inside in parts:
+        if first in (part, *WILDCARDS):
+            yield from _matching_leaves(inside, rest, (*key, part))
+
+
 @dataclass(frozen=True, slots=True)
 class _OriginListing:
     sources: ConfigSources
@@ -54,7 +85,7 @@ class _OriginListing:
                 for plugin, table in value.items():
                     yield from self.rows(table, (*inner, plugin))
             else:
-                yield self._row(inner, _display_text(texts[name]))
+                yield self.row(inner, _display_text(texts[name]))
 
     def without_table(self, config: Config) -> Iterator[ValueOrigin]:
         tables: Mapping[str, object] = dict(config)
@@ -70,9 +101,9 @@ class _OriginListing:
         inside = {(*key, name) for name in raw} | {
             other for other in self.sources.variables if other[: len(key)] == key
         }
-        yield from (self._row(each, MASKED_VALUE) for each in sorted(inside, key=str))
+        yield from (self.row(each, MASKED_VALUE) for each in sorted(inside, key=str))
 
-    def _row(self, key: KeyPath, text: str) -> ValueOrigin:
+    def row(self, key: KeyPath, text: str) -> ValueOrigin:
         source = self.sources.origin(key)
         for suffix in SECRET_SUFFIXES if source == "default" else ():
             if (place := self.sources.origin((*key[:-1], f"{key[-1]}{suffix}"))) != "default":

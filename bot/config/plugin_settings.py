@@ -2,7 +2,7 @@
 
 A secret comes from the environment, from a file that only its owner can read, named by ``<key>_file`` beside the key,
 or from the keyring, where ``<key>_keyring`` says under which names; however deep the key stands. One that stands in
-config.toml is refused: that file is shared, copied and committed. Each is told to ``bot.redact`` as it is read.
+config.toml is refused: that file is shared, copied and committed. Each is told to ``bot.core.redaction`` as it is read.
 """
 
 import re
@@ -16,6 +16,7 @@ from bot.config.origins import URL_LOGIN
 from bot.config.schema import Config
 from bot.config.secrets import read_secret
 from bot.config.sources import FILE_SUFFIX, KEYRING_SUFFIX, SECRET_SUFFIXES, ConfigSources, EnvironmentVariable, KeyPath
+from bot.config.upgrade import rename_keys
 from bot.config.validation import (
     ConfigFaults,
     annotation_at,
@@ -26,15 +27,15 @@ from bot.config.validation import (
     may_hold_secrets,
     validate_settings,
 )
-from bot.errors import ConfigError
-from bot.redact import learn, learn_logins
-from bot.specs import Configurable, S
+from bot.core.errors import ConfigError
+from bot.core.plugin_specs import ConfigurableSpec, S
+from bot.core.redaction import register_secrets, register_url_passwords
 
 # Of headers, whose names are not ours.
 _SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|token|secret|password|passphrase|cookie)$")
 
 
-def load_plugin_settings(spec: Configurable[S], config: Config) -> S:
+def load_plugin_settings(spec: ConfigurableSpec[S], config: Config) -> S:
     """Return the checked settings of what a plugin offers; raises ConfigError with a line for each fault."""
     model, under = spec.settings, settings_key(spec)
     problems = ConfigFaults(model, config.sources, under)
@@ -64,9 +65,9 @@ def load_plugin_settings(spec: Configurable[S], config: Config) -> S:
     for key, secret in read.items():
         values = _set_value(values, key, secret)
     hidden = [value for _, value in find_secrets(model, values) if isinstance(value, str)]
-    learn(*hidden, *_iter_named_secrets(values))
+    register_secrets(*hidden, *_iter_named_secrets(values))
     for _, value in _iter_leaf_values(values):
-        learn_logins(str(value))
+        register_url_passwords(str(value))
     return validate_settings(model, values, written=written, problems=problems, hidden=hidden)
 
 
@@ -77,12 +78,14 @@ def recordable_settings(settings: BaseModel) -> dict[str, Any]:
     return {name: _mask_logins(value) for name, value in plain.items()}
 
 
-def restore_settings(spec: Configurable[S], config: Config, plain: Mapping[str, Any]) -> S:
+def restore_settings(spec: ConfigurableSpec[S], config: Config, plain: Mapping[str, Any]) -> S:
     """Return the settings that stood then, with the secrets of now, since no record holds those.
 
-    Raises ConfigError for what this version of the plugin does not know, and where a secret is needed and missing.
+    Settings that were renamed since have the names of today. Raises ConfigError for what this version of the plugin
+    does not know, and where a secret is needed and missing.
     """
-    model, values = spec.settings, dict(plain)
+    model = spec.settings
+    values = rename_keys(plain, {(): model})
     if may_hold_secrets(model):
         for key, secret in find_secrets(model, load_plugin_settings(spec, config).model_dump()):
             values = _set_value(values, key, secret)
@@ -94,7 +97,7 @@ def restore_settings(spec: Configurable[S], config: Config, plain: Mapping[str, 
         raise ConfigError(message) from None
 
 
-def settings_key(spec: Configurable[S]) -> KeyPath:
+def settings_key(spec: ConfigurableSpec[S]) -> KeyPath:
     """Return the key of the settings of what a plugin offers."""
     return (spec.table, spec.name, "settings")
 

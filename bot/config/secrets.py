@@ -13,8 +13,8 @@ from types import ModuleType
 from bot.config.environment import TOKEN_VARIABLE
 from bot.config.sources import KEYRING_SUFFIX, KeyPath
 from bot.config.validation import ConfigFaults
-from bot.errors import ConfigError
-from bot.redact import learn
+from bot.core.errors import ConfigError
+from bot.core.redaction import register_secrets
 
 MAX_SECRET_BYTES = 64 * 1024
 
@@ -89,7 +89,7 @@ def read_api_token(file: Path | None, environ: Mapping[str, str] = os.environ) -
     """Return the token in the file, else that of FOXCAST_TOKEN, else None; raises ConfigError with the remedy."""
     if file is None:
         token = environ.get(TOKEN_VARIABLE, "").strip()
-        learn(token)
+        register_secrets(token)
         return token or None
     try:
         with file.open("rb") as opened:
@@ -104,5 +104,5 @@ def read_api_token(file: Path | None, environ: Mapping[str, str] = os.environ) -
         message = f"the token file {file} is empty"
         raise ConfigError(message)
     token = raw.decode(errors="replace").strip()
-    learn(token)
+    register_secrets(token)
     return token

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
 
@@ -21,9 +21,10 @@ MAX_FILE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class TomlDocument:
-    """A parsed file; the empty one stands for having no file at all."""
+    """A parsed file; the empty one stands for having no file at all, a built-in one comes with the program."""
 
     path: Path | None = None
+    is_built_in: bool = False
     text: str = ""
     table: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -147,8 +148,9 @@ class ConfigSources:
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths are beside: that of the file, without a file the working folder."""
-        return (Path() if self.document.path is None else self.document.path.parent).absolute()
+        """The folder that relative paths are in: that of the operator's file, else the working directory."""
+        path = None if self.document.is_built_in else self.document.path
+        return (Path() if path is None else path.parent).absolute()
 
     def variable_of(self, key: KeyPath) -> str | None:
         """Return the name of the environment variable that sets the key or the list around it."""

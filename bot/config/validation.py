@@ -12,9 +12,11 @@ from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar, Union, get_arg
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from bot.config.renamed_keys import renamed_engine_key
 from bot.config.sources import FILE_SUFFIX, ConfigSources, KeyPath, contains_key, variable_name
+from bot.core.errors import ConfigError
 from bot.core.nearest_names import nearest_names, suggest_names
-from bot.errors import ConfigError
+from bot.core.plugin_specs import PluginSettings
 
 # What stands after the colon of a field: a class, a generic, a union; these have no type in common.
 Annotation: TypeAlias = object
@@ -68,6 +70,37 @@ def known_key(model: type[BaseModel], key: KeyPath) -> KeyPath:
             return key[: end + 1] if valid else key[:end]
         annotation = inner_annotation(annotation, part)
     return key
+
+
+def current_key(key: KeyPath, models: Mapping[KeyPath, type[BaseModel]]) -> KeyPath:
+    """Return the key with each part as it is called now; ``models`` are those of plugins' settings by their key.
+
+    The places of entries in lists make no difference and may be left out.
+    """
+    current: KeyPath = ()
+    for part in key:
+        current = (*current, part if isinstance(part, int) else _current_name((*current, part), models))
+    return current
+
+
+def _current_name(key: KeyPath, models: Mapping[KeyPath, type[BaseModel]]) -> str:
+    *around, name = [str(part) for part in key if not isinstance(part, int)]
+    under = next((under for under in models if list(under) == around[: len(under)]), None)
+    if under is None:
+        return renamed_engine_key((*around, name)) or name
+    owner: Annotation = models[under]
+    for part in around[len(under) :]:
+        owner = _unwrap_entries(inner_annotation(owner, part))
+    renamed = owner.renamed_keys if isinstance(owner, type) and issubclass(owner, PluginSettings) else {}
+    return renamed.get(name, name)
+
+
+def _unwrap_entries(annotation: Annotation) -> Annotation:
+    """Return the annotation of the entries of a list, however deep; another annotation without what is around it."""
+    annotation = _unwrap_annotation(annotation)
+    if _is_model(annotation) or _is_mapping(annotation) or not get_args(annotation):
+        return annotation
+    return _unwrap_entries(get_args(annotation)[0])
 
 
 def leaf_keys(annotation: Annotation, like: KeyPath = ()) -> Iterator[KeyPath]:
@@ -201,9 +234,19 @@ class ConfigFaults:
                 line = line.replace(secret, "***")
             yield line
 
+    def _renamed_text(self, key: KeyPath) -> str | None:
+        full = (*self.under, *key)
+        current = current_key(full, {self.under: self.model} if self.under else {})
+        if current == full:
+            return None
+        file = self.sources.document.path or "FILE"
+        return f"is now {current[-1]}; `foxcast config upgrade {file}` rewrites the file"
+
     def _text(self, key: KeyPath, fault: ErrorDetails) -> str:
         kind, plain = fault["type"], _plain_message(fault["msg"])
         if kind == "extra_forbidden":
+            if renamed := self._renamed_text(key):
+                return renamed
             known = field_names(annotation_at(self.model, key[:-1])) or ()
             return f"there is no such key; {suggest_names(str(key[-1]), known)}"
         if kind == "missing":

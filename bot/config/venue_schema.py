@@ -11,8 +11,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from bot.config.base_schema import ConfigName, ConfigSection, Hours, PluginTable, Seconds
-from bot.domain.question import Question
-from bot.domain.submission import Mode
+from bot.core.questions import Question
+from bot.core.submissions import ExecutionMode
 
 # What may stand in braces.
 COMMENT_PLACEHOLDERS = ("title", "answer", "forecast", "bet", "revision", "trials", "forecaster", "until", "reasons")
@@ -55,17 +55,25 @@ WordList = Annotated[
 
 
 class ChooseTable(ConfigSection):
-    """Who forecasts the questions of a venue that are filed so; the first one's forecast leaves.
+    """Who forecasts the questions of a venue that fit one word of each key that is set.
 
-    A question fits where it has one of the words of each key that is there: ``tag``, ``tournament``, ``category`` and
-    ``source``, in capitals or not, as the plugin of the venue names them (``foxcast show`` prints them).
+    Capitals do not matter; `foxcast show` prints the words of a question.
     """
 
     tag: WordList = ()
+    """Tags; a question fits if it has one of them. Unset: any."""
+
     tournament: WordList = ()
+    """Tournaments; a question fits if it is in one of them. Unset: any."""
+
     category: WordList = ()
+    """Categories; a question fits if it is in one of them. Unset: any."""
+
     source: WordList = ()
+    """Sources; a question fits if it comes from one of them. Unset: any."""
+
     forecasters: tuple[ConfigName, ...] = Field(min_length=1)
+    """Who forecasts these questions; the forecast of the first one is submitted."""
 
     @model_validator(mode="after")
     def _require_criterion(self) -> Self:
@@ -96,17 +104,22 @@ class ChooseTable(ConfigSection):
 
 
 class ExcludeSection(ConfigSection):
-    """Questions of a venue that are neither forecast nor bet on; what is held of them may still be sold.
+    """Questions of a venue that are neither forecast nor bet on; positions in them may still be sold.
 
-    ``topics`` are tags, categories and tournaments, ``creators`` ids or names, ``questions`` the keys of questions, or
-    ids, short names (slugs) or addresses of what they belong to; ``words`` are words or phrases of a title or answer.
-    In capitals or not, as ``foxcast show`` prints them.
+    Capitals do not matter; `foxcast show` prints the words of a question.
     """
 
     topics: WordList = ()
+    """Tags, categories and tournaments whose questions are left out."""
+
     creators: WordList = ()
+    """Names or ids of creators whose questions are left out."""
+
     questions: WordList = ()
+    """Questions that are left out: by key, or by id, short name or address of their market."""
+
     words: WordList = ()
+    """Words or phrases of a title or answer whose questions are left out."""
 
     def exclusion_reason(self, question: Question) -> str | None:
         """Say why a question is left out, or nothing."""
@@ -159,23 +172,44 @@ PositiveShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class CapsSection(ConfigSection):
-    """The most that may be at stake at one venue, in its currency, in paper too; None is no limit of this kind.
+    """The most that may be at stake at one venue, in its currency, on paper too.
 
-    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it; more
-    than ``doubts`` writes without a known outcome halt it until they are read back.
+    What is being sent or of unknown outcome counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a
+    person resumes it; too many writes of unknown outcome halt it until they are settled.
     """
 
     per_order: Amount | None = None
+    """The largest cost of one order; unset: no limit."""
+
     per_question: Amount | None = None
+    """The most at stake in one question; unset: no limit."""
+
     per_event: Amount | None = None
+    """The most at stake in questions that are decided together; unset: no limit."""
+
     per_creator: Amount | None = None
+    """The most at stake in questions of one creator; unset: no limit."""
+
     per_category: Amount | None = None
+    """The most at stake in one category; unset: no limit."""
+
     per_day: Amount | None = None
+    """The most that the orders of one day (UTC) may cost; unset: no limit."""
+
     total: Amount | None = None
+    """The most at stake at the venue; unset: no limit."""
+
     orders_per_hour: int | None = Field(default=None, ge=0)
+    """Orders an hour, or forecasts where nothing is paid; unset: no limit."""
+
     daily_loss: Amount | None = None
+    """The loss of one day (UTC) beyond which the venue stops until `foxcast resume`; unset: no limit."""
+
     drawdown: Amount | None = None
-    doubts: int = Field(default=3, ge=0, le=1000)
+    """The loss since the highest account value beyond which the venue stops until `foxcast resume`; unset: no limit."""
+
+    unknown_writes: int = Field(default=3, ge=0, le=1000)
+    """Writes of unknown outcome beyond which the venue stops until all of them are settled."""
 
     @model_validator(mode="after")
     def _require_usable_order_cap(self) -> "CapsSection":
@@ -189,25 +223,31 @@ class CapsSection(ConfigSection):
 
 
 class TradingSection(ConfigSection):
-    """When a belief becomes an order, and how large.
-
-    ``kelly`` is the share of the full Kelly stake, ``shrink`` moves the belief towards the market in log-odds first,
-    ``edge`` is the least gain per share after fees, ``band`` the prices that are traded at, ``divergence`` the distance
-    from the market, in log-odds, beyond which a person must look first (None: none).
-
-    A position is sold whatever the belief once selling it would bring less than what it cost by the share ``stop_loss``
-    of that, or more by the share ``take_profit`` (None: never). Its question is not bought for ``stay_out_h`` hours
-    after that, nor after a person closed it.
-    """
+    """When a belief becomes an order, and how large."""
 
     kelly: Probability = 0.25
+    """The share of the full Kelly stake."""
+
     shrink: Probability = 0.0
+    """How far the belief is moved towards the market price first, in log-odds; 1 is all the way."""
+
     edge: Probability = 0.03
+    """The least expected gain per share, after fees."""
+
     band: tuple[Probability, Probability] = (0.03, 0.97)
+    """The lowest and the highest price that is traded at."""
+
     divergence: float | None = Field(default=None, gt=0)
+    """The distance from the market price, in log-odds, beyond which a person must approve; unset: none."""
+
     stop_loss: float | None = Field(default=None, gt=0, le=1)
+    """Sell once a position would bring less than it cost by this share; unset: never."""
+
     take_profit: float | None = Field(default=None, gt=0)
-    stay_out_h: float = Field(default=168.0, ge=0, le=366 * 24)
+    """Sell once a position would bring more than it cost by this share; unset: never."""
+
+    cooldown_h: float = Field(default=168.0, ge=0, le=366 * 24)
+    """Hours in which a question is not bought again after such a sale or after `foxcast close`."""
 
     @model_validator(mode="after")
     def _require_price_band(self) -> "TradingSection":
@@ -218,54 +258,84 @@ class TradingSection(ConfigSection):
 
 
 class BankrollSection(ConfigSection):
-    """How large stakes may be beside each other: shares of what the account is worth, 1 is no limit of this kind.
-
-    ``per_pass`` is for all that one pass buys, the others for what is at stake in one question, in one event, by the
-    orders of one day (UTC) and in all. ``correlation`` is that of the legs of one event: at 1 they count as one bet
-    that is won or lost as a whole, at 0 as so many bets. A stake that would be less than ``least``, in the venue's
-    currency, is left for a later pass.
-    """
+    """How large stakes may be together: shares of what the account is worth, 1 is no limit."""
 
     per_pass: PositiveShare = 0.10
+    """The largest share of the account that one pass may spend; more is scaled down in proportion."""
+
     per_question: PositiveShare = 0.05
+    """The largest share of the account at stake in one question."""
+
     per_event: PositiveShare = 0.10
+    """The largest share of the account at stake in questions that are decided together."""
+
     per_day: PositiveShare = 0.25
+    """The largest share of the account that the orders of one day (UTC) may cost."""
+
     total: PositiveShare = 0.75
+    """The largest share of the account at stake in all."""
+
     correlation: Probability = 1.0
-    least: Amount = 1.0
+    """Correlation of the legs of one event: at 1 they count as one bet, at 0 as independent bets."""
+
+    min_stake: Amount = 1.0
+    """The smallest stake, in the venue's currency; a smaller one waits for a later pass."""
 
 
 class PaperSection(ConfigSection):
-    """The paper book: the cash it is begun with, and the seconds after which an order meets the market."""
+    """The paper book: its first cash, and how late an order meets the market."""
 
     cash: float = Field(default=1000.0, gt=0)
+    """Cash that the paper book starts with, in the venue's currency."""
+
     delay_s: float = Field(default=2.0, ge=0, le=3600)
+    """Seconds after which a paper order meets the market."""
 
 
 class VenueTable(PluginTable):
-    """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves.
+    """One venue: its mode where it differs from the common one, who forecasts, and what may be submitted."""
 
-    ``choose`` names others for some of its questions; the first table that fits a question counts. What ``exclude``
-    names nobody forecasts, and nothing of it leaves. ``comment_template`` is what a comment says.
+    mode: ExecutionMode | None = None
+    """What the venue is used for; unset: the mode at the top of the file."""
 
-    Nothing leaves in the last ``close_margin_s`` before a question closes. ``approval_h`` is how long a person's
-    approval is waited for, and how long it holds. ``discover_every_s`` replaces that of the daemon.
-    """
-
-    mode: Mode | None = None
     forecasters: tuple[ConfigName, ...] = Field(min_length=1)
+    """Who forecasts its questions; all are scored, and the forecast of the first one is submitted."""
+
     choose: Annotated[tuple[ChooseTable, ...], AfterValidator(require_reachable_choices)] = ()
+    """Other forecasters for some of its questions; the first table that fits counts."""
+
     exclude: ExcludeSection = ExcludeSection()
+    """Questions that are neither forecast nor bet on."""
+
     account: str = Field(default="default", min_length=1, max_length=100)
+    """A name that keeps the submissions of several accounts at one venue apart."""
+
     comment: bool = False
+    """Post a comment with each forecast, where the venue takes comments."""
+
     comment_template: CommentTemplate = DEFAULT_COMMENT
+    """The text of a comment, with placeholders in braces such as `{forecast}` and `{reasons}`."""
+
     close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)
+    """Seconds before a question closes in which nothing is submitted."""
+
     approval_h: Hours = 12.0
+    """Hours that a person's approval is waited for, and that it stays valid."""
+
     discover_every_s: Seconds | None = None
+    """Seconds between searches for questions; unset: as in `[daemon]`, or sooner where the plugin says so."""
+
     caps: CapsSection = CapsSection()
+    """The most that may be at stake, in the venue's currency."""
+
     trading: TradingSection = TradingSection()
+    """When a belief becomes an order, and how large."""
+
     bankroll: BankrollSection = BankrollSection()
+    """How large stakes may be together, as shares of the account."""
+
     paper: PaperSection = PaperSection()
+    """The paper book of a venue that takes orders."""
 
     @property
     def all_forecasters(self) -> tuple[str, ...]:

@@ -1,1 +1,4 @@
-"""The values of the domain and what every room needs: questions, forecasts, orders, errors, clock, ids."""
+"""Core values, interfaces and small tools that every other room uses.
+
+Nothing here imports another room, and nothing but the clock and the registry of secrets has state.
+"""

@@ -1,4 +1,4 @@
-"""The nearest valid names for a misspelt one, for errors that say what to write instead."""
+"""The nearest valid names for a misspelt one, for errors that suggest what to write instead."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ def nearest_names(name: str, valid: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggest_names(name: str, valid: Iterable[str]) -> str:
-    """Say what to write instead of the name: the nearest valid names, else all of them."""
+    """Suggest what to write instead of the name: the nearest valid names, else all of them."""
     names = sorted(set(valid))
     if close := nearest_names(name, names):
         return f"did you mean {' or '.join(close)}?"

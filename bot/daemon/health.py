@@ -1,6 +1,6 @@
-"""The daemon's health: heartbeat.
+"""The daemon's health.
 
-Clock steps, lag of the event loop, and the watchdog thread that ends a process whose loop hangs.
+Heartbeat, clock steps, lag of the event loop, and the watchdog thread that ends a process whose loop hangs.
 """
 
 import faulthandler
@@ -14,18 +14,18 @@ from typing import Self
 
 import structlog
 
+from bot.core.interfaces import Clock
+from bot.daemon.health_events import ClockStep, HeartbeatRecord
 from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.systemd import SystemdNotifier
-from bot.domain.vitals import Beat, ClockStep
-from bot.ports import Clock
 
 
 class StallDetector:
-    """How long no sign of life came, counted in looks and not by the clock.
+    """For how many looks no sign of life came; looks are counted, not seconds.
 
-    A process that was itself paused (SIGSTOP, a suspended machine) does not look meanwhile, so that it is not taken
-    for hung when it goes on, although both its clocks have moved.
+    A process that was itself paused (SIGSTOP, a suspended machine) does not look meanwhile. So it is not taken for hung
+    when it continues, although both its clocks have moved.
     """
 
     def __init__(self, look_s: float) -> None:
@@ -34,7 +34,7 @@ class StallDetector:
         self._silent_checks = 0
 
     def update(self, signs: int) -> float:
-        """Return the silence in seconds, given how many signs of life there were so far; call it every look_s."""
+        """Return the silence in seconds, given the number of signs of life so far; call it every look_s."""
         self._silent_checks = self._silent_checks + 1 if signs == self._signs else 0
         self._signs = signs
         return self._silent_checks * self._check_every_s
@@ -44,7 +44,7 @@ class StallDetector:
 HUNG_EXIT_CODE = 70
 
 
-# A hang may come from a full pipe behind stderr, where the last words would hang as well.
+# A hang may come from a full pipe behind stderr; writing there would hang as well.
 MAX_DUMP_S = 5.0
 
 
@@ -60,15 +60,15 @@ def _end_process() -> None:
     threading.Timer(MAX_DUMP_S, os._exit, [HUNG_EXIT_CODE]).start()
     dump_stacks()
     log.critical("event loop hangs, process ends", exit_code=HUNG_EXIT_CODE)
-    # Nothing that would need the loop, a lock or the interpreter's goodwill: the ledger survives a kill at any moment.
+    # Use nothing that needs the loop, a lock or a healthy interpreter: the ledger survives a kill at any moment.
     os._exit(HUNG_EXIT_CODE)
 
 
 class LoopWatchdog:
-    """While entered, ends the process when the event loop gave no sign of life for ``abort_after_s``.
+    """While entered, end the process when the event loop gave no sign of life for ``abort_after_s``.
 
-    ``signs`` returns how many signs of life there were so far; ``wakeup`` is called from the thread after
-    ``wake_after_s``; ``die`` does not return.
+    ``signs`` returns the number of signs of life so far; ``wakeup`` is called from the thread after ``wake_after_s``;
+    ``die`` does not return.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ClockStepDetector:
 
 
 class HeartbeatLoop:
-    """Beats from the scheduler, looks from the loop: ``beats`` stands still with the one, ``looks`` with the other."""
+    """Sends heartbeats from the scheduler and checks the loop: ``beats`` counts the former, ``looks`` the latter."""
 
     def __init__(
         self, *, watch: DaemonLimits, runner: JobRunner, ticker: JobScheduler, supervisor: SystemdNotifier
@@ -145,17 +145,17 @@ class HeartbeatLoop:
         self._lagging = ""
 
     async def send_heartbeat(self) -> None:
-        """Give one sign of life, to the supervisor and to the record."""
+        """Send one sign of life, to the supervisor and to the recorder."""
         self.beat_count += 1
         self._supervisor.notify("WATCHDOG=1")
         clock, p99 = self._runner.clock, nearest_rank(self._lags, 0.99)
         self._log_lag(p99)
-        beat = Beat(at=clock.now(), monotonic_s=clock.monotonic(), lag_p99_s=p99, lag_max_s=max(self._lags))
+        beat = HeartbeatRecord(at=clock.now(), monotonic_s=clock.monotonic(), lag_p99_s=p99, lag_max_s=max(self._lags))
         with self._runner.track(HEARTBEAT_JOB):
             await self._runner.record_vital(beat)
 
     async def keep_watch(self) -> None:
-        """Look at the clock and at the heartbeat for ever; wake a silent scheduler, give up on a dead one."""
+        """Check the clock and the heartbeat for ever; wake a silent scheduler, give up on a dead one."""
         silence, guard = StallDetector(self._watch.check_every_s), ClockStepDetector(self._runner.clock)
         while True:
             await self._runner.clock.sleep(self._watch.check_every_s)
@@ -182,16 +182,16 @@ class HeartbeatLoop:
     def _check_scheduler(self, silent_s: float) -> None:
         if silent_s >= self._watch.abort_after_s:
             dump_stacks()
-            self._runner.give_up(ExitReason.STALLED, f"no heartbeat for {silent_s:.0f} s; start the daemon again")
+            self._runner.give_up(ExitReason.STALLED, f"no heartbeat for {silent_s:.0f} s; restart the daemon")
         elif silent_s >= self._watch.wake_after_s:
             log.warning("no heartbeat, waking the scheduler", silent_s=silent_s)
-            # A clock set forward and back again between two looks left a slot far ahead, and no step to be seen.
+            # A clock set forward and back again between two looks put a slot far ahead, without a visible step.
             self._ticker.realign(self._runner.clock.now())
 
     def _log_lag(self, p99: float) -> None:
         state = "lagging" if p99 > self._watch.lag_warn_s else ""
         if state != self._lagging:
-            event = "event loop lags" if state else "event loop is on time again"
+            event = "event loop lags" if state else "event loop has recovered"
             log.warning(event, p99_s=round(p99, 3), limit_s=self._watch.lag_warn_s)
         self._lagging = state
 

@@ -1,6 +1,6 @@
 """Runs one job at a time to its recorded end, whatever it raises.
 
-With the limits by which the daemon watches itself and the reasons for which it can end.
+Also the limits by which the daemon watches itself and the reasons for which it can end.
 """
 
 import asyncio
@@ -13,22 +13,22 @@ from typing import Protocol
 
 import structlog
 
-from bot.domain.vitals import JobRun, Outcome, Vital
-from bot.errors import StoreError, Unavailable, told
-from bot.jobs.job import Job
-from bot.ports import Clock
+from bot.core.errors import ServiceUnavailableError, StoreError, describe_error
+from bot.core.interfaces import Clock
+from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
+from bot.jobs.job import DaemonJob
 
-# How long what runs may take to finish once somebody asked to stop.
+# How long running jobs may take to finish after a request to stop.
 DRAIN_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonLimits:
-    """How the daemon watches over itself; all durations in seconds.
+    """How the daemon watches itself; all durations in seconds.
 
     ``seed`` spreads the slots of this installation apart from those of others; ``notify_socket`` is where the
-    supervisor listens (systemd's NOTIFY_SOCKET), if there is one. The defaults are those of the reliability study,
-    section 3.5. Raises ValueError where the limits are not in the order heartbeat < wake < abort.
+    supervisor listens (systemd's NOTIFY_SOCKET), if there is one. The defaults are those of
+    docs/facts/reliability.md#daemon-settings. Raises ValueError unless heartbeat < wake < abort.
     """
 
     seed: int = 0
@@ -46,33 +46,33 @@ class DaemonLimits:
         """Refuse limits under which a healthy daemon would be taken for a dead one."""
         if not 0.0 < self.heartbeat_s < self.wake_after_s < self.abort_after_s:
             limits = f"{self.heartbeat_s}, {self.wake_after_s}, {self.abort_after_s} s"
-            message = f"a watch needs heartbeat < wake < abort, got {limits}"
+            message = f"the watchdog needs heartbeat < wake < abort, got {limits}"
             raise ValueError(message)
         intervals = (self.check_every_s, self.clock_step_s, self.lag_every_s, self.lag_warn_s, self.drain_s)
         if not all(interval > 0.0 for interval in intervals):
-            message = f"the intervals of a watch are positive: {self}"
+            message = f"the intervals of the watchdog must be positive: {self}"
             raise ValueError(message)
 
 
 class VitalsRecorder(Protocol):
     """Where the daemon's reports go, usually the ledger."""
 
-    async def __call__(self, vital: Vital, /) -> None:
-        """Keep one report; a StoreError ends the daemon, since what it does could no longer be recorded."""
+    async def __call__(self, vital: HealthEvent, /) -> None:
+        """Record one report; a StoreError ends the daemon, since its work could no longer be recorded."""
         ...
 
 
 class ExitReason(StrEnum):
-    """Why the daemon, or one pass of it, came to an end."""
+    """Why the daemon, or one pass of it, ended."""
 
     DONE = "every job did its work"
     FAILED = "a job failed"
-    UNAUTHORIZED = "a job has no credentials that are taken"
+    UNAUTHORIZED = "a job's credentials were refused"
     UNAVAILABLE = "what a job needs is not available now"
     ASKED = "asked to stop"
     CUT = "asked to stop, and a job was cut off"
-    STORE = "the store needs a person"
-    STALLED = "the scheduler stood still"
+    STORE = "the store needs attention"
+    STALLED = "the scheduler stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +91,23 @@ class DaemonExit:
 log = structlog.get_logger(__name__)
 
 
-# A cut job gets this long to unwind; its ``finally`` blocks are short, its network calls are already cancelled.
+# A cancelled job gets this long to unwind; its ``finally`` blocks are short, its network calls are already cancelled.
 UNWIND_TIMEOUT_S = 1.0
 
 
 class JobRunner:
     """Runs jobs, reports how they ended, and knows why everything has to stop.
 
-    ``exit`` stays None until something worse than a failing job happens; ``stop`` is set with it, and is the event
-    that the jobs see too. ``begun`` are the jobs that ran at all, ``troubled`` those whose last run did not do its
-    work, each with its error in ``errors``.
+    ``exit`` stays None until something worse than a failing job happens; ``stop`` is set with it, and is the event that
+    the jobs see too. ``begun`` are the jobs that ran at all, ``failing`` those whose last run failed, each with its
+    error in ``errors``.
     """
 
     def __init__(self, *, clock: Clock, record: VitalsRecorder, stop: asyncio.Event) -> None:
         self.clock = clock
         self.stop = stop
         self.exit: DaemonExit | None = None
-        self.failing: dict[str, Outcome] = {}
+        self.failing: dict[str, JobOutcome] = {}
         self.errors: dict[str, Exception] = {}
         self.started: set[str] = set()
         self._last_details: dict[str, str] = {}
@@ -115,21 +115,21 @@ class JobRunner:
         self._record = record
         self._running: dict[asyncio.Task[object], str] = {}
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: DaemonJob) -> None:
         """Run the job once, or not at all when asked to stop; only cancellation leaves this method as an error.
 
-        A run of the same job that is under way is waited for.
+        It waits for a run of the same job that is under way.
         """
         async with self._job_locks[job.name]:
             if not self.stop.is_set():
                 await self._run(job)
 
-    async def run_if_free(self, job: Job) -> None:
-        """Do as ``run`` does, or nothing while the same job runs."""
+    async def run_if_free(self, job: DaemonJob) -> None:
+        """Do the same as ``run``, or nothing while the same job runs."""
         if not self._job_locks[job.name].locked():
             await self.run(job)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: DaemonJob) -> None:
         started_at, start = self.clock.now(), self.clock.monotonic()
         self.started.add(job.name)
         with self.track(job.name):
@@ -143,7 +143,7 @@ class JobRunner:
 
     @contextmanager
     def track(self, name: str) -> Iterator[None]:
-        """Count what the present task does as running, so that ``drain`` waits for it."""
+        """Count the work of the present task as running, so that ``drain`` waits for it."""
         if (task := asyncio.current_task()) is None:
             message = f"{name} runs outside any task"
             raise RuntimeError(message)
@@ -153,11 +153,11 @@ class JobRunner:
         finally:
             self._running.pop(task, None)
 
-    async def record_vital(self, vital: Vital) -> None:
-        """Record the report; give up where the store cannot take it.
+    async def record_vital(self, vital: HealthEvent) -> None:
+        """Record the report; give up where the store cannot hold it.
 
-        This is how a full disk ends the daemon, while a job's own StoreError (a backup that failed, a read that took
-        too long) is one failed run: what matters is whether anything can still be written down.
+        This is how a full disk ends the daemon. A job's own StoreError (a backup that failed, a read that took too
+        long) is only one failed run: what matters is whether anything can still be recorded.
         """
         try:
             await self._record(vital)
@@ -165,14 +165,14 @@ class JobRunner:
             self.give_up(ExitReason.STORE, str(error))
 
     def give_up(self, reason: ExitReason, detail: str) -> None:
-        """Stop everything for this reason; the first one given stands."""
+        """Stop everything for this reason; only the first reason counts."""
         if self.exit is None:
             log.error("daemon gives up", reason=reason.value, detail=detail)
             self.exit = DaemonExit(reason=reason, detail=detail)
         self.stop.set()
 
     async def drain(self, limit_s: float) -> list[str]:
-        """Let running jobs finish for that long, cut off the others, and return the names of those."""
+        """Let running jobs finish for that long, cancel the others, and return their names."""
         if self._running:
             await asyncio.wait([*self._running], timeout=limit_s)
         cut, names = [*self._running], sorted(self._running.values())
@@ -181,35 +181,35 @@ class JobRunner:
         if cut:
             log.warning("jobs cut off", jobs=names, after_s=limit_s)
             await asyncio.wait(cut, timeout=UNWIND_TIMEOUT_S)
-        # One that will not be cancelled is not waited for again.
+        # A job that ignores its cancellation is not waited for again.
         self._running.clear()
         return names
 
-    async def _attempt(self, job: Job) -> tuple[Outcome, str, Exception | None]:
-        limit = asyncio.timeout(job.limit.total_seconds())
+    async def _attempt(self, job: DaemonJob) -> tuple[JobOutcome, str, Exception | None]:
+        limit = asyncio.timeout(job.time_limit.total_seconds())
         try:
             async with limit:
-                return Outcome.DONE, await job.run(), None
-        except Unavailable as error:
-            return Outcome.UNAVAILABLE, str(error), error
+                return JobOutcome.DONE, await job.run(), None
+        except ServiceUnavailableError as error:
+            return JobOutcome.UNAVAILABLE, str(error), error
         except Exception as error:  # noqa: BLE001 - a bug in one job must not cost the work of all others
-            why = f"stopped after {job.limit}" if limit.expired() else told(error)
-            return Outcome.FAILED, why, error
+            why = f"stopped after {job.time_limit}" if limit.expired() else describe_error(error)
+            return JobOutcome.FAILED, why, error
 
-    def _log_outcome(self, name: str, outcome: Outcome, error: Exception | None) -> None:
-        """Log a job when it breaks and when it heals, not at every run between."""
+    def _log_outcome(self, name: str, outcome: JobOutcome, error: Exception | None) -> None:
+        """Log a job when it breaks and when it recovers, not at every run between."""
         if error is None:
             self.errors.pop(name, None)
         else:
             self.errors[name] = error
-        if outcome is self.failing.get(name, Outcome.DONE):
+        if outcome is self.failing.get(name, JobOutcome.DONE):
             return
-        if outcome is Outcome.DONE:
+        if outcome is JobOutcome.DONE:
             del self.failing[name]
             log.info("job works again", job=name)
             return
         self.failing[name] = outcome
-        if outcome is Outcome.UNAVAILABLE:
+        if outcome is JobOutcome.UNAVAILABLE:
             log.warning("job must wait", job=name, why=str(error))
         else:
             log.error("job failed", job=name, exc_info=error)
@@ -226,5 +226,5 @@ def require_unique_names(jobs: Sequence[str]) -> None:
     """Raise ValueError for a name that two jobs share: reports could not tell them apart."""
     twins = sorted(name for name, count in Counter(jobs).items() if count > 1)
     if twins:
-        message = f"every job needs a name of its own, shared by several: {twins}"
+        message = f"every job needs a unique name; used twice: {twins}"
         raise ValueError(message)

@@ -1,9 +1,9 @@
 """APScheduler as a pure ticker: in memory, in UTC, with slots that no restart, delay or clock can move.
 
-The settings follow the reliability study, section 3.5. Two things differ from its letter, both measured on 3.11.3:
-slots come from a trigger of our own instead of IntervalTrigger, because IntervalTrigger adds its jitter to the
-previous, already jittered run (the slots wander off their anchor) and lists every slot missed while away (a clock set
-from 1970 to today costs minutes of a blocked loop and gigabytes). Spreading is by a fixed phase per job instead.
+The settings follow docs/facts/reliability.md#daemon-settings. Two things differ, both measured on 3.11.3. Slots come
+from our own trigger instead of IntervalTrigger, because IntervalTrigger adds its jitter to the previous, already
+jittered run (the slots drift off their anchor) and lists every slot missed while away (a clock set from 1970 to today
+costs minutes of a blocked loop and gigabytes). Jobs are spread by a fixed phase per job instead.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from apscheduler.events import EVENT_JOB_MAX_INSTANCES, JobSubmissionEvent
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from bot.clock import SeededRandom
+from bot.core.clock import SeededRandom
 
 log = structlog.get_logger(__name__)
 
@@ -50,8 +50,8 @@ class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no ty
 class JobScheduler(AsyncIOScheduler):  # type: ignore[misc]  # APScheduler ships no types
     """An AsyncIOScheduler that survives its own failures.
 
-    In APScheduler 3.11.3 one exception in the wake-up cancels the timer for good while ``running`` stays True.
-    Entered, it ticks; left, it has cancelled the runs that are still under way.
+    In APScheduler 3.11.3 one exception in the wake-up cancels the timer for good while ``running`` stays True. It ticks
+    while entered; on exit it cancels the runs that are still under way.
     """
 
     def __init__(self, *, seed: int) -> None:
@@ -61,7 +61,7 @@ class JobScheduler(AsyncIOScheduler):  # type: ignore[misc]  # APScheduler ships
         )
         self.failures = 0
         self._random = SeededRandom(seed)
-        # Its line per run repeats what is recorded; what it logs as an error, nobody else reports.
+        # Its line per run repeats what is recorded; nobody else reports what it logs as an error.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         self.add_listener(_log_overrun, EVENT_JOB_MAX_INSTANCES)
 
@@ -77,7 +77,7 @@ class JobScheduler(AsyncIOScheduler):  # type: ignore[misc]  # APScheduler ships
         await gone
 
     def schedule_every(self, period: timedelta, name: str, run: Callable[[], Awaitable[object]]) -> None:
-        """Run and await it at every slot of the period; a slot is skipped while it still runs."""
+        """Run and await it at every slot of the period; skip a slot while it still runs."""
 
         # The library would hand any callable but a plain coroutine function to a thread and await nothing.
         async def tick() -> None:
@@ -87,9 +87,9 @@ class JobScheduler(AsyncIOScheduler):  # type: ignore[misc]  # APScheduler ships
         self.add_job(tick, SlotTrigger(every=period, phase=phase), id=name, name=name)
 
     def realign(self, now: datetime) -> None:
-        """Recompute the slots after the wall clock was set, and look at once for work.
+        """Recompute the slots after the wall clock was set, and look for work at once.
 
-        A clock set back by an hour would otherwise leave every job waiting for that hour. A slot that is overdue,
+        Otherwise, after a clock was set back by an hour, every job would wait for that hour. A slot that is overdue,
         after a step forward, stays due.
         """
         for job in self.get_jobs():
@@ -100,7 +100,7 @@ class JobScheduler(AsyncIOScheduler):  # type: ignore[misc]  # APScheduler ships
         try:
             delay: float | None = super()._process_jobs()
         except Exception:
-            # Whatever it is, the timer must be set again.
+            # The timer must be set again after any error.
             if not self.failures:
                 log.exception("scheduler fails", retry_s=RETRY_S)
             self.failures += 1

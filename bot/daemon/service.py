@@ -1,4 +1,4 @@
-"""The daemon's main loop: every job once and then on its schedule, until it is asked to stop."""
+"""The daemon's main loop. It runs every job once and then on its schedule, until it is asked to stop."""
 
 import asyncio
 import signal
@@ -10,7 +10,10 @@ from types import FrameType
 
 import structlog
 
+from bot.core.errors import AuthenticationError
+from bot.core.interfaces import Clock
 from bot.daemon.health import HEARTBEAT_JOB, HeartbeatLoop, LoopWatchdog
+from bot.daemon.health_events import JobOutcome
 from bot.daemon.runner import (
     DRAIN_TIMEOUT_S,
     UNWIND_TIMEOUT_S,
@@ -23,24 +26,21 @@ from bot.daemon.runner import (
 )
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.systemd import SystemdNotifier
-from bot.domain.vitals import Outcome
-from bot.errors import Unauthorized
-from bot.jobs.job import Job
-from bot.ports import Clock
+from bot.jobs.job import DaemonJob
 
 log = structlog.get_logger(__name__)
 
 
 async def run_daemon(
-    jobs: Sequence[Job], *, clock: Clock, watch: DaemonLimits, record: VitalsRecorder, stop: asyncio.Event
+    jobs: Sequence[DaemonJob], *, clock: Clock, watch: DaemonLimits, record: VitalsRecorder, stop: asyncio.Event
 ) -> DaemonExit:
     """Run every job once, in the given order, and each on its schedule until ``stop`` is set.
 
-    A job that raises is recorded and tried again at its next slot; so is one that was stopped at its limit. No job
-    runs twice at the same time. A StoreError of ``record`` ends the daemon, and so does a scheduler that cannot be
-    woken; ``stop`` is then set. At the end running jobs may finish for ``drain_s`` seconds; nothing is cancelled
-    before. An event loop that hangs for ``abort_after_s`` ends the process with ``watchdog.HUNG`` after writing all
-    stacks to stderr. Raises ValueError for two jobs of the same name.
+    A job that raises is recorded and tried again at its next slot; so is one that was stopped at its limit. No job runs
+    twice at the same time. A StoreError of ``record`` ends the daemon, and so does a scheduler that cannot be woken;
+    ``stop`` is then set. At the end running jobs may finish for ``drain_s`` seconds; nothing is cancelled before. An
+    event loop that hangs for ``abort_after_s`` ends the process with ``health.HUNG_EXIT_CODE`` after writing all stacks
+    to stderr. Raises ValueError for two jobs of the same name.
     """
     require_unique_names([HEARTBEAT_JOB, *(job.name for job in jobs)])
     runner = JobRunner(clock=clock, record=record, stop=stop)
@@ -48,12 +48,12 @@ async def run_daemon(
     supervisor = SystemdNotifier(watch.notify_socket)
     pulse = HeartbeatLoop(watch=watch, runner=runner, ticker=ticker, supervisor=supervisor)
     ticker.schedule_every(timedelta(seconds=watch.heartbeat_s), HEARTBEAT_JOB, pulse.send_heartbeat)
-    # Before the first run of any, so that one which hangs does not keep the others waiting.
+    # Before the first run of any job, so that one that hangs does not keep the others waiting.
     for job in jobs:
-        ticker.schedule_every(job.every, job.name, partial(runner.run_if_free, job))
+        ticker.schedule_every(job.interval, job.name, partial(runner.run_if_free, job))
     async with ticker, asyncio.TaskGroup() as group:
         with LoopWatchdog(watch, signs=lambda: pulse.check_count, wakeup=ticker.wakeup):
-            wanted = (_run_on_request(job, job.wanted, runner) for job in jobs if job.wanted is not None)
+            wanted = (_run_on_request(job, job.run_requested, runner) for job in jobs if job.run_requested is not None)
             work = (pulse.keep_watch(), pulse.probe_lag(), _run_all_once(jobs, runner), *wanted)
             tasks = [group.create_task(one) for one in work]
             supervisor.notify("READY=1")
@@ -66,13 +66,17 @@ async def run_daemon(
 
 
 async def run_jobs_once(
-    jobs: Sequence[Job], *, clock: Clock, record: VitalsRecorder, stop: asyncio.Event, drain_s: float = DRAIN_TIMEOUT_S
+    jobs: Sequence[DaemonJob],
+    *,
+    clock: Clock,
+    record: VitalsRecorder,
+    stop: asyncio.Event,
+    drain_s: float = DRAIN_TIMEOUT_S,
 ) -> DaemonExit:
     """Run every job once, in the given order; one that fails does not stop the others, but shows in the exit.
 
-    Once ``stop`` is set no other job begins, and the one that runs may finish for ``drain_s`` seconds; the exit names
-    it where it was cut off, and those that were not begun.
-    Raises ValueError for two jobs of the same name.
+    Once ``stop`` is set no other job begins, and the running one may finish for ``drain_s`` seconds; the exit names it
+    if it was cancelled, and the jobs that were not begun. Raises ValueError for two jobs of the same name.
     """
     require_unique_names([job.name for job in jobs])
     runner = JobRunner(clock=clock, record=record, stop=stop)
@@ -91,25 +95,25 @@ async def run_jobs_once(
 
 
 def _exit_reason(runner: JobRunner) -> ExitReason:
-    """Return what a person should hear first: that credentials are wanted, a job failed, or all must only wait."""
-    if any(isinstance(error, Unauthorized) for error in runner.errors.values()):
+    """Return the most important reason: credentials were refused, a job failed, or services are unavailable."""
+    if any(isinstance(error, AuthenticationError) for error in runner.errors.values()):
         return ExitReason.UNAUTHORIZED
-    waits = all(outcome is Outcome.UNAVAILABLE for outcome in runner.failing.values())
+    waits = all(outcome is JobOutcome.UNAVAILABLE for outcome in runner.failing.values())
     return ExitReason.UNAVAILABLE if waits else ExitReason.FAILED
 
 
 def log_stop(number: signal.Signals) -> None:
-    """Say in the log that the process winds down."""
+    """Log that the process shuts down."""
     log.info("stopping, a second signal stops at once", signal=number.name)
 
 
 @contextmanager
 def handle_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] = log_stop) -> Iterator[None]:
-    """While entered, set ``stop`` and tell of it at the first SIGTERM or SIGINT; the second one ends the process.
+    """While entered, set ``stop`` and log it at the first SIGTERM or SIGINT; the second one ends the process.
 
     Must be entered in the main thread, inside the running loop. The handlers are the interpreter's and not the loop's,
-    and the second signal has the system's own effect, so that a hung loop can be ended too; the ledger survives that
-    as it survives a kill.
+    and the second signal has the system's own effect, so that a hung loop can be ended too; the ledger survives that as
+    it survives a kill.
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -121,7 +125,7 @@ def handle_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] =
     def first(number: int, _: FrameType | None) -> None:
         for known in before:
             signal.signal(known, signal.SIG_DFL)
-        # Logging takes locks, which the interrupted code may hold; so that is left to the loop.
+        # Logging takes locks, which the interrupted code may hold; so the loop does it.
         loop.call_soon_threadsafe(wind_down, signal.Signals(number))
 
     for number in before:
@@ -133,14 +137,14 @@ def handle_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] =
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-async def _run_all_once(jobs: Sequence[Job], runner: JobRunner) -> None:
+async def _run_all_once(jobs: Sequence[DaemonJob], runner: JobRunner) -> None:
     """Run each job once, since its slots may have passed while nothing ran."""
     for job in jobs:
         await runner.run(job)
 
 
-async def _run_on_request(job: Job, wanted: asyncio.Event, runner: JobRunner) -> None:
-    """Run a job for ever whenever somebody wants it, without waiting for its slot."""
+async def _run_on_request(job: DaemonJob, wanted: asyncio.Event, runner: JobRunner) -> None:
+    """Run a job whenever its run is requested, without waiting for its slot, for ever."""
     while True:
         await wanted.wait()
         wanted.clear()
@@ -148,7 +152,10 @@ async def _run_on_request(job: Job, wanted: asyncio.Event, runner: JobRunner) ->
 
 
 async def _shut_down(runner: JobRunner, ticker: JobScheduler, limit_s: float) -> list[str]:
-    """Let what runs finish while the heart still beats, and name what had to be cut off; the runner starts no more."""
+    """Let running jobs finish while heartbeats continue, and name those that were cancelled.
+
+    The runner starts no more.
+    """
     cut = await runner.drain(limit_s)
     ticker.pause()
     await runner.drain(UNWIND_TIMEOUT_S)

@@ -5,54 +5,64 @@ Calls to models, sources, documents, costs, and how the trials became one predic
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from bot.desk.combine import Pool, combine, counted
-from bot.desk.failures import reason_of
-from bot.domain.forecast import Trial
-from bot.domain.prediction import Binary, Choice, Curve, Prediction
-from bot.domain.prompt import Answer
-from bot.domain.step import Step
-from bot.errors import ContractError
-from bot.llm.record import RECORD, Asked
-from bot.store.calls import CallState
-from bot.store.codec import Form
-from bot.store.documents import Document, Documents
-from bot.store.exchanges import Exchange
-from bot.store.forecasts import Trace
-from bot.store.ledger import Ledger
-from bot.store.packing import unpacked
-from bot.store.tallies import Tally, tallies
+from bot.config.loader import load_config
+from bot.core.beliefs import Step
+from bot.core.errors import ConfigError, MalformedDataError
+from bot.core.forecasts import Trial
+from bot.core.language_models import ModelAnswer
+from bot.core.learning import FittedParameters
+from bot.core.outcomes import Outcome
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
+from bot.evaluation.lookup import find_trace, query_ledger
+from bot.evaluation.question_record import QuestionRecord, load_question_record
+from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
+from bot.forecasting.failures import failure_reason
+from bot.forecasting.tools.definitions import WEB_SEARCH
+from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.llm.call_records import CALL_RECORD_SERIALIZER, RequestRecord
+from bot.store.documents import DocumentStore, StoredDocument, read_documents
+from bot.store.forecast_queries import CallTotals, total_calls_by_state
+from bot.store.forecasts import ForecastTrace
+from bot.store.ledger import Ledger, ReadOnlyState
+from bot.store.model_calls import CallState
+from bot.store.serialization import JsonSerializer
+from bot.store.trials import RecordedResponse, RecordingStore
+
+if TYPE_CHECKING:
+    import typer
 
 MODEL_KIND, TOOL_KIND, DIALECT_KIND = "model", "tool", "dialect"
 
 
-# What the tools of the desk call a result, and what evidence names as its source.
+# The name that tools give a result, and that evidence gives as its source.
 RESULT_NAME = re.compile(r"\bsearch_\d+_result_\d+\b")
 
 
-_ANSWER_SERIALIZER: Form[Answer] = Form("answer", Answer)
+_ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", ModelAnswer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedModelCall:
     """An answer of a model to a trial, with the digest of its exchange.
 
-    ``role`` and ``asked`` are there where the record of the call is.
+    ``role`` and ``request`` are set where the record of the call exists.
     """
 
     trial: int
     exchange_digest: str
-    answer: Answer
+    answer: ModelAnswer
     role: str = ""
-    request: Asked | None = None
+    request: RequestRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRequest:
-    """What was asked in a trial and went wrong: the kind of exchange, and what was said."""
+    """A request in a trial that failed: the kind of exchange, and the error."""
 
     trial: int
     kind: str
@@ -61,11 +71,11 @@ class FailedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCalls:
-    """What is on record beside the steps of a forecast.
+    """The record of a forecast besides its steps.
 
-    ``kinds`` says of a document by which kind of exchange it came; ``addresses`` where a result was found, by trial and
-    name; ``spent_usd`` is what all calls cost in US dollars, also those without an answer; ``tallies`` is that by how
-    they ended.
+    ``document_kinds`` gives the kind of exchange that returned a document; ``addresses`` where a result was found, by
+    trial and name; ``cost_usd`` is the cost of all calls in US dollars, also those without an answer; ``call_tallies``
+    is that by how they ended.
     """
 
     calls: tuple[RecordedModelCall, ...] = ()
@@ -73,12 +83,12 @@ class RecordedCalls:
     document_kinds: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[tuple[int, str], str] = field(default_factory=dict)
     cost_usd: float = 0.0
-    call_tallies: Mapping[CallState, Tally] = field(default_factory=dict)
+    call_tallies: Mapping[CallState, CallTotals] = field(default_factory=dict)
 
     @property
     def unused_answers_usd(self) -> float:
-        """What answers cost that no trial heard: it was over by then, or a fallback had answered."""
-        answered = self.call_tallies.get(CallState.DONE, Tally()).usage.cost_usd
+        """The cost of answers that no trial received: it was over by then, or a fallback had answered."""
+        answered = self.call_tallies.get(CallState.DONE, CallTotals()).usage.cost_usd
         return max(0.0, answered - sum(call.answer.usage.cost_usd for call in self.calls))
 
     def calls_of(self, trial: int, step: Step) -> list[RecordedModelCall]:
@@ -89,28 +99,28 @@ class RecordedCalls:
         ]
 
     def result_address(self, trial: int, source: str) -> str | None:
-        """Return where the result was found that a source names; None where it names none on record."""
+        """Return where the result was found that a source names; None where it names none that is recorded."""
         found = RESULT_NAME.search(source)
         return None if found is None else self.addresses.get((trial, found.group()))
 
     def document_kind(self, document: str) -> str:
-        """Say what a document is: an exchange of some kind, the record of a call, or else a text that was kept."""
+        """Return what a document is: an exchange of some kind, the record of a call, or else a text that was kept."""
         if any(call.answer.document == document for call in self.calls):
             return "call"
         return self.document_kinds.get(document, "text")
 
 
-async def read_recorded_calls(ledger: Ledger, trace: Trace) -> RecordedCalls:
-    """Read what is on record of all trials of a forecast; raises StoreError for what is damaged."""
+async def read_recorded_calls(ledger: Ledger, trace: ForecastTrace) -> RecordedCalls:
+    """Read the records of all trials of a forecast; raises StoreError for damaged ones."""
     gathered = _CallCollector()
     calls: list[RecordedModelCall] = []
     for record in trace.trials:
-        for key, exchange in (await ledger.exchanges.of(trace.id, record.number)).items():
+        for key, exchange in (await ledger.recordings.read_trial(trace.id, record.number)).items():
             gathered.add(record.number, key.kind, exchange)
         # Trial by trial: the records of all calls of a forecast together may be large.
         calls += await _attach_records(ledger.documents, gathered.calls)
         gathered.calls.clear()
-    tallied = await tallies(ledger, [trace.id])
+    tallied = await total_calls_by_state(ledger, [trace.id])
     return RecordedCalls(
         calls=tuple(_in_step_order(trace, calls)),
         failures=tuple(gathered.faults),
@@ -128,7 +138,7 @@ class _CallCollector:
     kinds: dict[str, str] = field(default_factory=dict)
     addresses: dict[tuple[int, str], str] = field(default_factory=dict)
 
-    def add(self, trial: int, kind: str, exchange: Exchange) -> None:
+    def add(self, trial: int, kind: str, exchange: RecordedResponse) -> None:
         self.kinds[exchange.digest] = kind
         body = json.loads(exchange.body)
         if "told" not in body:
@@ -140,13 +150,13 @@ class _CallCollector:
             self.addresses.update(_result_addresses(trial, body["told"]))
 
     def _add_failure(self, trial: int, kind: str, says: str) -> None:
-        # That no model plays a role is no failure: a tool may look whether one does.
+        # It is no failure that no model plays a role: a tool may check for that.
         if kind != DIALECT_KIND:
             self.faults.append(FailedRequest(trial=trial, kind=kind, message=says))
 
 
-def _in_step_order(trace: Trace, calls: list[RecordedModelCall]) -> list[RecordedModelCall]:
-    """Return the calls in the order in which steps rest on them; those on which none does come last."""
+def _in_step_order(trace: ForecastTrace, calls: list[RecordedModelCall]) -> list[RecordedModelCall]:
+    """Return the calls in the order in which steps rest on them; those of no step come last."""
     cited = [
         (record.number, document)
         for record in trace.trials
@@ -163,18 +173,18 @@ def _in_step_order(trace: Trace, calls: list[RecordedModelCall]) -> list[Recorde
     return sorted(calls, key=place)
 
 
-async def _attach_records(documents: Documents, calls: Sequence[RecordedModelCall]) -> list[RecordedModelCall]:
-    """Return the calls with what was asked, where that is on record."""
-    found = await unpacked(documents, [call.answer.document for call in calls])
+async def _attach_records(documents: DocumentStore, calls: Sequence[RecordedModelCall]) -> list[RecordedModelCall]:
+    """Return the calls with their requests, where these are recorded."""
+    found = await read_documents(documents, [call.answer.document for call in calls])
     return [_attach_record(call, found.get(call.answer.document)) for call in calls]
 
 
-def _attach_record(call: RecordedModelCall, document: Document | None) -> RecordedModelCall:
+def _attach_record(call: RecordedModelCall, document: StoredDocument | None) -> RecordedModelCall:
     try:
-        record = None if document is None else RECORD.decode(document.content.decode())
-    except (ContractError, UnicodeDecodeError):
+        record = None if document is None else CALL_RECORD_SERIALIZER.decode(document.content.decode())
+    except (MalformedDataError, UnicodeDecodeError):
         record = None
-    # Models that no gateway stands before keep a record of another form, or none.
+    # Models without a gateway keep a record of another form, or none.
     return call if record is None else replace(call, role=record.role, request=record.asked)
 
 
@@ -192,20 +202,20 @@ ROUNDING_TOLERANCE = 1e-12
 class AggregationSummary:
     """Which trials counted, why others did not (by number), and how they were pooled.
 
-    ``pool`` is the way that gives what is on record: the configured one where that does, None where none does; with a
-    single trial that counts there is nothing to pool, and it is None too.
+    ``method`` is the way that gives the recorded predictions: the configured one where that does, None where none does;
+    with a single trial that counts there is nothing to pool, and it is None too.
     """
 
     counted_trials: tuple[int, ...]
     excluded: Mapping[int, str]
-    method: Pool | None
+    method: PoolingMethod | None
 
 
-def explain_aggregation(trace: Trace, configured: Pool) -> AggregationSummary:
-    """Find out how the trials on record became the raw predictions on record."""
+def explain_aggregation(trace: ForecastTrace, configured: PoolingMethod) -> AggregationSummary:
+    """Find out how the recorded trials became the recorded raw predictions."""
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    numbers = tuple(trial.number for trial in counted(trials))
-    pools = dict.fromkeys((configured, *Pool)) if len(numbers) > 1 else {}
+    numbers = tuple(trial.number for trial in select_counted_trials(trials))
+    pools = dict.fromkeys((configured, *PoolingMethod)) if len(numbers) > 1 else {}
     return AggregationSummary(
         counted_trials=numbers,
         excluded={trial.number: _exclusion_reason(trial) for trial in trials if trial.number not in numbers},
@@ -214,18 +224,20 @@ def explain_aggregation(trace: Trace, configured: Pool) -> AggregationSummary:
 
 
 def predictions_equal(one: Mapping[str, Prediction], other: Mapping[str, Prediction]) -> bool:
-    """Say whether two sets of predictions are the same but for the rounding of the last digits."""
+    """Return whether two sets of predictions are the same except for the rounding of the last digits."""
     return one.keys() == other.keys() and all(_prediction_equal(one[key], other[key]) for key in one)
 
 
-def _reproduces_record(trace: Trace, trials: list[Trial], pool: Pool) -> bool:
-    return trace.forecast is not None and predictions_equal(combine(trace.question, trials, pool), trace.forecast.raw)
+def _reproduces_record(trace: ForecastTrace, trials: list[Trial], pool: PoolingMethod) -> bool:
+    return trace.forecast is not None and predictions_equal(
+        combine_trials(trace.question, trials, pool), trace.forecast.raw
+    )
 
 
 def _exclusion_reason(trial: Trial) -> str:
-    if not trial.counts:
-        return f"it failed: {reason_of(trial)}"
-    return f"it was cut short ({trial.end}), and others came to their end"
+    if not trial.is_answer:
+        return f"it failed: {failure_reason(trial)}"
+    return f"it was cut short ({trial.end}), and others finished"
 
 
 def _prediction_equal(one: Prediction, other: Prediction) -> bool:
@@ -236,9 +248,184 @@ def _prediction_equal(one: Prediction, other: Prediction) -> bool:
 
 def _prediction_numbers(prediction: Prediction) -> tuple[float, ...]:
     match prediction:
-        case Binary(probability=probability):
+        case BinaryPrediction(probability=probability):
             return (probability,)
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             return tuple(options[name] for name in sorted(options))
-        case Curve(cdf=cdf):
+        case CurvePrediction(cdf=cdf):
             return cdf
+
+
+# The name that tools give a page that was read, in addition to that of a result of a search.
+PAGE_NAME = re.compile(r"\bpage_[0-9a-f]{8}\b")
+
+
+UNKNOWN_SOURCE = "no such source"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSources:
+    """The opening of one trial, None where it had none, and the names of the pages that it read."""
+
+    opening: TrialOpening | None = None
+    pages: frozenset[str] = frozenset()
+
+    @property
+    def unsearched(self) -> str | None:
+        """Why it could not search the web, where that is so."""
+        opening = self.opening
+        if opening is None or opening.policy.bypass:
+            return None
+        policy = opening.policy
+        allowed = policy.tools is None or WEB_SEARCH in {*policy.tools, policy.first}
+        if not allowed or policy.searches == 0:
+            return f"{WEB_SEARCH}: not offered, questions of this source are worked on without it"
+        if any(tool.name == WEB_SEARCH for tool in opening.tools):
+            return None
+        if opening.backdated:
+            return f"{WEB_SEARCH}: not offered, no search engine that can bound dates was enabled"
+        return f"{WEB_SEARCH}: not offered, no search engine was enabled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSources:
+    """The sources of a forecast's evidence; ``trial_sources`` are those of its trials, by number."""
+
+    chain: RecordedCalls
+    trial_sources: Mapping[int, TrialSources] = field(default_factory=dict)
+
+    def unknown_sources(self, trial: int, source: str) -> tuple[str, ...]:
+        """Return the names in a source that look like names of results but that this trial never received."""
+        pages = self.trial_sources.get(trial, TrialSources()).pages
+        results = (name for name in RESULT_NAME.findall(source) if self.chain.result_address(trial, name) is None)
+        return (*results, *(name for name in PAGE_NAME.findall(source) if name not in pages))
+
+    def remark(self, trial: int, source: str) -> str:
+        """Return the remark to add to a source, "" where nothing is wrong with it."""
+        missing = self.unknown_sources(trial, source)
+        if not missing:
+            return ""
+        return f" ({UNKNOWN_SOURCE})" if missing == (source,) else f" ({UNKNOWN_SOURCE}: {', '.join(missing)})"
+
+
+def no_search_reasons(grounds: Mapping[int, TrialSources]) -> list[str]:
+    """Return why trials could not search, a line for each reason; the trials are named where others could."""
+    trials: dict[str, list[int]] = {}
+    for number, one in sorted(grounds.items()):
+        if (why := one.unsearched) is not None:
+            trials.setdefault(why, []).append(number)
+    if any(len(numbers) < len(grounds) for numbers in trials.values()):
+        return [f"{why} (trial {', '.join(map(str, numbers))})" for why, numbers in trials.items()]
+    return [*trials]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastExplanation:
+    """All about one forecast; ``question_record`` and ``explain_aggregation`` are set if it was completed.
+
+    ``fitted`` is what the forecaster had learned, if it had; ``grounds`` are the sources available to each trial, by
+    number.
+    """
+
+    trace: ForecastTrace
+    chain: RecordedCalls
+    question_record: QuestionRecord | None = None
+    aggregation: AggregationSummary | None = None
+    fitted: FittedParameters | None = None
+    grounds: Mapping[int, TrialSources] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> EvidenceSources:
+        """The sources of its evidence."""
+        return EvidenceSources(chain=self.chain, trial_sources=self.grounds)
+
+    @property
+    def steps(self) -> Mapping[int, tuple[Step, ...]]:
+        """The steps of each trial, by its number."""
+        return {record.number: tuple(logged.step for logged in record.steps) for record in self.trace.trials}
+
+    @property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """The outcomes, by target, as far as they are known."""
+        record = self.question_record
+        return {} if record is None else {target: found.outcome for target, found in record.outcomes.items()}
+
+    @property
+    def brier_scores(self) -> Mapping[str, float]:
+        """The Brier score of each target that has one."""
+        if self.question_record is None:
+            return {}
+        (case,) = self.question_record.recorded_forecasts
+        scores = self.question_record.brier_scores(case)
+        return {target: score for target, score in scores.items() if score is not None}
+
+
+async def load_explanation(records: ReadOnlyState, name: str, forecaster: str | None = None) -> ForecastExplanation:
+    """Gather all about the forecast that a name means; raises NotFoundError as ``find_trace`` does."""
+    trace = await find_trace(records, name, forecaster)
+    forecast = trace.forecast
+    chain = await read_recorded_calls(records.ledger, trace)
+    exchanges = records.ledger.recordings
+    grounds = {record.number: await load_trial_sources(exchanges, trace.id, record.number) for record in trace.trials}
+    if forecast is None:
+        return ForecastExplanation(trace=trace, chain=chain, grounds=grounds)
+    configured = records.config.forecaster_table(forecast.forecaster).aggregate
+    return ForecastExplanation(
+        trace=trace,
+        chain=chain,
+        grounds=grounds,
+        question_record=await _load_question_record_of(records, trace),
+        aggregation=explain_aggregation(trace, PoolingMethod(trace.setup.aggregate if trace.setup else configured)),
+        fitted=await _load_fitted(records, forecast.fitted),
+    )
+
+
+async def load_trial_sources(exchanges: RecordingStore, scope: str, trial: int) -> TrialSources:
+    """Read the last opening of a trial, and the names of the pages that it read."""
+    known = await exchanges.read_trial(scope, trial, {"desk", "tool"})
+    bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
+    # Keys are in the order of their names; the count gives the last one.
+    desks = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
+    told = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
+    return TrialSources(
+        opening=OPENING_SERIALIZER.value(desks[max(desks)]) if desks else None,
+        pages=frozenset(name for text in told for name in PAGE_NAME.findall(text)),
+    )
+
+
+async def _load_question_record_of(records: ReadOnlyState, trace: ForecastTrace) -> QuestionRecord:
+    return await load_question_record(records, trace.question.ref, forecast=trace.forecast)
+
+
+async def _load_fitted(records: ReadOnlyState, digest: str | None) -> FittedParameters | None:
+    return None if digest is None else await records.ledger.learning.get(digest)
+
+
+class _CommandCall(Protocol):
+    """The options of ``foxcast`` itself in the context of a command."""
+
+    config_path: Path | None
+
+
+def explain_forecast(ctx: "typer.Context", name: str) -> ForecastExplanation:
+    """Return the record of a forecast, named as for ``foxcast explain``; raises NotFoundError and StoreError.
+
+    ``ctx`` is the context of the plugin's own command, so that the same configuration is used.
+    """
+    config = load_config(cast("_CommandCall", ctx.find_root().obj).config_path)
+    return query_ledger(config, lambda records: load_explanation(records, name))
+
+
+def require_forecaster_kind(
+    found: ForecastExplanation, kind: str, *, keys: Collection[str], is_played: Callable[[], bool]
+) -> None:
+    """Raise ConfigError for a recorded forecast that was not made by a forecaster of that kind, under any name.
+
+    Its maker has settings with all of these ``keys``; where the settings were not recorded ``is_played`` decides.
+    """
+    setup, forecast = found.trace.setup, found.trace.forecast
+    if setup.settings.keys() >= set(keys) if setup is not None and setup.settings else is_played():
+        return
+    by = (forecast and forecast.forecaster) or (setup and setup.uses) or "another forecaster"
+    message = f"{found.trace.id[:12]} is by {by}, not by {kind}"
+    raise ConfigError(message)

@@ -1,6 +1,6 @@
 """How two forecasts of one question differ.
 
-In what was known, what was believed and why, how they were made, and at what cost.
+They may differ in what was known, what was believed and why, how they were made, and their cost.
 """
 
 import dataclasses
@@ -9,32 +9,38 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.domain.belief import Belief, Evidence
-from bot.domain.curves import quantile
-from bot.domain.forecast import Forecast, Trial
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
-from bot.domain.question import Question
-from bot.domain.question_changes import describe_changes
-from bot.domain.setup import Setup
-from bot.domain.step import Json, Usage
+from bot.core.beliefs import Belief, Evidence, ModelUsage
+from bot.core.distributions import curve_quantile
+from bot.core.forecasts import Forecast, ForecasterSetup, Trial
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+    QuestionShape,
+)
+from bot.core.questions import Question, describe_changes
+from bot.core.values import Json
 from bot.evaluation.explanation import RecordedCalls, RecordedModelCall
-from bot.store.codec import QUESTION, stamp
-from bot.store.forecasts import Trace
+from bot.store.forecasts import ForecastTrace
+from bot.store.serialization import QUESTION, format_timestamp
 
 QUANTILE_LEVELS = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedForecast:
-    """One of the two forecasts, completed, with all that is on record of it."""
+    """One of the two forecasts, completed, with its record."""
 
-    trace: Trace
+    trace: ForecastTrace
     recorded_calls: RecordedCalls
     forecast: Forecast
 
     @property
     def question(self) -> Question:
-        """The question as it stood for this forecast."""
+        """The question as it was for this forecast."""
         return self.trace.question
 
     @property
@@ -44,13 +50,13 @@ class ComparedForecast:
 
     @property
     def beliefs(self) -> list[Belief]:
-        """What the trials believed in the end."""
+        """What the trials believed at their end."""
         return [trial.belief for trial in self.trials if trial.belief is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """One thing that differs: what it is, and how it was before and is after (None where it was not there)."""
+    """One difference: what it is, and its value before and after (None where it was missing)."""
 
     name: str
     before: Json
@@ -59,9 +65,9 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityMove:
-    """How one probability moved: of a target, or of one option of it; ``log_odds`` is the way in log-odds.
+    """How one probability moved: of a target, or of one option of it; ``log_odds`` is the move in log-odds.
 
-    It is None where one of the two is 0 or 1: there it has no end.
+    It is None where one of the two is 0 or 1: log-odds have no end there.
     """
 
     target: str
@@ -73,7 +79,7 @@ class ProbabilityMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDifference:
-    """Texts that were there in one forecast alone: new ones, those that are gone, and how many both have."""
+    """Texts that only one forecast has: new ones, removed ones, and how many both have."""
 
     name: str
     added: tuple[str, ...]
@@ -85,7 +91,8 @@ class TextDifference:
 class ForecastDifference:
     """All that differs between two forecasts.
 
-    ``moves`` are those of the final predictions, ``crowd`` those of the crowd; curves are told by ``changes`` alone.
+    ``moves`` are those of the final predictions, ``crowd_moves`` those of the crowd; for curves there are only
+    ``changes``.
     """
 
     before: ComparedForecast
@@ -111,7 +118,7 @@ def compare_forecasts(before: ComparedForecast, after: ComparedForecast) -> Fore
 
 
 def trial_spread(side: ComparedForecast) -> Mapping[str, float]:
-    """Return how far the trials lie apart in the end, by target: the greatest distance of two in probability.
+    """Return how far the trials lie apart at their end, by target: the greatest distance of two in probability.
 
     Of two choices or curves it is the greatest distance between two of their numbers. Targets of one trial have 0.0.
     """
@@ -122,7 +129,7 @@ def trial_spread(side: ComparedForecast) -> Mapping[str, float]:
 
 
 def _probability_moves(
-    before: Mapping[str, Prediction], after: Mapping[str, Prediction], shape: Shape
+    before: Mapping[str, Prediction], after: Mapping[str, Prediction], shape: QuestionShape
 ) -> Iterator[ProbabilityMove]:
     """Yield what can be compared, options in the order of the question."""
     options = shape.options if isinstance(shape, ChoiceShape) else ("",)
@@ -142,9 +149,9 @@ def _probability_moves(
 
 def _option_probabilities(prediction: Prediction) -> Mapping[str, float]:
     match prediction:
-        case Binary(probability=probability):
+        case BinaryPrediction(probability=probability):
             return {"": probability}
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             return options
         case _:
             return {}
@@ -180,13 +187,13 @@ def _fact_pairs(before: ComparedForecast, after: ComparedForecast) -> Iterator[t
         yield what, then.get(what), now.get(what)
 
 
-def _setup_changes(before: Setup | None, after: Setup | None) -> Iterator[FieldChange]:
-    """Yield what was configured otherwise; of a forecast from before setups were kept nobody knows."""
+def _setup_changes(before: ForecasterSetup | None, after: ForecasterSetup | None) -> Iterator[FieldChange]:
+    """Yield the differences in configuration; unknown for a forecast from before setups were recorded."""
     if before is None or after is None:
-        known = {True: "on record", False: "not on record"}
+        known = {True: "recorded", False: "not recorded"}
         yield FieldChange(name="setup", before=known[before is not None], after=known[after is not None])
         return
-    then, now = before.named(), after.named()
+    then, now = before.labelled_values(), after.labelled_values()
     for what in dict.fromkeys((*then, *now)):
         yield FieldChange(name=what, before=then.get(what), after=now.get(what))
 
@@ -194,12 +201,12 @@ def _setup_changes(before: Setup | None, after: Setup | None) -> Iterator[FieldC
 def _forecast_facts(side: ComparedForecast) -> dict[str, Json]:
     """Return how a forecast was made, by name."""
     forecast, trials = side.forecast, side.trials
-    usage = sum((trial.usage for trial in trials), Usage())
+    usage = sum((trial.usage for trial in trials), ModelUsage())
     ends = Counter(trial.end.value for trial in trials)
     facts: dict[str, Json] = {
         "forecaster": forecast.forecaster,
-        "cutoff": stamp(forecast.cutoff),
-        "crowd at": None if side.question.crowd is None else stamp(side.question.crowd.at),
+        "cutoff": format_timestamp(forecast.cutoff),
+        "crowd at": None if side.question.crowd is None else format_timestamp(side.question.crowd.at),
         "learned parameters": forecast.fitted,
         "calibration": forecast.calibration,
         "trials": ", ".join(f"{count} {end}" for end, count in sorted(ends.items())),
@@ -214,7 +221,7 @@ def _forecast_facts(side: ComparedForecast) -> dict[str, Json]:
 
 
 def _model_settings(calls: Iterable[RecordedModelCall]) -> dict[str, Json]:
-    """Return which model played each role, and how it was sampled."""
+    """Return which model played each role, and its sampling settings."""
     settings: defaultdict[str, set[str]] = defaultdict(set)
     for call in calls:
         role = call.role or "a model"
@@ -228,7 +235,7 @@ def _model_settings(calls: Iterable[RecordedModelCall]) -> dict[str, Json]:
 
 
 def _prompt_changes(before: ComparedForecast, after: ComparedForecast) -> Iterator[FieldChange]:
-    """Yield whose texts are others: those of the forecaster, and those of each tool that both forecasts used."""
+    """Yield whose texts differ: those of the forecaster, and those of each tool that both forecasts used."""
     then, now = _prompt_digests(before), _prompt_digests(after)
     yield FieldChange(name="prompts", before=[*then[""]], after=[*now[""]])
     for tool in [tool for tool in then if tool and tool in now]:
@@ -236,9 +243,9 @@ def _prompt_changes(before: ComparedForecast, after: ComparedForecast) -> Iterat
 
 
 def _prompt_digests(side: ComparedForecast) -> Mapping[str, Collection[str]]:
-    """Return the digests of the texts that were kept, in order: the forecaster's own ("") and those of each tool.
+    """Return the digests of the recorded texts, in order: the forecaster's own ("") and those of each tool.
 
-    A forecaster names its own before the answers of models; what tools rest on comes behind those.
+    A forecaster names its own before the answers of models; the documents of tools come after those.
     """
     found: dict[str, dict[str, None]] = {"": {}}
     for step in (logged.step for record in side.trace.trials for logged in record.steps):
@@ -262,16 +269,16 @@ def _text_changes(before: Question, after: Question) -> Iterator[FieldChange]:
 def _curve_changes(before: ComparedForecast, after: ComparedForecast) -> Iterator[FieldChange]:
     for target, then in before.forecast.predictions.items():
         now = after.forecast.predictions.get(target)
-        if not isinstance(then, Curve) or not isinstance(now, Curve):
+        if not isinstance(then, CurvePrediction) or not isinstance(now, CurvePrediction):
             continue
         for level in QUANTILE_LEVELS:
             was, is_now = (_curve_quantile(side, curve, level) for side, curve in ((before, then), (after, now)))
             yield FieldChange(name=f"{level:.0%} quantile: {target}", before=was, after=is_now)
 
 
-def _curve_quantile(side: ComparedForecast, curve: Curve, level: float) -> float | None:
+def _curve_quantile(side: ComparedForecast, curve: CurvePrediction, level: float) -> float | None:
     shape = side.question.shape
-    return quantile(curve, shape, level) if isinstance(shape, CurveShape) else None
+    return curve_quantile(curve, shape, level) if isinstance(shape, CurveShape) else None
 
 
 def _text_differences(before: ComparedForecast, after: ComparedForecast) -> Iterator[TextDifference]:
@@ -310,7 +317,7 @@ def _greatest_distance(predictions: Sequence[Prediction]) -> float:
 
 def _prediction_numbers(prediction: Prediction) -> Sequence[float]:
     match prediction:
-        case Curve(cdf=cdf):
+        case CurvePrediction(cdf=cdf):
             return cdf
         case _:
             shares = _option_probabilities(prediction)

@@ -35,7 +35,10 @@ class CrowdComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScore:
-    """One group of rows: how often it happened, the forecaster's Brier score and index, and the crowd beside it."""
+    """One group of rows.
+
+    how often it happened, the forecaster's Brier score and index, and the crowd's on the same rows.
+    """
 
     n: int
     base_rate: float
@@ -45,7 +48,7 @@ class GroupScore:
 
 
 def score_groups(groups: Mapping[str, Sequence[BinaryScoreRow]], rng: Generator) -> dict[str, GroupScore]:
-    """Return the standing of each group by name, horizons in the order of their days."""
+    """Return the scores of each group by name, horizons in the order of their days."""
     return {name: score_group(groups[name], rng) for name in sorted(groups, key=_group_order)}
 
 

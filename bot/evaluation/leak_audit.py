@@ -1,7 +1,7 @@
-"""The leak audit: everything that forecasts read.
+"""The leak audit of everything that forecasts read.
 
-Checked again after the fact by the rules of the leak guard and by another model. Source: BLF (arXiv 2604.18576v3),
-appendix B.3 and table 3.
+Each text is checked again afterwards by the rules of the leak guard and by another model. Source: BLF (arXiv
+2604.18576v3), appendix B.3 and table 3.
 """
 
 import json
@@ -13,15 +13,17 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Protocol
 
-from bot.desk.leaks.blocks import Blocks, blocks_of
-from bot.desk.leaks.dates import is_late
-from bot.desk.parts import Models
-from bot.desk.untrusted import plain, quoted
-from bot.domain.inquiry import Charge, Inquiry
-from bot.domain.prompt import Message, Prompt, Speaker
-from bot.domain.question import Question
-from bot.domain.step import Json
-from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.core.errors import (
+    AuthenticationError,
+    ConfigError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.language_models import CostAttribution, Message, MessageRole, ModelRequest, Prompt
+from bot.core.questions import Question
+from bot.core.values import Json
 from bot.evaluation.seen_documents import (
     DocumentKind,
     GuardLayer,
@@ -30,8 +32,12 @@ from bot.evaluation.seen_documents import (
     call_roles,
     trial_opening,
 )
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
+from bot.forecasting.leak_guard.cutoff import is_after_cutoff
+from bot.forecasting.services import ModelGateway
+from bot.forecasting.untrusted_text import clean_text, fence_text
+from bot.store.forecast_queries import find_scope_question, list_scope_trials, list_scopes
 from bot.store.ledger import Ledger
-from bot.store.scopes import ref_of, scopes_with, trials_in
 
 AUDITOR_ROLE = "auditor"
 BATCH_SIZE = 10
@@ -70,16 +76,16 @@ ANSWER_SCHEMA: dict[str, Json] = {
 
 
 class RuleFinding(StrEnum):
-    """What a rule finds in a document that was kept."""
+    """What a rule finds in a recorded document."""
 
     DATED = "dated at or after the cutoff"
-    ADDRESS = "from an address that gives the answer away"
+    ADDRESS = "from an address that reveals the answer"
     POINTS = "shows data from the cutoff on"
     REVISED = "of a state after the cutoff"
 
 
 class AuditOpinion(StrEnum):
-    """What the auditor says of a document."""
+    """The auditor's opinion of a document."""
 
     CLEAN = "clean"
     LEAK = "leak"
@@ -87,9 +93,11 @@ class AuditOpinion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedDocument:
-    """A document of a forecast with what the rules and the auditor say; ``opinion`` is None where none was given.
+    """A document of a forecast with the findings of the rules and of the auditor.
 
-    In an ``LeakAudit`` its text is left out.
+    ``opinion`` is None where there is none.
+
+    In a ``LeakAudit`` its text is removed.
     """
 
     scope: str
@@ -123,12 +131,12 @@ class LeakAudit:
         return Counter((one.document.kind, one.document.dropped) for one in self.documents)
 
     def count_unjudged(self) -> Mapping[DocumentKind, int]:
-        """Count by kind what was kept though nobody judged what it tells."""
+        """Count by kind what was kept without a check of its content."""
         return Counter(one.document.kind for one in self.documents if one.document.unjudged)
 
     @property
     def clamped_points(self) -> int:
-        """How many points of series were clamped away."""
+        """How many points of series were removed."""
         return sum(one.document.clamped_points for one in self.documents)
 
     @property
@@ -144,12 +152,12 @@ class LeakAudit:
 
 
 class LeakAuditor(Protocol):
-    """Somebody who gives an opinion on texts."""
+    """Gives opinions on texts."""
 
     async def judge_texts(
-        self, texts: Sequence[str], cutoff: datetime, charge: Charge
+        self, texts: Sequence[str], cutoff: datetime, charge: CostAttribution
     ) -> Mapping[int, tuple[AuditOpinion, str]]:
-        """Return opinions with reasons by place, from 0; a text without one is absent. Raises as models do."""
+        """Return opinions with reasons by place, from 0; a text without one is missing. Raises as models do."""
         ...
 
 
@@ -157,25 +165,28 @@ class LeakAuditor(Protocol):
 class ModelLeakAuditor:
     """The model in the role ``auditor``."""
 
-    models: Models
+    models: ModelGateway
 
     async def judge_texts(
-        self, texts: Sequence[str], cutoff: datetime, charge: Charge
+        self, texts: Sequence[str], cutoff: datetime, charge: CostAttribution
     ) -> Mapping[int, tuple[AuditOpinion, str]]:
         """Ask about all texts at once."""
-        shown = "\n\n".join(f"Text {n}:\n{quoted(text, 'text', MAX_SHOWN_CHARS)}" for n, text in enumerate(texts, 1))
+        shown = "\n\n".join(
+            f"Text {n}:\n{fence_text(text, 'text', MAX_SHOWN_CHARS)}" for n, text in enumerate(texts, 1)
+        )
         system = AUDIT_INSTRUCTIONS.format(cutoff=f"{cutoff.astimezone(UTC):%Y-%m-%d %H:%M}")
-        messages = (Message(speaker=Speaker.SYSTEM, text=system), Message(speaker=Speaker.USER, text=shown))
-        inquiry = Inquiry(role=AUDITOR_ROLE, prompt=Prompt(messages=messages, schema=ANSWER_SCHEMA), charge=charge)
+        messages = (Message(speaker=MessageRole.SYSTEM, text=system), Message(speaker=MessageRole.USER, text=shown))
+        inquiry = ModelRequest(role=AUDITOR_ROLE, prompt=Prompt(messages=messages, schema=ANSWER_SCHEMA), charge=charge)
         answer = await self.models.ask(inquiry, deadline_s=ANSWER_TIMEOUT_S)
         return parse_opinions(answer.completion.text, len(texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeakAuditRun:
-    """What is audited and how: ``results`` is how many results a search looks at.
+    """What is audited and how: ``results`` is how many results of a search are checked.
 
-    ``hosts`` give answers away; those in ``never`` are not read at all, not even where a live question names them.
+    ``answer_hosts`` reveal answers; those in ``blocked_hosts`` are not read at all, even where a live question names
+    them.
     """
 
     ledger: Ledger
@@ -186,11 +197,11 @@ class LeakAuditRun:
     since: datetime | None = None
 
     async def run(self) -> LeakAudit:
-        """Audit everything on record from a moment on; raises StoreError for a damaged record."""
+        """Audit everything recorded from a moment on; raises StoreError for a damaged record."""
         ledger = self.ledger
         forecasts, unguarded, hindered = 0, 0, ""
         documents: list[AuditedDocument] = []
-        for scope in await scopes_with(ledger, "tool", since=self.since):
+        for scope in await list_scopes(ledger, "tool", since=self.since):
             subject = await _load_forecast(ledger, scope)
             found = [one for trial in subject.trials for one in await self._trial(subject, trial)]
             if subject.unguarded:
@@ -199,12 +210,12 @@ class LeakAuditRun:
             forecasts += 1
             if self.auditor is not None and not hindered:
                 found, hindered = await _add_opinions(found, subject, self.auditor)
-            # What was said of a text stays, the text does not: a ledger holds more of them than fit into memory.
+            # Findings stay in memory, texts do not: a ledger holds more of them than fit.
             documents += [replace(one, document=replace(one.document, text="", shown="")) for one in found]
         return LeakAudit(forecasts=forecasts, unguarded=unguarded, documents=tuple(documents), interruption=hindered)
 
     async def _trial(self, subject: "AuditedForecast", trial: int) -> list[AuditedDocument]:
-        exchanges = await self.ledger.exchanges.of(subject.scope, trial)
+        exchanges = await self.ledger.recordings.read_trial(subject.scope, trial)
         opening = trial_opening(exchanges)
         if opening is None:
             return []
@@ -224,15 +235,15 @@ class LeakAuditRun:
             for met in trail.documents()
         ]
 
-    def _blocks(self, question: Question | None, *, backdated: bool) -> Blocks:
+    def _blocks(self, question: Question | None, *, backdated: bool) -> BlockedAddresses:
         if question is not None:
-            return blocks_of(question, self.answer_hosts, backdated=backdated, never=self.blocked_hosts)
-        return Blocks(frozenset((*self.answer_hosts, *self.blocked_hosts)))
+            return find_blocked_addresses(question, self.answer_hosts, backdated=backdated, never=self.blocked_hosts)
+        return BlockedAddresses(frozenset((*self.answer_hosts, *self.blocked_hosts)))
 
 
 @dataclass(slots=True, kw_only=True)
 class AuditedForecast:
-    """A forecast under audit; a backtest keeps no question, so its own address is not known there."""
+    """A forecast under audit; a backtest records no question, so its own address is not known there."""
 
     scope: str
     ref: str
@@ -243,31 +254,31 @@ class AuditedForecast:
     unguarded: bool = False
 
     def set_cutoff(self, bound: datetime) -> None:
-        """Learn the bound of a trial: one after the cutoff is that of a forecast that may see everything."""
+        """Read the cutoff of a trial; one after that of the forecast is of a forecast that may see everything."""
         self.cutoff = bound
         self.unguarded = self.unguarded or (self.forecast_cutoff is not None and bound > self.forecast_cutoff)
 
 
 async def _load_forecast(ledger: Ledger, scope: str) -> AuditedForecast:
-    trials = await trials_in(ledger, scope)
+    trials = await list_scope_trials(ledger, scope)
     try:
         trace = await ledger.forecasts.trace(scope)
-    except NotFound:
-        return AuditedForecast(scope=scope, ref=await ref_of(ledger, scope) or scope, trials=trials)
+    except NotFoundError:
+        return AuditedForecast(scope=scope, ref=await find_scope_question(ledger, scope) or scope, trials=trials)
     made = None if trace.forecast is None else trace.forecast.cutoff
     return AuditedForecast(
         scope=scope, ref=str(trace.question.ref), trials=trials, question=trace.question, forecast_cutoff=made
     )
 
 
-def find_leak(met: SeenDocument, cutoff: datetime, blocks: Blocks) -> RuleFinding | None:
-    """Say what the rules find in a document; None for one that was dropped, or in which they find nothing."""
+def find_leak(met: SeenDocument, cutoff: datetime, blocks: BlockedAddresses) -> RuleFinding | None:
+    """Return what the rules find in a document; None for one that was dropped, or in which they find nothing."""
     if met.dropped is not None:
         return None
     if met.kind in {DocumentKind.RESULT, DocumentKind.PAGE}:
         if blocks.refusal(met.name) is not None:
             return RuleFinding.ADDRESS
-        return RuleFinding.DATED if is_late(met.dated, cutoff, backdated=met.backdated) else None
+        return RuleFinding.DATED if is_after_cutoff(met.dated, cutoff, backdated=met.backdated) else None
     if met.kind is DocumentKind.PASSAGE:
         return RuleFinding.REVISED if met.dated is not None and met.dated >= cutoff else None
     end = cutoff.astimezone(UTC).date()
@@ -275,7 +286,7 @@ def find_leak(met: SeenDocument, cutoff: datetime, blocks: Blocks) -> RuleFindin
 
 
 def parse_opinions(reply: str, count: int) -> Mapping[int, tuple[AuditOpinion, str]]:
-    """Read a reply about ``count`` texts; what is no opinion is passed over."""
+    """Parse a reply about ``count`` texts; invalid opinions are ignored."""
     try:
         told = json.loads(reply[reply.find("{") : reply.rfind("}") + 1])
     except (ValueError, RecursionError):
@@ -286,25 +297,33 @@ def parse_opinions(reply: str, count: int) -> Mapping[int, tuple[AuditOpinion, s
         number = entry.get("number") if isinstance(entry, dict) else None
         verdict = str(entry.get("verdict", "")).strip().casefold() if isinstance(entry, dict) else ""
         if isinstance(number, int) and 0 < number <= count and verdict in {*AuditOpinion}:
-            found[number - 1] = (AuditOpinion(verdict), plain(str(entry.get("reason", "")), 300))
+            found[number - 1] = (AuditOpinion(verdict), clean_text(str(entry.get("reason", "")), 300))
     return found
 
 
 async def _add_opinions(
     found: list[AuditedDocument], subject: AuditedForecast, auditor: LeakAuditor
 ) -> tuple[list[AuditedDocument], str]:
-    """Return the documents with opinions on those that tell something, and why there are no more, if so."""
+    """Return the documents with opinions on those with content, and why there are no more, if so."""
     asked = [
         place for place, one in enumerate(found) if one.document.text and one.document.kind is not DocumentKind.SERIES
     ]
     venue = subject.ref.partition(":")[0]
-    charge = Charge(scope=f"audit {subject.scope}", ref=subject.ref, venue=venue, forecaster=AUDITOR_ROLE, trial=0)
+    charge = CostAttribution(
+        scope=f"audit {subject.scope}", ref=subject.ref, venue=venue, forecaster=AUDITOR_ROLE, trial=0
+    )
     after = list(found)
     for batch in _iter_batches(asked):
         texts = [after[place].document.text for place in batch]
         try:
             told = await auditor.judge_texts(texts, subject.cutoff or datetime.max.replace(tzinfo=UTC), charge)
-        except (ConfigError, ContractError, Rejected, Unauthorized, Unavailable) as error:
+        except (
+            ConfigError,
+            MalformedDataError,
+            RequestRejectedError,
+            AuthenticationError,
+            ServiceUnavailableError,
+        ) as error:
             return after, f"{type(error).__name__}: {error}"
         for number, (opinion, reason) in told.items():
             after[batch[number]] = replace(after[batch[number]], opinion=opinion, reason=reason)

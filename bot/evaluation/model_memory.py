@@ -1,8 +1,7 @@
 """What models may remember instead of forecasting: outcomes that were known before the end of their training.
 
-No guard of the desk keeps out what a model learned in training. So each forecast is held against the knowledge cutoffs
-of the models that were asked in it. Source: BLF (arXiv 2604.18576v3), appendix B.2, which tests models on later
-questions only.
+No leak guard keeps out what a model learned in training. So each forecast is compared with the knowledge cutoffs of the
+models that it used. Source: BLF (arXiv 2604.18576v3), appendix B.2, which tests models on later questions only.
 """
 
 import json
@@ -12,22 +11,22 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from bot.config.llm_schema import LlmSection
-from bot.domain.learning import Round
-from bot.domain.question import Question, QuestionRef
-from bot.domain.resolution import Void
-from bot.errors import NotFound
+from bot.core.errors import NotFoundError
+from bot.core.learning import Round
+from bot.core.outcomes import VoidOutcome
+from bot.core.questions import Question, QuestionRef
+from bot.evaluation.knowledge_cutoffs import knowledge_cutoff
 from bot.evaluation.seen_documents import trial_opening
-from bot.llm.knowledge_cutoffs import knowledge_cutoff
-from bot.store.exchanges import Exchange, ExchangeKey
+from bot.store.forecast_queries import find_scope_question, list_scope_trials, list_scopes
 from bot.store.ledger import Ledger
-from bot.store.scopes import ref_of, scopes_with, trials_in
+from bot.store.trials import RecordedResponse, RecordingKey
 
 _EXCHANGE_KINDS = ("desk", "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedOutcome:
-    """An outcome that models were asked to foretell: the question, when it was known, and the models."""
+    """An outcome that models had to predict: the question, when it was known, and the models."""
 
     ref: str
     known_at: datetime
@@ -36,7 +35,10 @@ class AskedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMemory:
-    """One model: its knowledge ``cutoff`` (None: not known), the outcomes it was asked for, and those known by then."""
+    """One model.
+
+    its knowledge ``cutoff`` (None: not known), the outcomes that it predicted, and those known by then.
+    """
 
     model: str
     cutoff: date | None
@@ -48,8 +50,8 @@ class ModelMemory:
 class MemoryReport:
     """What the models of some forecasts may remember.
 
-    ``known`` counts the outcomes that were known before the cutoff of any of their models, ``questions`` names theirs;
-    ``unclear`` counts those of which that cannot be said, as no cutoff that is known reaches them and one is not known.
+    ``remembered`` counts the outcomes that were known before the cutoff of any of their models, ``questions`` names
+    theirs; ``unclear`` counts those where that is unknown, because no known cutoff reaches them and one is not known.
     """
 
     asked: int
@@ -65,7 +67,7 @@ class MemoryReport:
 
 
 def memory_report(outcomes: Iterable[AskedOutcome], section: LlmSection) -> MemoryReport:
-    """Hold outcomes against the knowledge cutoffs of the models that were asked for them."""
+    """Compare outcomes with the knowledge cutoffs of the models that predicted them."""
     listed = [outcome for outcome in outcomes if outcome.models]
     names = sorted({model for outcome in listed for model in outcome.models})
     cutoffs = {model: knowledge_cutoff(model, section) for model in names}
@@ -95,7 +97,7 @@ def memory_report(outcomes: Iterable[AskedOutcome], section: LlmSection) -> Memo
 async def memory_in_rounds(
     rounds: Iterable[Round], scopes: Mapping[QuestionRef, str], ledger: Ledger, section: LlmSection
 ) -> MemoryReport:
-    """Return what the models of a backtest may remember; ``scopes`` is where each question's trials are on record."""
+    """Return what the models of a backtest may remember; ``scopes`` says where each question's trials are recorded."""
     outcomes: list[AskedOutcome] = []
     for a_round in rounds:
         refs = [question.ref for question in a_round.questions if question.ref in scopes]
@@ -103,7 +105,7 @@ async def memory_in_rounds(
         outcomes += [
             AskedOutcome(ref=str(one.ref), known_at=one.resolved_at, models=models[one.ref])
             for one in a_round.resolutions
-            if one.ref in models and not isinstance(one.outcome, Void)
+            if one.ref in models and not isinstance(one.outcome, VoidOutcome)
         ]
     return memory_report(outcomes, section)
 
@@ -111,18 +113,18 @@ async def memory_in_rounds(
 async def memory_on_record(ledger: Ledger, section: LlmSection, *, since: datetime | None = None) -> MemoryReport:
     """Return what the models of all guarded forecasts of a ledger may remember, one outcome for each forecast.
 
-    An outcome was known when the ledger says so, else when it was due. A backtest keeps no question: there it counts as
-    known from the moment as of which it was asked, since whatever came later was to be unknown.
+    An outcome was known when the ledger says so, else when it was due. A backtest records no question: there it counts
+    as known from the moment as of which it was asked, since everything later had to be unknown.
     """
     return memory_report([one async for one in _iter_outcomes(ledger, since)], section)
 
 
 async def _iter_outcomes(ledger: Ledger, since: datetime | None) -> AsyncIterator[AskedOutcome]:
-    for scope in await scopes_with(ledger, "model", since=since):
+    for scope in await list_scopes(ledger, "model", since=since):
         models: frozenset[str] = frozenset()
         bound: datetime | None = None
-        for trial in await trials_in(ledger, scope):
-            exchanges = await ledger.exchanges.of(scope, trial, _EXCHANGE_KINDS)
+        for trial in await list_scope_trials(ledger, scope):
+            exchanges = await ledger.recordings.read_trial(scope, trial, _EXCHANGE_KINDS)
             opening = trial_opening(exchanges)
             if opening is not None and opening.guarded:
                 models |= _answering_models(exchanges)
@@ -136,8 +138,8 @@ async def _question_known_at(ledger: Ledger, scope: str) -> tuple[str, datetime 
     """Return the question of a scope, and when its first outcome was known or is due, where the ledger has it."""
     try:
         question = (await ledger.forecasts.trace(scope)).question
-    except NotFound:
-        return await ref_of(ledger, scope) or scope, None
+    except NotFoundError:
+        return await find_scope_question(ledger, scope) or scope, None
     resolved = [one.resolved_at for one in await ledger.resolutions.current(question.ref)]
     return str(question.ref), min(resolved, default=_due_time(question))
 
@@ -149,12 +151,12 @@ def _due_time(question: Question) -> datetime | None:
 
 async def _scope_models(ledger: Ledger, scope: str) -> frozenset[str]:
     found: frozenset[str] = frozenset()
-    for trial in await trials_in(ledger, scope):
-        found |= _answering_models(await ledger.exchanges.of(scope, trial, ("model",)))
+    for trial in await list_scope_trials(ledger, scope):
+        found |= _answering_models(await ledger.recordings.read_trial(scope, trial, ("model",)))
     return found
 
 
-def _answering_models(exchanges: Mapping[ExchangeKey, Exchange]) -> frozenset[str]:
+def _answering_models(exchanges: Mapping[RecordingKey, RecordedResponse]) -> frozenset[str]:
     """Return the models that answered in a trial, as ``provider:name``."""
     bodies = (json.loads(exchange.body) for key, exchange in exchanges.items() if key.kind == "model")
     answers = (body["told"] for body in bodies if isinstance(body, dict) and "told" in body)

@@ -1,7 +1,4 @@
-"""Planted leaks: the proof that each layer of the leak guard catches its own leaks.
-
-And that nothing else would have.
-"""
+"""Planted leaks: a test that each layer of the leak guard catches its own leaks, and that no other layer would have."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -9,29 +6,34 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from bot.config.schema import ResearchSection
-from bot.desk.bench import TrialBench
-from bot.desk.leaks.blocks import Blocks, blocks_of
-from bot.desk.leaks.caught import Caught
-from bot.desk.leaks.content import ROLE as FILTER
-from bot.desk.notebook import Notebook
-from bot.desk.opening import Opening
-from bot.desk.parts import Engine, Gauge, Shelf
-from bot.desk.record import Record
-from bot.desk.tools.scene import Guards, Scene
-from bot.desk.tools.tool import Instrument
-from bot.desk.tools.toolbox import Parts, toolbox
-from bot.desk.voices import Voices
-from bot.domain.conduct import Conduct
-from bot.domain.inquiry import Charge, Inquiry
-from bot.domain.prediction import BinaryShape
-from bot.domain.prompt import Answer, Completion, Dialect
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.research import Fetched, Hit, Page, Passage, Series
-from bot.domain.step import Json, Usage
-from bot.errors import ConfigError, NotFound, Rejected
+from bot.core.beliefs import ModelUsage, ToolResult
+from bot.core.clock import SeededRandom
+from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
+from bot.core.interfaces import Clock
+from bot.core.language_models import (
+    CostAttribution,
+    ModelAnswer,
+    ModelCompletion,
+    ModelDialect,
+    ModelPerformance,
+    ModelRequest,
+)
+from bot.core.plugin_specs import DataSpec, PluginSettings
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.core.research import FetchedPage, PageText, Passage, SearchResult, TimeSeries
+from bot.core.values import Json
 from bot.evaluation.seen_documents import GuardLayer
-from bot.ports import Clock
-from bot.specs import Can, DataSpec, Settings
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
+from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.recording import TrialRecording
+from bot.forecasting.services import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine
+from bot.forecasting.tools.base import LeakGuards, ToolContext
+from bot.forecasting.tools.toolset import ToolServices, build_tools
+from bot.forecasting.trial_memory import TrialMemory
+from bot.forecasting.trial_opening import TrialOpening
+from bot.forecasting.trial_tools import RecordedTrialContext, TrialModels, TrialTool
 from bot.store.ledger import Ledger
 
 TESTED_LAYERS = (GuardLayer.DATES, GuardLayer.CONTENT, GuardLayer.CLAMP, GuardLayer.ADDRESSES)
@@ -53,26 +55,28 @@ _QUESTION = Question(
     as_of=PLANTED_CUTOFF,
 )
 _SEARCH_HITS = (
-    Hit(url=f"{_NEWS_SITE}early", title="The lamp", snippet="It is dark.", published_at=PLANTED_CUTOFF - _ONE_DAY),
-    Hit(
+    SearchResult(
+        url=f"{_NEWS_SITE}early", title="The lamp", snippet="It is dark.", published_at=PLANTED_CUTOFF - _ONE_DAY
+    ),
+    SearchResult(
         url=f"{_NEWS_SITE}stale",
         title="The lamp, day by day",
         snippet="It is dark.",
         published_at=PLANTED_CUTOFF - _ONE_DAY,
     ),
-    Hit(
+    SearchResult(
         url=f"{_NEWS_SITE}edited",
         title="The lamp, a chronicle",
         snippet="It is dark.",
         published_at=PLANTED_CUTOFF - _ONE_DAY,
     ),
-    Hit(
+    SearchResult(
         url=f"{_NEWS_SITE}short",
         title="The lamp, in short",
         snippet="It is dark.",
         published_at=PLANTED_CUTOFF - _ONE_DAY,
     ),
-    Hit(
+    SearchResult(
         url=f"{_NEWS_SITE}late",
         title="The lamp",
         snippet="secret-of-the-result",
@@ -90,7 +94,10 @@ _REDIRECTS = {f"{_NEWS_SITE}short": f"https://{_VENUE_HOST}/q/lamp"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedLeak:
-    """A planted leak: the layer that should catch it, the use of a tool that brings it, and the words that tell it."""
+    """A planted leak.
+
+    the layer that should catch it, the tool call that returns it, and the words that reveal the answer.
+    """
 
     name: str
     layer: GuardLayer
@@ -105,7 +112,7 @@ def _page_leak(name: str, layer: GuardLayer, url: str, tells: str) -> PlantedLea
 
 PLANTED_LEAKS = (
     PlantedLeak(
-        name="a result dated after the cutoff, though the engine was told not to",
+        name="a result dated after the cutoff, against the engine's instructions",
         layer=GuardLayer.DATES,
         tool="web_search",
         arguments={"query": "lamp"},
@@ -121,7 +128,7 @@ PLANTED_LEAKS = (
     _page_leak("a redirect to a venue", GuardLayer.ADDRESSES, f"{_NEWS_SITE}short", "secret-of-the-venue"),
     _page_leak("the answer behind the question's own link", GuardLayer.ADDRESSES, _ANSWER_LINK, "secret-of-the-link"),
     PlantedLeak(
-        name="a series that goes on after the cutoff",
+        name="a series that continues after the cutoff",
         layer=GuardLayer.CLAMP,
         tool="series_history",
         arguments={"source": "gauge", "name": "LAMP"},
@@ -139,11 +146,11 @@ PLANTED_LEAKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerProof:
-    """What came of a planted leak: what caught it with all layers on, and without which layer it came through."""
+    """The result of a planted leak: what caught it with all layers on, and without which layer it got through."""
 
     leak: PlantedLeak
     came_through: bool
-    counts: Caught
+    counts: FilterCounts
     passes_without: tuple[GuardLayer, ...]
 
     @property
@@ -159,7 +166,7 @@ class LayerProof:
 
     @property
     def is_proven(self) -> bool:
-        """Whether its layer caught it, and that layer alone."""
+        """Whether its layer caught it, and only that layer."""
         return not self.came_through and self.own_count > 0 and self.passes_without == (self.leak.layer,)
 
 
@@ -181,77 +188,89 @@ class LeakPlanting:
         ]
         return LayerProof(leak=leak, came_through=came_through, counts=caught, passes_without=tuple(without))
 
-    async def _plant_leak(self, scope: str, leak: PlantedLeak, off: GuardLayer | None) -> tuple[bool, Caught]:
+    async def _plant_leak(self, scope: str, leak: PlantedLeak, off: GuardLayer | None) -> tuple[bool, FilterCounts]:
         """Return whether the leak came through, and what was caught on its way."""
-        bench = self._trial_tools(scope, off)
-        texts = []
+        bench = self._trial_context(scope, off)
+        texts: list[str] = []
         if leak.tool == "lookup_url":
-            # Addresses are read that were come across.
-            texts.append((await bench.use("web_search", {"query": "lamp"})).observation.text)
-        before = bench.caught if texts else Caught()
-        texts.append((await bench.use(leak.tool, leak.arguments)).observation.text)
+            # Only addresses from earlier results may be read.
+            texts += _shown_texts(await bench.use_tool("web_search", {"query": "lamp"}))
+        before = bench.caught if texts else FilterCounts()
+        texts += _shown_texts(await bench.use_tool(leak.tool, leak.arguments))
         return any(leak.leaked_text in text for text in texts), _count_difference(before, bench.caught)
 
-    def _trial_tools(self, scope: str, off: GuardLayer | None) -> TrialBench:
-        charge = Charge(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
-        record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, sealed=False)
+    def _trial_context(self, scope: str, off: GuardLayer | None) -> RecordedTrialContext:
+        charge = CostAttribution(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
+        record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, read_only=False)
         filtering = _FakeFilterModel(lets_all_pass=off is GuardLayer.CONTENT)
-        voices = Voices(
-            models=filtering, record=record, charge=charge, clock=self.clock, until=self.clock.monotonic() + 600.0
+        voices = TrialModels(
+            models=filtering, record=record, charge=charge, clock=self.clock, deadline=self.clock.monotonic() + 600.0
         )
-        scene = Scene(
+        scene = ToolContext(
             question=_QUESTION,
             section=ResearchSection(),
             guards=_leak_guards(off),
-            bound=PLANTED_CUTOFF,
-            notebook=Notebook(),
+            data_before=PLANTED_CUTOFF,
+            memory=TrialMemory(),
             record=record,
             fetcher=_FakeFetcher(),
             reader=_FakePageReader(),
         )
-        parts = Parts(
-            engines=[Engine(name="planted", engine=_FakeSearchEngine(), abilities=frozenset({Can.SEARCH_BEFORE_DATE}))],
-            gauges={"gauge": Gauge(spec=_data_spec("gauge"), source=_FakeSeriesSource())},
-            shelves={"shelf": Shelf(spec=_data_spec("shelf"), source=_FakePageSource())},
+        parts = ToolServices(
+            search_engines=[ConfiguredSearchEngine(name="planted", engine=_FakeSearchEngine(), bounds_dates=True)],
+            data_sources={"gauge": ConfiguredDataSource(spec=_data_spec("gauge"), source=_FakeSeriesSource())},
+            page_sources={"shelf": ConfiguredPageSource(spec=_data_spec("shelf"), source=_FakePageSource())},
             forecasts=self.ledger.forecasts,
-            related=self.ledger.related,
+            related=self.ledger.question_history,
             charge=charge,
-            summarised=False,
+            has_summariser=False,
         )
         instruments = _tool_instruments(scene, parts, off)
         if scene.guards.blocks.refusal(_ANSWER_LINK) is None:
-            scene.notebook.learn((_ANSWER_LINK,))
+            scene.memory.allow_addresses((_ANSWER_LINK,))
         tools = tuple(instrument.tool for instrument in instruments.values())
-        return TrialBench(
-            opening=Opening(tools=tools, bound=PLANTED_CUTOFF, backdated=True, content=True),
-            instruments=instruments,
-            notebook=scene.notebook,
+        return RecordedTrialContext(
+            forecast=scope,
+            cutoff=PLANTED_CUTOFF,
+            trial=1,
+            fitted=None,
+            random=SeededRandom(1),
+            opening=TrialOpening(tools=tools, bound=PLANTED_CUTOFF, backdated=True, content=True),
+            implementations=instruments,
+            memory=scene.memory,
             record=record,
-            voices=voices,
+            models=voices,
             documents=self.ledger.documents,
         )
 
 
-def _leak_guards(off: GuardLayer | None) -> Guards:
-    return Guards(
+def _shown_texts(result: ToolResult) -> list[str]:
+    """Return what a tool showed, to the model and to code."""
+    return [result.observation.text, *(f"{one.title}\n{one.url}\n{one.text}" for one in result.sources)]
+
+
+def _leak_guards(off: GuardLayer | None) -> LeakGuards:
+    return LeakGuards(
         cutoff=_NO_CUTOFF if off is GuardLayer.DATES else PLANTED_CUTOFF,
         backdated=True,
         # Without the filter a page of today is not read at all, so this layer is off where the filter drops nothing.
-        content=True,
-        blocks=Blocks() if off is GuardLayer.ADDRESSES else blocks_of(_QUESTION, (_VENUE_HOST,), backdated=True),
+        judges_content=True,
+        blocks=BlockedAddresses()
+        if off is GuardLayer.ADDRESSES
+        else find_blocked_addresses(_QUESTION, (_VENUE_HOST,), backdated=True),
     )
 
 
-def _tool_instruments(scene: Scene, parts: Parts, off: GuardLayer | None) -> dict[str, Instrument]:
-    """Return the tools; those of data have a cutoff of their own, so that it can be taken from them alone."""
+def _tool_instruments(scene: ToolContext, parts: ToolServices, off: GuardLayer | None) -> dict[str, TrialTool]:
+    """Return the tools; data tools have a cutoff of their own, so that it can be removed from them alone."""
     guards = dataclasses.replace(scene.guards, cutoff=_NO_CUTOFF if off is GuardLayer.CLAMP else PLANTED_CUTOFF)
-    web = toolbox(scene, dataclasses.replace(parts, gauges={}, shelves={}))
-    data = toolbox(dataclasses.replace(scene, guards=guards), dataclasses.replace(parts, engines=()))
+    web = build_tools(scene, dataclasses.replace(parts, data_sources={}, page_sources={}))
+    data = build_tools(dataclasses.replace(scene, guards=guards), dataclasses.replace(parts, search_engines=()))
     return {**data, **web}
 
 
-def _count_difference(before: Caught, after: Caught) -> Caught:
-    return Caught(
+def _count_difference(before: FilterCounts, after: FilterCounts) -> FilterCounts:
+    return FilterCounts(
         dates=after.dates - before.dates,
         content=after.content - before.content,
         clamped=after.clamped - before.clamped,
@@ -259,48 +278,50 @@ def _count_difference(before: Caught, after: Caught) -> Caught:
     )
 
 
-def _data_spec(name: str) -> DataSpec[Settings]:
-    return DataSpec(name=name, summary=f"a planted {name}", settings=Settings)
+def _data_spec(name: str) -> DataSpec[PluginSettings]:
+    return DataSpec(name=name, summary=f"a planted {name}", settings=PluginSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class _FakeSearchEngine:
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         return _SEARCH_HITS
 
 
 @dataclass(frozen=True, slots=True)
 class _FakeFetcher:
-    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
         for address in (url, _REDIRECTS.get(url)):
             if address is not None and (why := refusal(address)) is not None:
-                raise Rejected(why)
-        return Fetched(url=_REDIRECTS.get(url, url), content=b"", media_type="text/plain")
+                raise RequestRejectedError(why)
+        return FetchedPage(url=_REDIRECTS.get(url, url), content=b"", media_type="text/plain")
 
 
 @dataclass(frozen=True, slots=True)
 class _FakePageReader:
-    async def read(self, fetched: Fetched) -> Page:
+    async def read(self, fetched: FetchedPage) -> PageText:
         if fetched.url not in _PAGES:
             message = f"nothing is planted at {fetched.url}"
-            raise NotFound(message)
+            raise NotFoundError(message)
         text, published_at = _PAGES[fetched.url]
-        return Page(url=fetched.url, title="The lamp", text=text, published_at=published_at)
+        return PageText(url=fetched.url, title="The lamp", text=text, published_at=published_at)
 
 
 @dataclass(frozen=True, slots=True)
 class _FakeSeriesSource:
-    def names(self, question: Question) -> Sequence[str]:
+    def series_names(self, question: Question) -> Sequence[str]:
         return ("LAMP",)
 
-    async def series(self, name: str, *, before: datetime) -> Series:
+    async def series(self, name: str, *, before: datetime) -> TimeSeries:
         days = tuple((PLANTED_CUTOFF + day * _ONE_DAY).date() for day in range(-5, 5))
-        return Series(name=name, unit="", source="gauge", dates=days, values=tuple(7000.0 + day.day for day in days))
+        return TimeSeries(
+            name=name, unit="", source="gauge", dates=days, values=tuple(7000.0 + day.day for day in days)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _FakePageSource:
-    async def contents(self, page: str, *, before: datetime) -> Sequence[str]:
+    async def page_headings(self, page: str, *, before: datetime) -> Sequence[str]:
         return ("Now",)
 
     async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
@@ -312,25 +333,25 @@ class _FakePageSource:
 
 @dataclass(frozen=True, slots=True)
 class _FakeFilterModel:
-    """Plays the role of the filter: drops the text that tells, and no other, or none at all."""
+    """Plays the role of the filter: drops the text with the answer, and no other, or none at all."""
 
     lets_all_pass: bool = False
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
-    def dialect(self, role: str) -> Dialect:
+    def dialect(self, role: str) -> ModelDialect:
         if role != FILTER:
             message = f"nobody plays the role {role} among planted leaks"
             raise ConfigError(message)
-        return Dialect.JSON
+        return ModelDialect.JSON
 
-    async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
-        # Each text stands in a part of its own, after the number under which it is judged.
+    async def ask(self, inquiry: ModelRequest, *, deadline_s: float) -> ModelAnswer:
+        # Each text is in a part of its own, after the number under which it is judged.
         shown = inquiry.prompt.messages[-1].text.split("\n\nResult ")
         leaks = [LEAKED_TEXT in text and not self.lets_all_pass for text in shown]
         words = {number: "drop" if leak else "keep" for number, leak in enumerate(leaks, 1)}
-        entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "told"}}' for n, word in words.items())
-        completion = Completion(text=f'{{"results": [{entries}]}}')
-        return Answer(completion=completion, usage=self.usage, model="planted:filter", document="")
+        entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "leak"}}' for n, word in words.items())
+        completion = ModelCompletion(text=f'{{"results": [{entries}]}}')
+        return ModelAnswer(completion=completion, usage=self.usage, model="planted:filter", document="")
 
-    async def grade(self, conduct: Conduct, charge: Charge) -> None:
-        """Grade nobody."""
+    async def grade(self, conduct: ModelPerformance, charge: CostAttribution) -> None:
+        """Record nothing."""

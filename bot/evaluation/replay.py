@@ -1,45 +1,50 @@
-"""Replays: the trials of a forecast run again on what is on record.
+"""Replays: the trials of a forecast run again on their record.
 
-To see that they come to the same numbers, and where the first difference is. Nobody is asked, and nothing is fetched
-or written.
+They show whether the trials give the same numbers, and where the first difference is. No request is sent, and nothing
+is fetched or written.
 """
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NoReturn
 
-from bot.desk.bare import BareBench
-from bot.desk.combine import combine, counted
-from bot.desk.desk import Bench, TrialDesk
-from bot.desk.trial import TrialRun, run_trial
-from bot.desk.workshop import Workshop
-from bot.domain.conduct import Conduct
-from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
-from bot.domain.inquiry import Charge
-from bot.domain.learning import Fitted
-from bot.domain.prediction import Prediction
-from bot.domain.prompt import Answer, Dialect, Prompt, Tool
-from bot.domain.research import Fetched, Page, SourcePolicy
-from bot.domain.step import Json, Step, ToolResult
-from bot.errors import ContractError, NotFound, Rejected, StoreError
+from bot.core.beliefs import Step, ToolResult
+from bot.core.concurrency import gather_all
+from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedError, StoreError
+from bot.core.forecasts import Forecast, Trial, TrialEnd, TrialLimits
+from bot.core.interfaces import RandomStreams
+from bot.core.language_models import (
+    CostAttribution,
+    ModelAnswer,
+    ModelDialect,
+    Prompt,
+)
+from bot.core.learning import FittedParameters
+from bot.core.predictions import Prediction
+from bot.core.research import FetchedPage, PageText
+from bot.core.values import Json
 from bot.evaluation.explanation import RecordedModelCall, read_recorded_calls
-from bot.jobs.sitting import Benches, Seat
-from bot.jobs.together import together
-from bot.llm.record import prompt_of
-from bot.ports import Random
-from bot.store.codec import PREDICTIONS, STEP, Form
-from bot.store.forecasts import Trace
+from bot.forecasting.aggregation import combine_trials, select_counted_trials
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.trial import TrialSettings, run_trial
+from bot.forecasting.trial_tools import GuardedTrialContext, RecordedTrialContext, TrialContextFactory
+from bot.llm.call_records import load_prompt
+from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import Ledger
+from bot.store.serialization import PREDICTIONS, STEP, JsonSerializer
 from bot.store.trials import TrialRecord
 
-PROMPT_SERIALIZER: Form[Prompt] = Form("prompt", Prompt)
+PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 
 
-# What is asked of a model, in the order in which a person would look for the change; ``stable`` is no part of it.
+# The parts of a request to a model, in the order in which a person would look for the change; ``stable`` is not one of
+# them.
 PROMPT_PARTS = ("messages", "tools", "only", "schema")
 
 
@@ -48,7 +53,10 @@ JsonDifference = tuple[str, Json, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrecordedRequest:
-    """A request to a model that is not on record; ``heard`` are the records of the answers that came before it."""
+    """A request to a model that is not recorded.
+
+    ``earlier_answers`` are the records of the answers that came before it.
+    """
 
     role: str
     prompt: Prompt
@@ -57,9 +65,9 @@ class UnrecordedRequest:
 
 
 async def find_prompt_difference(
-    ledger: Ledger, trace: Trace, trial: int, sought: UnrecordedRequest
+    ledger: Ledger, trace: ForecastTrace, trial: int, sought: UnrecordedRequest
 ) -> JsonDifference | None:
-    """Return where a prompt departs from the first one on record that was not asked again yet.
+    """Return where a prompt differs from the first recorded one that was not repeated yet.
 
     None where that cannot be recovered.
     """
@@ -67,8 +75,8 @@ async def find_prompt_difference(
     if recorded is None or recorded.request is None:
         return None
     try:
-        known = PROMPT_SERIALIZER.plain(await prompt_of(recorded.request, ledger.documents))
-    except (NotFound, StoreError, ContractError):
+        known = PROMPT_SERIALIZER.plain(await load_prompt(recorded.request, ledger.documents))
+    except (NotFoundError, StoreError, MalformedDataError):
         return None
     again = PROMPT_SERIALIZER.plain(sought.prompt)
     parts = (first_difference(f"prompt.{part}", known.get(part), again.get(part)) for part in PROMPT_PARTS)
@@ -78,7 +86,7 @@ async def find_prompt_difference(
 
 
 async def _next_recorded_call(
-    ledger: Ledger, trace: Trace, trial: int, sought: UnrecordedRequest
+    ledger: Ledger, trace: ForecastTrace, trial: int, sought: UnrecordedRequest
 ) -> RecordedModelCall | None:
     chain = await read_recorded_calls(ledger, trace)
     calls = (call for call in chain.calls if call.trial == trial and call.role == sought.role)
@@ -86,7 +94,7 @@ async def _next_recorded_call(
 
 
 def first_difference(path: str, recorded: Json, replayed: Json, *, within: float = 0.0) -> JsonDifference | None:
-    """Return the first place where two JSON values differ, with both; numbers may do so by a little."""
+    """Return the first place where two JSON values differ, with both; numbers may differ slightly."""
     match recorded, replayed:
         case dict(), dict():
             keys: Iterable[str] = dict.fromkeys((*recorded, *replayed))
@@ -102,7 +110,7 @@ def first_difference(path: str, recorded: Json, replayed: Json, *, within: float
     return next((found for found in below if found is not None), None)
 
 
-# A trial that came to its end must come to it again; any other one is stopped where it was stopped.
+# A trial that finished must finish again; any other one is stopped where it was stopped.
 SELF_ENDED = frozenset({TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.REPEAT_LIMIT, TrialEnd.CONTEXT_LIMIT})
 
 
@@ -110,15 +118,15 @@ SELF_ENDED = frozenset({TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.REPEAT_LIMI
 ROUNDING_TOLERANCE = 1e-12
 
 
-# What a step does comes before what it sees, and that before what it believes.
+# The action of a step comes before its observation, and that before its belief.
 STEP_PARTS = ("action", "observation", "belief", "usage", "final")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDiscrepancy:
-    """Where a replay first departs from the record: the step (None for what comes after), the part of it, and both.
+    """Where a replay first differs from the record: the step (None for the end), the part of it, and both values.
 
-    ``missing`` says what had been asked by then that is not on record, if anything had.
+    ``missing`` is the unrecorded request that was made by then, if there was one.
     """
 
     step: int | None
@@ -130,9 +138,9 @@ class ReplayDiscrepancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedTrial:
-    """One trial run again: how many steps are on record, how many came now, and the first difference.
+    """One trial run again: how many steps are recorded, how many came now, and the first difference.
 
-    ``agreed`` is how many steps came out as on record before that.
+    ``agreed`` is how many steps before that were the same as recorded.
     """
 
     number: int
@@ -146,7 +154,7 @@ class ReplayedTrial:
 class ReplayResult:
     """A forecast run again: its trials, the aggregate of the replay (None without one), and where that first differs.
 
-    ``aggregate`` is the difference from what is on record before calibration.
+    ``aggregate`` is the difference from the recorded aggregate before calibration.
     """
 
     trials: tuple[ReplayedTrial, ...]
@@ -155,7 +163,7 @@ class ReplayResult:
 
     @property
     def is_identical(self) -> bool:
-        """Whether every step and the aggregate are as on record."""
+        """Whether every step and the aggregate are as recorded."""
         return self.aggregate is None and all(trial.discrepancy is None for trial in self.trials)
 
     @property
@@ -165,21 +173,25 @@ class ReplayResult:
 
 
 async def replay_forecast(
-    trace: Trace, seat: Seat, workshop: Benches | None, random: Random, fitted: Fitted | None
+    trace: ForecastTrace,
+    seat: ConfiguredForecaster,
+    workshop: TrialContextFactory | None,
+    random: RandomStreams,
+    fitted: FittedParameters | None,
 ) -> ReplayResult:
-    """Run all trials on record again; the workshop must be sealed, and ``fitted`` what the forecast was made with.
+    """Run all recorded trials again; the tool factory must be sealed, and ``fitted`` what the forecast was made with.
 
-    Raises NotFound for a forecast that was not completed, StoreError for a damaged record.
+    Raises NotFoundError for a forecast that was not completed, StoreError for a damaged record.
     """
     forecast = trace.forecast
     if forecast is None:
-        message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
-        raise NotFound(message)
+        message = f"forecast {trace.id} is {trace.state}; only completed forecasts can be replayed"
+        raise NotFoundError(message)
     theatre = _ForecastReplay(trace, forecast, seat, workshop, random, fitted)
     # Side by side, so that the record of one is read while another thinks.
-    runs = await together(theatre.replay_trial, trace.trials, places=max(1, len(trace.trials)))
+    runs = await gather_all(theatre.replay_trial(record) for record in trace.trials)
     trials = [trial for _, trial in runs]
-    raw = combine(trace.question, trials, seat.pool) if counted(trials) else None
+    raw = combine_trials(trace.question, trials, seat.pool) if select_counted_trials(trials) else None
     recorded = PREDICTIONS.plain(forecast.raw)
     differing = first_difference(
         "", recorded, None if raw is None else PREDICTIONS.plain(raw), within=ROUNDING_TOLERANCE
@@ -192,7 +204,7 @@ async def replay_forecast(
 
 
 class OfflineNetwork:
-    """Stands where the network would be: the ports Http, Fetcher and PageReader, all of which refuse."""
+    """Replaces the network: HttpClient, PageFetcher and PageTextReader, all of which refuse."""
 
     async def get(self, url: str, **_: object) -> bytes:
         """Refuse."""
@@ -202,35 +214,35 @@ class OfflineNetwork:
         """Refuse."""
         self._refuse(url)
 
-    async def fetch(self, url: str, **_: object) -> Fetched:
+    async def fetch(self, url: str, **_: object) -> FetchedPage:
         """Refuse."""
         self._refuse(url)
 
-    async def read(self, fetched: Fetched) -> Page:
+    async def read(self, fetched: FetchedPage) -> PageText:
         """Refuse."""
         self._refuse(fetched.url)
 
     @staticmethod
     def _refuse(url: str) -> NoReturn:
-        message = f"a replay reads nothing, and {url} was to be read"
-        raise Rejected(message)
+        message = f"a replay fetches no pages, and the trial asked for {url}"
+        raise RequestRejectedError(message)
 
 
 @dataclass(frozen=True, slots=True)
 class _ForecastReplay:
     """Where the trials of one forecast are run again."""
 
-    trace: Trace
+    trace: ForecastTrace
     forecast: Forecast
-    configured_forecaster: Seat
-    tool_factory: Benches | None
-    random: Random
-    fitted: Fitted | None
+    configured_forecaster: ConfiguredForecaster
+    tool_factory: TrialContextFactory | None
+    random: RandomStreams
+    fitted: FittedParameters | None
 
     async def replay_trial(self, record: TrialRecord) -> tuple[ReplayedTrial, Trial]:
         recorded = record.trial or Trial(number=record.number, end=TrialEnd.EMPTY, belief=None, steps=0)
         steps = [logged.step for logged in record.steps]
-        ear = _RecordWatcher(await self._trial_tools(record.number))
+        ear = _RecordWatcher()
         comparison = _StepComparison(steps, ear)
         trial = await self._trial(recorded, comparison, ear)
         if recorded.end not in SELF_ENDED and trial.steps == len(steps):
@@ -246,60 +258,66 @@ class _ForecastReplay:
         return told, trial
 
     async def _first_discrepancy(self, trial: int, comparison: "_StepComparison") -> ReplayDiscrepancy | None:
-        """Return the first difference; where a prompt was not on record, it is the place where that one differs."""
+        """Return the first difference; where a prompt was not recorded, it is the place where that one differs."""
         first, sought = comparison.first, comparison.watcher.unrecorded
-        if first is None or not first.missing or sought is None or not isinstance(self.tool_factory, Workshop):
+        if first is None or not first.missing or sought is None or not isinstance(self.tool_factory, ToolFactory):
             return first
         found = await find_prompt_difference(self.tool_factory.ledger, self.trace, trial, sought)
         if found is None:
             return first
-        # What is asked belongs to the step that would have come of it.
+        # The request belongs to the step that would have followed it.
         return dataclasses.replace(_to_discrepancy(comparison.agreed + 1, found), missing=first.missing)
 
     async def _trial(self, recorded: Trial, comparison: "_StepComparison", ear: "_RecordWatcher") -> Trial:
-        # One more than is on record where the trial ended by itself, to see that it does again.
-        limits = Limits(
+        # One more than recorded where the trial ended by itself, to see that it does again.
+        limits = TrialLimits(
             steps=recorded.steps + (recorded.end in SELF_ENDED), seconds=self.configured_forecaster.limits.seconds
         )
         if not limits.steps:
             return recorded
-        desk = TrialDesk(
+        start = GuardedTrialContext(
             forecast=self.forecast.id,
             cutoff=self.forecast.cutoff,
             trial=recorded.number,
             fitted=self.fitted,
             random=self.random,
-            # What the forecaster sees; it may plan by it.
+            # The limits that the forecaster sees; it may plan by them.
             limits=self.configured_forecaster.limits,
-            bench=ear,
         )
+        desk = await self._open_trial(start, ear)
         return await run_trial(
-            self.configured_forecaster.forecaster, self.trace.question, desk, TrialRun(limits=limits, log=comparison)
+            self.configured_forecaster.implementation,
+            self.trace.question,
+            desk,
+            TrialSettings(limits=limits, log=comparison),
         )
 
-    async def _trial_tools(self, number: int) -> Bench:
-        if not (self.configured_forecaster.asks or self.configured_forecaster.members) or self.tool_factory is None:
-            return BareBench()
-        charge = Charge(
+    async def _open_trial(self, start: GuardedTrialContext, ear: "_RecordWatcher") -> GuardedTrialContext:
+        if (
+            not (self.configured_forecaster.uses_models or self.configured_forecaster.members)
+            or self.tool_factory is None
+        ):
+            return start
+        charge = CostAttribution(
             scope=self.forecast.id,
             ref=str(self.forecast.ref),
             venue=self.forecast.ref.venue,
             forecaster=self.forecast.forecaster,
-            trial=number,
+            trial=start.trial,
         )
-        return await self.tool_factory.bench(
+        opened = await self.tool_factory.open_trial(
             self.trace.question,
+            start,
             charge=charge,
-            cutoff=self.forecast.cutoff,
-            limits=self.configured_forecaster.limits,
             # Nothing is read that was not let through then, and guards for a long text take longer than the trial.
             guarded=False,
         )
+        return _WatchedTrialContext(**vars(opened), watcher=ear) if isinstance(opened, RecordedTrialContext) else opened
 
 
 @dataclass(slots=True)
 class _StepComparison:
-    """Holds each step against the record, and keeps the first difference."""
+    """Compares each step with the record, and keeps the first difference."""
 
     recorded: Sequence[Step]
     watcher: "_RecordWatcher"
@@ -317,7 +335,7 @@ class _StepComparison:
             self.agreed = number
 
     def compare_end(self, recorded: Trial, replayed: Trial) -> None:
-        """Hold the end of the trial against the record."""
+        """Compare the end of the trial with the record."""
         if self.first is None and (found := first_difference("", _trial_ending(recorded), _trial_ending(replayed))):
             self._note(None, found)
 
@@ -327,63 +345,42 @@ class _StepComparison:
 
 @dataclass(slots=True)
 class _RecordWatcher:
-    """Passes everything on to a bench, and listens for what is not on record."""
+    """Keeps what a trial first asked for that is not on record."""
 
-    inner: Bench
     missing: str = ""
     unrecorded: UnrecordedRequest | None = None
-    _answers: set[str] = field(default_factory=set)
+    answers: set[str] = field(default_factory=set)
 
-    @property
-    def policy(self) -> SourcePolicy:
-        return self.inner.policy
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        return self.inner.tools
-
-    @property
-    def all_tools(self) -> Sequence[Tool]:
-        return self.inner.all_tools
-
-    async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+    @contextmanager
+    def watch(self, request: UnrecordedRequest | None = None) -> Iterator[None]:
         try:
-            return await self.inner.use(tool, arguments)
-        except NotFound as error:
-            self._note_missing(error)
-            raise
-
-    def is_late(self, place: str) -> bool:
-        return self.inner.is_late(place)
-
-    def dialect(self, role: str) -> Dialect:
-        try:
-            return self.inner.dialect(role)
-        except NotFound as error:
-            self._note_missing(error)
-            raise
-
-    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
-        try:
-            answer = await self.inner.ask(role, prompt, seed=seed)
-        except NotFound as error:
+            yield
+        except NotFoundError as error:
             if not self.missing:
-                self.unrecorded = UnrecordedRequest(
-                    role=role, prompt=prompt, seed=seed, earlier_answers=frozenset(self._answers)
-                )
-            self._note_missing(error)
+                self.missing, self.unrecorded = str(error), request
             raise
-        self._answers.add(answer.document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WatchedTrialContext(RecordedTrialContext):
+    """The context of a trial that is run again, which notes requests that are not recorded."""
+
+    watcher: _RecordWatcher
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        with self.watcher.watch():
+            return await RecordedTrialContext.use_tool(self, tool, arguments)
+
+    def dialect(self, role: str) -> ModelDialect:
+        with self.watcher.watch():
+            return RecordedTrialContext.dialect(self, role)
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        earlier = frozenset(self.watcher.answers)
+        with self.watcher.watch(UnrecordedRequest(role=role, prompt=prompt, seed=seed, earlier_answers=earlier)):
+            answer = await RecordedTrialContext.ask_model(self, role, prompt, seed=seed)
+        self.watcher.answers.add(answer.document)
         return answer
-
-    async def keep(self, text: str) -> str:
-        return await self.inner.keep(text)
-
-    async def grade(self, conduct: Conduct) -> None:
-        await self.inner.grade(conduct)
-
-    def _note_missing(self, error: NotFound) -> None:
-        self.missing = self.missing or str(error)
 
 
 def _to_discrepancy(step: int | None, found: JsonDifference) -> ReplayDiscrepancy:
@@ -396,7 +393,7 @@ def _trial_ending(trial: Trial) -> dict[str, Json]:
 
 
 def _first_step_difference(recorded: Step, replayed: Step) -> JsonDifference | None:
-    """Compare two steps as the ledger would have them, in the order in which one thing follows from the other."""
+    """Compare two steps as the ledger would hold them, in the order in which one part follows from the other."""
     before, after = (json.loads(STEP.encode(step)) for step in (recorded, replayed))
     differing = (first_difference(part, before.get(part), after.get(part)) for part in STEP_PARTS)
     return next((found for found in differing if found is not None), None)

@@ -1,14 +1,14 @@
 """The report of a backtest or of scored files, under stable keys that scripts can rely on.
 
-A Brier Index is computed over a population of rows, both definitions of Overall have names of their own, and scores
-of unlike kinds are never averaged.
+A Brier Index is computed over a population of rows, the two definitions of Overall have separate names, and scores of
+different kinds are never averaged.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.domain.score import Rule, rules_of
+from bot.core.outcomes import ScoringRule, scoring_rules_for
 from bot.evaluation.score_rows import RuleScoreRow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class GroupMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdScores:
-    """The crowd on the rows that had one, and what the forecaster gains over it there; both by rule."""
+    """The crowd on the rows that had one, and the forecaster's gain over it there; both by rule."""
 
     n: int
     scores: dict[str, float]
@@ -59,7 +59,7 @@ class CrowdScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindReport:
-    """All about one kind of questions: means with intervals by rule, the crowd, and the groups.
+    """The scores of one kind of questions: means with intervals by rule, the crowd, and the groups.
 
     ``imputed`` counts the missing answers that were scored as the flat forecast.
     """
@@ -82,7 +82,7 @@ def kind_reports(rows: Sequence[RuleScoreRow], *, rng: "np.random.Generator") ->
 def _kind_report(kind: str, rows: Sequence[RuleScoreRow], rng: "np.random.Generator") -> KindReport:
     from bot.stats.bootstrap import confidence_intervals  # noqa: PLC0415 - numpy
 
-    rules = rules_of(kind)
+    rules = scoring_rules_for(kind)
     spans = confidence_intervals(
         _resample_rules([[row.scores[rule.name] for rule in rules] for row in rows], rows, rules, rng)
     )
@@ -98,7 +98,7 @@ def _kind_report(kind: str, rows: Sequence[RuleScoreRow], rng: "np.random.Genera
 
 
 def _compare_with_crowd(
-    rows: Sequence[RuleScoreRow], rules: Sequence[Rule], rng: "np.random.Generator"
+    rows: Sequence[RuleScoreRow], rules: Sequence[ScoringRule], rng: "np.random.Generator"
 ) -> CrowdScores | None:
     from bot.stats.bootstrap import confidence_intervals  # noqa: PLC0415 - numpy
 
@@ -114,13 +114,13 @@ def _compare_with_crowd(
     )
 
 
-def _gain_over_crowd(row: RuleScoreRow, rule: Rule) -> float:
+def _gain_over_crowd(row: RuleScoreRow, rule: ScoringRule) -> float:
     lead = row.scores[rule.name] - row.crowd_scores[rule.name]
     return lead if rule.more_is_better else -lead
 
 
 def _means_by(
-    rows: Sequence[RuleScoreRow], key: Callable[[RuleScoreRow], str | None], rules: Sequence[Rule]
+    rows: Sequence[RuleScoreRow], key: Callable[[RuleScoreRow], str | None], rules: Sequence[ScoringRule]
 ) -> dict[str, GroupMeans]:
     groups: dict[str, list[RuleScoreRow]] = {}
     for row in rows:
@@ -136,7 +136,10 @@ def _means_by(
 
 
 def _resample_rules(
-    values: Sequence[Sequence[float]], rows: Sequence[RuleScoreRow], rules: Sequence[Rule], rng: "np.random.Generator"
+    values: Sequence[Sequence[float]],
+    rows: Sequence[RuleScoreRow],
+    rules: Sequence[ScoringRule],
+    rng: "np.random.Generator",
 ) -> "BootstrapResamples":
     from bot.stats.arrays import encode_keys  # noqa: PLC0415 - numpy
     from bot.stats.bootstrap import resample_means  # noqa: PLC0415 - numpy
@@ -207,7 +210,7 @@ class FamilyScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreReport:
-    """Everything a report says; ``crowd`` scores the crowd on the rows that had one.
+    """The whole report; ``crowd`` scores the crowd on the rows that had one.
 
     ``kinds`` is about choices and curves, all the rest about yes-or-no questions.
     """
@@ -237,7 +240,7 @@ def build_report(
 ) -> ScoreReport:
     """Score the rows by family, source, round and horizon; intervals resample whole question series.
 
-    ``graded`` are choices and curves, which are told by themselves; a round of them alone has an empty block.
+    ``graded`` are choices and curves, which have their own part; a round with only those has an empty block.
     """
     return ScoreReport(
         block=_family_scores(rows),
@@ -311,7 +314,7 @@ def _pair_scores(pairs: Sequence[tuple[float, float]]) -> BinaryScores:
 
 
 def _index_intervals(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> dict[str, ScoreInterval]:
-    """Give intervals of the indices; a whole series is drawn at once, so asking again adds no certainty."""
+    """Give intervals of the indices; a whole series is drawn at once, so a repeated question adds no certainty."""
     from bot.stats.bootstrap import average_parts, confidence_intervals, to_brier_index  # noqa: PLC0415 - numpy
 
     families = [_family_rows(rows, name) for name in (MARKET_FAMILY, DATASET_FAMILY)]

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from bot.domain.curves import flat_prediction
-from bot.domain.learning import Round
-from bot.domain.prediction import Binary, Prediction
-from bot.domain.question import Question, QuestionRef
-from bot.domain.resolution import Chosen, Happened, Landed, Resolution
+from bot.core.distributions import flat_prediction
+from bot.core.learning import Round
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Resolution
+from bot.core.predictions import BinaryPrediction, Prediction
+from bot.core.questions import Question, QuestionRef
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 
 TargetProbabilities = Mapping[tuple[QuestionRef, str], float]
@@ -38,7 +38,7 @@ class BinaryScoreRow:
 class RuleScoreRow:
     """One scored event of a choice or a curve: its values by rule, and the crowd's under the same rules.
 
-    ``crowd`` is empty where there was none; ``imputed`` marks a missing answer that counts as the flat one.
+    ``crowd_scores`` is empty where there was none; ``imputed`` marks a missing answer that counts as the flat one.
     """
 
     round: str
@@ -65,17 +65,17 @@ class ScoreRows:
 
 def score_round(a_round: Round, predictions: TargetPredictions) -> ScoreRows:
     """Return everything of a round that resolved, with its scores; a missing answer counts as the flat one."""
-    yes_or_no = {key: said.probability for key, said in predictions.items() if isinstance(said, Binary)}
+    yes_or_no = {key: said.probability for key, said in predictions.items() if isinstance(said, BinaryPrediction)}
     return ScoreRows(binary=[*binary_score_rows(a_round, yes_or_no)], by_rule=[*rule_score_rows(a_round, predictions)])
 
 
 def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[RuleScoreRow]:
-    """Yield one row per resolved choice or curve of a round, but for outcomes that no rule can judge."""
+    """Yield one row per resolved choice or curve of a round, except for outcomes that no rule can judge."""
     questions = {question.ref: question for question in a_round.questions}
     known = [
         (questions[resolution.ref], resolution)
         for resolution in a_round.resolutions
-        if resolution.ref in questions and isinstance(resolution.outcome, Chosen | Landed)
+        if resolution.ref in questions and isinstance(resolution.outcome, ChoiceOutcome | NumericOutcome)
     ]
     flat = {question.shape: flat_prediction(question.shape) for question, _ in known}
     given = [predictions.get((question.ref, resolution.target)) for question, resolution in known]
@@ -108,7 +108,7 @@ def binary_score_rows(a_round: Round, answers: TargetProbabilities) -> Iterator[
     questions = {question.ref: question for question in a_round.questions}
     for resolution in a_round.resolutions:
         question = questions.get(resolution.ref)
-        if question is None or not isinstance(resolution.outcome, Happened):
+        if question is None or not isinstance(resolution.outcome, BinaryOutcome):
             continue
         given = answers.get((resolution.ref, resolution.target))
         yield BinaryScoreRow(
@@ -131,7 +131,7 @@ def missing_share(questions: Iterable[Question], answers: TargetProbabilities) -
 
 
 def _crowd_probability(question: Question) -> float | None:
-    if question.crowd is None or not isinstance(question.crowd.prediction, Binary):
+    if question.crowd is None or not isinstance(question.crowd.prediction, BinaryPrediction):
         return None
     return question.crowd.prediction.probability
 

@@ -1,6 +1,6 @@
-"""What became of each document that a forecast came across.
+"""The fate of each document that a forecast found: kept, or dropped by which layer of the leak guard.
 
-Kept, or dropped by which layer of the leak guard, read from the record alone.
+It is read from the record alone.
 """
 
 import json
@@ -10,29 +10,28 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from bot.desk.addresses import address_of
-from bot.desk.bench import USE, Use
-from bot.desk.leaks.blocks import Blocks
-from bot.desk.leaks.clamp import clamp, is_revised_late
-from bot.desk.leaks.content import ROLE as FILTER
-from bot.desk.leaks.content import Verdict, verdict_in
-from bot.desk.leaks.dates import is_late
-from bot.desk.notebook import NOTE
-from bot.desk.opening import OPENING, Opening
-from bot.desk.record import key_from, key_text
-from bot.desk.tools.search import HITS, addresses_of
-from bot.desk.tools.series import SERIES
-from bot.domain.prompt import Answer
-from bot.domain.research import Hit, Page, Passage, Series
-from bot.errors import ContractError, NotFound
-from bot.llm.record import RECORD
-from bot.store.codec import Form
-from bot.store.documents import Documents
-from bot.store.exchanges import Exchange, ExchangeKey
+from bot.core.errors import MalformedDataError, NotFoundError
+from bot.core.language_models import ModelAnswer
+from bot.core.research import PageText, Passage, SearchResult, TimeSeries
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
+from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.forecasting.leak_guard.content_filter import ContentVerdict, parse_verdict
+from bot.forecasting.leak_guard.cutoff import clamp_series, is_after_cutoff, is_revised_late
+from bot.forecasting.recording import format_exchange_key, parse_exchange_key
+from bot.forecasting.tools.time_series import SERIES_SERIALIZER
+from bot.forecasting.tools.web_search import HITS_SERIALIZER, result_addresses
+from bot.forecasting.trial_memory import NOTE_SERIALIZER
+from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_tools import CALL_SERIALIZER, ToolCallRecord
+from bot.forecasting.web_addresses import parse_address
+from bot.llm.call_records import CALL_RECORD_SERIALIZER
+from bot.store.documents import DocumentStore
+from bot.store.serialization import JsonSerializer
+from bot.store.trials import RecordedResponse, RecordingKey
 
-_PAGE_SERIALIZER: Form[Page] = Form("page", Page)
-_PASSAGE_SERIALIZER: Form[Passage] = Form("passage", Passage)
-_ANSWER_SERIALIZER: Form[Answer] = Form("answer", Answer)
+_PAGE_SERIALIZER: JsonSerializer[PageText] = JsonSerializer("page", PageText)
+_PASSAGE_SERIALIZER: JsonSerializer[Passage] = JsonSerializer("passage", Passage)
+_ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", ModelAnswer)
 
 
 class DocumentKind(StrEnum):
@@ -45,7 +44,10 @@ class DocumentKind(StrEnum):
 
 
 class GuardLayer(StrEnum):
-    """What keeps the future out; ``UNCHECKED`` is the rule that a page of today is not used where nobody judged it."""
+    """The layers that keep the future out.
+
+    ``UNCHECKED`` is the rule that a page of today is not used where nobody judged it.
+    """
 
     DATES = "dates"
     CONTENT = "content"
@@ -56,11 +58,11 @@ class GuardLayer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDocument:
-    """A document as it came, and what became of it: ``dropped`` is None where the forecaster could read it.
+    """A document as it was found, and its fate: ``dropped`` is None where the forecaster could read it.
 
-    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter looked at it,
-    ``passed`` that it let it pass by name; ``beyond`` counts the points of a series that were clamped away.
-    ``backdated`` says that the question was of an earlier day: only then can a result or a page tell too much.
+    ``text`` is its content; ``shown`` what the tool returned with it; ``was_filtered`` says that the filter examined
+    it, ``filter_kept`` that it kept it by name; ``clamped_points`` counts the points of a series that were removed.
+    ``backdated`` says that the question was of an earlier day: only then can a result or a page reveal too much.
     """
 
     trial: int
@@ -78,58 +80,60 @@ class SeenDocument:
 
     @property
     def unjudged(self) -> bool:
-        """Whether it was kept though nobody judged what it tells, and somebody should have."""
+        """Whether it was kept without a check of its content, where a check was needed."""
         unchecked = self.dropped is None and not self.filter_kept
         return unchecked and self.backdated and self.kind in {DocumentKind.RESULT, DocumentKind.PAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialDocuments:
-    """One trial's record, opened. ``results`` is how many results of a search were looked at."""
+    """One trial's record, opened. ``results`` is how many results of a search were examined."""
 
     trial: int
-    opening: Opening
-    exchanges: Mapping[ExchangeKey, Exchange]
-    blocks: Blocks
+    opening: TrialOpening
+    exchanges: Mapping[RecordingKey, RecordedResponse]
+    blocks: BlockedAddresses
     results: int
     roles: Mapping[str, str] = field(default_factory=dict)
 
     def documents(self) -> Iterator[SeenDocument]:
-        """Yield all documents, use by use; raises ContractError for a record that is not of its form."""
+        """Yield all documents, use by use; raises MalformedDataError for a record that is not of its form."""
         for use in _iter_tool_uses(self.exchanges):
             yield from self._documents_of(use)
 
     @property
     def cutoff(self) -> datetime:
-        """The moment from which on nothing was to be known."""
+        """The moment from which on nothing may be known."""
         return self.opening.bound
 
-    def _documents_of(self, use: Use) -> Iterator[SeenDocument]:
-        keys = [key_from(name) for name in use.names]
+    def _documents_of(self, use: ToolCallRecord) -> Iterator[SeenDocument]:
+        keys = [parse_exchange_key(name) for name in use.names]
         told = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
         verdict = self._verdict([value for key, value in told if key.kind == "model"])
         for key, value in told:
             if key.kind == "search":
-                yield from self._results(use, key, HITS.value(value), verdict)
+                yield from self._results(use, key, HITS_SERIALIZER.value(value), verdict)
             elif key.kind == "series":
-                yield self._series(SERIES.value(value), use)
+                yield self._series(SERIES_SERIALIZER.value(value), use)
             elif key.kind == "section":
                 yield self._passage(_PASSAGE_SERIALIZER.value(value), use)
         yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
 
-    def _results(self, use: Use, key: ExchangeKey, hits: Sequence[Hit], verdict: Verdict) -> Iterator[SeenDocument]:
-        note = NOTE.value(use.note)
-        kept = {found.place: found.checked for found in note.found if found.exchange == key_text(key)}
+    def _results(
+        self, use: ToolCallRecord, key: RecordingKey, hits: Sequence[SearchResult], verdict: ContentVerdict
+    ) -> Iterator[SeenDocument]:
+        note = NOTE_SERIALIZER.value(use.note)
+        kept = {found.place: found.checked for found in note.found if found.exchange == format_exchange_key(key)}
         seen: set[str] = set()
         passed = 0
         for place, hit in enumerate(hits[: self.results]):
-            address = address_of(hit.url)
+            address = parse_address(hit.url)
             if address is None or address.key in seen:
                 continue
             seen.add(address.key)
-            dropped = None if place in kept else self._rule_layer(addresses_of(hit), hit.published_at)
+            dropped = None if place in kept else self._rule_layer(result_addresses(hit), hit.published_at)
             if dropped is None:
-                # The filter was shown those alone that had come so far, in this order.
+                # The filter saw only those that had arrived by then, in this order.
                 if place not in kept:
                     passed_over = bool(note.caught.unchecked) and passed not in verdict.dropped
                     dropped = GuardLayer.UNCHECKED if passed_over else GuardLayer.CONTENT
@@ -148,16 +152,18 @@ class TrialDocuments:
                 backdated=self.opening.backdated,
             )
 
-    def _pages(self, told: Sequence[tuple[ExchangeKey, Any]], verdict: Verdict, use: Use) -> Iterator[SeenDocument]:
+    def _pages(
+        self, told: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
+    ) -> Iterator[SeenDocument]:
         place = 0
         for _, value in told:
             if "blocked" in value:
-                yield self._page(Page(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES)
+                yield self._page(PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES)
                 continue
             page = _PAGE_SERIALIZER.value(value["page"])
             dropped = self._rule_layer((page.url,), page.published_at)
             if dropped is None:
-                # The filter was shown those alone that had come so far, in this order.
+                # The filter saw only those that had arrived by then, in this order.
                 passed = place in verdict.kept
                 dropped, place = self._content_layer(place, verdict), place + 1
                 yield self._page(page, use, dropped, judged=verdict.checked, passed=passed)
@@ -165,7 +171,13 @@ class TrialDocuments:
                 yield self._page(page, use, dropped)
 
     def _page(
-        self, page: Page, use: Use, dropped: GuardLayer | None, *, judged: bool = False, passed: bool = False
+        self,
+        page: PageText,
+        use: ToolCallRecord,
+        dropped: GuardLayer | None,
+        *,
+        judged: bool = False,
+        passed: bool = False,
     ) -> SeenDocument:
         return SeenDocument(
             trial=self.trial,
@@ -181,12 +193,12 @@ class TrialDocuments:
             shown=use.result.observation.text,
         )
 
-    def _content_layer(self, place: int, verdict: Verdict) -> GuardLayer | None:
+    def _content_layer(self, place: int, verdict: ContentVerdict) -> GuardLayer | None:
         if place in verdict.dropped:
             return GuardLayer.CONTENT
         return GuardLayer.UNCHECKED if self.opening.backdated and place not in verdict.kept else None
 
-    def _series(self, series: Series, use: Use) -> SeenDocument:
+    def _series(self, series: TimeSeries, use: ToolCallRecord) -> SeenDocument:
         points = "\n".join(f"{day},{value:.10g}" for day, value in zip(series.dates, series.values, strict=True))
         return SeenDocument(
             trial=self.trial,
@@ -194,11 +206,11 @@ class TrialDocuments:
             kind=DocumentKind.SERIES,
             name=f"{series.source}: {series.name}",
             text=points,
-            clamped_points=clamp(series, self.cutoff).beyond,
+            clamped_points=clamp_series(series, self.cutoff).beyond,
             shown=use.result.observation.text,
         )
 
-    def _passage(self, passage: Passage, use: Use) -> SeenDocument:
+    def _passage(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
         late = is_revised_late(passage, self.cutoff)
         return SeenDocument(
             trial=self.trial,
@@ -214,28 +226,28 @@ class TrialDocuments:
     def _rule_layer(self, urls: Iterable[str], dated: datetime | None) -> GuardLayer | None:
         if any(self.blocks.refusal(url) is not None for url in urls):
             return GuardLayer.ADDRESSES
-        return GuardLayer.DATES if is_late(dated, self.cutoff, backdated=self.opening.backdated) else None
+        return GuardLayer.DATES if is_after_cutoff(dated, self.cutoff, backdated=self.opening.backdated) else None
 
-    def _verdict(self, models: Sequence[Any]) -> Verdict:
-        """Return what the filter said in this use; nothing was checked where it did not answer."""
+    def _verdict(self, models: Sequence[Any]) -> ContentVerdict:
+        """Return what the filter answered in this tool call; nothing was checked where it did not answer."""
         for value in models:
             answer = _ANSWER_SERIALIZER.value(value)
             if self.roles.get(answer.document) == FILTER:
-                return verdict_in(answer.completion.text, 10**6)
-        return Verdict()
+                return parse_verdict(answer.completion.text, 10**6)
+        return ContentVerdict()
 
-    def _body(self, key: ExchangeKey) -> dict[str, Any]:
+    def _body(self, key: RecordingKey) -> dict[str, Any]:
         exchange = self.exchanges.get(key)
         return {} if exchange is None else _exchange_body(exchange)
 
 
-def trial_opening(exchanges: Mapping[ExchangeKey, Exchange]) -> Opening | None:
-    """Return what a trial began with; None for one that used nothing."""
+def trial_opening(exchanges: Mapping[RecordingKey, RecordedResponse]) -> TrialOpening | None:
+    """Return the opening of a trial; None for one that used nothing."""
     bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "desk"]
-    return OPENING.value(bodies[0]["told"]) if bodies and "told" in bodies[0] else None
+    return OPENING_SERIALIZER.value(bodies[0]["told"]) if bodies and "told" in bodies[0] else None
 
 
-async def call_roles(exchanges: Mapping[ExchangeKey, Exchange], documents: Documents) -> Mapping[str, str]:
+async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documents: DocumentStore) -> Mapping[str, str]:
     """Return the role in which each call of a trial was made, by the digest of its record, where there is one."""
     roles: dict[str, str] = {}
     for key, exchange in exchanges.items():
@@ -244,18 +256,18 @@ async def call_roles(exchanges: Mapping[ExchangeKey, Exchange], documents: Docum
             continue
         document = _ANSWER_SERIALIZER.value(body["told"]).document
         try:
-            roles[document] = RECORD.decode((await documents.get(document)).content.decode()).role
-        except (NotFound, ContractError):
+            roles[document] = CALL_RECORD_SERIALIZER.decode((await documents.get(document)).content.decode()).role
+        except (NotFoundError, MalformedDataError):
             continue
     return roles
 
 
-def _iter_tool_uses(exchanges: Mapping[ExchangeKey, Exchange]) -> Iterator[Use]:
+def _iter_tool_uses(exchanges: Mapping[RecordingKey, RecordedResponse]) -> Iterator[ToolCallRecord]:
     for key, exchange in exchanges.items():
         if key.kind == "tool" and "told" in (body := _exchange_body(exchange)):
-            yield USE.value(body["told"])
+            yield CALL_SERIALIZER.value(body["told"])
 
 
-def _exchange_body(exchange: Exchange) -> dict[str, Any]:
+def _exchange_body(exchange: RecordedResponse) -> dict[str, Any]:
     body = json.loads(exchange.body)
     return body if isinstance(body, dict) else {}

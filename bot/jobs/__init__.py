@@ -1,1 +1,1 @@
-"""One module per job: what the daemon does, without knowing when."""
+"""One module per job: what the daemon does. When it does it is decided elsewhere."""

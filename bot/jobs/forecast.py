@@ -1,193 +1,287 @@
-"""Forecast what is due: what would cost too much is held, the rest is claimed, soonest close first, and forecast."""
+"""Forecast what is due. What costs too much is put on hold; the rest is leased and forecast, soonest close first."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
 
-from bot.desk.troubles import in_words
-from bot.domain.question import Question
-from bot.jobs.mishaps import Mishaps
-from bot.jobs.sitting import Means, NoAnswer, Seat, Sitting, begin
-from bot.jobs.spending import Spending
-from bot.store.schedule import Claim
+from bot.core.beliefs import Step
+from bot.core.errors import AuthenticationError, QuotaExhaustedError, strip_error_type
+from bot.core.forecasts import Trial
+from bot.core.questions import Question
+from bot.forecasting.cost_check import CostCheck
+from bot.forecasting.failures import describe_error, describe_failures, failure_reason
+from bot.forecasting.forecast_run import (
+    ConfiguredForecaster,
+    ForecastContext,
+    ForecastRun,
+    NoAnswerError,
+    begin_forecast,
+)
+from bot.store.schedule import ForecastLease
+
+failures_log = structlog.get_logger(__name__)
+
+
+_CREDENTIAL_ERRORS = tuple(f"{kind.__name__}: " for kind in (AuthenticationError, QuotaExhaustedError))
+
+
+@dataclass(slots=True)
+class ForecastFailures:
+    """Counts of one pass.
+
+    who made a forecast, whose credentials were refused, why trials failed, and the warnings given.
+
+    It observes the forecasts of the pass (``bot.forecasting.forecast_run.ForecastObserver``).
+    """
+
+    _successful: set[str] = field(default_factory=set)
+    _refused: dict[str, str] = field(default_factory=dict)
+    _failed: list[str] = field(default_factory=list)
+    _logged: set[tuple[str, str]] = field(default_factory=set)
+
+    def on_step(self, trial: int, number: int, step: Step, /) -> None:
+        """Ignore a step."""
+
+    def on_trial_end(self, trial: Trial, /) -> None:
+        """Record why a trial failed."""
+        if not trial.is_answer:
+            self._failed.append(failure_reason(trial))
+
+    def record_success(self, forecaster: str) -> None:
+        """Record that a forecaster could work."""
+        self._successful.add(forecaster)
+
+    def record_refused_credentials(self, forecaster: str, details: Sequence[str]) -> None:
+        """Record it where every trial of a question failed because credentials were refused."""
+        if details and all(detail.startswith(_CREDENTIAL_ERRORS) for detail in details):
+            self._refused.setdefault(forecaster, strip_error_type(details[0]))
+
+    def log_postponement(self, claim: ForecastLease, *, until: datetime, why: str, trouble: Exception | None) -> None:
+        """Log a postponed forecast.
+
+        It is no warning where another one of the same forecaster failed for that reason before.
+        """
+        key = (claim.forecaster, why)
+        known = key in self._logged or claim.forecaster in self._refused
+        self._logged.add(key)
+        (failures_log.debug if known else failures_log.warning)(
+            "forecast postponed",
+            question=str(claim.ref),
+            forecaster=claim.forecaster,
+            until=until.isoformat(timespec="seconds"),
+            why=why,
+            exc_info=trouble,
+        )
+
+    def summarise(self, said: str) -> str:
+        """Return what the pass did, with the trials that failed and why, in one line.
+
+        Raises AuthenticationError, with what the pass did, where a forecaster made no forecast because its credentials
+        were refused. One that could work as well, with another model for instance, gets a warning.
+        """
+        unable = {name: why for name, why in self._refused.items() if name not in self._successful}
+        for name in self._refused.keys() - unable.keys():
+            failures_log.warning("credentials refused for some forecasts", forecaster=name, why=self._refused[name])
+        if unable:
+            message = "; ".join([said, *(f"{name} made none: {why}" for name, why in unable.items())])
+            raise AuthenticationError(message)
+        failed = describe_failures(self._failed)
+        return f"{said}; {failed}" if failed else said
+
 
 log = structlog.get_logger()
 
-# A forecaster that config names no longer, or whose plugin is broken, is asked again the next day.
-UNUSED_WAIT = timedelta(days=1)
+
+# A forecaster that config no longer names, or whose plugin is broken, is tried again the next day.
+UNCONFIGURED_WAIT = timedelta(days=1)
+
+
 EXCLUDED_WAIT = timedelta(hours=1)
+
+
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
+
+
 # Free places are filled a quarter at a time, or after this long: a claim costs a commit, an idle place costs more.
-REFILL_S = 0.05
-# What has become due since is looked for this often while the last forecasts of a pass are under way.
-LOOK_AGAIN_S = 1.0
+REFILL_INTERVAL_S = 0.05
+
+
+# While the last forecasts of a pass are under way, newly due ones are looked for this often.
+RECHECK_INTERVAL_S = 1.0
+
+
 # A lease outlives the longest trial by this much.
-LEASE_BEYOND = timedelta(minutes=5)
+LEASE_MARGIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecasting:
-    """What the forecast job works with; ``excluded`` says why a question is forecast by nobody, or nothing."""
+class ForecastJobContext:
+    """What the forecast job works with; ``exclusion_reason`` says why nobody forecasts a question, if so."""
 
-    means: Means
-    seats: Mapping[str, Seat]
-    spending: Spending
+    context: ForecastContext
+    forecasters: Mapping[str, ConfiguredForecaster]
+    cost_check: CostCheck
     owner: str
     lease: timedelta
     concurrency: int
-    patience_s: float
-    stopping: Callable[[], bool]
-    excluded: Callable[[Question], str | None] = lambda _: None
+    pass_limit_s: float
+    is_stopping: Callable[[], bool]
+    exclusion_reason: Callable[[Question], str | None] = lambda _: None
 
 
-async def forecast_due(parts: Forecasting) -> str:
-    """Claim and forecast, soonest close first, until nothing is due, patience ends or the daemon stops.
+async def forecast_due_questions(parts: ForecastJobContext) -> str:
+    """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
-    Patience bounds one pass, so that what is ready is submitted while a long queue is worked off. The line that is
-    returned says how many trials failed, and why. Raises Unauthorized at the end where a forecaster made nothing for
-    want of credentials.
+    The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
+    that is returned says how many trials failed, and why. Raises AuthenticationError at the end where a forecaster made
+    no forecast because its credentials were refused.
     """
-    tally = await _Pass(parts).work()
-    missed = await _missed(parts)
-    told = ((tally.failed, "postponed"), (tally.held, "held"), (missed, "windows missed"))
+    tally = await _ForecastPass(parts).run()
+    missed = await _count_missed_windows(parts)
+    told = ((tally.postponed, "postponed"), (tally.on_hold, "held"), (missed, "question windows missed"))
     said = ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
-    return tally.mishaps.settle(said)
+    return tally.failures.summarise(said)
 
 
 @dataclass(slots=True)
-class _Tally:
+class _PassCounts:
     done: int = 0
-    failed: int = 0
-    held: int = 0
-    mishaps: Mishaps = field(default_factory=Mishaps)
+    postponed: int = 0
+    on_hold: int = 0
+    failures: ForecastFailures = field(default_factory=ForecastFailures)
 
 
 @dataclass(slots=True)
-class _Pass:
+class _ForecastPass:
     """One pass: as many questions under way as there are places, each replaced as soon as it is done."""
 
-    parts: Forecasting
-    tally: _Tally = field(default_factory=_Tally)
+    parts: ForecastJobContext
+    counts: _PassCounts = field(default_factory=_PassCounts)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
     claimed_at: float = float("-inf")
-    exhausted: bool = False
+    nothing_due: bool = False
 
-    async def work(self) -> _Tally:
+    async def run(self) -> _PassCounts:
         try:
             async with asyncio.TaskGroup() as group:
-                await self._rounds(group, until=self.parts.means.clock.monotonic() + self.parts.patience_s)
+                await self._run_until(group, until=self.parts.context.clock.monotonic() + self.parts.pass_limit_s)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        return self.tally
+        return self.counts
 
-    async def _rounds(self, group: asyncio.TaskGroup, *, until: float) -> None:
+    async def _run_until(self, group: asyncio.TaskGroup, *, until: float) -> None:
         while True:
             if self._may_claim(until):
-                await self._claim(group)
+                await self._claim_due(group)
             if not self.running:
                 return
             await self._wait(until)
 
     def _may_claim(self, until: float) -> bool:
-        now = self.parts.means.clock.monotonic()
-        if self.parts.stopping() or now >= until:
+        now = self.parts.context.clock.monotonic()
+        if self.parts.is_stopping() or now >= until:
             return False
-        if self.exhausted:
-            return bool(self.running) and now - self.claimed_at >= LOOK_AGAIN_S
+        if self.nothing_due:
+            return bool(self.running) and now - self.claimed_at >= RECHECK_INTERVAL_S
         free = self.parts.concurrency - len(self.running)
-        return free > 0 and (4 * free >= self.parts.concurrency or now - self.claimed_at >= REFILL_S)
+        return free > 0 and (4 * free >= self.parts.concurrency or now - self.claimed_at >= REFILL_INTERVAL_S)
 
-    async def _claim(self, group: asyncio.TaskGroup) -> None:
+    async def _claim_due(self, group: asyncio.TaskGroup) -> None:
         parts, free = self.parts, self.parts.concurrency - len(self.running)
         if free <= 0:
             return
-        held = await self._held()
-        longest = max((seat.limits.seconds + seat.warm_start_s for seat in parts.seats.values()), default=0.0)
-        claims = await parts.means.ledger.schedule.claim(
-            now=parts.means.clock.now(),
+        held = await self._forecasters_on_hold()
+        longest = max((seat.limits.seconds + seat.warm_start_s for seat in parts.forecasters.values()), default=0.0)
+        claims = await parts.context.ledger.schedule.claim(
+            now=parts.context.clock.now(),
             owner=parts.owner,
-            lease=max(parts.lease, timedelta(seconds=longest) + LEASE_BEYOND),
+            lease=max(parts.lease, timedelta(seconds=longest) + LEASE_MARGIN),
             limit=free,
-            leave=held,
-            behind=self._behind,
+            skipped=held,
+            members=self._member_pairs,
         )
-        parts.spending.begun(claim.forecaster for claim in claims)
-        self.claimed_at = parts.means.clock.monotonic()
-        self.exhausted = len(claims) < free
-        self.running.update(group.create_task(_attempt(parts, claim, self.tally.mishaps)) for claim in claims)
+        parts.cost_check.record_started(claim.forecaster for claim in claims)
+        self.claimed_at = parts.context.clock.monotonic()
+        self.nothing_due = len(claims) < free
+        self.running.update(group.create_task(_forecast_claim(parts, claim, self.counts.failures)) for claim in claims)
 
     @property
-    def _behind(self) -> list[tuple[str, str]]:
-        return [(name, member) for name, seat in self.parts.seats.items() for member in seat.members]
+    def _member_pairs(self) -> list[tuple[str, str]]:
+        return [(name, member) for name, seat in self.parts.forecasters.items() for member in seat.members]
 
-    async def _held(self) -> tuple[str, ...]:
-        """Return who must wait for a person's yes, by what is due now."""
-        spending, means = self.parts.spending, self.parts.means
-        if not spending.matters:
+    async def _forecasters_on_hold(self) -> tuple[str, ...]:
+        """Return which forecasters wait for a person's approval, given what is due now."""
+        spending, means = self.parts.cost_check, self.parts.context
+        if not spending.is_needed:
             return ()
-        due = await means.ledger.schedule.due(means.clock.now())
-        held = await spending.held(self.parts.seats, due, now=means.clock.now())
-        self.tally.held = sum(due[name] for name in held)
+        due = await means.ledger.schedule.count_due(means.clock.now())
+        held = await spending.forecasters_on_hold(self.parts.forecasters, due, now=means.clock.now())
+        self.counts.on_hold = sum(due[name] for name in held)
         return held
 
     async def _wait(self, until: float) -> None:
-        """Wait for the next forecast to end, or for the time to look for more while there is room and patience."""
-        clock = self.parts.means.clock
-        room = len(self.running) < self.parts.concurrency and clock.monotonic() < until and not self.parts.stopping()
-        pause = LOOK_AGAIN_S if self.exhausted else REFILL_S
+        """Wait for the next forecast to end, or until it is time to look for more, while there is room and time."""
+        clock = self.parts.context.clock
+        room = len(self.running) < self.parts.concurrency and clock.monotonic() < until and not self.parts.is_stopping()
+        pause = RECHECK_INTERVAL_S if self.nothing_due else REFILL_INTERVAL_S
         done, self.running = await asyncio.wait(
             self.running, timeout=pause if room else None, return_when=asyncio.FIRST_COMPLETED
         )
-        # Who builds on those that ended may have its turn now, which must not wait for the next pass.
-        self.exhausted = self.exhausted and not (done and self._behind)
+        # Forecasters that build on those that ended may be due now; they must not wait for the next pass.
+        self.nothing_due = self.nothing_due and not (done and self._member_pairs)
         for task in done:
-            # One that failed has cancelled the others already, and is raised by the group.
+            # A task that failed has cancelled the others already, and the group raises its error.
             made = not task.cancelled() and task.exception() is None and task.result()
-            self.tally.done += made
-            self.tally.failed += not made
+            self.counts.done += made
+            self.counts.postponed += not made
 
 
-async def _missed(parts: Forecasting) -> int:
-    """Raise the alarm over windows that closed without a forecast; the ledger tells each of them once."""
-    missed = await parts.means.ledger.schedule.missed(parts.means.clock.now())
+async def _count_missed_windows(parts: ForecastJobContext) -> int:
+    """Alert people to windows that closed without a forecast; the ledger returns each of them once."""
+    missed = await parts.context.ledger.schedule.missed(parts.context.clock.now())
     if missed:
-        log.warning("windows missed", count=len(missed), first=str(missed[0].ref), forecaster=missed[0].forecaster)
+        first = missed[0]
+        log.warning("question windows missed", count=len(missed), first=str(first.ref), forecaster=first.forecaster)
     return len(missed)
 
 
-async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
-    """Forecast one claim; False if that gave no answer, and the question was put off."""
-    means, seat = replace(parts.means, watch=mishaps), parts.seats.get(claim.forecaster)
+async def _forecast_claim(parts: ForecastJobContext, claim: ForecastLease, mishaps: ForecastFailures) -> bool:
+    """Forecast one claim; return False if that gave no answer and the question was postponed."""
+    means, seat = replace(parts.context, observer=mishaps), parts.forecasters.get(claim.forecaster)
     if seat is None:
         unused = f"{claim.forecaster} is not in use"
-        await means.ledger.schedule.postpone(claim, until=means.clock.now() + UNUSED_WAIT, why=unused)
+        await means.ledger.schedule.postpone(claim, until=means.clock.now() + UNCONFIGURED_WAIT, why=unused)
         return False
-    sitting: Sitting | None = None
+    sitting: ForecastRun | None = None
     try:
         question = await means.ledger.questions.get(claim.ref)
-        if why := parts.excluded(question):
+        if why := parts.exclusion_reason(question):
             await means.ledger.schedule.postpone(claim, until=means.clock.now() + EXCLUDED_WAIT, why=why)
             return False
-        sitting = await begin(means, seat, question, claim.why, apart=claim.apart)
-        await sitting.forecast()
-    except NoAnswer as nothing:
-        mishaps.refused(claim.forecaster, nothing.details)
-        until = await _put_off(means, claim, sitting=sitting, why=str(nothing))
-        mishaps.tell(claim, until=until, why=str(nothing), trouble=None)
+        sitting = await begin_forecast(means, seat, question, claim.why, apart=claim.forecast_only)
+        await sitting.run()
+    except NoAnswerError as nothing:
+        mishaps.record_refused_credentials(claim.forecaster, nothing.details)
+        until = await _postpone_claim(means, claim, sitting=sitting, why=str(nothing))
+        mishaps.log_postponement(claim, until=until, why=str(nothing), trouble=None)
     except Exception as error:  # noqa: BLE001 - what goes wrong with one question must cost no other its forecast
-        # A ledger that takes nothing any more refuses the postponement too, and that error ends the pass.
-        why = in_words(error)
-        mishaps.tell(claim, until=await _put_off(means, claim, sitting=sitting, why=why), why=why, trouble=error)
+        # A ledger that cannot be written any more refuses the postponement too, and that error ends the pass.
+        why = describe_error(error)
+        mishaps.log_postponement(
+            claim, until=await _postpone_claim(means, claim, sitting=sitting, why=why), why=why, trouble=error
+        )
     else:
-        mishaps.made(claim.forecaster)
+        mishaps.record_success(claim.forecaster)
         return True
     return False
 
 
-async def _put_off(means: Means, claim: Claim, *, sitting: Sitting | None, why: str) -> datetime:
+async def _postpone_claim(
+    means: ForecastContext, claim: ForecastLease, *, sitting: ForecastRun | None, why: str
+) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
     until = means.clock.now() + wait
     if sitting is not None:

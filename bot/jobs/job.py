@@ -1,24 +1,24 @@
-"""The form of a job: the daemon knows nothing else about what it runs."""
+"""What a job is. The daemon knows nothing else about what it runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-JOB_LIMIT = timedelta(minutes=30)
+JOB_TIME_LIMIT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Work to be done every so often; ``run`` returns one line about what it did, for the log and the ledger.
+class DaemonJob:
+    """Work that is repeated at an interval; ``run`` returns one line about what it did, for the log and the ledger.
 
-    A run that takes longer than ``limit`` hangs, and is stopped. A daemon does not wait for the job's time once
-    ``wanted`` is set: it clears that and runs the job, after the run that may be under way.
+    A run that takes longer than ``time_limit`` hangs, and is stopped. When ``run_requested`` is set the daemon does not
+    wait for the next slot: it clears the event and runs the job, after a run that may be under way.
     """
 
     name: str
     summary: str
-    every: timedelta
+    interval: timedelta
     run: Callable[[], Awaitable[str]]
-    limit: timedelta = JOB_LIMIT
-    wanted: asyncio.Event | None = None
+    time_limit: timedelta = JOB_TIME_LIMIT
+    run_requested: asyncio.Event | None = None

@@ -1,1 +1,1 @@
-"""The gateway to language models: what is asked, whether it may be, what it cost; every answer is on record first."""
+"""The gateway to language models: calls, budgets, costs and retries; every answer is recorded before it is used."""

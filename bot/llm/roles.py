@@ -1,32 +1,35 @@
-"""Who plays which role, as configured: checked once at the start, so that a misspelt provider costs no forecast."""
+"""Which model plays which role, as configured.
+
+Checked once at the start, so that a misspelt provider costs no forecast.
+"""
 
 from dataclasses import dataclass
 
 from bot.config.llm_schema import LlmSection, ModelSection, RoleSection
+from bot.core.errors import ConfigError
+from bot.core.language_models import ModelDialect, Prompt
 from bot.core.nearest_names import suggest_names
-from bot.domain.prompt import Dialect, Prompt
-from bot.errors import ConfigError
 
 
-def provider_of(model: str) -> str:
+def provider_name(model: str) -> str:
     """Return the provider of a model, which is named ``provider:name``."""
     return model.partition(":")[0]
 
 
-def name_of(model: str) -> str:
+def bare_model_name(model: str) -> str:
     """Return the name of a model at its provider."""
     return model.partition(":")[2]
 
 
-def models_of(section: LlmSection) -> tuple[str, ...]:
-    """Return all models that play a role or stand in for one that does, each once."""
+def configured_models(section: LlmSection) -> tuple[str, ...]:
+    """Return all models that play a role or are a fallback, each once."""
     named = [model for role in section.roles.values() for model in (role.model, role.fallback)]
     return tuple(dict.fromkeys(model for model in named if model is not None))
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """The roles of one run; raises ConfigError for a table that names a provider that is not there."""
+class ModelRoles:
+    """The roles of one run; raises ConfigError for a table that names a provider that does not exist."""
 
     section: LlmSection
     providers: frozenset[str]
@@ -35,14 +38,16 @@ class Roles:
         """Check every provider that is named."""
         for role, table in self.section.roles.items():
             for key, model in (("model", table.model), ("fallback", table.fallback)):
-                if model is not None and provider_of(model) not in self.providers:
-                    raise ConfigError(self._unknown(f"[llm.roles.{role}] {key} = {model!r}", provider_of(model)))
+                if model is not None and provider_name(model) not in self.providers:
+                    raise ConfigError(
+                        self._unknown_provider(f"[llm.roles.{role}] {key} = {model!r}", provider_name(model))
+                    )
         for name in self.section.providers:
-            # Nobody would keep its limits.
+            # Nobody would enforce its limits.
             if name not in self.providers:
-                raise ConfigError(self._unknown(f"[llm.providers.{name}]", name))
+                raise ConfigError(self._unknown_provider(f"[llm.providers.{name}]", name))
 
-    def role(self, name: str) -> RoleSection:
+    def role_section(self, name: str) -> RoleSection:
         """Return the table of a role; raises ConfigError with the table to add where there is none."""
         if table := self.section.roles.get(name):
             return table
@@ -54,26 +59,26 @@ class Roles:
 
     def models(self, name: str) -> tuple[str, ...]:
         """Return the model of a role and then its fallback, where it has one; raises ConfigError."""
-        table = self.role(name)
+        table = self.role_section(name)
         models = (table.model,) if table.fallback is None else (table.model, table.fallback)
         return tuple(dict.fromkeys(models))
 
     def fallback(self, role: str, model: str) -> str | None:
-        """Return the model that stands in for a model in a role, if one does."""
+        """Return the model that replaces a model in a role, if there is one."""
         table = self.section.roles.get(role)
         if table is None or table.fallback == model or table.model != model:
             return None
         return table.fallback
 
-    def dialect(self, model: str) -> Dialect:
-        """Return how a model is to be asked."""
+    def dialect(self, model: str) -> ModelDialect:
+        """Return the dialect of a model."""
         return self.section.models.get(model, ModelSection()).dialect
 
-    def understands(self, model: str, prompt: Prompt) -> bool:
-        """Say whether a model may be given a prompt that was made for another one."""
-        return not prompt.tools or self.dialect(model) is Dialect.TOOLS
+    def accepts_prompt(self, model: str, prompt: Prompt) -> bool:
+        """Return whether a model may be given a prompt that was made for another one."""
+        return not prompt.tools or self.dialect(model) is ModelDialect.TOOLS
 
-    def _unknown(self, where: str, provider: str) -> str:
+    def _unknown_provider(self, where: str, provider: str) -> str:
         return (
             f"{where}: no enabled plugin offers a provider {provider!r} ({suggest_names(provider, self.providers)}); "
             "correct the name, or name the plugin that offers it in plugins"

@@ -8,51 +8,54 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
-from bot.errors import (
+from bot.core.errors import (
+    AuthenticationError,
     ConfigError,
-    ContractError,
     FoxcastError,
-    HttpRefusal,
-    NotFound,
-    Rejected,
-    ServerUnreachable,
-    Unauthorized,
-    Unavailable,
+    HttpErrorResponse,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServerUnreachableError,
+    ServiceUnavailableError,
 )
+from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.clock_skew import ClockSkew
+from bot.net.connections import (
+    PROXY_REMEDY,
+    HttpClientPool,
+    SendTrace,
+    describe_proxy_error,
+    describe_proxy_status,
+    loggable_proxy,
+    send_once,
+)
 from bot.net.rate_limit import RateLimiter, RequestSlot, parse_retry_after
-from bot.net.response_body import header_value, quote_reply, read_body, read_error_reply
+from bot.net.response_body import quote_reply, read_body, read_error_reply
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:
-    import ssl
-
-    import httpcore
+    import httpx
     import numpy as np
 
-    from bot.domain.step import Json
-    from bot.ports import Clock, Random
+    from bot.core.interfaces import Clock, RandomStreams
+    from bot.core.values import Json
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
 _REFUSED_CREDENTIALS = frozenset({401, 402, 403})
 _GONE = frozenset({404, 410})
 _TRY_LATER, _TOO_MANY_REQUESTS = frozenset({408, 425, 429}), 429
+_PROXY_CREDENTIALS_REQUIRED = 407
 _UNREACHABLE_TEXT = "cannot be reached: look at the address and the network, and whether the server runs"
 _DROPPED_TEXT = "dropped the connection before its answer was whole; it may help to try again"
 _DEFAULT_HEADERS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
-# Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
-_KEEPALIVE_S = 5.0
-# A connection that was not used for so long is given back to the system.
-_IDLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,8 @@ class HttpLimits:
     ``connect_s`` bounds connecting alone: a host that never answers is not waited for as long as a slow reply is.
     Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
     ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
-    ``connections`` bounds those open at once.
+    ``connections`` bounds those open at once, through each proxy and without one. Many servers close what was idle for
+    five seconds, and a question sent at that moment would be lost: after ``keepalive_s`` none is used again.
     """
 
     deadline_s: float = 30.0
@@ -72,34 +76,35 @@ class HttpLimits:
     longest_wait_s: float = 10.0
     redirects: int = 3
     connections: int = 800
+    keepalive_s: float = 5.0
 
 
 DEFAULT_HTTP_LIMITS = HttpLimits()
 
 
 class RetryingHttpClient:
-    """Implements ``bot.ports.Http``; a connection is opened by a request that finds none idle.
+    """Implements ``bot.core.interfaces.HttpClient``; a connection is opened by a request that finds none idle.
 
-    Environment variables (proxies, .netrc) are ignored. Neither errors nor logs show the query of an address.
+    Cookies are not kept, and .netrc is ignored; so are the other environment variables unless ``proxies`` says so.
+    Neither errors nor logs show the query of an address, or the password of a proxy.
     """
 
     def __init__(
         self,
         *,
         clock: Clock,
-        random: Random,
+        random: RandomStreams,
         limits: HttpLimits = DEFAULT_HTTP_LIMITS,
         rates: RateLimiter | None = None,
+        proxies: ProxySettings = NO_PROXY,
     ) -> None:
         self._clock = clock
         self._random = random
         self._limits = limits
         self._rates = rates or RateLimiter((), clock=clock, random=random)
-        self._connection_slots = asyncio.Semaphore(limits.connections)
-        self._connections: set[_PooledConnection] = set()
-        # Those that are not in use, the one that was used last at the end.
-        self._idle: dict[_PooledConnection, None] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._pool = HttpClientPool(
+            proxies, connections=limits.connections, keepalive_s=limits.keepalive_s, connect_s=limits.connect_s
+        )
         self._jitter: np.random.Generator | None = None
         self._clock_skew = ClockSkew(clock)
 
@@ -116,16 +121,15 @@ class RetryingHttpClient:
 
     async def aclose(self) -> None:
         """Close all connections; the next request would open a new one."""
-        lines, self._connections, self._idle = self._connections, set(), {}
-        for line in lines:
-            await line.connection.aclose()
+        await self._pool.aclose()
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer.
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
         with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
-        asked for earlier is longer than a call waits; ServerUnreachable, one of these, where no connection is made;
+        asked for earlier is longer than a call waits; ServerUnreachable, one of these, where no connection is made,
+        also because a proxy refuses;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -136,7 +140,7 @@ class RetryingHttpClient:
         while True:
             try:
                 return await self._attempt(request, self._limits.deadline_s)
-            except Unavailable as error:
+            except ServiceUnavailableError as error:
                 wait_s = self._wait_s(attempt, error.retry_after_s or 0.0)
                 if attempt >= self._limits.attempts or wait_s > self._limits.longest_wait_s:
                     raise
@@ -163,9 +167,7 @@ class RetryingHttpClient:
         _require_address(url)
         content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
         said = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
-        request = _HttpRequest(
-            "POST", url, {**said, "Content-Length": str(len(content))}, max_bytes, _RequestBody(content)
-        )
+        request = _HttpRequest("POST", url, said, max_bytes, content)
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
     async def _attempt(self, request: _HttpRequest, deadline_s: float) -> bytes:
@@ -180,146 +182,84 @@ class RetryingHttpClient:
                 return came
             url = came
         message = f"{loggable_url(url)}: more than {self._limits.redirects} redirects"
-        raise ContractError(message)
+        raise MalformedDataError(message)
 
     async def _send_request(self, request: _HttpRequest, url: str, turn: RequestSlot, left_s: float) -> bytes | str:
         """Return the body, or where it redirects to."""
-        import httpcore  # noqa: PLC0415 - a tenth of a second, and most commands read no address
+        import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
+        trace = SendTrace()
+        failure: ServiceUnavailableError
+        cause: OSError | None = None
         try:
             async with asyncio.timeout(left_s):
-                return await self._exchange(request, url, turn)
-        except TimeoutError as error:
-            message = f"{loggable_url(url)}: no complete answer within {left_s:g} s"
-            raise Unavailable(message) from (error if request.sent else None)
-        except (httpcore.ConnectError, httpcore.ConnectTimeout):
-            # Their own message may hold the whole address.
-            message = f"{loggable_url(url)} {_UNREACHABLE_TEXT}"
-            raise ServerUnreachable(message) from None
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-            message = f"{loggable_url(url)} {_DROPPED_TEXT}"
-            raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
+                return await self._exchange(request, url, turn, trace)
+        except TimeoutError:
+            failure = ServiceUnavailableError(f"{loggable_url(url)}: no complete answer within {left_s:g} s")
+            cause = TimeoutError(str(failure)) if trace.request_started else None
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            failure = ServerUnreachableError(f"{loggable_url(url)} {self._unreachable_text(url)}")
+        except httpx.ProxyError as error:
+            failure = ServerUnreachableError(f"{loggable_url(url)}: {describe_proxy_error(error)}")
+        except httpx.TransportError:
+            failure = ServiceUnavailableError(f"{loggable_url(url)} {_DROPPED_TEXT}")
+            cause = ConnectionResetError(str(failure)) if trace.request_started else None
+        finally:
+            await trace.close_unfinished()
+        # Outside of the handlers: errors of the library hold the request, and their texts may hold the whole address.
+        raise failure from cause
 
-    async def _exchange(self, request: _HttpRequest, url: str, turn: RequestSlot) -> bytes | str:
-        target = _parse_url(url)
-        async with (
-            self._connection(target) as connection,
-            connection.stream(
-                request.method,
-                target,
-                headers=request.wire_headers,
-                content=request.content,
-                extensions={"timeout": {"connect": self._limits.connect_s}},
-            ) as response,
-        ):
-            turn.record_answer(
-                response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
-            )
+    def _unreachable_text(self, url: str) -> str:
+        proxy = self._pool.proxies.proxy_for_url(url)
+        if proxy is None:
+            return _UNREACHABLE_TEXT
+        return f"cannot be reached through the proxy {loggable_proxy(proxy)}; {PROXY_REMEDY}"
+
+    async def _exchange(self, request: _HttpRequest, url: str, turn: RequestSlot, trace: SendTrace) -> bytes | str:
+        response = await send_once(self._pool.client_for(url), request.to_library(url, trace))
+        try:
+            turn.record_answer(response.status_code, response.headers)
             if request.method == "GET" and self._rates.applies_to("GET", url):
-                self._clock_skew.compare(header_value(response, b"date"), header_value(response, b"age"))
-            if response.status in _REDIRECTS and request.method == "GET":
-                return _same_host_redirect(url, header_value(response, b"location"))
+                self._clock_skew.compare(response.headers.get("date", ""), response.headers.get("age", ""))
+            if response.status_code in _REDIRECTS and request.method == "GET":
+                return _same_host_redirect(url, response.headers.get("location", ""))
             await self._raise_for_status(response, url, request)
             return await read_body(response, request.max_bytes, loggable_url(url))
+        finally:
+            await response.aclose()
 
-    async def _raise_for_status(self, response: httpcore.Response, url: str, request: _HttpRequest) -> None:
-        status = response.status
+    async def _raise_for_status(self, response: httpx.Response, url: str, request: _HttpRequest) -> None:
+        status = response.status_code
         if status == 200:
             return
+        if status == _PROXY_CREDENTIALS_REQUIRED and self._pool.proxies.proxy_for_url(url) is not None:
+            message = f"{loggable_url(url)}: {describe_proxy_status(status)}"
+            raise ServerUnreachableError(message)
         # What is said of credentials tells a key that is not taken from an item that it may not see.
         asked = request.method == "POST"
         said = await read_error_reply(response, request.headers) if asked or status in _REFUSED_CREDENTIALS else ""
         beginning = quote_reply(said, sentence=status == _TOO_MANY_REQUESTS) if asked and status < 500 else ""
         error = self._error_for_status(response, f"{loggable_url(url)}: status {status}{beginning}")
-        error.refusal = HttpRefusal(status=status, body=said)
+        error.refusal = HttpErrorResponse(status=status, body=said)
         raise error
 
-    def _error_for_status(self, response: httpcore.Response, message: str) -> FoxcastError:
-        status = response.status
+    def _error_for_status(self, response: httpx.Response, message: str) -> FoxcastError:
+        status = response.status_code
         if status in _REFUSED_CREDENTIALS:
-            return Unauthorized(message)
+            return AuthenticationError(message)
         if status in _GONE:
-            return NotFound(message)
+            return NotFoundError(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = parse_retry_after(header_value(response, b"retry-after"), now=self._clock.now())
-            return Unavailable(
+            asked_s = parse_retry_after(response.headers.get("retry-after", ""), now=self._clock.now())
+            return ServiceUnavailableError(
                 message, retry_after_s=0.0 if asked_s is None and status == _TOO_MANY_REQUESTS else asked_s
             )
-        return Rejected(message) if status >= 400 else ContractError(message)
+        return RequestRejectedError(message) if status >= 400 else MalformedDataError(message)
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
         self._jitter = self._jitter or self._random.stream("http", "jitter")
         ceiling = min(self._limits.longest_wait_s, self._limits.first_wait_s * 2.0 ** (attempt - 1))
         return max(asked_s, float(self._jitter.uniform(0.0, ceiling)))
-
-    @asynccontextmanager
-    async def _connection(self, url: httpcore.URL) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Lend a connection: the one to this host that was used last, or a new one, for which one may have to go."""
-        async with self._connection_slots:
-            oldest = next(iter(self._idle), None)
-            if oldest is not None and self._clock.monotonic() - oldest.used_at > _IDLE_S:
-                await self._close(oldest)
-            line = next((line for line in reversed(self._idle) if line.connection.can_handle_request(url.origin)), None)
-            if line is None or line.connection.has_expired():
-                line = await self._opened(url.origin, line)
-            self._idle.pop(line, None)
-            try:
-                yield line.connection
-            finally:
-                line.used_at = self._clock.monotonic()
-                if line.connection.is_closed():
-                    self._connections.discard(line)
-                elif line in self._connections:
-                    self._idle[line] = None
-
-    async def _close(self, line: _PooledConnection) -> None:
-        self._idle.pop(line, None)
-        self._connections.discard(line)
-        await line.connection.aclose()
-
-    async def _opened(self, origin: httpcore.Origin, expired: _PooledConnection | None) -> _PooledConnection:
-        import httpcore  # noqa: PLC0415 - as above
-        import httpx  # noqa: PLC0415 - as above
-
-        if self._tls is None:
-            # Below WARNING it logs whole addresses, with keys in their queries, and cookies.
-            logging.getLogger("httpcore").setLevel(logging.WARNING)
-            # Reading the certificates takes longer than a request.
-            self._tls = httpx.create_ssl_context(trust_env=False)
-        if expired is not None:
-            await self._close(expired)
-        while self._idle and len(self._connections) >= self._limits.connections:
-            await self._close(next(iter(self._idle)))
-        line = _PooledConnection(
-            httpcore.AsyncHTTPConnection(origin, ssl_context=self._tls, keepalive_expiry=_KEEPALIVE_S)
-        )
-        self._connections.add(line)
-        return line
-
-
-@dataclass(slots=True, eq=False)
-class _PooledConnection:
-    """A connection, lent to one request at a time, and when it was given back."""
-
-    connection: httpcore.AsyncHTTPConnection
-    used_at: float = 0.0
-
-
-@dataclass(slots=True)
-class _RequestBody:
-    """The body of a question, which leaves once; ``sent`` says that it has begun to."""
-
-    content: bytes
-    sent: bool = False
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self.sent:
-            raise StopAsyncIteration
-        self.sent = True
-        return self.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,24 +268,23 @@ class _HttpRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     max_bytes: int
-    content: _RequestBody | None = None
+    content: bytes | None = None
 
-    @property
-    def sent(self) -> bool:
-        return self.content is not None and self.content.sent
+    def to_library(self, url: str, trace: SendTrace) -> httpx.Request:
+        """Return the request to that address for the library; raises ConfigError for what no header can carry."""
+        import httpx  # noqa: PLC0415 - as above
 
-    @property
-    def wire_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers as they go out, ours where none is given; raises ConfigError for what no header can carry."""
-        given = {name.lower() for name in self.headers}
-        ours = ((name, value) for name, value in _DEFAULT_HEADERS.items() if name.lower() not in given)
         try:
-            return [(name.encode("ascii"), text.encode("ascii")) for name, text in (*ours, *self.headers.items())]
+            headers = httpx.Headers(_DEFAULT_HEADERS)
+            headers.update(self.headers)
         except UnicodeEncodeError:
             message = (
                 f"a header for {loggable_url(self.url)} has a character that headers cannot carry; correct it in config"
             )
             raise ConfigError(message) from None
+        return httpx.Request(
+            self.method, _parse_url(url), headers=headers, content=self.content, extensions={"trace": trace}
+        )
 
 
 def _same_host_redirect(url: str, location: str) -> str:
@@ -372,18 +311,16 @@ def _require_address(url: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _parse_url(url: str) -> httpcore.URL:
+def _parse_url(url: str) -> httpx.URL:
     """Return an address as it goes over the wire; raises ConfigError."""
-    import httpcore  # noqa: PLC0415 - as above
     import httpx  # noqa: PLC0415 - as above
 
     try:
-        parts = httpx.URL(url)
+        return httpx.URL(url)
     except httpx.InvalidURL:
         message = f"{loggable_url(url)} is not an address"
         raise ConfigError(message) from None
-    return httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
 
 
 def _raise_contract_error(message: str) -> NoReturn:
-    raise ContractError(message)
+    raise MalformedDataError(message)

@@ -3,7 +3,7 @@
 from collections import deque
 from email.utils import parsedate_to_datetime
 
-from bot.ports import Clock
+from bot.core.interfaces import Clock
 
 # So many answers are compared, that one server's wrong clock decides nothing.
 COMPARED_ANSWERS = 3

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from bot.errors import ConfigError, StoreError, Unavailable
+from bot.core.errors import ConfigError, ServiceUnavailableError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from bot.domain.wire import Rate
-    from bot.ports import Clock, Random
+    from bot.core.interfaces import Clock, RandomStreams
+    from bot.core.venue_http import RateLimit
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +122,7 @@ class NullRateUsageStore:
 
 @dataclass(slots=True)
 class RequestSlot:
-    """One request that may leave now; ``heard`` tells what the other side said about the pace."""
+    """One request that may leave now; ``record_answer`` tells what the other side said about the pace."""
 
     answer: tuple[int, Mapping[str, str]] | None = field(default=None, repr=False)
 
@@ -140,10 +140,10 @@ class RateLimiter:
 
     def __init__(
         self,
-        rates: Iterable[Rate],
+        rates: Iterable[RateLimit],
         *,
         clock: Clock,
-        random: Random,
+        random: RandomStreams,
         book: RateUsageStore | None = None,
         shared: SharedRateUsage | None = None,
     ) -> None:
@@ -201,7 +201,7 @@ class RateLimiter:
         return float(self._random.stream("rates", pace.rate.name, str(pace.refusals)).uniform(ceiling / 2, ceiling))
 
 
-def rate_applies(rate: Rate, method: str, url: str) -> bool:
+def rate_applies(rate: RateLimit, method: str, url: str) -> bool:
     """Say whether a request falls under the rate."""
     return url.startswith(rate.prefixes) and (not rate.methods or method in rate.methods)
 
@@ -211,7 +211,7 @@ class _SingleRateLimiter:
 
     def __init__(
         self,
-        rate: Rate,
+        rate: RateLimit,
         clock: Clock,
         book: RateUsageStore,
         began: tuple[datetime, float],
@@ -326,7 +326,7 @@ class _SingleRateLimiter:
             now = self._clock.monotonic()
             if (pause_s := self._paused_until - now) > patience_s:
                 message = f"{self.rate.name}: the other side asked for a wait of {pause_s:.0f} s"
-                raise Unavailable(message, retry_after_s=pause_s)
+                raise ServiceUnavailableError(message, retry_after_s=pause_s)
             wait_s = self._wait_s(now)
             if wait_s <= 0.0:
                 return
@@ -339,7 +339,7 @@ class _SingleRateLimiter:
     def _wait_s(self, now: float) -> float:
         """Return how long to wait before one more request, infinity where only an answer helps."""
         del self._answer_times[: bisect_right(self._answer_times, now - self._window_s)]
-        if self.rate.at_once is not None and self._in_flight >= self.rate.at_once:
+        if self.rate.max_in_flight is not None and self._in_flight >= self.rate.max_in_flight:
             return math.inf
         self._other_answers = [moment for moment in self._other_answers if moment > now - self._window_s]
         past = sorted((*self._answer_times, *self._other_answers)) if self._other_answers else self._answer_times
@@ -384,7 +384,7 @@ class _SingleRateLimiter:
         self._restored = True
 
 
-def recorded_block_size(rate: Rate) -> int:
+def recorded_block_size(rate: RateLimit) -> int:
     """Return how many requests are written down at a time: one, but for rates so high that the disk could not follow.
 
     What was written down and did not leave before a kill counts as used: an eighth of the rate at most.

@@ -7,53 +7,40 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from bot.errors import ContractError, Unavailable
+from bot.core.errors import MalformedDataError, ServiceUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import httpcore
-
-_GZIP_BITS = 16 + zlib.MAX_WBITS
-
+    import httpx
 
 MAX_QUOTED_BYTES, MAX_QUOTED_CHARS = 262_144, 300
-
-
+_GZIP_BITS = 16 + zlib.MAX_WBITS
+_PLAIN_ENCODINGS = frozenset({"", "identity"})
+_GZIP_ENCODINGS = frozenset({"gzip", "x-gzip"})
 # Parts of a header's value that are shorter than this are words, not keys.
 _MIN_KEY_CHARS = 8
-
-
 _PUBLIC_HEADERS = frozenset({"content-type", "content-length", "accept"})
 
 
-def header_value(response: httpcore.Response, wanted: bytes) -> str:
-    """Return a header of an answer, given in small letters; "" where there is none."""
-    return ", ".join(value.decode(errors="replace") for name, value in response.headers if name.lower() == wanted)
-
-
-async def read_body(response: httpcore.Response, max_bytes: int, shown: str) -> bytes:
+async def read_body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
     """Return the unpacked body of at most so many bytes; ``shown`` is the address as errors may show it.
 
-    Raises ContractError for more bytes, broken gzip or an encoding that was not asked for, and Unavailable where gzip
-    was cut short.
+    Raises as ``BoundedBody`` does.
     """
-    encoding = header_value(response, b"content-encoding").strip().lower() or "identity"
-    if encoding not in {"identity", "gzip"}:
-        _raise_contract_error(f"{shown}: encoding {encoding!r} was not asked for")
-    body = _ResponseBody(max_bytes, encoding=encoding, shown=shown)
-    async for chunk in response.aiter_stream():
+    body = BoundedBody(max_bytes, encoding=response.headers.get("content-encoding", ""), shown=shown)
+    async for chunk in response.aiter_raw():
         body.feed(chunk)
     return body.finish()
 
 
-async def read_error_reply(response: httpcore.Response, headers: Mapping[str, str]) -> str:
+async def read_error_reply(response: httpx.Response, headers: Mapping[str, str]) -> str:
     """Return what the other side says about a refusal, without our keys; nothing where that is too long or broken."""
     try:
         text = (await read_body(response, MAX_QUOTED_BYTES, "")).decode(errors="replace")
-    except (ContractError, Unavailable):
+    except (MalformedDataError, ServiceUnavailableError):
         return ""
     values = [value for name, value in headers.items() if name.lower() not in _PUBLIC_HEADERS]
     for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
@@ -81,85 +68,44 @@ def _reply_message(text: str) -> str:
     return said if isinstance(said, str) else text
 
 
-class _ResponseBody:
-    """Collects a body up to a bound, unpacking gzip on the way without ever holding more than the bound."""
-
-    def __init__(self, max_bytes: int, *, encoding: str, shown: str) -> None:
-        self._room = max_bytes
-        self._max_bytes = max_bytes
-        self._shown = shown
-        self._parts: list[bytes] = []
-        self._unpacker = zlib.decompressobj(_GZIP_BITS) if encoding == "gzip" else None
-
-    def feed(self, chunk: bytes) -> None:
-        """Take what came over the wire; raises ContractError beyond the bound or for broken gzip."""
-        part = chunk if self._unpacker is None else self._unpack(self._unpacker, chunk)
-        if len(part) > self._room:
-            _raise_contract_error(f"{self._shown}: the body is larger than {self._max_bytes} bytes")
-        self._room -= len(part)
-        self._parts.append(part)
-
-    def finish(self) -> bytes:
-        """Return the body; raises Unavailable where gzip was cut short."""
-        if self._unpacker is not None and not self._unpacker.eof:
-            message = f"{self._shown}: the body was cut short"
-            raise Unavailable(message) from ConnectionResetError("cut short")
-        return b"".join(self._parts)
-
-    def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
-        try:
-            part = unpacker.decompress(chunk, self._room + 1)
-        except zlib.error:
-            _raise_contract_error(f"{self._shown}: the body is not gzip as announced")
-        if unpacker.unused_data:
-            _raise_contract_error(f"{self._shown}: there is more after the end of the gzip body")
-        return part
-
-
-def _raise_contract_error(message: str) -> NoReturn:
-    raise ContractError(message)
-
-
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-
-
-_PLAIN_ENCODINGS = frozenset({"", "identity"})
-
-
-_GZIP_ENCODINGS = frozenset({"gzip", "x-gzip"})
-
-
 class BoundedBody:
-    """Takes a body in pieces and never holds more than ``unpacked_bytes`` of it."""
+    """Takes a body in pieces, unpacks gzip on the way and never holds more than ``max_bytes`` of it.
 
-    def __init__(self, *, encoding: str, wire_bytes: int, unpacked_bytes: int, shown: str) -> None:
-        """Raise ContractError for an encoding that was not asked for, such as one within another."""
+    ``wire_bytes`` bounds what comes over the wire as well, where it is given. ``shown`` is the address for errors.
+    """
+
+    def __init__(self, max_bytes: int, *, encoding: str, shown: str, wire_bytes: int | None = None) -> None:
+        """Raise MalformedDataError for an encoding that was not asked for, such as one within another."""
+        encoding = encoding.strip().lower()
         if encoding not in _PLAIN_ENCODINGS | _GZIP_ENCODINGS:
             message = f"{shown}: encoding {encoding[:40]!r} was not asked for"
-            raise ContractError(message)
-        self._unpacker = zlib.decompressobj(_GZIP_WINDOW) if encoding in _GZIP_ENCODINGS else None
+            raise MalformedDataError(message)
+        self._unpacker = zlib.decompressobj(_GZIP_BITS) if encoding in _GZIP_ENCODINGS else None
+        self._room = max_bytes
         self._wire_room = wire_bytes
-        self._room = unpacked_bytes
-        self._bounds = f"{wire_bytes} bytes on the wire or {unpacked_bytes} unpacked"
+        self._bounds = f"{max_bytes} bytes" + (f", or {wire_bytes} on the wire" if wire_bytes is not None else "")
         self._shown = shown
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> None:
-        """Take what came over the wire; raises ContractError beyond a bound or for broken gzip."""
-        self._wire_room -= len(chunk)
-        part = chunk if self._unpacker is None or self._wire_room < 0 else self._unpack(self._unpacker, chunk)
+        """Take what came over the wire; raises MalformedDataError beyond a bound or for broken gzip."""
+        if not chunk:
+            return
+        if self._wire_room is not None:
+            self._wire_room -= len(chunk)
+            if self._wire_room < 0:
+                self._raise_too_large()
+        part = chunk if self._unpacker is None else self._unpack(self._unpacker, chunk)
         self._room -= len(part)
-        if self._wire_room < 0 or self._room < 0:
-            self._parts.clear()
-            message = f"{self._shown}: the body is larger than {self._bounds}"
-            raise ContractError(message)
+        if self._room < 0:
+            self._raise_too_large()
         self._parts.append(part)
 
     def finish(self) -> bytes:
-        """Return the body; raises Unavailable where gzip was cut short."""
-        if self._unpacker is not None and not self._unpacker.eof:
+        """Return the body, which may be empty; raises ServiceUnavailableError where gzip was cut short."""
+        if self._unpacker is not None and self._parts and not self._unpacker.eof:
             message = f"{self._shown}: the body was cut short"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message) from ConnectionResetError("cut short")
         return b"".join(self._parts)
 
     def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
@@ -167,8 +113,13 @@ class BoundedBody:
             part = unpacker.decompress(chunk, self._room + 1)
         except zlib.error:
             message = f"{self._shown}: the body is not gzip as announced"
-            raise ContractError(message) from None
+            raise MalformedDataError(message) from None
         if unpacker.unused_data:
             message = f"{self._shown}: there is more after the end of the gzip body"
-            raise ContractError(message)
+            raise MalformedDataError(message)
         return part
+
+    def _raise_too_large(self) -> None:
+        self._parts.clear()
+        message = f"{self._shown}: the body is larger than {self._bounds}"
+        raise MalformedDataError(message)

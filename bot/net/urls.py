@@ -6,12 +6,15 @@ Hosts of this machine, and query values that no cache has an answer to.
 import ipaddress
 from urllib.parse import urlsplit
 
-from bot.ports import Clock
+from bot.core.interfaces import Clock
 
 
 def loggable_url(url: str) -> str:
-    """Return an address without user name and query, which may hold keys."""
-    parts = urlsplit(url)
+    """Return an address without user name, query and fragment, which may hold keys."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 

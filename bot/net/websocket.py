@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from bot.errors import ConfigError, Unauthorized, Unavailable
+from bot.core.errors import AuthenticationError, ConfigError, ServiceUnavailableError
+from bot.core.proxy_settings import NO_PROXY, ProxySettings
+from bot.net.connections import PROXY_REMEDY, ProxySelector, create_tls_context
 from bot.net.rate_limit import parse_retry_after
 from bot.net.urls import is_loopback_host, loggable_url
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
     from websockets.asyncio.client import ClientConnection
     from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+    from bot.core.interfaces import Clock, WebSocketConnection
     from bot.net.rate_limit import RateLimiter
-    from bot.ports import Clock, Socket
 
 OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 2.0
@@ -40,24 +42,26 @@ _LIBRARY_LOGGER = "bot.net.websocket.library"
 
 
 class WebSocketConnector:
-    """Implements ``bot.ports.Sockets``. Environment variables (proxies) are ignored, and no redirect leads elsewhere.
+    """Implements ``bot.core.interfaces.WebSocketClient``.
 
+    No redirect is followed, and environment variables are ignored unless ``proxies`` says otherwise.
     Messages are not compressed: a small one could unpack to anything. Opening a connection waits for its turn by the
     rates that its address falls under, as a GET.
     """
 
-    def __init__(self, *, clock: Clock, rates: RateLimiter) -> None:
+    def __init__(self, *, clock: Clock, rates: RateLimiter, proxies: ProxySettings = NO_PROXY) -> None:
         self._clock = clock
         self._rates = rates
+        self._proxies = ProxySelector(proxies)
         self._tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
-    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[Socket]:
+    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[WebSocketConnection]:
         """Connect, and close in the end.
 
         Raises Unauthorized for 401 and 403, Unavailable for whatever else keeps the connection from being made, with
         the wait that was asked for, and ConfigError for an address that is none or leads out of this machine in plain
-        text.
+        text, or for a proxy that cannot be used.
         """
         connection = await self._open_connection(url, max_bytes)
         try:
@@ -66,59 +70,75 @@ class WebSocketConnector:
             await connection.close()
 
     async def _open_connection(self, url: str, max_bytes: int) -> ClientConnection:
-        from websockets.asyncio.client import connect  # noqa: PLC0415 - a tenth of a second, and only feeds need it
-        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - as above
+        from websockets.exceptions import (  # noqa: PLC0415 - a tenth of a second, and only feeds need it
+            InvalidHandshake,
+            InvalidProxy,
+            InvalidStatus,
+            ProxyError,
+        )
 
-        host, port = _require_socket_url(url)
+        _require_socket_url(url)
         # Below WARNING it logs addresses, headers and all messages.
         logger = logging.getLogger(_LIBRARY_LOGGER)
         logger.setLevel(logging.WARNING)
         async with self._rates.acquire("GET", url, patience_s=MAX_PAUSE_S) as turn:
             try:
-                connection = await connect(
-                    url,
-                    host=host,  # named, so that a redirect to another host is refused
-                    port=port,
-                    ssl=self._tls_context() if urlsplit(url).scheme == "wss" else None,
-                    compression=None,
-                    proxy=None,
-                    user_agent_header="foxcast",
-                    open_timeout=OPEN_TIMEOUT_S,
-                    close_timeout=CLOSE_TIMEOUT_S,
-                    ping_interval=PING_EVERY_S,
-                    ping_timeout=PING_TIMEOUT_S,
-                    max_size=max_bytes,
-                    max_queue=MAX_QUEUED_MESSAGES,
-                    logger=logger,
-                )
+                connection = await self._connect(url, max_bytes, logger)
             except InvalidStatus as error:
                 turn.record_answer(error.response.status_code, dict(error.response.headers.raw_items()))
                 raise self._error_for_status(error, url) from None
+            except (InvalidProxy, ProxyError) as error:
+                message = (
+                    f"{loggable_url(url)}: no connection through the proxy ({type(error).__name__}); {PROXY_REMEDY}"
+                )
+                raise ServiceUnavailableError(message) from None
             except (InvalidHandshake, OSError, EOFError, ValueError) as error:  # time-outs are among OSError
                 message = f"{loggable_url(url)}: no connection ({type(error).__name__})"
-                raise Unavailable(message) from None
+                raise ServiceUnavailableError(message) from None
             turn.record_answer(101, {})
         return connection
 
-    def _error_for_status(self, error: InvalidStatus, url: str) -> Unauthorized | Unavailable:
+    async def _connect(self, url: str, max_bytes: int, logger: logging.Logger) -> ClientConnection:
+        """Connect as the library does, without its redirects."""
+        from websockets.asyncio.client import connect  # noqa: PLC0415 - as above
+
+        class ConnectWithoutRedirects(connect):
+            def process_redirect(self, exc: Exception) -> Exception:
+                return exc
+
+        proxy = self._proxies.proxy_for_url(url)
+        tls = self._tls_context() if urlsplit(url).scheme == "wss" else None
+        return await ConnectWithoutRedirects(
+            url,
+            ssl=tls,
+            compression=None,
+            proxy=proxy and _with_plain_login(proxy),
+            user_agent_header="foxcast",
+            open_timeout=OPEN_TIMEOUT_S,
+            close_timeout=CLOSE_TIMEOUT_S,
+            ping_interval=PING_EVERY_S,
+            ping_timeout=PING_TIMEOUT_S,
+            max_size=max_bytes,
+            max_queue=MAX_QUEUED_MESSAGES,
+            logger=logger,
+        )
+
+    def _error_for_status(self, error: InvalidStatus, url: str) -> AuthenticationError | ServiceUnavailableError:
         status = error.response.status_code
         message = f"{loggable_url(url)}: status {status} instead of a connection"
         if status in _REFUSED_CREDENTIALS:
-            return Unauthorized(message)
+            return AuthenticationError(message)
         asked = error.response.headers.get("Retry-After", "")
-        return Unavailable(message, retry_after_s=parse_retry_after(asked, now=self._clock.now()))
+        return ServiceUnavailableError(message, retry_after_s=parse_retry_after(asked, now=self._clock.now()))
 
     def _tls_context(self) -> ssl.SSLContext:
-        import certifi  # noqa: PLC0415 - reads nothing before a connection is made
-
         if self._tls is None:
-            # The same authorities as for reading, whatever the environment names.
-            self._tls = ssl.create_default_context(cafile=certifi.where())
+            self._tls = create_tls_context(self._proxies.settings)
         return self._tls
 
 
 class _OpenWebSocket:
-    """Implements ``bot.ports.Socket``."""
+    """Implements ``bot.core.interfaces.WebSocketConnection``."""
 
     def __init__(self, connection: ClientConnection, shown: str) -> None:
         # Looked up once: this module of theirs asks for each name anew, with an error that nobody sees.
@@ -137,7 +157,7 @@ class _OpenWebSocket:
             raise self._closed_error(error) from None
         except TimeoutError:
             message = f"{self._shown}: a message could not be sent within {SEND_TIMEOUT_S:g} s"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
 
     async def receive(self, *, within_s: float) -> str:
         """Return the next message.
@@ -152,16 +172,16 @@ class _OpenWebSocket:
             raise self._closed_error(error) from None
         except TimeoutError:
             message = f"{self._shown}: no message within {within_s:g} s"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
 
-    def _closed_error(self, error: ConnectionClosed) -> Unavailable:
+    def _closed_error(self, error: ConnectionClosed) -> ServiceUnavailableError:
         frame = error.rcvd or error.sent
         code = "without a word" if frame is None else f"with code {frame.code}"
-        return Unavailable(f"{self._shown}: the connection ended {code}")
+        return ServiceUnavailableError(f"{self._shown}: the connection ended {code}")
 
 
-def _require_socket_url(url: str) -> tuple[str, int]:
-    """Return host and port; raises ConfigError for an address that is none of ours to connect to."""
+def _require_socket_url(url: str) -> None:
+    """Raise ConfigError for an address that is none of ours to connect to."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -173,4 +193,16 @@ def _require_socket_url(url: str) -> tuple[str, int]:
     if parts.scheme == "ws" and not is_loopback_host(host):
         message = f"{loggable_url(url)}: beyond this machine only wss is spoken"
         raise ConfigError(message)
-    return host, port or (443 if parts.scheme == "wss" else 80)
+
+
+def _with_plain_login(proxy: str) -> str:
+    """Return the address of a proxy with its user name and password decoded: the library sends them as they stand.
+
+    Raises ConfigError for characters that cannot stand in an address.
+    """
+    scheme, _, rest = proxy.partition("://")
+    login, at, host = rest.rpartition("@")
+    if set("/?#[]") & set(plain := unquote(login)):
+        message = "[http] proxy: its password holds one of / ? # [ ], which web sockets cannot use; choose another"
+        raise ConfigError(message)
+    return f"{scheme}://{plain}{at}{host}"

@@ -1,4 +1,4 @@
 """Scores, aggregation, calibration, statistics and time-series models: pure functions on arrays.
 
-Nothing here reads a file, a clock or a database, and nothing draws random numbers without a Generator handed in.
+Nothing here reads a file, a clock or a database, and random numbers come only from a Generator argument.
 """

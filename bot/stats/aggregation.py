@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bot.domain.belief import PriorSource
+from bot.core.beliefs import PriorSource
 from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_length, require_unit_interval
 from bot.stats.logit import logit, sigmoid
 from bot.stats.scores import bucket_masses
@@ -22,7 +22,7 @@ TrialAnswer = float | Sequence[float | None] | None
 
 
 class LogitMoments(NamedTuple):
-    """What shrinkage needs to know of the trials, arrays of shape (targets,).
+    """The figures of the trials that shrinkage needs, arrays of shape (targets,).
 
     ``std`` is the population standard deviation of the clipped logits; ``single`` is the probability itself where only
     one trial answered (it is returned unchanged, not even clipped) and NaN elsewhere.
@@ -34,7 +34,7 @@ class LogitMoments(NamedTuple):
 
 
 def trial_matrix(answers: Sequence[TrialAnswer], targets: int) -> FloatArray:
-    """Lay answers out as (trials, targets): one number serves all targets, None is missing, short lists leave gaps.
+    """Arrange answers as (trials, targets): one number counts for all targets, None is missing, short lists have gaps.
 
     Raises ValueError for no trial, a list longer than targets, or a value outside [0, 1].
     """
@@ -138,8 +138,8 @@ def logarithmic_pool(pmfs: ArrayLike, weights: ArrayLike | None = None) -> Float
 def logarithmic_pool_cdf(cdfs: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
     """Return the CDF whose bucket masses (both tails included) are the log-linear pool of the opinions'.
 
-    (opinions, points) becomes (points,). A tail that every opinion leaves empty (a closed bound) stays empty.
-    Raises ValueError for a CDF that falls; other errors as in ``linear_pool``.
+    (opinions, points) becomes (points,). A tail that is empty in every opinion (a closed bound) stays empty. Raises
+    ValueError for a CDF that falls; other errors as in ``linear_pool``.
     """
     masses = bucket_masses(_require_opinions(cdfs))
     used = masses.max(axis=0) > 0.0
@@ -213,11 +213,11 @@ class TunedForecasts(NamedTuple):
     chosen: tuple[WeightRule, ...]
 
 
-# How much trials count against what they started from, by the kind of that. Sources: with the crowd's estimate in the
-# prompt leave-one-out tuning chose no shrinkage (BLF paper, appendix C.9); towards a base rate the constants of its
-# published code. For trials that started from nothing the paper gives no numbers. Even odds are no information, so
-# these pull less: they are the best pair of the grid below under the paper's model (equations 7 and 8) with five
-# trials, logits of standard deviation 1.5, and trial noise of 0.2 to 1.5 with half as much again that trials share.
+# The weight of trials against their prior, by the kind of the prior. Sources: with the crowd's estimate in the prompt
+# leave-one-out tuning chose no shrinkage (BLF paper, appendix C.9); towards a base rate the constants of its published
+# code. For trials without a prior the paper gives no numbers. Even odds are no information, so these pull less: they
+# are the best pair of the grid below under the paper's model (equations 7 and 8) with five trials, logits of standard
+# deviation 1.5, and trial noise of 0.2 to 1.5 with half as much again that trials share.
 DEFAULT_WEIGHTS: Mapping[PriorSource, WeightRule] = {
     PriorSource.CROWD: SpreadWeight(1.0, 0.0),
     PriorSource.BASE_RATE: SpreadWeight(0.3, 0.7),
@@ -268,8 +268,8 @@ def tune_leave_one_out(
 ) -> TunedForecasts:
     """Forecast every item with the rule that is best on all other items, the first of equals.
 
-    clusters holds an integer for each item, equal for items that share a fate (dates of one question): tuning then
-    leaves out the whole cluster. Errors as in ``tune_weight_rule``; also ValueError with fewer than two items or
+    clusters holds an integer for each item, equal for items that resolve together (dates of one question): tuning then
+    excludes the whole cluster. Errors as in ``tune_weight_rule``; also ValueError with fewer than two items or
     clusters.
     """
     candidates = _candidate_forecasts(moments, rules, prior)

@@ -1,6 +1,6 @@
-"""Array types and the checks that every scientific function makes at its door.
+"""Array types and the checks that every scientific function makes of its arguments.
 
-A NaN that slips into a mean is found weeks later, so values are checked where they enter and never again.
+A NaN in a mean is found weeks later, so values are checked once, where they enter.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ _IDENTITY_LINE = np.array([1.0, 0.0])
 
 
 class ConvergenceError(ArithmeticError):
-    """A fit did not settle; the penalty is too weak for these rows."""
+    """A fit did not converge; the penalty is too weak for these rows."""
 
 
 class _FitState(NamedTuple):
-    """Where the fits stand: coefficients (fits, 2 + groups), objectives (fits,), fitted probabilities (fits, rows)."""
+    """The state of the fits: coefficients (fits, 2 + groups), objectives (fits,), fitted probabilities (fits, rows)."""
 
     coefficients: FloatArray
     objective: FloatArray
@@ -56,7 +56,7 @@ class LogisticProblem:
     def minimise(self, weights: FloatArray, start: FloatArray) -> FloatArray:
         """Return coefficients (fits, 2 + groups) for row weights (fits, rows), starting from ``start`` (2 + groups,).
 
-        Raises NotConverged after 100 steps, or where no unique optimum exists; penalties above 0 prevent both.
+        Raises ConvergenceError after 100 steps, or where no unique optimum exists; penalties above 0 prevent both.
         """
         point = self._evaluate(np.tile(start, (len(weights), 1)), weights)
         for _ in range(_MAX_NEWTON_STEPS):
@@ -151,7 +151,7 @@ class CalibrationPenalty:
     identity: float = 1e-7
 
     def __post_init__(self) -> None:
-        """Refuse what could leave a fit without an optimum."""
+        """Refuse a penalty with which a fit may have no optimum."""
         if not (self.offsets > 0.0 and self.identity > 0.0):
             message = f"penalties must be above 0, got {self}"
             raise ValueError(message)
@@ -199,7 +199,7 @@ def fit_platt(
 ) -> PlattCalibration:
     """Fit slope, intercept and, where rows have groups, one offset for each group.
 
-    eps clips probabilities to [eps, 1 - eps] before the logit. Raises NotConverged when no optimum is reached.
+    eps clips probabilities to [eps, 1 - eps] before the logit. Raises ConvergenceError when no optimum is reached.
     """
     groups = encode_keys(rows.groups)
     problem = _logistic_problem(rows, groups, penalty, eps)
@@ -222,9 +222,9 @@ def calibrate_leave_one_out(
 ) -> FloatArray:
     """Return each row's probability calibrated by a fit that did not see it, shape (n,).
 
-    clusters holds an integer for each row, equal for rows that share a fate (one question, one date): a refit then
-    leaves out the whole cluster. Raises ValueError for clusters of another length or fewer than two of them, and
-    NotConverged as ``fit_platt`` does. Leaving out single rows does not protect against shocks common to a date.
+    clusters holds an integer for each row, equal for rows that resolve together (one question, one date): a refit then
+    excludes the whole cluster. Raises ValueError for clusters of another length or fewer than two of them, and
+    ConvergenceError as ``fit_platt`` does. Excluding single rows does not protect against shocks common to a date.
     """
     everything = np.arange(len(rows.outcomes))
     cluster = everything if clusters is None else clusters

@@ -1,9 +1,9 @@
-"""May a calibrator be used? Only with enough rows and gains in two later windows that agree; otherwise identity.
+"""Decides whether a calibrator may be used: only with enough rows and gains in two later windows that agree.
 
 Calibrating prices has not been shown to help, and offsets fitted on one season have hurt the next, so identity is the
-default and every adoption is a decision with its figures. A window is judged by a fit on what had resolved before it
-began; the fit in use sees what had resolved before ``before``, and no number moves further than the cap.
-Source: DESIGN section 8; venue document of the benchmark, section 6.
+default and every adoption is a decision with its figures. A window is judged by a fit on rows that had resolved before
+it began; the fit in use sees those that had resolved before ``before``, and no probability moves further than the cap.
+Source: docs/facts/scoring.md#calibration-findings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bot.errors import LeakError
+from bot.core.errors import LeakError
 from bot.stats.arrays import BoolArray, DateArray, FloatArray, require_unit_interval
 from bot.stats.calibration import (
     STANDARD_PENALTY,
@@ -49,7 +49,7 @@ class CalibrationHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationPolicy:
-    """What a calibrator must show.
+    """The requirements for a calibrator.
 
     ``min_rows``: rows for any fit, those that judge a window included. ``min_window_rows``: rows in each window.
     ``min_gain``: drop of the mean Brier score in each window (0.0005 is about 0.1 index points). ``max_drift``: largest
@@ -66,7 +66,7 @@ class CalibrationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCheck:
-    """One test of the gate: its figure, the bound it was held against, and whether it passed."""
+    """One test of the gate: its figure, the bound for it, and whether it passed."""
 
     name: str
     figure: float
@@ -76,7 +76,7 @@ class CalibrationCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationDecision:
-    """A calibrator to use, or identity (``platt`` is None), with every check that led there."""
+    """A calibrator to use, or identity (``platt`` is None), with every check that led to it."""
 
     platt: PlattCalibration | None
     cap: float
@@ -93,7 +93,7 @@ class CalibrationDecision:
 
     @property
     def failures(self) -> tuple[CalibrationCheck, ...]:
-        """The checks that kept the calibrator out; empty when it was adopted."""
+        """The failed checks; empty when the calibrator was adopted."""
         return tuple(check for check in self.checks if not check.passed)
 
 

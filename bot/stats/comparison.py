@@ -1,7 +1,7 @@
 """Comparing forecasters.
 
 Brier scores adjusted for the difficulty of the questions each one answered, and how much of the spread of scores is
-method, question or chance. Sources: venue document of the benchmark, section 3; BLF paper, appendix G.
+method, question or chance. Sources: docs/facts/scoring.md#difficulty; BLF paper, appendix G.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def question_scores(table: BrierTable, forecaster: Hashable) -> FloatArray:
 
 
 def adjust_scores(table: BrierTable, difficulty: FloatArray, half_brier: ArrayLike = 0.25) -> tuple[AdjustedScore, ...]:
-    """Score every forecaster of the table after taking off the question effects, in the order of its labels.
+    """Score every forecaster of the table after subtracting the question effects, in the order of its labels.
 
-    difficulty has shape (questions,); rows of a question whose difficulty is NaN are left out. half_brier is the score
+    difficulty has shape (questions,); rows of a question whose difficulty is NaN are ignored. half_brier is the score
     of the forecast one half on each question, a number or shape (questions,): 0.25 unless outcomes are fractional.
     Raises ValueError for a wrong shape or a forecaster without any usable row.
     """

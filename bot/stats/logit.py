@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -17,6 +19,15 @@ def logit(probabilities: ArrayLike, eps: float = LOGIT_EPSILON) -> FloatArray:
     """
     clipped = np.clip(require_unit_interval(probabilities, "probability"), eps, 1.0 - eps)
     return np.asarray(np.log(clipped) - np.log1p(-clipped), dtype=np.float64)
+
+
+def log_odds(probability: float, eps: float = 0.0) -> float:
+    """Return log(p / (1 - p)) of one number after clipping it to [eps, 1 - eps].
+
+    Raises ValueError or ZeroDivisionError for 0 and 1 where ``eps`` is 0.
+    """
+    clipped = min(max(probability, eps), 1.0 - eps)
+    return math.log(clipped / (1.0 - clipped))
 
 
 def sigmoid(log_odds: ArrayLike) -> FloatArray:

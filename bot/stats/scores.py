@@ -1,8 +1,8 @@
 """Scores of forecasts on arrays.
 
 Brier score and Brier Index, CRPS of curves, and logarithmic baseline and peer scores of tournaments. The index of a
-population is that of its mean Brier score, never a mean of indices; the two published definitions of Overall have a
-name each.
+population is that of its mean Brier score, never a mean of indices; the two published definitions of Overall have
+separate names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bot.domain.curves import TAIL_MASS
+from bot.core.distributions import TAIL_MASS
 from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_length, require_unit_interval
 
 
@@ -95,15 +95,15 @@ def _require_groups(group_briers: Sequence[float]) -> FloatArray:
     return briers
 
 
-# So far beyond an end, as a share of the range, a value still counts as the end: what rounding does to a bound.
+# A value so far beyond an end, as a share of the range, still counts as the end: rounding may move a bound.
 END_TOLERANCE = 1e-9
 
 
 def grid_locations(values: ArrayLike, grid: ArrayLike) -> FloatArray:
-    """Return the scaled location u of each value, any shape: 0 to 1 within the grid, straight between its points.
+    """Return the scaled location u of each value, any shape: 0 to 1 within the grid, linear between its points.
 
-    grid has shape (points,) and increases strictly. Whatever lies below is one step below 0 and whatever lies above one
-    step above 1, infinities included. Raises ValueError for a NaN or a grid that does not increase.
+    grid has shape (points,) and increases strictly. Values below are one step below 0 and values above one step above
+    1, infinities included. Raises ValueError for a NaN or a grid that does not increase.
     """
     points = require_finite(grid, "grid")
     if points.ndim != 1 or points.size < 2 or np.diff(points).min() <= 0.0:
@@ -123,10 +123,10 @@ def grid_locations(values: ArrayLike, grid: ArrayLike) -> FloatArray:
 def crps_scores(cdfs: ArrayLike, locations: ArrayLike) -> FloatArray:
     """Return the integral over u from 0 to 1 of (F(u) - [y <= u])^2: 0 (best) to 1, in shares of the range.
 
-    cdfs has shape (..., points) with values of F at equal steps of u, and F is straight between them; locations has the
-    shape before it. An outcome beyond an end counts as that end: of such a miss only what lies on the grid is counted,
-    so the score stays proper (it is the threshold-weighted CRPS with weight 1 on the range and 0 beyond it). All mass
-    in the outcome's own step scores up to 1 / (3 * steps), not 0, as the mass counts as spread over the step.
+    cdfs has shape (..., points) with values of F at equal steps of u, and F is linear between them; locations has the
+    shape before it. An outcome beyond an end counts as that end: only the part of such a miss that lies on the grid is
+    counted, so the score stays proper (it is the threshold-weighted CRPS with weight 1 on the range and 0 beyond it).
+    All mass in the outcome's own step scores up to 1 / (3 * steps), not 0, as the mass counts as spread over the step.
     Raises ValueError for values outside [0, 1], a CDF that falls, a location that is not finite or shapes that differ.
     Sources: J. E. Matheson and R. L. Winkler, Management Science 22 (1976); T. Gneiting and A. E. Raftery, JASA 102
     (2007), equation 20; T. Gneiting and R. Ranjan, JBES 29 (2011) for the weight.
@@ -140,7 +140,7 @@ def crps_scores(cdfs: ArrayLike, locations: ArrayLike) -> FloatArray:
         message = "a CDF never decreases"
         raise ValueError(message)
     steps = first.shape[-1]
-    # The share of each step that lies before the outcome: there F^2 counts, after it (1 - F)^2.
+    # The share of each step before the outcome: there F^2 counts, after it (1 - F)^2.
     before = np.clip(y[..., None] * steps - np.arange(steps), 0.0, 1.0)
     middle = first + before * (last - first)
     parts = before * _mean_square(first, middle) + (1.0 - before) * _mean_square(1.0 - middle, 1.0 - last)
@@ -252,7 +252,7 @@ def log_scores(masses: ArrayLike) -> FloatArray:
 def min_bucket_mass(bucket: ArrayLike, inside: int) -> FloatArray:
     """Return the least mass that the platform accepts in each bucket: 0.01 / inside within the range, 0.001 beyond it.
 
-    A forecast made for another place may have less, even 0, and is then scored as if it had this much.
+    A forecast made for another venue may have less, even 0, and is then scored as if it had this much.
     """
     where = np.asarray(bucket, dtype=np.int64)
     within = (where >= 1) & (where <= inside)

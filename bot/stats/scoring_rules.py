@@ -7,25 +7,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape, mismatch
-from bot.domain.resolution import Chosen, Happened, Landed, Outcome
-from bot.domain.score import BRIER, CHOICE_BASELINE, CHOICE_BRIER, CHOICE_LOG, CRPS, CURVE_BASELINE
+from bot.core.outcomes import (
+    BRIER,
+    CHOICE_BASELINE,
+    CHOICE_BRIER,
+    CHOICE_LOG,
+    CRPS,
+    CURVE_BASELINE,
+    BinaryOutcome,
+    ChoiceOutcome,
+    NumericOutcome,
+    Outcome,
+)
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+    QuestionShape,
+    prediction_mismatch,
+)
 
 if TYPE_CHECKING:
     from bot.stats.arrays import FloatArray
 
 RuleScores = dict[str, float]
 
-# The proper scores that tell how far an answer was off, and how much of each is the worst.
+# The proper scores that measure how far an answer was off, and the worst value of each.
 _WORST_SCORES = {BRIER: 1.0, CHOICE_BRIER: 2.0, CRPS: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPrediction:
-    """A prediction, the shape of the question it answers, and what happened."""
+    """A prediction, the shape of the question it answers, and its outcome."""
 
     prediction: Prediction
-    shape: Shape
+    shape: QuestionShape
     outcome: Outcome
 
 
@@ -33,9 +52,9 @@ def score_predictions(answers: Sequence[ResolvedPrediction]) -> list[RuleScores]
     """Return the scores of each answer by the name of their rule, in the order of the answers."""
     answers = [_drop_premature_options(answer) for answer in answers]
     marks: list[RuleScores] = [{} for _ in answers]
-    groups: dict[Shape, list[int]] = {}
+    groups: dict[QuestionShape, list[int]] = {}
     for place, answer in enumerate(answers):
-        if mismatch(answer.prediction, answer.shape) is None and _is_scorable(answer):
+        if prediction_mismatch(answer.prediction, answer.shape) is None and _is_scorable(answer):
             groups.setdefault(answer.shape, []).append(place)
     for shape, places in groups.items():
         judged = _score_group(shape, [answers[place] for place in places])
@@ -46,9 +65,12 @@ def score_predictions(answers: Sequence[ResolvedPrediction]) -> list[RuleScores]
 
 
 def _drop_premature_options(answer: ResolvedPrediction) -> ResolvedPrediction:
-    """Return a choice as it counts: without the options that were not in force yet, whose shares the last one has."""
+    """Return a choice as it counts.
+
+    without the options that were not in force yet, whose probability goes to the last one.
+    """
     shape, said, came = answer.shape, answer.prediction, answer.outcome
-    if not (isinstance(shape, ChoiceShape) and isinstance(said, Choice) and isinstance(came, Chosen)):
+    if not (isinstance(shape, ChoiceShape) and isinstance(said, ChoicePrediction) and isinstance(came, ChoiceOutcome)):
         return answer
     options = tuple(option for option in shape.options if option not in came.early)
     heir = came.otherwise[-1] if came.otherwise else ""
@@ -56,10 +78,10 @@ def _drop_premature_options(answer: ResolvedPrediction) -> ResolvedPrediction:
         return answer
     shares = {option: said.probabilities[option] for option in options if option in said.probabilities}
     shares[heir] += sum(share for option, share in said.probabilities.items() if option in came.early)
-    return ResolvedPrediction(Choice(shares), ChoiceShape(options=options), came)
+    return ResolvedPrediction(ChoicePrediction(shares), ChoiceShape(options=options), came)
 
 
-def prediction_loss(prediction: Prediction, shape: Shape, outcome: Outcome) -> float | None:
+def prediction_loss(prediction: Prediction, shape: QuestionShape, outcome: Outcome) -> float | None:
     """Return how far an answer was off, from 0 (best) to 1; None where it cannot be judged.
 
     That is the Brier score, of a choice half of it, and of a curve the CRPS in shares of its range.
@@ -70,18 +92,18 @@ def prediction_loss(prediction: Prediction, shape: Shape, outcome: Outcome) -> f
 
 def _is_scorable(answer: ResolvedPrediction) -> bool:
     match answer.shape, answer.outcome, answer.prediction:
-        case _, Happened(), Binary():
+        case _, BinaryOutcome(), BinaryPrediction():
             return True
-        case ChoiceShape(options=options), Chosen() as chosen, _:
+        case ChoiceShape(options=options), ChoiceOutcome() as chosen, _:
             return _outcome_index(chosen, options) is not None
-        case CurveShape() as shape, Landed(value=value), _:
+        case CurveShape() as shape, NumericOutcome(value=value), _:
             return _is_possible_value(value, shape)
         case _:
             return False
 
 
-def _outcome_index(outcome: Chosen, options: Sequence[str]) -> int | None:
-    """Return the place of the option that came true, or of that which stood for it; None where there is none."""
+def _outcome_index(outcome: ChoiceOutcome, options: Sequence[str]) -> int | None:
+    """Return the index of the option that came true, or of its substitute; None where there is none."""
     return next((options.index(name) for name in (outcome.option, *outcome.otherwise) if name in options), None)
 
 
@@ -93,7 +115,7 @@ def _is_possible_value(value: float, shape: CurveShape) -> bool:
     return (shape.open_lower or value >= low - slack) and (shape.open_upper or value <= high + slack)
 
 
-def _score_group(shape: Shape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
+def _score_group(shape: QuestionShape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
     match shape:
         case ChoiceShape():
             return _score_choices(shape.options, answers)
@@ -117,15 +139,15 @@ def _score_binary(answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArra
 def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
     import numpy as np  # noqa: PLC0415 - most questions are no choices
 
-    from bot.stats.scores import (  # noqa: PLC0415 - numpy
+    from bot.stats.scores import (  # noqa: PLC0415 - numpy with it
         MIN_PROBABILITY,
         choice_baseline_scores,
         choice_brier_scores,
         log_scores,
     )
 
-    said = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, Choice)]
-    found = [_outcome_index(answer.outcome, options) for answer in answers if isinstance(answer.outcome, Chosen)]
+    said = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, ChoicePrediction)]
+    found = [_outcome_index(answer.outcome, options) for answer in answers if isinstance(answer.outcome, ChoiceOutcome)]
     came = [place for place in found if place is not None]
     pmfs = np.array([[probabilities[option] for option in options] for probabilities in said])
     pmfs /= pmfs.sum(axis=1, keepdims=True)  # a sum may be off by a millionth
@@ -139,15 +161,15 @@ def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]
 
 
 def _score_curves(shape: CurveShape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
-    from bot.stats.scores import (  # noqa: PLC0415 - numpy
+    from bot.stats.scores import (  # noqa: PLC0415 - numpy with it
         crps_scores,
         curve_baseline_scores,
         grid_locations,
     )
 
-    cdfs = [answer.prediction.cdf for answer in answers if isinstance(answer.prediction, Curve)]
+    cdfs = [answer.prediction.cdf for answer in answers if isinstance(answer.prediction, CurvePrediction)]
     where = grid_locations(
-        [answer.outcome.value for answer in answers if isinstance(answer.outcome, Landed)], shape.grid
+        [answer.outcome.value for answer in answers if isinstance(answer.outcome, NumericOutcome)], shape.grid
     )
     baselines = curve_baseline_scores(cdfs, where, open_lower=shape.open_lower, open_upper=shape.open_upper)
     return {CRPS: crps_scores(cdfs, where), CURVE_BASELINE: baselines}

@@ -1,9 +1,9 @@
 """Probability that a daily series stands above a threshold on a later day: seasons, trends and their mixture.
 
 These are deliberately simple estimators of "will the value rise above what it is now", for series without a better
-model. Give them ``Series.before(day)`` for the forecast day, and as threshold the value on that day, not an older one.
-Source: BLF paper, appendix I, equations 17-23, with the constants of its published code where the text leaves them
-open.
+model. Give them ``DailySeries.before(day)`` for the forecast day, and as threshold the value on that day, not an older
+one. Source: BLF paper, appendix I, equations 17-23, with the constants of its published code where the text does not
+state them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SEASONAL_SERIES = TrendModel(window=365, unit="days", trust=0.4, trend_share=0.3
 
 
 def daily_series(days: ArrayLike, values: ArrayLike) -> DailySeries:
-    """Put days and values (n,) together in order of days, leaving out NaN values.
+    """Combine days and values (n,) in order of days, without NaN values.
 
     Raises ValueError for unequal lengths, a day given twice, a missing day or an infinite value.
     """

@@ -20,9 +20,9 @@ from bot.stats.scores import DISCRETE_PEER_SCALE, peer_scores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingForecast:
-    """One forecast of one forecaster, standing from ``start_s`` until just before ``end_s``.
+    """One forecast of one forecaster, in force from ``start_s`` until just before ``end_s``.
 
-    ``mass`` is its probability on what happened (the mass of the outcome's bucket for a continuous question).
+    ``mass`` is its probability on the outcome (the mass of the outcome's bucket for a continuous question).
     """
 
     forecaster: str
@@ -53,7 +53,7 @@ class QuestionSpan:
 
 
 class TimeAverage(NamedTuple):
-    """A time-averaged score and the share of the span (0 to 1) during which a forecast stood."""
+    """A time-averaged score and the share of the span (0 to 1) during which a forecast was in force."""
 
     score: float
     coverage: float
@@ -75,11 +75,11 @@ def time_average_score(standings: Sequence[StandingForecast], scores: ArrayLike,
 def time_average_peer_scores(
     standings: Sequence[StandingForecast], span: QuestionSpan, scale: float = DISCRETE_PEER_SCALE
 ) -> Mapping[str, TimeAverage]:
-    """Return every forecaster's time-averaged peer score; at each moment the peers are those who stand then.
+    """Return every forecaster's time-averaged peer score; at each moment the peers are those with a forecast in force.
 
     Raises ValueError for no standing or two forecasts of one forecaster that overlap. Runs in O(n log n): with n(t)
-    forecasters and the sum L(t) of their log masses, the score of the moment is w * ln p - w * L / n for
-    w = scale * n / (n - 1), and both integrals are differences of running sums.
+    forecasters and the sum L(t) of their log masses, the score of the moment is w * ln p - w * L / n for w = scale * n
+    / (n - 1), and both integrals are differences of running sums.
     """
     starts, ends = _clip_to_span(standings, span)
     logs = np.log([standing.mass for standing in standings])
@@ -108,15 +108,15 @@ def time_average_peer_scores(
 def spot_peer_scores(
     standings: Sequence[StandingForecast], spot_s: float, scale: float = DISCRETE_PEER_SCALE
 ) -> Mapping[str, float]:
-    """Return the peer scores of those who stand at the spot moment; nobody else has a spot score.
+    """Return the peer scores of those with a forecast in force at the spot moment; nobody else has a spot score.
 
-    spot_s is the smaller of the spot time and the actual close. Empty when nobody stands.
-    Raises ValueError when a forecaster has two forecasts at that moment.
+    spot_s is the smaller of the spot time and the actual close. Empty when there is none. Raises ValueError when a
+    forecaster has two forecasts at that moment.
     """
     there = [standing for standing in standings if standing.start_s <= spot_s < standing.end_s]
     names = [standing.forecaster for standing in there]
     if len(set(names)) != len(names):
-        message = f"a forecaster has two forecasts standing at {spot_s}"
+        message = f"a forecaster has two forecasts in force at {spot_s}"
         raise ValueError(message)
     if not there:
         return {}
@@ -125,7 +125,7 @@ def spot_peer_scores(
 
 
 def spot_score(standings: Sequence[StandingForecast], scores: ArrayLike, spot_s: float) -> float | None:
-    """Return which of one forecaster's scores counts at the spot moment; None where no forecast stands then.
+    """Return which of one forecaster's scores counts at the spot moment; None where no forecast is in force then.
 
     With baseline scores, shape (standings,), it is the spot baseline score. Raises ValueError for unequal lengths or
     two forecasts at that moment.
@@ -136,14 +136,17 @@ def spot_score(standings: Sequence[StandingForecast], scores: ArrayLike, spot_s:
         raise ValueError(message)
     there = [value for value, one in zip(values.tolist(), standings, strict=True) if one.start_s <= spot_s < one.end_s]
     if len(there) > 1:
-        message = f"a forecaster has two forecasts standing at {spot_s}"
+        message = f"a forecaster has two forecasts in force at {spot_s}"
         raise ValueError(message)
     return there[0] if there else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TournamentScores:
-    """All tournament scores of one forecaster on one question; the spot ones are None where nothing stood then."""
+    """All tournament scores of one forecaster on one question.
+
+    The spot ones are None where no forecast was in force then.
+    """
 
     baseline: float
     peer: float
@@ -164,9 +167,9 @@ class ScoringTerms:
 def tournament_scores(
     standings: Sequence[StandingForecast], baselines: ArrayLike, terms: ScoringTerms
 ) -> Mapping[str, TournamentScores]:
-    """Return the scores of every forecaster from all standing forecasts and the baseline score of each of them.
+    """Return the scores of every forecaster from all their forecasts and the baseline score of each forecast.
 
-    Raises ValueError for no standing, unequal lengths, or two forecasts of one forecaster at the same time.
+    Raises ValueError for no forecast, unequal lengths, or two forecasts of one forecaster at the same time.
     """
     values = require_finite(baselines, "baseline score")
     require_same_length(baselines=values, standings=np.array([standing.mass for standing in standings]))
@@ -211,5 +214,5 @@ def _rows_by_forecaster(standings: Sequence[StandingForecast]) -> dict[str, list
 def _require_no_overlap(starts: FloatArray, ends: FloatArray) -> None:
     order = np.lexsort((ends, starts))
     if (starts[order][1:] < ends[order][:-1]).any():
-        message = "two forecasts of one forecaster stand at the same time"
+        message = "a forecaster has two forecasts in force at the same time"
         raise ValueError(message)

@@ -1,56 +1,62 @@
-"""Connections to a ledger file with the settings that keep it safe, and SQLite's errors in an operator's words.
+"""Connections to a ledger file with safe settings, and the errors of SQLite in plain words.
 
-Exactly one connection may write or checkpoint a file at a time: SQLite up to 3.51.2 can corrupt a write-ahead log that
-two connections checkpoint at once. ``open_writer`` is for the holder of the instance lock; everybody else reads.
+Also the disk reserve, and the lock that lets only one Foxcast use a state folder.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from sqlite_utils import Database
 
-from bot.errors import StoreError
+from bot.core.errors import StateFolderLockedError, StoreError
 
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
-_BOTH = (
+_COMMON_PRAGMAS = (
     "busy_timeout = 5000",
     "foreign_keys = on",
     "temp_store = memory",
     "trusted_schema = off",
     "mmap_size = 0",
 )
-_WRITER = (
-    *_BOTH,
+
+_WRITER_PRAGMAS = (
+    *_COMMON_PRAGMAS,
     "journal_mode = wal",
     "synchronous = full",
     f"journal_size_limit = {WAL_LIMIT_BYTES}",
     "wal_autocheckpoint = 1000",
 )
-_READER = (*_BOTH, "query_only = on")
 
-_FULL = "the disk is full; free some space, then start again"
+_READER_PRAGMAS = (*_COMMON_PRAGMAS, "query_only = on")
+_DISK_FULL_REMEDY = "the disk is full; free some space, then start again"
+
 _REMEDIES = {
-    sqlite3.SQLITE_FULL: _FULL,
-    sqlite3.SQLITE_IOERR: "the disk did not read or write as asked; look at the system's log, then check the database",
+    sqlite3.SQLITE_FULL: _DISK_FULL_REMEDY,
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the system's log, then check the database",
     sqlite3.SQLITE_CORRUPT: "the database is damaged; restore a backup",
     sqlite3.SQLITE_NOTADB: "this is not a database, or it is damaged; restore a backup",
-    sqlite3.SQLITE_READONLY: "the database cannot be written; look at the rights of the file and its folder",
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; look at the path and the rights of its folder",
-    sqlite3.SQLITE_PERM: "the database cannot be opened; look at the rights of the file and its folder",
-    sqlite3.SQLITE_BUSY: "another program is writing to the database; end it, then try again",
-    sqlite3.SQLITE_LOCKED: "another program holds a table of the database; end it, then try again",
-    sqlite3.SQLITE_INTERRUPT: "the read took too long and was ended; ask for less at once",
+    sqlite3.SQLITE_READONLY: "the database cannot be written; check the permissions of the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check the path and the permissions of its folder",
+    sqlite3.SQLITE_PERM: "the database cannot be opened; check the permissions of the file and its folder",
+    sqlite3.SQLITE_BUSY: "another program is writing to the database; stop it, then try again",
+    sqlite3.SQLITE_LOCKED: "another program holds a table of the database; stop it, then try again",
+    sqlite3.SQLITE_INTERRUPT: "the query took too long and was stopped; ask for less at once",
 }
 
-# After these nothing may leave any more: what is done could not be written down.
-_HALTING = frozenset(
+# After these errors nothing may be sent any more: it could not be recorded.
+_HALTING_CODES = frozenset(
     {
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_IOERR,
@@ -62,50 +68,53 @@ _HALTING = frozenset(
 
 
 def open_writer(path: Path) -> Database:
-    """Open the one connection that may write, making the file (mode 0600) and its folder (mode 0700) if need be.
+    """Open the only writing connection; creates a missing file (mode 0600) and folder (mode 0700).
 
-    It is bound to the calling thread, in autocommit: open transactions with ``begin immediate``. Raises StoreError.
+    It belongs to the calling thread, in autocommit mode: start transactions with ``begin immediate``. Raises
+    StoreError.
     """
-    with translated(path):
-        make_private(path)
-        return _connected(sqlite3.connect(path, isolation_level=None), _WRITER)
+    with translate_errors(path):
+        create_private_file(path)
+        return _configure_connection(sqlite3.connect(path, isolation_level=None), _WRITER_PRAGMAS)
 
 
 def open_reader(path: Path) -> Database:
-    """Open a connection that can neither write nor checkpoint; it may move between threads, one at a time.
+    """Open a connection that can neither write nor checkpoint; threads may use it in turn.
 
-    Raises StoreError, also where there is no such file.
+    Raises StoreError, also for a missing file.
     """
-    with translated(path):
+    with translate_errors(path):
         if not path.exists():
             message = f"{path}: there is no database here yet"
             raise StoreError(message)
         address = f"{path.absolute().as_uri()}?mode=ro"
-        return _connected(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False), _READER)
+        return _configure_connection(
+            sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False), _READER_PRAGMAS
+        )
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the file system about ``path`` into StoreError that says what to do.
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and the file system about ``path`` into a StoreError that says what to do.
 
-    Errors that only a programmer can act on (syntax, broken constraints) pass unchanged.
+    Errors that only a programmer can fix (syntax, constraints) pass unchanged.
     """
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        known = explained(error, path)
+        known = explain_error(error, path)
         if known is None:
             raise
         raise known from error
 
 
-def explained(error: BaseException, path: Path) -> StoreError | None:
-    """Return the error in words an operator can act on, itself as the cause; nothing where only a programmer can."""
+def explain_error(error: BaseException, path: Path) -> StoreError | None:
+    """Return a StoreError that says what to do, with the error as its cause; None if only a programmer can fix it."""
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        known = StoreError(f"{path}: {_FULL}")
+        known = StoreError(f"{path}: {_DISK_FULL_REMEDY}")
     elif isinstance(error, OSError):
-        known = StoreError(f"{path}: {error.strerror or error}; look at the disk and the rights of the folder")
-    elif (remedy := _REMEDIES.get(_code(error))) is not None:
+        known = StoreError(f"{path}: {error.strerror or error}; check the disk and the permissions of the folder")
+    elif (remedy := _REMEDIES.get(_primary_error_code(error))) is not None:
         known = StoreError(f"{path}: {remedy} ({error})")
     else:
         return None
@@ -113,16 +122,16 @@ def explained(error: BaseException, path: Path) -> StoreError | None:
     return known
 
 
-def is_halting(error: BaseException) -> bool:
-    """Say whether nothing more can be written to the file until a person has acted."""
-    return _code(error) in _HALTING
+def is_halting_error(error: BaseException) -> bool:
+    """Return whether a person must act before anything more can be written to the file."""
+    return _primary_error_code(error) in _HALTING_CODES
 
 
-def make_private(path: Path) -> None:
-    """Make the file and its folder if absent, readable by their owner alone; a wider file is narrowed.
+def create_private_file(path: Path) -> None:
+    """Create the file and its folder if missing, readable only by their owner; restrict an existing file.
 
-    SQLite gives a database's side files the mode of the database, so the umask, which all threads share, stays alone.
-    Raises OSError.
+    SQLite gives the side files of a database its mode, so there is no need to change the umask of the process. Raises
+    OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -132,7 +141,7 @@ def make_private(path: Path) -> None:
         os.close(handle)
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Wait until a file, or the entries of a folder, are on the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -141,9 +150,9 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _connected(connection: sqlite3.Connection, settings: Sequence[str]) -> Database:
+def _configure_connection(connection: sqlite3.Connection, settings: Sequence[str]) -> Database:
     try:
-        # Plugins of sqlite-utils that happen to be installed have no business in the ledger.
+        # Installed plugins of sqlite-utils must not run on the ledger.
         database = Database(connection, recursive_triggers=False, execute_plugins=False)
         for setting in settings:
             connection.execute(f"pragma {setting}")
@@ -155,7 +164,7 @@ def _connected(connection: sqlite3.Connection, settings: Sequence[str]) -> Datab
 
 
 def _require_wal(connection: sqlite3.Connection) -> None:
-    # A reader of a file that was never written to sees "delete", which is harmless.
+    # A reader of a file without any write sees "delete", which is harmless.
     (mode,) = connection.execute("pragma journal_mode").fetchone()
     (reads_only,) = connection.execute("pragma query_only").fetchone()
     if mode != "wal" and not reads_only:
@@ -163,6 +172,130 @@ def _require_wal(connection: sqlite3.Connection) -> None:
         raise StoreError(message)
 
 
-def _code(error: BaseException) -> int:
-    # The low byte is the primary code; errors of the Python module itself carry none.
+def _primary_error_code(error: BaseException) -> int:
+    # The low byte is the primary code; errors of the Python module itself have none.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+DISK_RESERVE_BYTES = 8 * 1024 * 1024
+
+
+class DiskReserve:
+    """A file that occupies ``size`` bytes of the disk until it is released."""
+
+    def __init__(self, path: Path, *, size: int = DISK_RESERVE_BYTES) -> None:
+        self._path = path
+        self._size = size
+
+    @property
+    def held(self) -> bool:
+        """Whether the file exists in full size."""
+        return self._path.exists() and self._path.stat().st_size == self._size
+
+    def hold(self) -> None:
+        """Create the file if it is not held. Raises StoreError, and leaves no file, if the disk lacks room."""
+        if self.held:
+            return
+        with translate_errors(self._path):
+            try:
+                create_private_file(self._path)
+                self._path.write_bytes(_incompressible_bytes(self._size))
+                sync_to_disk(self._path)
+            except OSError:
+                self._path.unlink(missing_ok=True)
+                raise
+
+    def release(self) -> None:
+        """Delete the file; a second call does nothing. Raises StoreError."""
+        with translate_errors(self._path):
+            self._path.unlink(missing_ok=True)
+
+
+def _incompressible_bytes(size: int) -> bytes:
+    # A compressing file system would store zeros in almost no space.
+    return hashlib.shake_128(b"ballast").digest(size)
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockHolder:
+    """The process that took the lock last; ``boot`` is empty on systems without boot ids."""
+
+    pid: int
+    boot: str
+    started_at: datetime
+
+
+@contextmanager
+def instance_lock(folder: Path, *, started_at: datetime) -> Iterator[LockHolder]:
+    """Lock the state folder while the block runs, and restrict it to its owner (mode 0700).
+
+    Raises StateFolderLockedError that names the process with the lock, and StoreError for an unusable folder.
+    """
+    path = folder / "lock"
+    with translate_errors(path):
+        create_private_file(path)
+        _restrict_folder(folder)
+        # Opened for update: the name of the holder must survive a refused attempt.
+        file = path.open("r+", encoding="utf-8")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateFolderLockedError(_locked_message(path)) from error
+        holder = LockHolder(pid=os.getpid(), boot=_boot_id(), started_at=started_at)
+        with translate_errors(path):
+            _write_holder(file.fileno(), holder)
+        # The file stays: deleting it would let two processes lock two files of one name.
+        yield holder
+
+
+def last_holder(folder: Path) -> LockHolder | None:
+    """Return the process that took the lock last, whether or not it still holds it; None if unknown."""
+    try:
+        raw = json.loads((folder / "lock").read_bytes())
+        return LockHolder(
+            pid=int(raw["pid"]), boot=str(raw["boot"]), started_at=datetime.fromisoformat(raw["started_at"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_holder_running(holder: LockHolder) -> bool:
+    """Return whether the process still runs; a reused process id of the same boot counts as running."""
+    if holder.boot != _boot_id():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except OSError as error:
+        # A process of another user cannot be signalled, but runs.
+        return error.errno == errno.EPERM
+    return True
+
+
+def _locked_message(path: Path) -> str:
+    holder = last_holder(path.parent)
+    who = (
+        "another Foxcast" if holder is None else f"Foxcast process {holder.pid}, started {holder.started_at:%F %T} UTC,"
+    )
+    stop = "stop it" if holder is None else f"stop it (kill {holder.pid})"
+    return f"{who} uses {path.parent}; {stop}, or use another state folder for this one"
+
+
+def _write_holder(handle: int, holder: LockHolder) -> None:
+    text = json.dumps({"pid": holder.pid, "boot": holder.boot, "started_at": holder.started_at.isoformat()})
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text.encode(), 0)
+    os.fsync(handle)
+
+
+def _restrict_folder(folder: Path) -> None:
+    # A folder of another user, such as a mounted volume, keeps its permissions.
+    if folder.stat().st_uid == os.getuid():
+        folder.chmod(0o700)
+
+
+def _boot_id() -> str:
+    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""

@@ -1,30 +1,32 @@
-"""Documents by the digest of their content: whatever a forecast rests on, kept once, compressed, never changed."""
+"""Documents by the digest of their content: the sources of forecasts, stored once, compressed, never changed."""
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from bot.errors import NotFound, StoreError
-from bot.ids import digest as digest_of
-from bot.redact import hide_bytes
-from bot.store.runs import Runs
+from bot.core.errors import NotFoundError, StoreError
+from bot.core.ids import sha256_hex as digest_of
+from bot.core.redaction import redact_known_secret_bytes
+from bot.store.connections import TransactionRunner
+from bot.store.serialization import sanitize_text
 
-PUT = "insert into document (digest, media_type, size, packed) values (?, ?, ?, ?) on conflict do nothing"
-GET = "select media_type, size, packed from document where digest = ?"
-MISSING = "select value from json_each(?) where value not in (select digest from document)"
+_INSERT_DOCUMENT = "insert into document (digest, media_type, size, packed) values (?, ?, ?, ?) on conflict do nothing"
+_SELECT_DOCUMENT = "select media_type, size, packed from document where digest = ?"
+MISSING_DOCUMENTS = "select value from json_each(?) where value not in (select digest from document)"
 
-# To change threads and back takes 0.1 ms, as compressing 8 to 16 kB does; above that the loop would stand still.
-PACKED_AT_ONCE = 16 * 1024
-# As powers of two; 8 does not work in all versions of the library.
-_LEAST_WINDOW = 9
+# Switching threads takes 0.1 ms, like compressing 8 to 16 kB; larger content would block the event loop.
+MAX_INLINE_BYTES = 16 * 1024
+
+# A power of two; 8 does not work in all versions of zlib.
+_MIN_WINDOW_BITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """Content with its address and its media type, as first put."""
+class StoredDocument:
+    """Content with its digest and the media type under which it was first stored."""
 
     digest: str
     media_type: str
@@ -32,8 +34,8 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """A document ready to be written: compressed away from the writing thread."""
+class CompressedDocument:
+    """A document ready to be written, compressed outside the writer thread."""
 
     digest: str
     media_type: str
@@ -42,53 +44,57 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class DocumentStore:
     """The content-addressed store."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
     async def put(self, content: bytes, media_type: str) -> str:
-        """Keep the content and return its SHA-256 in hex; the same content again costs nothing and changes nothing."""
-        content = hide_bytes(content)
-        quick = len(content) <= PACKED_AT_ONCE
-        document = pack(content, media_type) if quick else await asyncio.to_thread(pack, content, media_type)
-        await self.writer.run(lambda database: put(database, document))
+        """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
+        content = redact_known_secret_bytes(content)
+        quick = len(content) <= MAX_INLINE_BYTES
+        document = (
+            compress_document(content, media_type)
+            if quick
+            else await asyncio.to_thread(compress_document, content, media_type)
+        )
+        await self.writer.run(lambda database: put_document(database, document))
         return document.digest
 
-    async def put_packed(self, documents: Sequence[Packed]) -> None:
-        """Keep documents that are packed already, all in one write."""
-        await self.writer.run(lambda database: _put_all(database, documents))
+    async def put_packed(self, documents: Sequence[CompressedDocument]) -> None:
+        """Store compressed documents, all in one write."""
+        await self.writer.run(lambda database: _put_documents(database, documents))
 
-    async def get(self, digest: str) -> Document:
-        """Return a document; raises NotFound, and StoreError if what is stored is not what was put."""
-        return await self.readers.run(lambda database: get(database, digest))
+    async def get(self, digest: str) -> StoredDocument:
+        """Return a document; raises NotFoundError, and StoreError for a damaged one."""
+        return await self.readers.run(lambda database: get_document(database, digest))
 
 
-def pack(content: bytes, media_type: str) -> Packed:
-    """Compress the content; takes about 20 ms per MB. A tenth smaller would take twice as long."""
-    # A window as large as the content: to clear the largest one takes longer than to compress a few kilobytes.
-    window = min(zlib.MAX_WBITS, max(_LEAST_WINDOW, len(content).bit_length()))
+def compress_document(content: bytes, media_type: str) -> CompressedDocument:
+    """Compress the content; takes about 20 ms per MB."""
+    # A window as large as the content: clearing the largest window takes longer than compressing a few kilobytes.
+    window = min(zlib.MAX_WBITS, max(_MIN_WINDOW_BITS, len(content).bit_length()))
     packer = zlib.compressobj(level=1, wbits=window, memLevel=min(zlib.DEF_MEM_LEVEL, window - 6))
-    return Packed(digest_of(content), media_type, len(content), packer.compress(content) + packer.flush())
+    return CompressedDocument(digest_of(content), media_type, len(content), packer.compress(content) + packer.flush())
 
 
-def put(database: Database, document: Packed) -> None:
-    """Write a packed document within the caller's transaction."""
-    database.execute(PUT, [document.digest, document.media_type, document.size, document.packed])
+def put_document(database: Database, document: CompressedDocument) -> None:
+    """Write a compressed document within the caller's transaction."""
+    database.execute(_INSERT_DOCUMENT, [document.digest, document.media_type, document.size, document.packed])
 
 
-def _put_all(database: Database, documents: Sequence[Packed]) -> None:
+def _put_documents(database: Database, documents: Sequence[CompressedDocument]) -> None:
     for document in documents:
-        put(database, document)
+        put_document(database, document)
 
 
-def get(database: Database, digest: str) -> Document:
-    """Read a document within the caller's snapshot; raises NotFound and StoreError."""
-    row = database.execute(GET, [digest]).fetchone()
+def get_document(database: Database, digest: str) -> StoredDocument:
+    """Read a document within the caller's snapshot; raises NotFoundError and StoreError."""
+    row = database.execute(_SELECT_DOCUMENT, [digest]).fetchone()
     if row is None:
         message = f"no document {digest} in the ledger"
-        raise NotFound(message)
+        raise NotFoundError(message)
     media_type, size, packed = row
     try:
         content = zlib.decompress(packed, bufsize=max(size, 1))
@@ -98,4 +104,30 @@ def get(database: Database, digest: str) -> Document:
     if digest_of(content) != digest:
         message = f"document {digest} is damaged (its content has another digest); restore a backup"
         raise StoreError(message)
-    return Document(digest=digest, media_type=media_type, content=content)
+    return StoredDocument(digest=digest, media_type=media_type, content=content)
+
+
+JSON_MEDIA_TYPE = "application/json"
+
+
+async def compress_json(text: str) -> CompressedDocument:
+    """Compress JSON text to a document; lone surrogates become U+FFFD."""
+    content = sanitize_text(text).encode()
+    if len(content) <= MAX_INLINE_BYTES:
+        return compress_document(content, JSON_MEDIA_TYPE)
+    return await asyncio.to_thread(compress_document, content, JSON_MEDIA_TYPE)
+
+
+async def read_documents(documents: DocumentStore, digests: Collection[str]) -> Mapping[str, StoredDocument]:
+    """Return the known documents among these digests; raises StoreError for a damaged one."""
+    return await documents.readers.run(lambda database: _read_documents(database, digests))
+
+
+def _read_documents(database: Database, digests: Collection[str]) -> dict[str, StoredDocument]:
+    found = {}
+    for digest in digests:
+        try:
+            found[digest] = get_document(database, digest)
+        except NotFoundError:
+            continue
+    return found

@@ -1,4 +1,7 @@
-"""Forecasts from the first step to the recorded answer; one unfinished at a time for each question and forecaster."""
+"""Forecasts from the start to the recorded answer, and the basis of the newest forecast of a question.
+
+Each question and forecaster has at most one unfinished forecast.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,54 +11,129 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.forecast import Forecast, Trial
-from bot.domain.prediction import Prediction
-from bot.domain.question import Question, QuestionRef
-from bot.domain.setup import Setup
-from bot.domain.step import Step
-from bot.errors import ContractError, NotFound, StoreError
-from bot.ids import derive_id
-from bot.store.basis import Basis, read_bases
-from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpack_prediction, version_of
-from bot.store.runs import Runs
-from bot.store.schedule import Next, answer
-from bot.store.setups import keep_setup, setup_at, unfit
-from bot.store.trials import StepRow, TrialRecord, end_trial, log_step, require_documents, trials_of
-from bot.store.versions import pin_price, stated
+from bot.core.beliefs import Step
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.forecasts import Forecast, ForecasterSetup, Trial
+from bot.core.ids import derive_id
+from bot.core.predictions import Prediction
+from bot.core.questions import Question, QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.question_history import pin_price, read_question_version
+from bot.store.schedule import NextDueTime, complete_schedule_entry
+from bot.store.schema_views import IS_WITHDRAWN
+from bot.store.serialization import (
+    format_timestamp,
+    pack_prediction,
+    parse_timestamp,
+    question_version,
+    sanitize_text,
+    to_json_list,
+    unpack_prediction,
+)
+from bot.store.trials import (
+    StepRow,
+    TrialRecord,
+    end_trial,
+    log_step,
+    read_setup,
+    read_trials,
+    require_documents,
+    setup_mismatch,
+    store_setup,
+)
 
-# A live forecast has the moment it began as its cutoff; one that was cut off by a kill is taken up again this long.
-RESUME_WITHIN = timedelta(hours=1)
+_SELECT_BASES = f"""
+select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version,
+       (select count(*) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+          and g.forecast_only = 0 and julianday(g.made_at) > julianday(f.made_at) - 1.0 / 24),
+       exists (select 1 from current_resolution r where r.ref = f.ref and r.seen_at > f.made_at and {IS_WITHDRAWN})
+from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
+where f.forecaster = ? and f.ref in (select value from json_each(?))
+"""  # noqa: S608 - made of constants
 
-_OTHER_QUESTION = "the question changed while it was being forecast"
+# The most forecasts in an hour of a question whose text alternates, as between two caches.
+_MAX_RECENT_FORECASTS = 4
+_CHANGE_COOLDOWN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastBasis:
+    """What a forecast was based on: the version of the question, the time, and the crowd's prediction, if any.
+
+    ``question`` is that version, where the ledger has another current version. ``recent_forecasts`` counts the
+    forecasts of the hour that ended with this one. ``is_reopened``: an outcome was withdrawn since.
+    """
+
+    version: str
+    made_at: datetime
+    crowd: Prediction | None
+    question: Question | None = None
+    recent_forecasts: int = 1
+    is_reopened: bool = False
+
+    def change_due_at(self, now: datetime) -> datetime:
+        """Return when a changed question is due: now, or later if it was forecast often within the last hour."""
+        return now if self.recent_forecasts < _MAX_RECENT_FORECASTS else max(now, self.made_at + _CHANGE_COOLDOWN)
+
+
+def read_forecast_bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRef, ForecastBasis]:
+    """Read the bases of the newest completed forecasts of these questions (a JSON list of references)."""
+    return {
+        QuestionRef.parse(ref): ForecastBasis(
+            version=version,
+            made_at=parse_timestamp(made_at),
+            crowd=None if probability is None and body is None else unpack_prediction(probability, body),
+            question=read_question_version(database, version, price=None) if is_restated else None,
+            recent_forecasts=recent,
+            is_reopened=bool(is_reopened),
+        )
+        for ref, version, made_at, probability, body, is_restated, recent, is_reopened in database.execute(
+            _SELECT_BASES, [forecaster, refs]
+        ).fetchall()
+    }
+
+
+# A live forecast has its start as cutoff; after a kill it may resume for this long.
+MAX_RESUME_AGE = timedelta(hours=1)
+_QUESTION_CHANGED = "the question changed while it was being forecast"
 _KNOWN_VERSION = "select 1 from question_version where version = ? and ref = ?"
-_TAKE_UP = "update forecast set apart = :apart where id = :id"
-_UNFINISHED = """
+_SET_FORECAST_ONLY = "update forecast set forecast_only = :forecast_only where id = :id"
+
+_SELECT_UNFINISHED = """
 select id, revision, version, price, cutoff from forecast where ref = ? and forecaster = ? and state = 'running'
 """
+
 _LAST_REVISION = "select coalesce(max(revision), 0) from forecast where ref = ? and forecaster = ?"
-_BEGIN = """
-insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup, apart)
-values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup, :apart)
+
+_INSERT_FORECAST = """
+insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup,
+                      forecast_only)
+values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup, :forecast_only)
 """
-_END = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
-_HEAD = "select ref, version, forecaster, revision, state, apart from forecast where id = ?"
-_TRACE = "select version, price, state, detail, setup, apart from forecast where id = ?"
+
+_END_FORECAST = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
+_SELECT_IDENTITY = "select ref, version, forecaster, revision, state, forecast_only from forecast where id = ?"
+_SELECT_TRACE = "select version, price, state, detail, setup, forecast_only from forecast where id = ?"
 _TARGETS = "select target from target where version = ?"
-_COMPLETE = """
+
+_COMPLETE_FORECAST = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
                     calibration = :calibration
 where id = :id
 """
+
 _ADD_PREDICTION = """
 insert into prediction (forecast, target, ref, probability, body, raw_probability, raw_body)
 values (?, ?, ?, ?, ?, ?, ?)
 """
-_HEADS = """
+
+_SELECT_FORECASTS = """
 select id, ref, version, forecaster, revision, cutoff, made_at, forecast.why, fitted, calibration
 from forecast
 """
-_CHOSEN = {
-    name: _HEADS + chosen
+
+_FORECAST_QUERIES = {
+    name: _SELECT_FORECASTS + chosen
     for name, chosen in {
         "get": "where id = ? and state = 'done'",
         "find": "where id like ? || '%' and state = 'done' order by id limit 20",
@@ -68,22 +146,24 @@ where id in (select forecast from decision where until <= ?)
   and (select until <= ? from decision where forecast = forecast.id order by decision.id desc limit 1)
   and not exists (select 1 from forecast later where later.ref = forecast.ref and later.state = 'done'
                   and later.forecaster = forecast.forecaster and later.revision > forecast.revision
-                  and later.apart = 0)
+                  and later.forecast_only = 0)
 order by made_at, id limit ?""",
     }.items()
 }
+
 _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-_COUNT = "select count(*) from forecast where state = 'done'"
+
+_COUNT_FORECASTS = "select count(*) from forecast where state = 'done'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """An unfinished forecast: the question as it stood when it began, and the trials already on record.
+class RunningForecast:
+    """An unfinished forecast: the question when it began, and the trials recorded so far.
 
-    ``apart``: a person only wants to see it, and it never leaves.
+    ``forecast_only``: it is never submitted.
     """
 
     id: str
@@ -92,14 +172,14 @@ class Running:
     revision: int
     cutoff: datetime
     trials: tuple[TrialRecord, ...]
-    apart: bool = False
+    forecast_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """All that is on record of one forecast; ``forecast`` is None unless ``state`` is done.
+class ForecastTrace:
+    """The full record of one forecast; ``forecast`` is None unless ``state`` is done.
 
-    ``setup`` is how its forecaster was configured; None where that was not kept. One that is ``apart`` never leaves.
+    ``setup`` is the configuration of its forecaster, None if unknown. ``forecast_only``: it is never submitted.
     """
 
     id: str
@@ -108,75 +188,75 @@ class Trace:
     forecast: Forecast | None
     question: Question
     trials: tuple[TrialRecord, ...]
-    setup: Setup | None = None
-    apart: bool = False
+    setup: ForecasterSetup | None = None
+    forecast_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """What a forecast begins with; ``setup`` None where nobody says how the forecaster is configured."""
+class ForecastStart:
+    """The inputs of a new forecast; ``setup`` is None if the configuration of the forecaster is unknown."""
 
     question: Question
     forecaster: str
     cutoff: datetime
     why: str
     now: datetime
-    setup: Setup | None = None
-    apart: bool = False
+    setup: ForecasterSetup | None = None
+    forecast_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Forecasts:
-    """Forecasts and the steps that led to them."""
+class ForecastStore:
+    """Forecasts with their trials and steps."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
-    async def begin(self, opening: Opening) -> Running:
-        """Take up the unfinished forecast of the question as it stands, or begin the next revision.
+    async def begin(self, start: ForecastStart) -> RunningForecast:
+        """Resume the unfinished forecast of the question, or begin the next revision.
 
-        It is taken up if it saw the same version, works with the same setup, and its cutoff is the given one or at most
-        an hour older; otherwise it is marked abandoned. Use the cutoff and the question that are returned: the crowd
-        may have moved since it began. Raises NotFound for a question, or a version of it, that is not on record.
+        An unfinished forecast is resumed if it has the same version and setup, and its cutoff is the given one or at
+        most an hour older; otherwise it is marked abandoned. Use the returned cutoff and question: the crowd may have
+        moved since it began. Raises NotFoundError for an unknown question or version.
         """
-        version = version_of(opening.question)
-        return await self.writer.run(lambda database: _begin(database, opening, version))
+        version = question_version(start.question)
+        return await self.writer.run(lambda database: _begin_forecast(database, start, version))
 
     async def log_step(self, forecast_id: str, *, trial: int, number: int, step: Step, at: datetime) -> None:
         """Append a step; the same step again changes nothing.
 
-        A step that contradicts the record raises ContractError and the forecast is abandoned, so that the next attempt
-        starts afresh instead of failing for ever. Raises NotFound for an unknown forecast or document and StoreError
-        for a step that comes after the end or leaves a gap.
+        A step that contradicts the record raises MalformedDataError and abandons the forecast, so that the next attempt
+        starts again. Raises NotFoundError for an unknown forecast or document, and StoreError for a step after the end
+        or after a gap.
         """
         row = StepRow(forecast=forecast_id, trial=trial, number=number, step=step, at=at)
         columns = row.columns()
-        contradiction = await self.writer.run(lambda database: _log_step(database, row, columns))
+        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, columns))
         if contradiction is not None:
-            raise ContractError(contradiction)
+            raise MalformedDataError(contradiction)
 
     async def end_trial(self, forecast_id: str, trial: Trial, at: datetime) -> None:
-        """Record how a trial ended; raises NotFound, and ContractError if it has ended with another result."""
+        """Record how a trial ended; raises NotFoundError, and MalformedDataError if it ended differently before."""
         await self.writer.run(lambda database: end_trial(database, forecast_id, trial, at))
 
-    async def complete(self, forecast: Forecast, *, next_due: Next | None) -> None:
+    async def complete(self, forecast: Forecast, *, next_due: NextDueTime | None) -> None:
         """Record the answer, one prediction per target, and when the question is due again, in one transaction.
 
-        Completing twice is completing once. Raises ContractError for predictions that are not those of the targets of
-        the version, NotFound for parameters that are not stored, StoreError for a forecast that has failed.
+        A second call changes nothing. Raises MalformedDataError for predictions that do not match the targets of the
+        version, NotFoundError for parameters that are not stored, and StoreError for a failed forecast.
         """
-        await self.writer.run(lambda database: _complete(database, forecast, next_due))
+        await self.writer.run(lambda database: _complete_forecast(database, forecast, next_due))
 
     async def fail(self, forecast_id: str, *, why: str, at: datetime) -> None:
-        """End an unfinished forecast without an answer; an ended one stays as it is."""
-        await self.writer.run(lambda database: _end(database, forecast_id, "failed", why=why, at=at))
+        """End an unfinished forecast without an answer; an ended one does not change."""
+        await self.writer.run(lambda database: _end_forecast(database, forecast_id, "failed", why=why, at=at))
 
     async def get(self, forecast_id: str) -> Forecast:
-        """Return a completed forecast; raises NotFound."""
+        """Return a completed forecast; raises NotFoundError."""
         found = await self._read("get", forecast_id)
         if not found:
             message = f"no completed forecast {forecast_id} in the ledger"
-            raise NotFound(message)
+            raise NotFoundError(message)
         return found[0]
 
     async def find(self, id_prefix: str) -> list[Forecast]:
@@ -193,106 +273,110 @@ class Forecasts:
         return await self._read("history", str(ref))
 
     async def undecided(self, limit: int) -> list[Forecast]:
-        """Return completed forecasts over which nothing was ever decided, oldest first."""
+        """Return completed forecasts without a decision, oldest first."""
         return await self._read("undecided", limit)
 
     async def held(self, limit: int, *, now: datetime) -> list[Forecast]:
-        """Return the newest forecasts that were held until a moment that has come, oldest first."""
-        return await self._read("held", stamp(now), stamp(now), limit)
+        """Return the newest forecasts whose hold has ended, oldest first."""
+        return await self._read("held", format_timestamp(now), format_timestamp(now), limit)
 
     async def recent(self, limit: int) -> list[Forecast]:
         """Return the newest completed forecasts, newest first."""
         return await self._read("recent", limit)
 
-    async def bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, Basis]:
-        """Return what the newest forecast that may leave was made on; questions without one are absent."""
-        asked = listed(refs)
-        return await self.readers.run(lambda database: read_bases(database, forecaster, asked))
+    async def read_bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, ForecastBasis]:
+        """Return the basis of the newest forecast that may be submitted; questions without one are absent."""
+        asked = to_json_list(refs)
+        return await self.readers.run(lambda database: read_forecast_bases(database, forecaster, asked))
 
     async def questions_of(self, forecasts: Iterable[Forecast]) -> Mapping[str, Question]:
-        """Return the questions that these forecasts were made for, without a crowd, by the digest of their version."""
+        """Return the questions of these forecasts, without a crowd, by the digest of their version."""
         versions = {one.version for one in forecasts}
-        return await self.readers.run(lambda database: {one: stated(database, one, price=None) for one in versions})
+        return await self.readers.run(
+            lambda database: {one: read_question_version(database, one, price=None) for one in versions}
+        )
 
-    async def trace(self, forecast_id: str) -> Trace:
-        """Return all that is on record of a forecast, finished or not; raises NotFound."""
-        return await self.readers.run(lambda database: _trace(database, forecast_id))
+    async def trace(self, forecast_id: str) -> ForecastTrace:
+        """Return the full record of a forecast, finished or not; raises NotFoundError."""
+        return await self.readers.run(lambda database: _read_trace(database, forecast_id))
 
     async def count(self) -> int:
-        """Return how many forecasts were completed."""
-        return await self.readers.run(lambda database: int(database.execute(_COUNT).fetchone()[0]))
+        """Return the number of completed forecasts."""
+        return await self.readers.run(lambda database: int(database.execute(_COUNT_FORECASTS).fetchone()[0]))
 
     async def _read(self, name: str, *values: object) -> list[Forecast]:
-        return await self.readers.run(lambda database: _forecasts(database, name, values))
+        return await self.readers.run(lambda database: _read_forecasts(database, name, values))
 
 
-def _begin(database: Database, opening: Opening, current: str) -> Running:
-    ref = str(opening.question.ref)
+def _begin_forecast(database: Database, start: ForecastStart, current: str) -> RunningForecast:
+    ref = str(start.question.ref)
     if database.execute(_KNOWN_VERSION, [current, ref]).fetchone() is None:
-        message = f"{ref} is not on record as it stands; record it before it is forecast"
-        raise NotFound(message)
-    unfinished = database.execute(_UNFINISHED, [ref, opening.forecaster]).fetchone()
+        message = f"the current version of {ref} is not recorded; record it before it is forecast"
+        raise NotFoundError(message)
+    unfinished = database.execute(_SELECT_UNFINISHED, [ref, start.forecaster]).fetchone()
     if unfinished is not None:
         known, revision, version, seen, cutoff = unfinished
-        why = _OTHER_QUESTION if version != current else _late(opening, moment(cutoff))
-        if (why := why or unfit(database, known, opening.setup)) is None:
-            # It belongs to whoever wants it now.
-            database.execute(_TAKE_UP, {"id": known, "apart": opening.apart})
-            return Running(
+        why = _QUESTION_CHANGED if version != current else _resume_refusal(start, parse_timestamp(cutoff))
+        if (why := why or setup_mismatch(database, known, start.setup)) is None:
+            # The newest request decides whether it may be submitted.
+            database.execute(_SET_FORECAST_ONLY, {"id": known, "forecast_only": start.forecast_only})
+            return RunningForecast(
                 id=known,
-                question=stated(database, version, price=seen),
+                question=read_question_version(database, version, price=seen),
                 version=current,
                 revision=revision,
-                cutoff=moment(cutoff),
-                trials=trials_of(database, known),
-                apart=opening.apart,
+                cutoff=parse_timestamp(cutoff),
+                trials=read_trials(database, known),
+                forecast_only=start.forecast_only,
             )
-        _end(database, known, "abandoned", why=why, at=opening.now)
-    revision = database.execute(_LAST_REVISION, [ref, opening.forecaster]).fetchone()[0] + 1
+        _end_forecast(database, known, "abandoned", why=why, at=start.now)
+    revision = database.execute(_LAST_REVISION, [ref, start.forecaster]).fetchone()[0] + 1
     values = {
-        "id": derive_id("forecast", ref, opening.forecaster, str(revision)),
+        "id": derive_id("forecast", ref, start.forecaster, str(revision)),
         "ref": ref,
         "version": current,
-        "price": pin_price(database, opening.question, stamp(opening.now)),
-        "forecaster": opening.forecaster,
+        "price": pin_price(database, start.question, format_timestamp(start.now)),
+        "forecaster": start.forecaster,
         "revision": revision,
-        "cutoff": stamp(opening.cutoff),
-        "why": clean(opening.why),
-        "now": stamp(opening.now),
-        "setup": keep_setup(database, opening.setup),
-        "apart": opening.apart,
+        "cutoff": format_timestamp(start.cutoff),
+        "why": sanitize_text(start.why),
+        "now": format_timestamp(start.now),
+        "setup": store_setup(database, start.setup),
+        "forecast_only": start.forecast_only,
     }
-    database.execute(_BEGIN, values)
-    return Running(
+    database.execute(_INSERT_FORECAST, values)
+    return RunningForecast(
         id=values["id"],
-        question=opening.question,
+        question=start.question,
         version=current,
         revision=revision,
-        cutoff=opening.cutoff,
+        cutoff=start.cutoff,
         trials=(),
-        apart=opening.apart,
+        forecast_only=start.forecast_only,
     )
 
 
-def _late(opening: Opening, cutoff: datetime) -> str | None:
-    if not timedelta(0) <= opening.cutoff - cutoff <= RESUME_WITHIN:
-        return f"left unfinished with the cutoff {stamp(cutoff)}"
+def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
+    if not timedelta(0) <= start.cutoff - cutoff <= MAX_RESUME_AGE:
+        return f"left unfinished with the cutoff {format_timestamp(cutoff)}"
     return None
 
 
-def _log_step(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
+def _log_step_or_abandon(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
     contradiction = log_step(database, row, columns)
     if contradiction is not None:
-        _end(database, row.forecast, "abandoned", why=contradiction, at=row.at)
+        _end_forecast(database, row.forecast, "abandoned", why=contradiction, at=row.at)
     return contradiction
 
 
-def _end(database: Database, forecast_id: str, state: str, *, why: str, at: datetime) -> None:
-    database.execute(_END, {"id": forecast_id, "state": state, "why": clean(why), "at": stamp(at)})
+def _end_forecast(database: Database, forecast_id: str, state: str, *, why: str, at: datetime) -> None:
+    database.execute(
+        _END_FORECAST, {"id": forecast_id, "state": state, "why": sanitize_text(why), "at": format_timestamp(at)}
+    )
 
 
-def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> None:
-    state, apart = _require_same(database, forecast)
+def _complete_forecast(database: Database, forecast: Forecast, next_due: NextDueTime | None) -> None:
+    state, forecast_only = _require_same_forecast(database, forecast)
     if state == "done":
         return
     if state != "running":
@@ -302,30 +386,32 @@ def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> 
     require_documents(database, tuple(digest for digest in (forecast.fitted, forecast.calibration) if digest))
     values = {
         "id": forecast.id,
-        "cutoff": stamp(forecast.cutoff),
-        "made_at": stamp(forecast.made_at),
+        "cutoff": format_timestamp(forecast.cutoff),
+        "made_at": format_timestamp(forecast.made_at),
         "fitted": forecast.fitted,
         "calibration": forecast.calibration,
     }
-    database.execute(_COMPLETE, values)
+    database.execute(_COMPLETE_FORECAST, values)
     rows = [
         (forecast.id, target, str(forecast.ref), *pack_prediction(final), *pack_prediction(forecast.raw[target]))
         for target, final in forecast.predictions.items()
     ]
     database.conn.executemany(_ADD_PREDICTION, rows)
-    answer(database, forecast.ref, forecast.forecaster, None if apart else forecast.made_at, next_due)
+    complete_schedule_entry(
+        database, forecast.ref, forecast.forecaster, None if forecast_only else forecast.made_at, next_due
+    )
 
 
-def _require_same(database: Database, forecast: Forecast) -> tuple[str, bool]:
-    row = database.execute(_HEAD, [forecast.id]).fetchone()
+def _require_same_forecast(database: Database, forecast: Forecast) -> tuple[str, bool]:
+    row = database.execute(_SELECT_IDENTITY, [forecast.id]).fetchone()
     if row is None:
         message = f"forecast {forecast.id} was never begun"
-        raise NotFound(message)
-    *begun, state, apart = row
+        raise NotFoundError(message)
+    *begun, state, forecast_only = row
     if tuple(begun) != (str(forecast.ref), forecast.version, forecast.forecaster, forecast.revision):
         message = f"forecast {forecast.id} was begun as {begun}, not as it is completed"
-        raise ContractError(message)
-    return str(state), bool(apart)
+        raise MalformedDataError(message)
+    return str(state), bool(forecast_only)
 
 
 def _require_every_target(database: Database, forecast: Forecast) -> None:
@@ -333,22 +419,24 @@ def _require_every_target(database: Database, forecast: Forecast) -> None:
     for name, given in (("predictions", forecast.predictions), ("raw predictions", forecast.raw)):
         if set(given) != targets:
             message = f"forecast {forecast.id}: {name} of {sorted(given)}, the targets are {sorted(targets)}"
-            raise ContractError(message)
+            raise MalformedDataError(message)
 
 
-def _forecasts(database: Database, name: str, values: Sequence[object]) -> list[Forecast]:
-    heads = database.execute(_CHOSEN[name], values).fetchall()
+def _read_forecasts(database: Database, name: str, values: Sequence[object]) -> list[Forecast]:
+    heads = database.execute(_FORECAST_QUERIES[name], values).fetchall()
     finals: defaultdict[str, dict[str, Prediction]] = defaultdict(dict)
     raws: defaultdict[str, dict[str, Prediction]] = defaultdict(dict)
     for forecast, target, *final, raw_probability, raw_body in database.execute(
-        _PREDICTIONS, [listed(head[0] for head in heads)]
+        _PREDICTIONS, [to_json_list(head[0] for head in heads)]
     ):
         finals[forecast][target] = unpack_prediction(*final)
         raws[forecast][target] = unpack_prediction(raw_probability, raw_body)
-    return [_forecast(head, raws[head[0]], finals[head[0]]) for head in heads]
+    return [_forecast_from_row(head, raws[head[0]], finals[head[0]]) for head in heads]
 
 
-def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions: Mapping[str, Prediction]) -> Forecast:
+def _forecast_from_row(
+    head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions: Mapping[str, Prediction]
+) -> Forecast:
     forecast_id, ref, version, forecaster, revision, cutoff, made_at, why, fitted, calibration = head
     return Forecast(
         id=forecast_id,
@@ -356,8 +444,8 @@ def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions:
         version=version,
         forecaster=forecaster,
         revision=revision,
-        cutoff=moment(cutoff),
-        made_at=moment(made_at),
+        cutoff=parse_timestamp(cutoff),
+        made_at=parse_timestamp(made_at),
         why=why,
         raw=raw,
         predictions=predictions,
@@ -366,20 +454,20 @@ def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions:
     )
 
 
-def _trace(database: Database, forecast_id: str) -> Trace:
-    row = database.execute(_TRACE, [forecast_id]).fetchone()
+def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
+    row = database.execute(_SELECT_TRACE, [forecast_id]).fetchone()
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
-        raise NotFound(message)
-    version, price, state, detail, setup, apart = row
-    done = _forecasts(database, "get", [forecast_id])
-    return Trace(
+        raise NotFoundError(message)
+    version, price, state, detail, setup, forecast_only = row
+    done = _read_forecasts(database, "get", [forecast_id])
+    return ForecastTrace(
         id=forecast_id,
         state=state,
         detail=detail,
         forecast=done[0] if done else None,
-        question=stated(database, version, price=price),
-        trials=trials_of(database, forecast_id),
-        setup=setup_at(database, setup),
-        apart=bool(apart),
+        question=read_question_version(database, version, price=price),
+        trials=read_trials(database, forecast_id),
+        setup=read_setup(database, setup),
+        forecast_only=bool(forecast_only),
     )

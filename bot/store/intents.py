@@ -1,10 +1,6 @@
-"""Intents as rows: the machine of their states, and how one is written and read.
+"""Intents as rows: their states and moves, writing and reading them, and their batches."""
 
-``cost`` is what an order may take, and once that is known for good, what it took. It counts while the state is one of
-``AT_STAKE``.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -12,17 +8,17 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.order import Order
-from bot.domain.permission import Exposure
-from bot.domain.question import QuestionRef
-from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Send
-from bot.errors import NotFound, StoreError
-from bot.ids import derive_id
-from bot.store.codec import PREDICTIONS, Form, clean, moment
+from bot.core.errors import NotFoundError, StoreError
+from bot.core.ids import derive_id
+from bot.core.orders import Order
+from bot.core.permissions import ExposureGroups
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState, SendDecision
+from bot.store.serialization import PREDICTIONS, JsonSerializer, parse_timestamp, sanitize_text, to_json_list
 
-ORDER: Form[Order] = Form("order", Order)
+ORDER_SERIALIZER: JsonSerializer[Order] = JsonSerializer("order", Order)
 
-NEXT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
+NEXT_INTENT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
     {
         IntentState.PLANNED: frozenset({IntentState.READY, IntentState.SUPERSEDED}),
         IntentState.READY: frozenset({IntentState.SENDING, IntentState.SUPERSEDED}),
@@ -37,168 +33,177 @@ NEXT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
         IntentState.SUPERSEDED: frozenset(),
     }
 )
-# The way to the wire from wherever an intent may wait; each move on it is one of the machine's.
-TO_WIRE: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
+
+# The moves from each waiting state to sending.
+STEPS_TO_SENDING: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
     {
         IntentState.PLANNED: (IntentState.READY, IntentState.SENDING),
         IntentState.READY: (IntentState.SENDING,),
         IntentState.ABSENT: (IntentState.PLANNED, IntentState.READY, IntentState.SENDING),
     }
 )
-_TO_REST: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
+
+_STEPS_TO_SUPERSEDED: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
     {
         IntentState.PLANNED: (IntentState.SUPERSEDED,),
         IntentState.READY: (IntentState.SUPERSEDED,),
         IntentState.ABSENT: (IntentState.PLANNED, IntentState.SUPERSEDED),
     }
 )
-AT_STAKE = frozenset(IntentState) - {IntentState.REFUSED, IntentState.SUPERSEDED}
 
-_COLUMNS = """
-i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch, i.order_body, i.said, i.event, i.creator,
+AT_STAKE_STATES = frozenset(IntentState) - {IntentState.REFUSED, IntentState.SUPERSEDED}
+
+_INTENT_COLUMNS = """
+i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch, i.order_body, i.text, i.event, i.creator,
 i.category, iif(i.action = 'comment', i.cost, 0.0)
 """
-# The columns of an intent alone come first, as ``intent_of`` takes them.
-INTENT = f"select {_COLUMNS}, i.state, i.mode, i.detail, i.planned_at, i.changed_at from intent i"  # noqa: S608 - constants
-INTENT_COLUMNS = _COLUMNS
-_ONE = f"{INTENT} where i.id = ?"
-# Of each question, the newest intent that stands at the venue, may stand there, or is still to go; what stands on paper
-# stands nowhere else.
-STANDING = f"""
-{INTENT}
+
+# The columns of an intent alone come first, as ``intent_from_columns`` takes them.
+SELECT_INTENT = f"select {_INTENT_COLUMNS}, i.state, i.mode, i.detail, i.planned_at, i.changed_at from intent i"  # noqa: S608 - constants
+INTENT_COLUMNS = _INTENT_COLUMNS
+_INTENT_BY_ID = f"{SELECT_INTENT} where i.id = ?"
+
+# The newest intent of each question that is neither refused nor superseded; paper and real ones are separate.
+SELECT_STANDING = f"""
+{SELECT_INTENT}
 where i.action <> 'comment' and i.state not in ('refused', 'superseded') and not exists (
   select 1 from intent later where later.ref = i.ref and later.account = i.account and later.seq > i.seq
     and (later.mode = 'paper') = (i.mode = 'paper') and later.action <> 'comment'
     and later.state not in ('refused', 'superseded'))
 """  # noqa: S608 - made of constants
-_OF_QUESTION = f"""
-{STANDING} and i.ref = ?1 and i.account = ?2 and (?3 is null or (i.mode = 'paper') = ?3)
+
+_STANDING_OF_QUESTION = f"""
+{SELECT_STANDING} and i.ref = ?1 and i.account = ?2 and (?3 is null or (i.mode = 'paper') = ?3)
 order by i.seq desc
 """
-_OPEN = """
+
+_OPEN_INTENTS = """
 select id, state from intent
 where ref = ? and account = ? and id <> ? and (action = 'comment') = ?
   and state not in ('acked', 'refused', 'superseded')
 """
-_STATE = "select state from intent where id = ?"
 
-_MOVE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
-_PLAN = """
+_INTENT_STATE = "select state from intent where id = ?"
+_UPDATE_STATE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
+
+_INSERT_INTENT = """
 insert into intent (id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at, changed_at,
-                    order_body, said, currency, cost, event, creator, category)
+                    order_body, text, currency, cost, event, creator, category)
 values (:id, :forecast, :ref, :venue, :account, :batch, :action, :mode, :predictions, 'planned', :at, :at,
-        :order_body, :said, :currency, :cost, :event, :creator, :category)
+        :order_body, :text, :currency, :cost, :event, :creator, :category)
 on conflict (id) do nothing
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentRow:
-    """An intent and where it stands."""
+    """An intent with its state."""
 
     intent: Intent
     state: IntentState
-    mode: Mode
+    mode: ExecutionMode
     detail: str
     planned_at: datetime
     changed_at: datetime
 
 
-def plan(database: Database, send: Send, at: str) -> Intent:
-    """Write an intent as planned and supersede what waits for the same question; the same again changes nothing.
+def plan_intent(database: Database, send: SendDecision, at: str) -> Intent:
+    """Write an intent as planned and supersede the waiting intents of its question; repeating it changes nothing.
 
-    One that was superseded before is planned anew under a name of its own, which is returned with it.
+    An intent that was superseded before is planned again under a new id. Returns the intent as stored.
     """
-    intent = _anew(database, send.intent)
-    for other, state in _open(database, intent):
-        rest(database, other, state, detail=f"superseded by {intent.id}", at=at)
+    intent = _with_unused_id(database, send.intent)
+    for other, state in _open_intents(database, intent):
+        supersede_intent(database, other, state, detail=f"superseded by {intent.id}", at=at)
     order = intent.order
     values = {
         "id": intent.id,
         "forecast": intent.forecast,
         "ref": str(intent.ref),
         "venue": intent.ref.venue,
-        "account": clean(intent.account),
-        "batch": clean(intent.batch),
+        "account": sanitize_text(intent.account),
+        "batch": sanitize_text(intent.batch),
         "action": intent.action,
         "mode": send.mode.value,
         "predictions": PREDICTIONS.encode(intent.predictions),
         "at": at,
-        "order_body": None if order is None else ORDER.encode(order),
-        "said": clean(intent.text),
-        "currency": "" if order is None else clean(order.currency),
+        "order_body": None if order is None else ORDER_SERIALIZER.encode(order),
+        "text": sanitize_text(intent.text),
+        "currency": "" if order is None else sanitize_text(order.currency),
         "cost": intent.fee if order is None else order.cost,
-        "event": clean(intent.exposure.event),
-        "creator": clean(intent.exposure.creator),
-        "category": clean(intent.exposure.category),
+        "event": sanitize_text(intent.exposure.event),
+        "creator": sanitize_text(intent.exposure.creator),
+        "category": sanitize_text(intent.exposure.category),
     }
-    database.execute(_PLAN, values)
+    database.execute(_INSERT_INTENT, values)
     return intent
 
 
-def doubt(database: Database, intent: Intent) -> str | None:
-    """Return why nothing may be planned beside what is under way for the question, or nothing."""
-    for other, state in _open(database, intent):
-        if state not in _TO_REST:
+def unsettled_intent_reason(database: Database, intent: Intent) -> str | None:
+    """Return why the open intents of the question allow no new one, None if they do."""
+    for other, state in _open_intents(database, intent):
+        if state not in _STEPS_TO_SUPERSEDED:
             return f"intent {other} of the same question is {state}; it must be settled first"
     return None
 
 
-def move(database: Database, intent_id: str, state: IntentState, *, detail: str = "", at: str) -> None:
-    """Move an intent along the machine; raises StoreError for any other move."""
-    known = state_of(database, intent_id)
-    if state not in NEXT_STATES[known]:
+def move_intent(database: Database, intent_id: str, state: IntentState, *, detail: str = "", at: str) -> None:
+    """Move an intent to its next state; raises StoreError for an illegal move."""
+    known = read_intent_state(database, intent_id)
+    if state not in NEXT_INTENT_STATES[known]:
         message = f"intent {intent_id} cannot go from {known} to {state}"
         raise StoreError(message)
-    force(database, intent_id, state, detail=detail, at=at)
+    force_intent_state(database, intent_id, state, detail=detail, at=at)
 
 
-def force(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
-    """Set a state that the machine does not lead to: for a restored ledger, and where a person says so."""
-    database.execute(_MOVE, {"id": intent_id, "state": state.value, "detail": clean(detail), "at": at})
+def force_intent_state(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
+    """Set any state: for a restored ledger, and where a person reports the outcome."""
+    database.execute(_UPDATE_STATE, {"id": intent_id, "state": state.value, "detail": sanitize_text(detail), "at": at})
 
 
-def rest(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
-    """Supersede an intent that waits in that state; raises StoreError for one that does not wait."""
-    if state not in _TO_REST:
-        message = f"intent {intent_id} is {state} and cannot be taken back"
+def supersede_intent(database: Database, intent_id: str, state: IntentState, *, detail: str, at: str) -> None:
+    """Supersede an intent that is in this waiting state; raises StoreError for another state."""
+    if state not in _STEPS_TO_SUPERSEDED:
+        message = f"intent {intent_id} is {state} and cannot be superseded"
         raise StoreError(message)
-    for step in _TO_REST[state]:
-        move(database, intent_id, step, detail=detail, at=at)
+    for step in _STEPS_TO_SUPERSEDED[state]:
+        move_intent(database, intent_id, step, detail=detail, at=at)
 
 
-def state_of(database: Database, intent_id: str) -> IntentState:
-    """Return where an intent stands; raises NotFound."""
-    row = database.execute(_STATE, [intent_id]).fetchone()
+def read_intent_state(database: Database, intent_id: str) -> IntentState:
+    """Return the state of an intent; raises NotFoundError."""
+    row = database.execute(_INTENT_STATE, [intent_id]).fetchone()
     if row is None:
         message = f"no intent {intent_id} in the ledger"
-        raise NotFound(message)
+        raise NotFoundError(message)
     return IntentState(row[0])
 
 
-def get(database: Database, intent_id: str) -> IntentRow:
-    """Read one intent; raises NotFound."""
-    state_of(database, intent_id)
-    return rows_of(database, _ONE, intent_id)[0]
+def read_intent(database: Database, intent_id: str) -> IntentRow:
+    """Read one intent; raises NotFoundError."""
+    read_intent_state(database, intent_id)
+    return read_intent_rows(database, _INTENT_BY_ID, intent_id)[0]
 
 
-def standing(database: Database, ref: QuestionRef, account: str, *, paper: bool | None = None) -> Intent | None:
-    """Read the newest intent of the question that is neither refused nor superseded, comments aside.
+def read_standing_intent(
+    database: Database, ref: QuestionRef, account: str, *, paper: bool | None = None
+) -> Intent | None:
+    """Read the newest intent of the question that is neither refused nor superseded, except comments.
 
-    ``paper`` says on which side: on paper, or at the venue; None: on either.
+    ``paper`` chooses paper or real intents; None means both.
     """
-    rows = rows_of(database, _OF_QUESTION, str(ref), account, paper)
+    rows = read_intent_rows(database, _STANDING_OF_QUESTION, str(ref), account, paper)
     return rows[0].intent if rows else None
 
 
-def rows_of(database: Database, sql: str, *values: object, **named: object) -> list[IntentRow]:
-    """Read the rows of a query that begins with ``INTENT``; its values go by place, or by name."""
-    return [_row(*row) for row in database.execute(sql, named or values)]
+def read_intent_rows(database: Database, sql: str, *values: object, **named: object) -> list[IntentRow]:
+    """Read the rows of a query that begins with ``SELECT_INTENT``, with positional or named values."""
+    return [_intent_row(*row) for row in database.execute(sql, named or values)]
 
 
-def intent_of(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_COLUMNS
-    """Make an intent of its columns."""
-    intent_id, account, ref, forecast, action, predictions, batch, order, said, *exposure, fee = columns
+def intent_from_columns(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_COLUMNS
+    """Build an intent from its columns."""
+    intent_id, account, ref, forecast, action, predictions, batch, order, text, *exposure, fee = columns
     return Intent(
         id=intent_id,
         account=account,
@@ -207,36 +212,124 @@ def intent_of(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_
         action=IntentAction(action),
         predictions=PREDICTIONS.decode(predictions),
         batch=batch,
-        order=None if order is None else ORDER.decode(order),
-        text=said,
+        order=None if order is None else ORDER_SERIALIZER.decode(order),
+        text=text,
         fee=fee,
-        exposure=Exposure(**dict(zip(("event", "creator", "category"), exposure, strict=True))),
+        exposure=ExposureGroups(**dict(zip(("event", "creator", "category"), exposure, strict=True))),
     )
 
 
-def _row(*columns: Any) -> IntentRow:  # noqa: ANN401 - a row of INTENT
+def _intent_row(*columns: Any) -> IntentRow:  # noqa: ANN401 - a database row
     *intent, state, mode, detail, planned_at, changed_at = columns
     return IntentRow(
-        intent=intent_of(*intent),
+        intent=intent_from_columns(*intent),
         state=IntentState(state),
-        mode=Mode(mode),
+        mode=ExecutionMode(mode),
         detail=detail,
-        planned_at=moment(planned_at),
-        changed_at=moment(changed_at),
+        planned_at=parse_timestamp(planned_at),
+        changed_at=parse_timestamp(changed_at),
     )
 
 
-def _open(database: Database, intent: Intent) -> list[tuple[str, IntentState]]:
+def _open_intents(database: Database, intent: Intent) -> list[tuple[str, IntentState]]:
     values = [str(intent.ref), intent.account, intent.id, intent.action is IntentAction.COMMENT]
-    return [(other, IntentState(state)) for other, state in database.execute(_OPEN, values)]
+    return [(other, IntentState(state)) for other, state in database.execute(_OPEN_INTENTS, values)]
 
 
-def _anew(database: Database, intent: Intent) -> Intent:
-    """Return the intent under the first of its names that was not superseded."""
+def _with_unused_id(database: Database, intent: Intent) -> Intent:
+    """Return the intent under the first of its ids that was not superseded."""
     number, name = 1, intent.id
-    while database.execute(_STATE, [name]).fetchone() == (IntentState.SUPERSEDED.value,):
+    while database.execute(_INTENT_STATE, [name]).fetchone() == (IntentState.SUPERSEDED.value,):
         number += 1
         name = derive_id("intent", intent.id, str(number))
     if name == intent.id:
         return intent
     return replace(intent, id=name, batch=name if intent.batch == intent.id else intent.batch)
+
+
+_INTENTS_IN_BATCH = f"""
+{SELECT_STANDING} and i.venue = ?1 and i.account = ?2 and i.batch = ?3 and (?4 is null or (i.mode = 'paper') = ?4)
+order by i.ref
+"""
+
+_COMMENTS_IN_BATCH = f"""
+{SELECT_INTENT} where i.action = 'comment' and i.state not in ('refused', 'superseded')
+  and i.venue = ? and i.account = ? and i.batch = ? order by i.seq
+"""
+
+_SELECT_BATCHES = """
+select i.venue, i.account, i.batch, i.mode, i.action = 'comment', i.state, count(*),
+       (select min(q.closes_at) from question q where q.ref in (
+          select ref from question where venue = i.venue and batch = i.batch
+          union all select ref from intent where venue = i.venue and account = i.account and batch = i.batch))
+from intent i
+where (i.venue, i.account, i.batch, i.action = 'comment') in (
+  select venue, account, batch, action = 'comment' from intent where state in (select value from json_each(?)))
+group by i.venue, i.account, i.batch, i.mode, i.action = 'comment', i.state
+order by 5, 8 is null, 8, i.venue, i.batch, i.account, i.mode
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """A batch of one account and mode, with its number of intents by state and its first closing time.
+
+    Comments have their own row (``comments``): each is sent alone, after its forecast or order.
+    """
+
+    venue: str
+    account: str
+    batch: str
+    mode: ExecutionMode
+    closes_at: datetime | None
+    counts: Mapping[IntentState, int]
+    comments: bool = False
+
+    @property
+    def planned(self) -> int:
+        """The number of intents that wait to be sent."""
+        return self.counts.get(IntentState.PLANNED, 0)
+
+    @property
+    def acked(self) -> int:
+        """The number of intents that the venue acknowledged."""
+        return self.counts.get(IntentState.ACKED, 0)
+
+
+def list_batches(database: Database, states: Sequence[IntentState]) -> list[BatchRow]:
+    """Read the batches with an intent in one of the states, soonest close first, comments last."""
+    counts: dict[tuple[str, str, str, str, int], dict[IntentState, int]] = {}
+    closes: dict[tuple[str, str, str, str, int], datetime | None] = {}
+    for venue, account, batch, mode, comments, state, count, closes_at in database.execute(
+        _SELECT_BATCHES, [to_json_list(states)]
+    ):
+        key = (venue, account, batch, mode, comments)
+        counts.setdefault(key, {})[IntentState(state)] = count
+        closes[key] = parse_timestamp(closes_at)
+    return [
+        BatchRow(
+            venue=venue,
+            account=account,
+            batch=batch,
+            mode=ExecutionMode(mode),
+            closes_at=closes[venue, account, batch, mode, comments],
+            counts=MappingProxyType(by_state),
+            comments=bool(comments),
+        )
+        for (venue, account, batch, mode, comments), by_state in counts.items()
+    ]
+
+
+def list_batch_intents(
+    database: Database, venue: str, account: str, batch: str, *, paper: bool | None = None
+) -> list[IntentRow]:
+    """Read, by question, the newest intent that is neither refused nor superseded, except comments.
+
+    ``paper`` chooses paper or real intents; None means both.
+    """
+    return read_intent_rows(database, _INTENTS_IN_BATCH, venue, account, batch, paper)
+
+
+def list_batch_comments(database: Database, venue: str, account: str, batch: str) -> list[IntentRow]:
+    """Read the comments that are neither refused nor superseded, oldest first."""
+    return read_intent_rows(database, _COMMENTS_IN_BATCH, venue, account, batch)

@@ -1,32 +1,131 @@
-"""What forecasters learned from outcomes: parameters by the digest of their content, found again by date."""
+"""What forecasters learn from outcomes: resolved forecasts as known before a time, and fitted parameters.
+
+Parameters are stored by the digest of their content and found by date.
+"""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.learning import Fitted, Hindsight
-from bot.store.codec import FITTED, clean, moment, stamp
-from bot.store.documents import Packed, get, pack, put
-from bot.store.pasts import pasts
-from bot.store.runs import Runs
+from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast
+from bot.core.outcomes import Resolution
+from bot.core.questions import QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.documents import CompressedDocument, compress_document, get_document, put_document
+from bot.store.question_history import read_question_version
+from bot.store.scores import WAS_BEFORE_SPOT_TIME
+from bot.store.serialization import (
+    FITTED,
+    OUTCOME,
+    STEP,
+    TRIAL,
+    format_timestamp,
+    parse_timestamp,
+    sanitize_text,
+    to_json_list,
+    unpack_prediction,
+)
+from bot.store.trials import clairvoyant_setups_json
 
-MEDIA_TYPE = "application/json"
+# More than these improve a fit only a little.
+MAX_RESOLVED_FORECASTS = 5_000
 
-_ADD = """
-insert into fitted (digest, forecaster, before, examples, provenance, at)
+# Chosen like scores: for each forecaster and target, the last forecast before close and outcome. Forecasts that saw the
+# future are left out, and so are questions that must not be used for training (their fact "training").
+_SELECT_RESOLVED_FORECASTS = f"""
+with eligible as (
+  select f.id, f.forecaster, f.version, f.price, f.cutoff, f.ref, p.target, p.raw_probability, p.raw_body,
+         r.body as outcome, r.resolved_at,
+         row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
+  from current_resolution r
+  join prediction p on p.ref = r.ref and p.target = r.target
+  join forecast f on f.id = p.forecast
+  join question q on q.ref = f.ref
+  where r.kind <> 'void' and r.resolved_at < :before and f.cutoff < :before
+    and f.forecaster in (select value from json_each(:forecasters))
+    and coalesce(f.setup, '') not in (select value from json_each(:clairvoyant))
+    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and {WAS_BEFORE_SPOT_TIME}
+    and not exists (
+      select 1 from question_version v where v.version = f.version and json_extract(v.body, '$.facts.training') = 'no'))
+select id, forecaster, version, price, cutoff, ref, target, raw_probability, raw_body, outcome, resolved_at
+from eligible where age = 1 order by resolved_at desc, ref desc, target desc, forecaster desc limit :limit
+"""  # noqa: S608 - made of constants
+
+_SELECT_TRIALS = "select body from trial where forecast = ? and body is not null order by number desc"
+_SELECT_NOTES = "select body from step where forecast = ? and action = ? order by trial, number"
+
+
+def read_resolved_forecasts(
+    database: Database, forecasters: Collection[str], before: datetime
+) -> list[ResolvedForecast]:
+    """Return the newest resolved forecasts of these forecasters, by the time of their outcome."""
+    values = {
+        "before": format_timestamp(before),
+        "forecasters": to_json_list(forecasters),
+        "clairvoyant": clairvoyant_setups_json(database, forecasters),
+        "limit": MAX_RESOLVED_FORECASTS,
+    }
+    return [
+        _resolved_forecast(database, row)
+        for row in reversed(database.execute(_SELECT_RESOLVED_FORECASTS, values).fetchall())
+    ]
+
+
+def _resolved_forecast(database: Database, row: Sequence[Any]) -> ResolvedForecast:
+    forecast, forecaster, version, price, cutoff, ref, target, probability, body, outcome, resolved_at = row
+    return ResolvedForecast(
+        forecast=forecast,
+        forecaster=forecaster,
+        question=read_question_version(database, version, price=price),
+        prediction=unpack_prediction(probability, body),
+        resolution=Resolution(
+            ref=QuestionRef.parse(ref),
+            target=target,
+            outcome=OUTCOME.decode(outcome),
+            resolved_at=parse_timestamp(resolved_at),
+        ),
+        cutoff=parse_timestamp(cutoff),
+        reason=_last_reason(database, forecast),
+        notes=tuple(_lesson_notes(database, forecast)),
+    )
+
+
+def _last_reason(database: Database, forecast: str) -> str:
+    trials = (TRIAL.decode(body) for (body,) in database.execute(_SELECT_TRIALS, [forecast]))
+    return next((trial.belief.reason for trial in trials if trial.belief is not None), "")
+
+
+def _lesson_notes(database: Database, forecast: str) -> Iterator[str]:
+    for (body,) in database.execute(_SELECT_NOTES, [forecast, LESSON_ACTION]):
+        note = STEP.decode(body).action.arguments.get("text")
+        if isinstance(note, str):
+            yield note
+
+
+PARAMETERS_MEDIA_TYPE = "application/json"
+
+_INSERT_PARAMETERS = """
+insert into fitted_parameters (digest, forecaster, before, examples, provenance, at)
 values (:digest, :forecaster, :before, :examples, :provenance, :at) on conflict do nothing
 """
-_NEWEST = """
-select digest from fitted where forecaster = ? and before <= ? order by before desc, examples desc, digest limit 1
+
+_NEWEST_PARAMETERS = """
+select digest from fitted_parameters where forecaster = ? and before <= ?
+order by before desc, examples desc, digest limit 1
 """
-_ROWS = "select digest, forecaster, before, examples, at from fitted order by forecaster, before, at"
+
+_SELECT_PARAMETERS = (
+    "select digest, forecaster, before, examples, at from fitted_parameters order by forecaster, before, at"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FittedRow:
+class FittedParametersRow:
     """One set of parameters, without its payload."""
 
     digest: str
@@ -37,59 +136,67 @@ class FittedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
-    """Parameters with their provenance, never changed."""
+class LearningStore:
+    """Fitted parameters with their provenance, never changed."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
-    async def record(self, fitted: Fitted, at: datetime) -> str:
-        """Keep parameters and return their digest, by which forecasts name them; the same again changes nothing."""
-        document = pack(FITTED.encode(fitted).encode(), MEDIA_TYPE)
-        await self.writer.run(lambda database: _record(database, document, fitted, at))
+    async def record(self, fitted: FittedParameters, at: datetime) -> str:
+        """Store parameters and return their digest, which forecasts refer to; repeating it changes nothing."""
+        document = compress_document(FITTED.encode(fitted).encode(), PARAMETERS_MEDIA_TYPE)
+        await self.writer.run(lambda database: _record_parameters(database, document, fitted, at))
         return document.digest
 
-    async def newest(self, forecaster: str, cutoff: datetime) -> tuple[str, Fitted] | None:
-        """Return digest and parameters with the latest ``before`` that is not after the cutoff."""
-        return await self.readers.run(lambda database: _newest(database, forecaster, cutoff))
+    async def newest(self, forecaster: str, cutoff: datetime) -> tuple[str, FittedParameters] | None:
+        """Return the parameters, with their digest, whose ``before`` is the latest not after the cutoff."""
+        return await self.readers.run(lambda database: _newest_parameters(database, forecaster, cutoff))
 
-    async def get(self, digest: str) -> Fitted:
-        """Return parameters; raises NotFound."""
-        return await self.readers.run(lambda database: _fitted(database, digest))
+    async def get(self, digest: str) -> FittedParameters:
+        """Return parameters; raises NotFoundError."""
+        return await self.readers.run(lambda database: _read_parameters(database, digest))
 
-    async def pasts(self, forecasters: Collection[str], before: datetime) -> list[Hindsight]:
-        """Return what forecasters said of targets whose outcome was known before, as it became known; the newest."""
-        return await self.readers.run(lambda database: pasts(database, forecasters, before))
+    async def read_resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
+        """Return the newest resolved forecasts with an outcome before that time, by the time of their outcome."""
+        return await self.readers.run(lambda database: read_resolved_forecasts(database, forecasters, before))
 
-    async def rows(self) -> list[FittedRow]:
-        """Return what is on record, by forecaster and date."""
-        return await self.readers.run(_rows)
+    async def rows(self) -> list[FittedParametersRow]:
+        """Return all sets of parameters, by forecaster and date."""
+        return await self.readers.run(_list_parameters)
 
 
-def _record(database: Database, document: Packed, fitted: Fitted, at: datetime) -> None:
-    put(database, document)
+def _record_parameters(
+    database: Database, document: CompressedDocument, fitted: FittedParameters, at: datetime
+) -> None:
+    put_document(database, document)
     values = {
         "digest": document.digest,
         "forecaster": fitted.forecaster,
-        "before": stamp(fitted.before),
+        "before": format_timestamp(fitted.before),
         "examples": fitted.examples,
-        "provenance": clean(json.dumps(dict(fitted.provenance), sort_keys=True, ensure_ascii=False)),
-        "at": stamp(at),
+        "provenance": sanitize_text(json.dumps(dict(fitted.provenance), sort_keys=True, ensure_ascii=False)),
+        "at": format_timestamp(at),
     }
-    database.execute(_ADD, values)
+    database.execute(_INSERT_PARAMETERS, values)
 
 
-def _newest(database: Database, forecaster: str, cutoff: datetime) -> tuple[str, Fitted] | None:
-    row = database.execute(_NEWEST, [forecaster, stamp(cutoff)]).fetchone()
-    return None if row is None else (row[0], _fitted(database, row[0]))
+def _newest_parameters(database: Database, forecaster: str, cutoff: datetime) -> tuple[str, FittedParameters] | None:
+    row = database.execute(_NEWEST_PARAMETERS, [forecaster, format_timestamp(cutoff)]).fetchone()
+    return None if row is None else (row[0], _read_parameters(database, row[0]))
 
 
-def _fitted(database: Database, digest: str) -> Fitted:
-    return FITTED.decode(get(database, digest).content.decode())
+def _read_parameters(database: Database, digest: str) -> FittedParameters:
+    return FITTED.decode(get_document(database, digest).content.decode())
 
 
-def _rows(database: Database) -> list[FittedRow]:
+def _list_parameters(database: Database) -> list[FittedParametersRow]:
     return [
-        FittedRow(digest=digest, forecaster=forecaster, before=moment(before), examples=examples, at=moment(at))
-        for digest, forecaster, before, examples, at in database.execute(_ROWS)
+        FittedParametersRow(
+            digest=digest,
+            forecaster=forecaster,
+            before=parse_timestamp(before),
+            examples=examples,
+            at=parse_timestamp(at),
+        )
+        for digest, forecaster, before, examples, at in database.execute(_SELECT_PARAMETERS)
     ]

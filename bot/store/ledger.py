@@ -1,4 +1,4 @@
-"""The ledger: every table family behind one name, opened once and closed once."""
+"""The ledger: one store for each family of tables, opened and closed together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,125 +9,153 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from bot.errors import StoreError
-from bot.store import audit
-from bot.store.ballast import Ballast
-from bot.store.calls import Calls
-from bot.store.checks import quick_check
-from bot.store.conducts import Conducts
-from bot.store.dockets import Dockets
-from bot.store.documents import Documents
-from bot.store.exchanges import Exchanges
-from bot.store.forecasts import Forecasts
-from bot.store.journal import Journal
-from bot.store.learning import Learning
-from bot.store.leave import Leave
-from bot.store.migrations import checksums, migrate, require_known
-from bot.store.profits import Profits
-from bot.store.questions import Questions
-from bot.store.rates import RateStates
-from bot.store.readers import Readers
-from bot.store.readings import Readings
-from bot.store.related import Related
-from bot.store.resolutions import Resolutions
-from bot.store.restore import finish
-from bot.store.runs import Runs, Sealed, Writes
-from bot.store.schedule import Schedule
+from bot.config.schema import Config
+from bot.core.errors import NotFoundError, StoreError
+from bot.core.submissions import ExecutionMode
+from bot.store import audit_log
+from bot.store.accounts import AccountReadingStore, ProfitStore
+from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
+from bot.store.database import DiskReserve
+from bot.store.decisions import DecisionSnapshotReader
+from bot.store.documents import DocumentStore
+from bot.store.event_log import EventLog
+from bot.store.forecasts import ForecastStore
+from bot.store.integrity_checks import run_quick_check
+from bot.store.learning import LearningStore
+from bot.store.migrations import apply_migrations, migration_checksums, require_known_migrations
+from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
+from bot.store.permissions import PermissionStore
+from bot.store.question_history import QuestionHistoryReader
+from bot.store.questions import QuestionStore, ResolutionStore
+from bot.store.rate_usage import LedgerRateUsageStore
+from bot.store.restore import finish_restore
+from bot.store.schedule import ScheduleStore
 from bot.store.schema import MIGRATIONS
-from bot.store.scores import Scores
-from bot.store.submissions import Submissions
-from bot.store.venue_scores import VenueScores
-from bot.store.writer import Writer
+from bot.store.scores import ScoreStore
+from bot.store.submissions import SubmissionStore
+from bot.store.trials import RecordingStore
+from bot.store.venue_scores import VenueScoreStore
 
+LEDGER_FILE = "ledger.sqlite"
 BACKUP_FOLDER = "backups"
 BALLAST_FILE = "ballast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Everything that Foxcast knows and did, by table family."""
+    """All stores of the ledger, by family of tables."""
 
-    documents: Documents
-    questions: Questions
-    schedule: Schedule
-    forecasts: Forecasts
-    submissions: Submissions
-    dockets: Dockets
-    resolutions: Resolutions
-    scores: Scores
-    venue_scores: VenueScores
-    learning: Learning
-    journal: Journal
-    exchanges: Exchanges
-    calls: Calls
-    conducts: Conducts
-    rates: RateStates
-    leave: Leave
-    readings: Readings
-    profits: Profits
-    related: Related
+    documents: DocumentStore
+    questions: QuestionStore
+    schedule: ScheduleStore
+    forecasts: ForecastStore
+    submissions: SubmissionStore
+    decision_snapshots: DecisionSnapshotReader
+    resolutions: ResolutionStore
+    scores: ScoreStore
+    venue_scores: VenueScoreStore
+    learning: LearningStore
+    events: EventLog
+    recordings: RecordingStore
+    calls: ModelCallStore
+    model_performance: ModelPerformanceStore
+    rates: LedgerRateUsageStore
+    permissions: PermissionStore
+    readings: AccountReadingStore
+    profits: ProfitStore
+    question_history: QuestionHistoryReader
 
 
 @asynccontextmanager
 async def open_ledger(path: Path, *, now: datetime) -> AsyncIterator[Ledger]:
-    """Open the ledger for writing, new or brought up to date after a backup; the instance lock must be held.
+    """Open the ledger for writing, creating it or migrating it after a backup; hold the instance lock.
 
-    Raises StoreError for a damaged file, for one of a newer program, and for a disk that does not do its work.
+    Raises StoreError for a damaged file, one of a newer program or of a development version, and a failing disk.
     """
-    await asyncio.to_thread(_prepare, path, now)
-    async with Writer(path, ballast=Ballast(path.parent / BALLAST_FILE)) as writer, Readers(path) as readers:
-        yield _compose(writer, readers)
+    await asyncio.to_thread(_prepare_file, path, now)
+    async with (
+        WriterThread(path, ballast=DiskReserve(path.parent / BALLAST_FILE)) as writer,
+        ReaderPool(path) as readers,
+    ):
+        yield _build_ledger(writer, readers)
 
 
 @asynccontextmanager
-async def read_ledger(path: Path) -> AsyncIterator[Ledger]:
-    """Open the ledger for reading, beside a daemon that may be writing; each write raises StoreError.
+async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
+    """Open the ledger for reading, also while a daemon writes; each write raises StoreError.
 
-    Raises StoreError where there is no ledger, or one of an older or newer program.
+    Raises StoreError for a missing ledger, and for one of an older or newer program.
     """
-    async with Readers(path) as readers:
-        await readers.run(_require_current)
-        yield _compose(Sealed(), readers)
+    async with ReaderPool(path) as readers:
+        await readers.run(_require_current_schema)
+        yield _build_ledger(ReadOnlyWriter(), readers)
 
 
-def _prepare(path: Path, now: datetime) -> None:
-    finish(path)
+def state_folder(config: Config) -> Path:
+    """Return where this run keeps everything: paper and live never share a database file."""
+    live = any(config.mode_of(venue) in {ExecutionMode.APPROVE, ExecutionMode.LIVE} for venue in config.venues)
+    return config.state / ("live" if live else "paper")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOnlyState:
+    """What was recorded, to be read while a daemon may be writing it."""
+
+    config: Config
+    folder: Path
+    ledger: Ledger
+
+
+@asynccontextmanager
+async def open_read_only(config: Config) -> AsyncIterator[ReadOnlyState]:
+    """Open the ledger for reading; raises NotFoundError where there is none yet."""
+    folder = state_folder(config)
+    path = folder / LEDGER_FILE
+    if not path.exists():
+        message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
+        raise NotFoundError(message)
+    async with open_ledger_read_only(path) as ledger:
+        yield ReadOnlyState(config=config, folder=folder, ledger=ledger)
+
+
+def _prepare_file(path: Path, now: datetime) -> None:
+    finish_restore(path)
     if path.exists() and path.stat().st_size:
-        health = quick_check(path)
+        health = run_quick_check(path)
         if not health.sound:
             message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
             raise StoreError(message)
-    migrate(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
-    Ballast(path.parent / BALLAST_FILE).hold()
+    apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    DiskReserve(path.parent / BALLAST_FILE).hold()
 
 
-def _require_current(database: Database) -> None:
-    expected = checksums(MIGRATIONS)
-    applied = require_known(database, expected, MIGRATIONS)
+def _require_current_schema(database: Database) -> None:
+    expected = migration_checksums(MIGRATIONS)
+    applied = require_known_migrations(database, expected, MIGRATIONS)
     if missing := [name for name in expected if name not in applied]:
         message = f"the ledger is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run --once"
         raise StoreError(message)
 
 
-def _compose(writer: Writes, readers: Runs) -> Ledger:
+def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
     return Ledger(
-        documents=Documents(writer, readers),
-        questions=Questions(writer, readers),
-        schedule=Schedule(writer, readers),
-        forecasts=Forecasts(writer, readers),
-        submissions=Submissions(writer, readers, audit.append),
-        dockets=Dockets(readers),
-        resolutions=Resolutions(writer, readers),
-        scores=Scores(writer, readers),
-        venue_scores=VenueScores(writer, readers),
-        learning=Learning(writer, readers),
-        journal=Journal(writer, readers),
-        exchanges=Exchanges(writer, readers),
-        calls=Calls(writer, readers),
-        conducts=Conducts(writer, readers),
-        rates=RateStates(writer, readers),
-        leave=Leave(writer, readers),
-        readings=Readings(writer, readers),
-        profits=Profits(writer, readers),
-        related=Related(readers),
+        documents=DocumentStore(writer, readers),
+        questions=QuestionStore(writer, readers),
+        schedule=ScheduleStore(writer, readers),
+        forecasts=ForecastStore(writer, readers),
+        submissions=SubmissionStore(writer, readers, audit_log.append_audit_row),
+        decision_snapshots=DecisionSnapshotReader(readers),
+        resolutions=ResolutionStore(writer, readers),
+        scores=ScoreStore(writer, readers),
+        venue_scores=VenueScoreStore(writer, readers),
+        learning=LearningStore(writer, readers),
+        events=EventLog(writer, readers),
+        recordings=RecordingStore(writer, readers),
+        calls=ModelCallStore(writer, readers),
+        model_performance=ModelPerformanceStore(writer, readers),
+        rates=LedgerRateUsageStore(writer, readers),
+        permissions=PermissionStore(writer, readers),
+        readings=AccountReadingStore(writer, readers),
+        profits=ProfitStore(writer, readers),
+        question_history=QuestionHistoryReader(readers),
     )

@@ -1,10 +1,10 @@
-"""Questions as the venues state them now, and lists of them; their past is in ``versions``.
+"""Questions in their current versions, lists of them, and their resolutions.
 
-An unchanged question costs no write.
+Resolutions are append-only: the newest row of a target is the current one.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,69 +13,82 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.question import Crowd, Question, QuestionRef
-from bot.errors import NotFound
-from bot.store.codec import listed, moment, stamp, version_of
-from bot.store.runs import Runs
-from bot.store.schema_lanes import IS_TAKEN_BACK
-from bot.store.versions import (
-    STATED,
-    labels_of,
-    question_from,
-    store_crowds,
+from bot.core.errors import NotFoundError
+from bot.core.outcomes import BinaryOutcome, NumericOutcome, Outcome, Resolution
+from bot.core.questions import CrowdForecast, Question, QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.question_history import (
+    SELECT_QUESTION_VERSION,
+    question_from_row,
+    question_labels,
+    store_crowd_prices,
     store_labels,
     store_prices,
     store_versions,
 )
+from bot.store.schema_views import IS_WITHDRAWN
+from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, question_version, to_json_list
 
-CHUNK = 500
+QUESTION_CHUNK = 500
+_KNOWN_QUESTIONS = "select ref, version, labels, read_at from question where ref in (select value from json_each(?))"
+_EXISTING_VERSIONS = "select version from question_version where version in (select value from json_each(?))"
+_SET_READ_BY_WRITER = "update question set read_at = ? where ref in (select value from json_each(?))"
 
-KNOWN = "select ref, version, labels, read_at from question where ref in (select value from json_each(?))"
-VERSIONS = "select version from question_version where version in (select value from json_each(?))"
-READ_BY_WRITER = "update question set read_at = ? where ref in (select value from json_each(?))"
-# A list, a cache of a venue or of its reader, may show an earlier text for so long after its writer read a newer one.
-LISTS_LAG = timedelta(hours=1)
-NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
-CURRENT = f"{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE} where q.ref = ?"
-IN_BATCH = f"""
-{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE}
+# A list may come from a cache: it may show an older version this long after the writer read a newer one.
+MAX_LIST_LAG = timedelta(hours=1)
+_JOIN_NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
+
+_CURRENT_QUESTION = f"""
+{SELECT_QUESTION_VERSION} join question q on q.ref = v.ref and q.version = v.version {_JOIN_NEWEST_PRICE}
+where q.ref = ?
+"""
+
+_QUESTIONS_IN_BATCH = f"""
+{SELECT_QUESTION_VERSION} join question q on q.ref = v.ref and q.version = v.version {_JOIN_NEWEST_PRICE}
 where q.venue = ? and q.batch = ? order by q.ref
 """
-CURRENT_VERSION = "select version from question where ref = ?"
-COUNT = "select count(*) from question"
-REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
-# An outcome that was taken back is none: its question is open again.
+
+_CURRENT_VERSION = "select version from question where ref = ?"
+_COUNT_QUESTIONS = "select count(*) from question"
+_REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
+
+# A withdrawn outcome does not count: its question is open again.
 _HAS_OUTCOME = f"""exists (
-    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_TAKEN_BACK})"""  # noqa: S608 - constants
-WATCHED = f"""
+    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_WITHDRAWN})"""  # noqa: S608 - constants
+
+_AWAITING_OUTCOME = f"""
 select distinct f.ref
 from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
 where q.venue = :venue and f.state = 'done'
   and not exists (
     select 1 from current_resolution r
-    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_TAKEN_BACK})
+    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_WITHDRAWN})
 order by f.ref
 """  # noqa: S608 - made of constants
-# The questions whose prices matter: open, and forecast at least once; the soonest to close first.
-PRICED = f"""
+
+# The questions whose prices matter: open and forecast at least once, soonest close first.
+_FORECAST_AND_OPEN = f"""
 select q.ref from question q
 where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
   and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """  # noqa: S608 - made of constants
-ROWS = f"""
+
+_SELECT_ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
        (select count(*) from target t where t.version = q.version),
        (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
 """  # noqa: S608 - made of constants
-FILTERED = """
+
+_WHERE_FILTERED = """
 where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """
-MATCHING = """
+
+_WHERE_MATCHING = """
 where q.ref like :start escape '\\' or q.key like :start escape '\\' or q.key like :part escape '\\'
    or not exists (select 1 from json_each(:words) where q.title not like value escape '\\')
 order by q.ref not like :start escape '\\', q.key not like :start escape '\\', q.ref limit :limit
@@ -83,7 +96,7 @@ order by q.ref not like :start escape '\\', q.key not like :start escape '\\', q
 
 
 class QuestionState(StrEnum):
-    """Where a question stands: open to forecasts, closed, or closed with every target resolved."""
+    """The state of a question: open to forecasts, closed, or closed with every target resolved."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -91,6 +104,7 @@ class QuestionState(StrEnum):
 
 
 _ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+
 _IN_STATE = {
     None: "",
     QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",
@@ -100,11 +114,11 @@ _IN_STATE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """How many items were new, different from before, or already on record as they are.
+class UpsertResult:
+    """How many items were new, changed, or the same as before.
 
-    ``unknown`` names items that belong to nothing in the ledger and were left out; ``outdated`` questions that are on
-    record by a fresher reading, which stays.
+    ``unknown`` names the skipped items that belong to nothing in the ledger; ``outdated`` names the questions of which
+    the ledger keeps a newer version.
     """
 
     new: int = 0
@@ -113,8 +127,8 @@ class Recorded:
     unknown: tuple[str, ...] = ()
     outdated: frozenset[QuestionRef] = frozenset()
 
-    def __add__(self, other: "Recorded") -> "Recorded":
-        return Recorded(
+    def __add__(self, other: "UpsertResult") -> "UpsertResult":
+        return UpsertResult(
             new=self.new + other.new,
             changed=self.changed + other.changed,
             same=self.same + other.same,
@@ -135,7 +149,7 @@ class QuestionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRow:
-    """One line about a question: ``crowd`` is the newest probability, ``resolved`` counts targets with an outcome."""
+    """A question in a list: ``crowd`` is the newest probability, ``resolved`` counts targets with an outcome."""
 
     ref: QuestionRef
     version: str
@@ -149,7 +163,7 @@ class QuestionRow:
     resolved: int
 
     def state(self, now: datetime) -> QuestionState:
-        """Return where the question stands at the moment."""
+        """Return the state of the question at that time."""
         if self.resolved == self.targets:
             return QuestionState.RESOLVED
         if self.closes_at is not None and self.closes_at <= now:
@@ -158,152 +172,162 @@ class QuestionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """Every question ever seen, with its past."""
+class QuestionStore:
+    """All questions ever seen, with their history."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
-    async def record(self, questions: Sequence[Question], *, seen_at: datetime, by_writer: bool = False) -> Recorded:
-        """Keep the questions as they are now; a price is added when it differs from the last one.
+    async def record(
+        self, questions: Sequence[Question], *, seen_at: datetime, by_writer: bool = False
+    ) -> UpsertResult:
+        """Store the questions as they are now; a price is added if it differs from the last one.
 
-        What the writer of a venue read just before a write is fresher than lists: an earlier version that a list still
-        shows for a while does not come back.
+        A version that the writer of a venue read (``by_writer``) is newer than lists: for a while, an older version
+        from a list does not replace it.
         """
-        total = Recorded()
+        total = UpsertResult()
         remaining = iter(questions)
-        while chunk := list(islice(remaining, CHUNK)):
+        while chunk := list(islice(remaining, QUESTION_CHUNK)):
             total += await self._record_chunk(chunk, seen_at, by_writer=by_writer)
         return total
 
-    async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime, *, by_writer: bool) -> Recorded:
-        return await self.writer.run(lambda database: _record(database, chunk, seen_at, by_writer=by_writer))
+    async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime, *, by_writer: bool) -> UpsertResult:
+        return await self.writer.run(lambda database: _record_questions(database, chunk, seen_at, by_writer=by_writer))
 
-    async def reprice(self, crowds: Sequence[tuple[QuestionRef, Crowd]], *, seen_at: datetime) -> int:
-        """Keep newer views of the crowd of known questions, their texts untouched; return how many differ."""
-        return await self.writer.run(lambda database: store_crowds(database, crowds, stamp(seen_at)))
+    async def record_crowd_prices(
+        self, crowds: Sequence[tuple[QuestionRef, CrowdForecast]], *, seen_at: datetime
+    ) -> int:
+        """Store new prices of known questions without changing their text; return how many differ."""
+        return await self.writer.run(lambda database: store_crowd_prices(database, crowds, format_timestamp(seen_at)))
 
-    async def priced(self, venue: str, *, now: datetime, limit: int) -> list[QuestionRef]:
-        """Return the open questions of a venue that were forecast, the soonest to close first."""
-        values = {"venue": venue, "now": stamp(now), "limit": limit}
-        rows = await self.readers.run(lambda database: database.execute(PRICED, values).fetchall())
+    async def open_forecast_questions(self, venue: str, *, now: datetime, limit: int) -> list[QuestionRef]:
+        """Return the open questions of a venue that were forecast, soonest close first."""
+        values = {"venue": venue, "now": format_timestamp(now), "limit": limit}
+        rows = await self.readers.run(lambda database: database.execute(_FORECAST_AND_OPEN, values).fetchall())
         return [QuestionRef.parse(ref) for (ref,) in rows]
 
     async def get(self, ref: QuestionRef) -> Question:
-        """Return the question in its current version with its newest crowd; raises NotFound naming near ones."""
-        return await self.readers.run(lambda database: current(database, ref))
+        """Return the current version of a question with its newest crowd; raises NotFoundError with similar ones."""
+        return await self.readers.run(lambda database: read_current_question(database, ref))
 
     async def current_version(self, ref: QuestionRef) -> str:
-        """Return the digest of the current version; raises NotFound naming near questions."""
-        return await self.readers.run(lambda database: _current_version(database, ref))
+        """Return the digest of the current version; raises NotFoundError with similar ones."""
+        return await self.readers.run(lambda database: _read_current_version(database, ref))
 
     async def search(self, text: str, *, limit: int = 20) -> list[QuestionRow]:
-        """Return questions whose id starts with the text, whose key has it in it, or whose title has all its words."""
-        return await self.readers.run(lambda database: _search(database, text, limit))
+        """Return questions whose id starts with the text, whose key contains it, or whose title has all its words."""
+        return await self.readers.run(lambda database: _search_questions(database, text, limit))
 
     async def rows(self, chosen: QuestionFilter, *, now: datetime) -> list[QuestionRow]:
-        """Return the chosen questions, soonest close first."""
-        return await self.readers.run(lambda database: _rows(database, chosen, now))
+        """Return the questions of the filter, soonest close first."""
+        return await self.readers.run(lambda database: _list_questions(database, chosen, now))
 
     async def in_batch(self, venue: str, batch: str) -> list[Question]:
         """Return all questions of a batch in their current versions, by reference."""
-        return await self.readers.run(lambda database: _in_batch(database, venue, batch))
+        return await self.readers.run(lambda database: _questions_in_batch(database, venue, batch))
 
-    async def watched(self, venue: str, *, since: datetime) -> list[QuestionRef]:
-        """Return the forecast questions that wait for an outcome, or whose outcome is new enough to be corrected."""
-        return await self.readers.run(lambda database: _watched(database, venue, stamp(since)))
+    async def awaiting_outcome(self, venue: str, *, since: datetime) -> list[QuestionRef]:
+        """Return the forecast questions without an outcome, or with one seen since then, which may be corrected."""
+        return await self.readers.run(lambda database: _awaiting_outcome(database, venue, format_timestamp(since)))
 
     async def count(self) -> int:
-        """Return how many questions were ever seen."""
-        return await self.readers.run(_count)
+        """Return the number of questions ever seen."""
+        return await self.readers.run(_count_questions)
 
 
-def current(database: Database, ref: QuestionRef) -> Question:
-    """Read the current version with its newest crowd; raises NotFound."""
-    row = database.execute(CURRENT, [str(ref)]).fetchone()
+def read_current_question(database: Database, ref: QuestionRef) -> Question:
+    """Read the current version with its newest crowd; raises NotFoundError."""
+    row = database.execute(_CURRENT_QUESTION, [str(ref)]).fetchone()
     if row is None:
-        raise _not_found(database, ref)
-    return question_from(row)
+        raise _question_not_found(database, ref)
+    return question_from_row(row)
 
 
-def _record(database: Database, questions: Sequence[Question], at: datetime, *, by_writer: bool) -> Recorded:
-    seen_at = stamp(at)
-    refs = listed(question.ref for question in questions)
-    rows = database.execute(KNOWN, [refs]).fetchall()
+def _record_questions(
+    database: Database, questions: Sequence[Question], at: datetime, *, by_writer: bool
+) -> UpsertResult:
+    seen_at = format_timestamp(at)
+    refs = to_json_list(question.ref for question in questions)
+    rows = database.execute(_KNOWN_QUESTIONS, [refs]).fetchall()
     before: dict[str, str] = {ref: version for ref, version, _, _ in rows}
-    filed: dict[str, str] = {ref: labels for ref, _, labels, _ in rows}
-    fresh = {ref for ref, _, _, read_at in rows if read_at and at < moment(read_at) + LISTS_LAG and not by_writer}
-    outdated = _outdated(database, [one for one in questions if str(one.ref) in fresh], before)
+    labels: dict[str, str] = {ref: stored for ref, _, stored, _ in rows}
+    fresh = {
+        ref for ref, _, _, read_at in rows if read_at and at < parse_timestamp(read_at) + MAX_LIST_LAG and not by_writer
+    }
+    outdated = _outdated_questions(database, [one for one in questions if str(one.ref) in fresh], before)
     new = changed = 0
-    restated: list[tuple[Question, str]] = []
+    changed_versions: list[tuple[Question, str]] = []
     for question in questions:
-        ref, version = str(question.ref), version_of(question)
+        ref, version = str(question.ref), question_version(question)
         if question.ref not in outdated and before.get(ref) != version:
             new, changed = (new + 1, changed) if ref not in before else (new, changed + 1)
-            restated.append((question, version))
+            changed_versions.append((question, version))
             before[ref] = version
-    store_versions(database, restated, seen_at)
+    store_versions(database, changed_versions, seen_at)
     if by_writer:
-        database.execute(READ_BY_WRITER, [seen_at, listed(question.ref for question, _ in restated)])
-    store_labels(database, [one for one in questions if filed.get(str(one.ref), labels_of(one)) != labels_of(one)])
+        database.execute(_SET_READ_BY_WRITER, [seen_at, to_json_list(question.ref for question, _ in changed_versions)])
+    store_labels(
+        database, [one for one in questions if labels.get(str(one.ref), question_labels(one)) != question_labels(one)]
+    )
     store_prices(database, [one for one in questions if one.ref not in outdated], seen_at)
-    return Recorded(new=new, changed=changed, same=len(questions) - new - changed, outdated=outdated)
+    return UpsertResult(new=new, changed=changed, same=len(questions) - new - changed, outdated=outdated)
 
 
-def _outdated(
+def _outdated_questions(
     database: Database, questions: Sequence[Question], current_versions: Mapping[str, str]
 ) -> frozenset[QuestionRef]:
-    """Return those that say again what was said before the version on record."""
-    versions = {question.ref: version_of(question) for question in questions}
-    known = {version for (version,) in database.execute(VERSIONS, [listed(versions.values())])}
+    """Return the questions that show a version older than the stored one."""
+    versions = {question.ref: question_version(question) for question in questions}
+    known = {version for (version,) in database.execute(_EXISTING_VERSIONS, [to_json_list(versions.values())])}
     return frozenset(ref for ref, one in versions.items() if one in known and one != current_versions[str(ref)])
 
 
-def _in_batch(database: Database, venue: str, batch: str) -> list[Question]:
-    return [question_from(row) for row in database.execute(IN_BATCH, [venue, batch])]
+def _questions_in_batch(database: Database, venue: str, batch: str) -> list[Question]:
+    return [question_from_row(row) for row in database.execute(_QUESTIONS_IN_BATCH, [venue, batch])]
 
 
-def _watched(database: Database, venue: str, since: str | None) -> list[QuestionRef]:
-    rows = database.execute(WATCHED, {"venue": venue, "since": since})
+def _awaiting_outcome(database: Database, venue: str, since: str | None) -> list[QuestionRef]:
+    rows = database.execute(_AWAITING_OUTCOME, {"venue": venue, "since": since})
     return [QuestionRef.parse(ref) for (ref,) in rows]
 
 
-def _count(database: Database) -> int:
-    return int(database.execute(COUNT).fetchone()[0])
+def _count_questions(database: Database) -> int:
+    return int(database.execute(_COUNT_QUESTIONS).fetchone()[0])
 
 
-def _current_version(database: Database, ref: QuestionRef) -> str:
-    row = database.execute(CURRENT_VERSION, [str(ref)]).fetchone()
+def _read_current_version(database: Database, ref: QuestionRef) -> str:
+    row = database.execute(_CURRENT_VERSION, [str(ref)]).fetchone()
     if row is None:
-        raise _not_found(database, ref)
+        raise _question_not_found(database, ref)
     return str(row[0])
 
 
-def _not_found(database: Database, ref: QuestionRef) -> NotFound:
-    refs = [known for (known,) in database.execute(REFS_OF_VENUE, [ref.venue])]
+def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
+    refs = [known for (known,) in database.execute(_REFS_OF_VENUE, [ref.venue])]
     near = difflib.get_close_matches(str(ref), refs, n=3)
     hint = f"; near it: {', '.join(near)}" if near else ""
-    return NotFound(f"no question {ref} in the ledger{hint}")
+    return NotFoundError(f"no question {ref} in the ledger{hint}")
 
 
-def _rows(database: Database, chosen: QuestionFilter, now: datetime) -> list[QuestionRow]:
-    sql = ROWS + FILTERED.format(state=_IN_STATE[chosen.state])
-    values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": stamp(now)}
-    return [_row(*row) for row in database.execute(sql, values)]
+def _list_questions(database: Database, chosen: QuestionFilter, now: datetime) -> list[QuestionRow]:
+    sql = _SELECT_ROWS + _WHERE_FILTERED.format(state=_IN_STATE[chosen.state])
+    values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": format_timestamp(now)}
+    return [_question_row(*row) for row in database.execute(sql, values)]
 
 
-def _search(database: Database, text: str, limit: int) -> list[QuestionRow]:
-    escaped = _escaped(text)
-    words = listed(f"%{_escaped(word)}%" for word in text.split())
+def _search_questions(database: Database, text: str, limit: int) -> list[QuestionRow]:
+    escaped = _escape_like(text)
+    words = to_json_list(f"%{_escape_like(word)}%" for word in text.split())
     values = {"start": f"{escaped}%", "part": f"%{escaped}%", "words": words, "limit": limit}
-    return [_row(*row) for row in database.execute(ROWS + MATCHING, values)]
+    return [_question_row(*row) for row in database.execute(_SELECT_ROWS + _WHERE_MATCHING, values)]
 
 
-def _escaped(text: str) -> str:
+def _escape_like(text: str) -> str:
     return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
 
 
-def _row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a row of ROWS
+def _question_row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a database row
     ref, version, title, source, family, batch, closes_at, crowd, targets, resolved = columns
     return QuestionRow(
         ref=QuestionRef.parse(ref),
@@ -312,8 +336,114 @@ def _row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a row of ROWS
         source=source,
         family=family,
         batch=batch,
-        closes_at=moment(closes_at),
+        closes_at=parse_timestamp(closes_at),
         crowd=crowd,
         targets=targets,
         resolved=resolved,
+    )
+
+
+RESOLUTION_CHUNK = 2_000
+_KNOWN_TARGETS = "select distinct ref, target from target where ref in (select value from json_each(?))"
+
+_KNOWN_RESOLUTIONS = """
+select ref, target, body, resolved_at from current_resolution where ref in (select value from json_each(?))
+"""
+
+_INSERT_RESOLUTION = """
+insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
+values (:ref, :target, :kind, :value, :body, :resolved_at, :seen_at)
+"""
+
+_CLEAR_SCORED = "update prediction set scored_against = null where ref = :ref and target = :target"
+_CURRENT_RESOLUTIONS = "select target, body, resolved_at from current_resolution where ref = ? order by target"
+
+# The current outcomes in the batches of the given questions.
+_RESOLVED_IN_BATCHES = """
+select r.ref, r.target from current_resolution r join question q on q.ref = r.ref
+where r.kind <> 'void' and q.venue = :venue and q.batch in (
+  select batch from question where ref in (select value from json_each(:refs)))
+"""
+
+_RESOLUTION_HISTORY = "select target, body, resolved_at from resolution where ref = ? order by id"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolutionStore:
+    """Outcomes of targets."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def record(self, resolutions: Sequence[Resolution], *, seen_at: datetime) -> UpsertResult:
+        """Store new resolutions: a row is added if outcome or time differ from the current one.
+
+        Resolutions of unknown targets are skipped and named in ``unknown``.
+        """
+        total = UpsertResult()
+        remaining = iter(resolutions)
+        while chunk := list(islice(remaining, RESOLUTION_CHUNK)):
+            total += await self._record_chunk(chunk, seen_at)
+        return total
+
+    async def _record_chunk(self, chunk: Sequence[Resolution], seen_at: datetime) -> UpsertResult:
+        return await self.writer.run(lambda database: _record_resolutions(database, chunk, format_timestamp(seen_at)))
+
+    async def current(self, ref: QuestionRef) -> tuple[Resolution, ...]:
+        """Return the current resolutions, by target."""
+        return await self.readers.run(lambda database: _read_resolutions(database, _CURRENT_RESOLUTIONS, ref))
+
+    async def resolved_in_batches(self, venue: str, refs: Collection[QuestionRef]) -> set[tuple[QuestionRef, str]]:
+        """Return the targets with a current outcome, void ones excluded, in the batches of the given questions."""
+        values = {"venue": venue, "refs": to_json_list(refs)}
+        rows = await self.readers.run(lambda database: database.execute(_RESOLVED_IN_BATCHES, values).fetchall())
+        return {(QuestionRef.parse(ref), target) for ref, target in rows}
+
+    async def history(self, ref: QuestionRef) -> tuple[Resolution, ...]:
+        """Return every resolution ever seen, oldest first."""
+        return await self.readers.run(lambda database: _read_resolutions(database, _RESOLUTION_HISTORY, ref))
+
+
+def _record_resolutions(database: Database, resolutions: Sequence[Resolution], seen_at: str) -> UpsertResult:
+    refs = to_json_list({resolution.ref for resolution in resolutions})
+    targets = set(database.execute(_KNOWN_TARGETS, [refs]).fetchall())
+    known = {(ref, target): tuple(row) for ref, target, *row in database.execute(_KNOWN_RESOLUTIONS, [refs])}
+    fresh, unknown, new = [], [], 0
+    for resolution in resolutions:
+        place = (str(resolution.ref), resolution.target)
+        row = _resolution_row(resolution, seen_at)
+        stated = (row["body"], row["resolved_at"])
+        if place not in targets:
+            unknown.append(f"{resolution.ref} {resolution.target}")
+        elif known.get(place) != stated:
+            new += place not in known
+            fresh.append(row)
+            known[place] = stated
+    database.conn.executemany(_INSERT_RESOLUTION, fresh)
+    database.conn.executemany(_CLEAR_SCORED, fresh)
+    changed = len(fresh) - new
+    same = len(resolutions) - len(fresh) - len(unknown)
+    return UpsertResult(new=new, changed=changed, same=same, unknown=tuple(unknown))
+
+
+def _resolution_row(resolution: Resolution, seen_at: str) -> dict[str, Any]:
+    return {
+        "ref": str(resolution.ref),
+        "target": resolution.target,
+        "kind": resolution.outcome.kind,
+        "value": _outcome_value(resolution.outcome),
+        "body": OUTCOME.encode(resolution.outcome),
+        "resolved_at": format_timestamp(resolution.resolved_at),
+        "seen_at": seen_at,
+    }
+
+
+def _outcome_value(outcome: Outcome) -> float | None:
+    return float(outcome.value) if isinstance(outcome, BinaryOutcome | NumericOutcome) else None
+
+
+def _read_resolutions(database: Database, sql: str, ref: QuestionRef) -> tuple[Resolution, ...]:
+    return tuple(
+        Resolution(ref=ref, target=target, outcome=OUTCOME.decode(body), resolved_at=parse_timestamp(resolved_at))
+        for target, body, resolved_at in database.execute(sql, [str(ref)])
     )

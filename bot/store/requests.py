@@ -1,36 +1,215 @@
-"""What people ask of the daemon, on its way there."""
+"""Requests of people to the daemon, one private file each.
 
-from dataclasses import replace
+Operator requests, cancellations of orders, and closing of positions with their results.
+"""
+
+import os
+from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
-from bot.domain.request import Request, SignedRequest
-from bot.errors import ContractError
-from bot.store.codec import Form
-from bot.store.mailbox import MAX_BYTES, Waiting, leave, waiting_in
+from bot.core.errors import MalformedDataError
+from bot.core.ids import derive_id
+from bot.core.operator_requests import CancelOrder, ClosePositions, OperatorRequest, SignedRequest
+from bot.core.orders import ContractSide
+from bot.store.database import create_private_file, sync_to_disk, translate_errors
+from bot.store.ledger import Ledger
+from bot.store.serialization import JsonSerializer, format_timestamp
 
-FOLDER = "requests"
+REFUSED_FOLDER = "refused"
 
-_REQUEST: Form[Request] = Form("request", Request)
+# A request may contain a new question with a long background.
+MAX_REQUEST_BYTES = 1024 * 1024
+RequestT = TypeVar("RequestT")
 
 
-def ask(state: Path, request: Request, *, at: datetime) -> Path:
-    """Leave a request for the daemon of the state folder, readable by its owner alone; raises StoreError.
+@dataclass(frozen=True, slots=True)
+class PendingRequest(Generic[RequestT]):
+    """A request that waits."""
 
-    Raises ContractError for one that is too large to be read.
+    path: Path
+    serializer: JsonSerializer[RequestT]
+
+    def read(self) -> RequestT:
+        """Return the request; raises MalformedDataError for an unreadable file or another content."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(MAX_REQUEST_BYTES + 1)
+        except OSError as error:
+            message = f"{self.path.name} cannot be read: {error.strerror}"
+            raise MalformedDataError(message) from error
+        if len(content) > MAX_REQUEST_BYTES:
+            message = f"{self.path.name} is larger than {MAX_REQUEST_BYTES} bytes"
+            raise MalformedDataError(message)
+        return self.serializer.decode(content.decode(errors="replace"))
+
+    def done(self) -> None:
+        """Delete the request."""
+        withdraw_request(self.path)
+
+    def refuse(self) -> Path:
+        """Move the request to the folder of refused requests, for people to read; return its new path."""
+        refused = self.path.parent / REFUSED_FOLDER / self.path.name
+        refused.parent.mkdir(mode=0o700, exist_ok=True)
+        return self.path.replace(refused)
+
+
+def write_request(folder: Path, text: str, *, at: datetime) -> Path:
+    """Write the text of a request to a new file, readable only by its owner; raises StoreError."""
+    name = f"{format_timestamp(at).replace(':', '')}-{derive_id('request', text)}"
+    path = folder / f"{name}.json"
+    partial = path.with_suffix(".partial")
+    with translate_errors(path):
+        create_private_file(partial)
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_to_disk(path.parent)
+    return path
+
+
+def withdraw_request(path: Path) -> None:
+    """Delete a request if it still waits."""
+    path.unlink(missing_ok=True)
+
+
+def list_pending(folder: Path, serializer: JsonSerializer[RequestT]) -> list[PendingRequest[RequestT]]:
+    """Return the waiting requests, oldest first."""
+    return [PendingRequest(path, serializer) for path in sorted(folder.glob("*.json"))]
+
+
+REQUEST_FOLDER = "requests"
+_REQUEST_SERIALIZER: JsonSerializer[OperatorRequest] = JsonSerializer("request", OperatorRequest)
+
+
+def send_request(state: Path, request: OperatorRequest, *, at: datetime) -> Path:
+    """Write a request for the daemon of the state folder, readable only by its owner.
+
+    Raises StoreError, and MalformedDataError for a request that is too large.
     """
-    text = _REQUEST.encode(request)
-    if len(text.encode()) > MAX_BYTES:
-        message = f"a request ({request.kind}) takes more than {MAX_BYTES} bytes; shorten its texts"
-        raise ContractError(message)
-    return leave(state / FOLDER, text, at=at)
+    text = _REQUEST_SERIALIZER.encode(request)
+    if len(text.encode()) > MAX_REQUEST_BYTES:
+        message = f"a request ({request.kind}) takes more than {MAX_REQUEST_BYTES} bytes; shorten its texts"
+        raise MalformedDataError(message)
+    return write_request(state / REQUEST_FOLDER, text, at=at)
 
 
-def said(request: SignedRequest) -> str:
-    """Return what a request says, without its proof: the text that the proof is of."""
-    return _REQUEST.encode(replace(request, proof=""))
+def request_text(request: SignedRequest) -> str:
+    """Return the text of a request without its proof: the text that the proof signs."""
+    return _REQUEST_SERIALIZER.encode(replace(request, proof=""))
 
 
-def waiting(state: Path) -> list[Waiting[Request]]:
-    """Return the requests that wait, oldest first."""
-    return waiting_in(state / FOLDER, _REQUEST)
+def pending_requests(state: Path) -> list[PendingRequest[OperatorRequest]]:
+    """Return the waiting requests, oldest first."""
+    return list_pending(state / REQUEST_FOLDER, _REQUEST_SERIALIZER)
+
+
+CANCELLATION_FOLDER = "orders"
+_CANCELLATION_SERIALIZER: JsonSerializer[CancelOrder] = JsonSerializer("request", CancelOrder)
+
+
+def request_cancellation(folder: Path, request: CancelOrder) -> Path:
+    """Write a request for the daemon of the folder, readable only by its owner; raises StoreError."""
+    return write_request(
+        folder / REQUEST_FOLDER / CANCELLATION_FOLDER, _CANCELLATION_SERIALIZER.encode(request), at=request.asked_at
+    )
+
+
+def pending_cancellations(folder: Path) -> list[PendingRequest[CancelOrder]]:
+    """Return the waiting requests, oldest first."""
+    return list_pending(folder / REQUEST_FOLDER / CANCELLATION_FOLDER, _CANCELLATION_SERIALIZER)
+
+
+CLOSING_FOLDER = "closings"
+CLOSING_EVENT_KIND = "close"
+
+# Results are searched among this many newest events.
+_MAX_RESULT_EVENTS = 10_000
+
+
+class ClosingState(StrEnum):
+    """The result of closing a position: all sold, a part sold, not known yet, or nothing sold."""
+
+    CLOSED = "closed"
+    PART = "part"
+    PENDING = "pending"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingResult:
+    """The result for one position: ``sold`` of the ``held`` shares, and the ``cash`` received for them.
+
+    ``request`` is the request of a person, ``reason`` the reason of a policy; ``intent`` is the order, "" without one.
+    """
+
+    request: str
+    venue: str
+    question: str
+    contract: str
+    leg: ContractSide
+    held: float
+    state: ClosingState
+    sold: float = 0.0
+    cash: float = 0.0
+    currency: str = ""
+    intent: str = ""
+    why: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        what = f"{self.leg} of {self.question or self.contract} at {self.venue}"
+        text = f"{self.sold:.2f} of {self.held:.2f} {what} sold for {self.cash:.2f} {self.currency}"
+        if self.state is ClosingState.HELD:
+            text = f"{self.held:.2f} {what} not sold"
+        elif self.state is not ClosingState.CLOSED:
+            text += f", order {self.intent}"
+        return ": ".join(part for part in (self.reason, text, self.why) if part)
+
+
+_CLOSING_SERIALIZER: JsonSerializer[ClosePositions] = JsonSerializer("request", ClosePositions)
+
+_CLOSING_RESULT_SERIALIZER: JsonSerializer[ClosingResult] = JsonSerializer(
+    "result of closing a position", ClosingResult
+)
+
+
+def request_closing(folder: Path, request: ClosePositions) -> Path:
+    """Write a request for the daemon of the folder, readable only by its owner; raises StoreError."""
+    return write_request(
+        folder / REQUEST_FOLDER / CLOSING_FOLDER, _CLOSING_SERIALIZER.encode(request), at=request.asked_at
+    )
+
+
+def pending_closings(folder: Path) -> list[PendingRequest[ClosePositions]]:
+    """Return the waiting requests, oldest first."""
+    return list_pending(folder / REQUEST_FOLDER / CLOSING_FOLDER, _CLOSING_SERIALIZER)
+
+
+def is_pending(path: Path) -> bool:
+    """Return whether the request in this file still waits."""
+    return path.exists()
+
+
+def refused_closings(folder: Path) -> frozenset[str]:
+    """Return the file names of the refused requests."""
+    return frozenset(path.name for path in (folder / REQUEST_FOLDER / CLOSING_FOLDER / REFUSED_FOLDER).glob("*.json"))
+
+
+async def record_closing_result(ledger: Ledger, result: ClosingResult, *, at: datetime) -> None:
+    """Record the result of closing a position."""
+    await ledger.events.add_event(CLOSING_EVENT_KIND, _CLOSING_RESULT_SERIALIZER.encode(result), at=at)
+
+
+async def read_closing_results(ledger: Ledger, request: str) -> list[ClosingResult]:
+    """Return the results of a request in the order of their sales."""
+    recorded = [
+        _CLOSING_RESULT_SERIALIZER.decode(event.text)
+        for event in await ledger.events.recent(_MAX_RESULT_EVENTS, CLOSING_EVENT_KIND)
+    ]
+    return [result for result in reversed(recorded) if result.request == request]

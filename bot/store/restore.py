@@ -1,10 +1,6 @@
-"""Put a backup in the place of the ledger and its books, such that a kill at any moment leaves whole databases there.
+"""Restore a backup of the ledger and its books; a kill at any moment leaves complete databases.
 
-All copies are made and checked first. A list of what takes which place is then written down; a restore that was cut off
-after that is finished by whoever opens the ledger next.
-
-What was sent since the backup was made is not in it. So a mark stays beside the restored ledger, and while it is there
-nothing may be submitted: the venues must be asked first what stands.
+A mark file next to the restored ledger blocks submissions until the venues have been asked for their state.
 """
 
 from __future__ import annotations
@@ -20,21 +16,33 @@ from typing import Any
 
 from sqlite_utils import Migrations
 
-from bot.errors import StoreError
-from bot.store.backup import require_sound, snapshot
-from bot.store.backup_books import aside_of, books_beside, books_of, forget_books
-from bot.store.database import make_private, open_reader, open_writer, sync, translated
-from bot.store.lock import instance_lock
-from bot.store.migrations import checksums, require_known
+from bot.core.errors import StoreError
+from bot.store.backups import (
+    copy_database,
+    drop_book_records,
+    find_books,
+    replaced_path,
+    require_intact,
+    verified_book_copies,
+)
+from bot.store.database import (
+    create_private_file,
+    instance_lock,
+    open_reader,
+    open_writer,
+    sync_to_disk,
+    translate_errors,
+)
+from bot.store.migrations import migration_checksums, require_known_migrations
 
-_STAMP = "%Y%m%dT%H%M%SZ"
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """Which backup was put in place when, and where the database it replaced is now, if there was one.
+class RestoreRecord:
+    """Which backup was restored and when, and the new path of the replaced database, if there was one.
 
-    ``books`` are the places of the books that were put in place with it.
+    ``books`` are the paths of the books that were restored with it.
     """
 
     backup: Path
@@ -43,59 +51,61 @@ class Restored:
     books: tuple[str, ...] = ()
 
 
-def restore(backup: Path, path: Path, *, migrations: Migrations, at: datetime) -> Restored:
-    """Put a copy of ``backup`` in the place of the ledger at ``path``, and of its books, and mark it as restored.
+def restore_backup(backup: Path, path: Path, *, migrations: Migrations, at: datetime) -> RestoreRecord:
+    """Replace the ledger at ``path`` and its books by a copy of ``backup``, and mark the ledger as restored.
 
-    Books that the backup does not know are put aside, as all that is replaced. Takes the instance lock of the ledger's
-    folder itself. An older backup is brought up to date at the next start. Raises InstanceLocked, and StoreError for a
-    backup that is damaged, not all there, empty or made by a newer program; nothing is changed then.
+    Replaced files are renamed, also books that the backup does not have. Takes the instance lock of the ledger's
+    folder. The next start migrates an older backup. Raises StateFolderLockedError, and StoreError for a backup that is
+    damaged, incomplete, empty or of a newer program; it then changes nothing.
     """
-    with instance_lock(path.parent, started_at=at), translated(path):
-        finish(path)
+    with instance_lock(path.parent, started_at=at), translate_errors(path):
+        finish_restore(path)
         try:
-            restored = _prepared(backup, path, migrations, at)
+            restored = _prepare_restore(backup, path, migrations, at)
         except BaseException:
-            _withdraw(path)
+            _discard_incoming(path)
             raise
-        finish(path)
+        finish_restore(path)
         return restored
 
 
-def finish(path: Path) -> None:
-    """Put in place what a restore wrote down; nothing to do where none was cut off. The instance lock must be held.
+def finish_restore(path: Path) -> None:
+    """Finish a restore that was interrupted; does nothing without one. Hold the instance lock.
 
     Raises StoreError.
     """
-    listed = _list_of(path)
-    with translated(path):
+    listed = _todo_path(path)
+    with translate_errors(path):
         if not listed.exists():
             return
         todo = json.loads(listed.read_bytes())
-        # Those that were to come and have come are what a restore that was cut off did already.
+        # A listed book without an incoming copy was already installed before the interruption.
         replaced = [
-            book for name, book in books_beside(path).items() if name not in todo["books"] or _incoming(book).exists()
+            book
+            for name, book in find_books(path).items()
+            if name not in todo["books"] or _incoming_path(book).exists()
         ]
         for book in replaced:
-            _put_aside(book, todo["stamp"])
+            _replace_book(book, todo["stamp"])
         for place in [*(path.parent / name for name in todo["books"]), path]:
-            _put_in_place(place)
+            _install_incoming(place)
         listed.unlink()
-        sync(path.parent)
+        sync_to_disk(path.parent)
 
 
-def mark_of(path: Path) -> Path:
-    """Return where the mark of a restored ledger stands while it is not acknowledged."""
-    return _beside(path, ".restored")
+def restore_mark_path(path: Path) -> Path:
+    """Return the path of the mark of a restored ledger."""
+    return _sibling_path(path, ".restored")
 
 
-def restored(path: Path) -> Restored | None:
-    """Return how the ledger was restored, while that has not been acknowledged."""
-    mark = mark_of(path)
-    with translated(mark):
+def read_restore_mark(path: Path) -> RestoreRecord | None:
+    """Return how the ledger was restored; None without an unacknowledged restore."""
+    mark = restore_mark_path(path)
+    with translate_errors(mark):
         if not mark.exists():
             return None
         raw = json.loads(mark.read_bytes())
-    return Restored(
+    return RestoreRecord(
         backup=Path(raw["backup"]),
         replaced=None if raw["replaced"] is None else Path(raw["replaced"]),
         at=datetime.fromisoformat(raw["at"]),
@@ -103,106 +113,106 @@ def restored(path: Path) -> Restored | None:
     )
 
 
-def acknowledge(path: Path) -> None:
-    """Remove the mark: the venues were asked what stands, and the ledger knows it."""
-    with translated(path):
-        mark_of(path).unlink(missing_ok=True)
-        sync(path.parent)
+def acknowledge_restore(path: Path) -> None:
+    """Remove the mark: the venues were asked for their state, and the ledger has it."""
+    with translate_errors(path):
+        restore_mark_path(path).unlink(missing_ok=True)
+        sync_to_disk(path.parent)
 
 
-def _require_usable(backup: Path, migrations: Migrations) -> None:
-    require_sound(backup)
+def _require_usable_backup(backup: Path, migrations: Migrations) -> None:
+    require_intact(backup)
     with closing(open_reader(backup)) as database:
-        if not require_known(database, checksums(migrations), migrations):
+        if not require_known_migrations(database, migration_checksums(migrations), migrations):
             message = f"{backup} holds no ledger; choose a file that foxcast db backup wrote"
             raise StoreError(message)
 
 
-def _prepared(backup: Path, path: Path, migrations: Migrations, at: datetime) -> Restored:
-    """Make all copies, keep the ledger that is there, and write down what is to be done."""
-    _require_usable(backup, migrations)
-    books, stamp = books_of(backup, path), f"{at.astimezone(UTC):{_STAMP}}"
+def _prepare_restore(backup: Path, path: Path, migrations: Migrations, at: datetime) -> RestoreRecord:
+    """Make all copies, link the current ledger under its new name, and write the list of steps to do."""
+    _require_usable_backup(backup, migrations)
+    books, stamp = verified_book_copies(backup, path), f"{at.astimezone(UTC):{_TIME_FORMAT}}"
     for name, book in books.items():
-        _copied(book, _incoming(path.parent / name))
-    _copied(backup, _incoming(path))
-    forget_books(_incoming(path))
-    replaced = _kept_aside(path, stamp) if path.exists() else None
-    restored = Restored(backup=backup, replaced=replaced, at=at, books=tuple(books))
-    _mark(path, restored)
-    _write(_list_of(path), {"stamp": stamp, "books": [*books]})
+        _copy_checked(book, _incoming_path(path.parent / name))
+    _copy_checked(backup, _incoming_path(path))
+    drop_book_records(_incoming_path(path))
+    replaced = _link_replaced(path, stamp) if path.exists() else None
+    restored = RestoreRecord(backup=backup, replaced=replaced, at=at, books=tuple(books))
+    _write_restore_mark(path, restored)
+    _write_json(_todo_path(path), {"stamp": stamp, "books": [*books]})
     return restored
 
 
-def _withdraw(path: Path) -> None:
-    if not _list_of(path).exists():
-        for left in (_incoming(path), *path.parent.glob("*/.*.sqlite.restoring")):
-            left.unlink(missing_ok=True)
+def _discard_incoming(path: Path) -> None:
+    if not _todo_path(path).exists():
+        for incoming in (_incoming_path(path), *path.parent.glob("*/.*.sqlite.restoring")):
+            incoming.unlink(missing_ok=True)
 
 
-def _copied(source: Path, incoming: Path) -> None:
+def _copy_checked(source: Path, incoming: Path) -> None:
     incoming.unlink(missing_ok=True)
-    snapshot(source, incoming)
-    require_sound(incoming)
+    copy_database(source, incoming)
+    require_intact(incoming)
 
 
-def _put_aside(book: Path, stamp: str) -> None:
-    if not aside_of(book, stamp).exists():
-        _kept_aside(book, stamp)
+def _replace_book(book: Path, stamp: str) -> None:
+    if not replaced_path(book, stamp).exists():
+        _link_replaced(book, stamp)
     _remove_side_files(book)
     book.unlink()
 
 
-def _put_in_place(path: Path) -> None:
-    incoming = _incoming(path)
+def _install_incoming(path: Path) -> None:
+    incoming = _incoming_path(path)
     if incoming.exists():
         _remove_side_files(path)
         incoming.replace(path)
-        sync(path.parent)
+        sync_to_disk(path.parent)
 
 
-def _kept_aside(path: Path, stamp: str) -> Path:
-    # Links, not moves: the ledger keeps its place until the new one takes it in a single step.
-    aside = aside_of(path, stamp)
-    log, log_aside = _beside(path, "-wal"), _beside(aside, "-wal")
-    os.link(path, aside)
+def _link_replaced(path: Path, stamp: str) -> Path:
+    # Links, not moves: the ledger keeps its name until the new one replaces it in one step.
+    replaced = replaced_path(path, stamp)
+    log, log_link = _sibling_path(path, "-wal"), _sibling_path(replaced, "-wal")
+    os.link(path, replaced)
     if log.exists():
-        os.link(log, log_aside)
-    with suppress(StoreError), translated(path):
-        # A sound ledger takes its log in when it is closed; a damaged one keeps it, under the name that belongs to it.
+        os.link(log, log_link)
+    with suppress(StoreError), translate_errors(path):
+        # Closing a sound ledger merges its log; a damaged ledger keeps its log under the matching name.
         open_writer(path).close()
         if not log.exists():
-            log_aside.unlink(missing_ok=True)
-    return aside
+            log_link.unlink(missing_ok=True)
+    return replaced
 
 
 def _remove_side_files(path: Path) -> None:
-    # A log of the old database would be replayed into the new one.
+    # SQLite would replay a log of the old database into the new one.
     for side in ("-wal", "-shm"):
-        _beside(path, side).unlink(missing_ok=True)
+        _sibling_path(path, side).unlink(missing_ok=True)
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}{suffix}")
 
 
-def _incoming(path: Path) -> Path:
+def _incoming_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.restoring")
 
 
-def _list_of(path: Path) -> Path:
-    return _beside(path, ".restoring")
+def _todo_path(path: Path) -> Path:
+    return _sibling_path(path, ".restoring")
 
 
-def _mark(path: Path, done: Restored) -> None:
+def _write_restore_mark(path: Path, done: RestoreRecord) -> None:
     replaced = None if done.replaced is None else str(done.replaced)
-    told = {"backup": str(done.backup), "replaced": replaced, "at": done.at.isoformat(), "books": [*done.books]}
-    _write(mark_of(path), told)
+    content = {"backup": str(done.backup), "replaced": replaced, "at": done.at.isoformat(), "books": [*done.books]}
+    _write_json(restore_mark_path(path), content)
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    partial = _beside(path, ".partial")
-    make_private(partial)
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    partial = _sibling_path(path, ".partial")
+    create_private_file(partial)
     partial.write_text(json.dumps(content))
-    sync(partial)
+    sync_to_disk(partial)
     partial.replace(path)
-    sync(path.parent)
+    sync_to_disk(path.parent)

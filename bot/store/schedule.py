@@ -1,7 +1,6 @@
-"""When each question is due to which forecaster, who holds it now, and what must not be touched.
+"""When each question is due for which forecaster, who leases it now, and which questions are locked.
 
-The daemon's ticker knows nothing of questions; this table is what survives a kill. A lease that ran out is as good as
-returned, and whoever held it can no longer change the row.
+An expired lease counts as returned.
 """
 
 import json
@@ -9,53 +8,192 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol
 
 from sqlite_utils import Database
 
-from bot.domain.question import QuestionRef
-from bot.store.codec import clean, listed, moment, stamp
-from bot.store.journal import note
-from bot.store.runs import Runs
-from bot.store.schedule_queries import (
-    ANSWER,
-    ANSWER_APART,
-    BY_CLOSE,
-    BY_DUE,
-    CLAIMABLE,
-    COUNT_DUE,
-    COUNTS,
-    CROWDED,
-    DUE_BY_FORECASTER,
-    FREE_LEASES,
-    JUDGE_WINDOWS,
-    LEASE,
-    LEASES,
-    LOAD,
-    LOCK,
-    LOCK_REASON,
-    LOCKS,
-    MOVE_CLOSE,
-    MOVE_DUE,
-    MOVE_LEASE,
-    PLAN,
-    POSTPONE,
-    RETURN_EXPIRED,
-    SCHEDULED,
-    UNLOCK,
+from bot.core.questions import QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.event_log import add_event
+from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
+
+_CROWDED_AT = 2_000
+
+# A postponed entry stays postponed: a new reason makes it due at ``not_before`` at the earliest. An entry that was
+# planned before the newest forecast is ignored.
+_PLAN_ENTRY = """
+insert into schedule (ref, forecaster, due_at, why, closes_at, forecast_only)
+values (:ref, :forecaster, :due_at, :why, :closes_at, :forecast_only)
+on conflict (ref, forecaster) do update set
+  due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why,
+  forecast_only = excluded.forecast_only
+where owner is null
+  and (select made_at from latest_forecast f where f.ref = schedule.ref and f.forecaster = schedule.forecaster)
+      is :answered_at
+  and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
+"""
+
+_MOVE_CLOSE = """
+update schedule set closes_at = :closes_at, window = 'open'
+where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
+"""
+
+_RETURN_EXPIRED = (
+    "update schedule set owner = null, leased_until = null where leased_until <= :now and owner is not null"
 )
 
-EVERY_FORECASTER = ""
-MISSED_WINDOW = "missed window"
-NOBODY: Mapping[str, str] = MappingProxyType({})
+_IS_UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.forecaster in ('', s.forecaster)
+  and (k.until is null or k.until > :now))"""
+
+_IS_DUE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_IS_UNLOCKED}"
+
+_IS_NOT_SKIPPED = "s.forecaster not in (select value from json_each(:skipped))"
+
+# A forecaster waits for its members while they are due, or at work, on the same question; :members lists such pairs.
+_IS_NOT_WAITING = """not exists (select 1 from json_each(:members) pair
+  join schedule b on b.ref = s.ref and b.forecaster = json_extract(pair.value, '$[1]')
+  where json_extract(pair.value, '$[0]') = s.forecaster and (b.owner is not null or b.due_at <= :now)
+    and b.forecaster not in (select value from json_each(:skipped))
+    and not exists (select 1 from lock k where k.ref = b.ref and k.forecaster in ('', b.forecaster)
+      and (k.until is null or k.until > :now)))"""
+
+_IS_CLAIMABLE = f"{_IS_DUE} and {_IS_NOT_SKIPPED} and {_IS_NOT_WAITING}"
+_DUE_BY_FORECASTER = f"select s.forecaster, count(*) from schedule s where {_IS_DUE} group by s.forecaster"  # noqa: S608 - constants
+
+_COUNT_DUE = """
+select count(*) from (
+  select 1 from schedule where owner is null and due_at is not null and due_at <= :now limit :crowded)
+"""
+
+# Few are due: find them by due time and sort. Many are due: walk them in the order of closing and stop early.
+_BY_DUE = "schedule s indexed by schedule_by_due"
+_BY_CLOSE = "schedule s indexed by schedule_by_close"
+
+_WINDOWS = (
+    "s.closes_at > :now order by s.closes_at, s.due_at",
+    "s.closes_at is null order by s.due_at",
+    "s.closes_at <= :now order by s.closes_at, s.due_at",
+)
+
+_CLAIMABLE = tuple(
+    {
+        rows: f"select s.ref, s.forecaster from {rows} where {_IS_CLAIMABLE} and {window} limit :limit"  # noqa: S608 - constants
+        for rows in (_BY_DUE, _BY_CLOSE)
+    }
+    for window in _WINDOWS
+)
+
+_TAKE_LEASE = """
+update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
+where ref = :ref and forecaster = :forecaster
+returning why, closes_at, attempt, forecast_only
+"""
+
+_POSTPONE = """
+update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null,
+                    forecast_only = 0
+where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
+"""
+
+_COMPLETE_ENTRY = """
+update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
+                    answered_at = coalesce(answered_at, :made_at), forecast_only = 0
+where ref = :ref and forecaster = :forecaster
+"""
+
+_COMPLETE_FORECAST_ONLY_ENTRY = """
+update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
+                    forecast_only = 0
+where ref = :ref and forecaster = :forecaster and forecast_only = 1
+"""
+
+# The policy does not move entries that were postponed, requested or changed.
+_SELECT_SCHEDULED = """
+select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of
+from schedule s join question q on q.ref = s.ref
+join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster
+where s.owner is null and s.not_before is null and s.forecast_only = 0
+  and (s.due_at > :now and (s.why like :first or s.why like :second)
+       or s.due_at is null and (q.closes_at is null or q.closes_at > :now))
+"""
+
+_MOVE_DUE = """
+update schedule set due_at = :due_at, why = :why
+where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
+"""
+
+_FREE_LEASES = """
+update schedule set owner = null, leased_until = null
+where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
+"""
+
+_SELECT_LEASES = "select leased_until, ref, forecaster from schedule where owner is not null"
+_MOVE_LEASE = "update schedule set leased_until = ? where ref = ? and forecaster = ?"
+
+_UPSERT_LOCK = """
+insert into lock (ref, forecaster, reason, locked_at, until)
+values (:ref, :forecaster, :reason, :now, :until)
+on conflict (ref, forecaster) do update set reason = excluded.reason, locked_at = excluded.locked_at,
+                                            until = excluded.until
+"""
+
+_DELETE_LOCK = "delete from lock where ref = :ref and forecaster = :forecaster"
+
+_SELECT_LOCKS = (
+    "select ref, forecaster, reason, until from lock where until is null or until > ? order by ref, forecaster"
+)
+
+_SELECT_LOCK_REASON = """
+select reason from lock
+where ref = :ref and forecaster in ('', :forecaster) and (until is null or until > :now) order by forecaster limit 1
+"""
+
+_CLOSE_WINDOWS = """
+update schedule set window = case
+  when answered_at <= closes_at then 'met'
+  when exists (select 1 from question q where q.ref = schedule.ref and q.first_seen_at < schedule.closes_at)
+    then 'missed'
+  else 'past' end
+where window = 'open' and closes_at <= :now
+returning ref, forecaster, closes_at, window
+"""
+
+_COUNT_ENTRIES = f"""
+select coalesce(sum(owner is not null), 0),
+       coalesce(sum(owner is null and due_at <= :now and {_IS_UNLOCKED}), 0),
+       coalesce(sum(owner is null and due_at <= :now and not ({_IS_UNLOCKED})), 0),
+       coalesce(sum(owner is null and due_at > :now), 0)
+from schedule s
+"""  # noqa: S608 - made of constants
+
+# A forecast counts once the gate has decided about it: before that there is no intent to send.
+_COUNT_BATCH = """
+with wanted as (
+  select q.ref, coalesce((select value from json_each(:others) o where o.key = q.ref), :forecaster) as forecaster
+  from question q where q.venue = :venue and q.batch = :batch)
+select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(sum(unforecast and due), 0) from (
+  select s.owner is not null as busy,
+         s.owner is null and s.due_at <= :now or exists (
+           select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster and f.state = 'done'
+                                       and f.forecast_only = 0) as due,
+         not exists (select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster
+                                                and f.decided_at is not null and f.forecast_only = 0)
+         and not exists (select 1 from lock k where k.ref = w.ref and k.forecaster in ('', w.forecaster)
+                                                and (k.until is null or k.until > :now)) as unforecast
+  from wanted w left join schedule s on s.ref = w.ref and s.forecaster = w.forecaster)
+"""
+
+ALL_FORECASTERS = ""
+MISSED_WINDOW_EVENT = "missed window"
+NO_OTHER_FORECASTERS: Mapping[str, str] = MappingProxyType({})
 
 
-class Next(Protocol):
+class NextDueTime(Protocol):
     """When something is due again, and why."""
 
     @property
     def at(self) -> datetime:
-        """The moment, aware."""
+        """The time, with a time zone."""
         ...
 
     @property
@@ -65,12 +203,12 @@ class Next(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """The wish that a forecaster looks at a question from ``due_at`` on.
+class DueEntry:
+    """A question that should be due for a forecaster at ``due_at``.
 
-    ``answered_at`` is when the last forecast known to whoever wishes was made: a wish that a newer forecast has
-    overtaken is void, so that finding and forecasting side by side never forecast twice. ``apart``: a person only wants
-    to see it.
+    ``answered_at`` is the time of the last forecast that the planner knows: the entry is ignored if there is a newer
+    one, so that planning and forecasting at the same time never forecast twice. ``forecast_only``: the forecast is not
+    submitted.
     """
 
     ref: QuestionRef
@@ -79,14 +217,14 @@ class Due:
     why: str
     closes_at: datetime | None = None
     answered_at: datetime | None = None
-    apart: bool = False
+    forecast_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A due question held until ``leased_until``; ``attempt`` counts from 1 since the last completed forecast.
+class ForecastLease:
+    """A due question leased until ``leased_until``; ``attempt`` counts from 1 since the last completed forecast.
 
-    ``apart``: a person only wants to see the forecast, and it never leaves.
+    ``forecast_only``: the forecast is never submitted.
     """
 
     ref: QuestionRef
@@ -95,12 +233,12 @@ class Claim:
     closes_at: datetime | None
     attempt: int
     leased_until: datetime
-    apart: bool = False
+    forecast_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
-    """A question that must be left alone, by one forecaster or (None) by all; ``until`` None means until unlocked."""
+class QuestionLock:
+    """A question that one forecaster, or all (None), must not forecast; ``until`` None means until unlocked."""
 
     ref: QuestionRef
     forecaster: str | None
@@ -109,8 +247,8 @@ class Lock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
-    """A question whose window closed before its forecast was there."""
+class MissedWindow:
+    """A question whose window closed before it was forecast."""
 
     ref: QuestionRef
     forecaster: str
@@ -119,7 +257,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleCounts:
-    """How many entries are due, leased, due but locked, and waiting for their time."""
+    """How many entries are due, leased, due but locked, and not due yet."""
 
     due: int
     leased: int
@@ -128,11 +266,11 @@ class ScheduleCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What keeps a batch of so many ``questions``: those in work now, and the unforecast ones that are not locked.
+class BatchLoad:
+    """What a batch of ``questions`` waits for: ``busy`` ones at work, and ``unforecast`` ones without a lock.
 
-    ``waiting`` are the unforecast ones whose turn has come, or over whose forecast nothing was decided yet; the others
-    are in work or were put off.
+    ``waiting`` counts the unforecast ones that are due, or whose forecast has no decision yet; the others are at work
+    or postponed.
     """
 
     questions: int
@@ -142,8 +280,8 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
-    """What waits for its time, since the last forecast was made; ``due_at`` None where it is not due by itself."""
+class ScheduledForecast:
+    """A question with a forecast and its next due time; ``due_at`` is None if it is not due again."""
 
     ref: QuestionRef
     forecaster: str
@@ -153,260 +291,277 @@ class Scheduled:
     as_of: datetime | None
 
 
-class Passing(TypedDict, total=False):
-    """What ``claim`` passes over: the forecasters in ``leave``, and those that wait for another one.
-
-    ``behind`` holds pairs of a forecaster and one that it builds on: it waits while that one is due, or at work, on the
-    same question, unless that one is locked or left.
-    """
-
-    leave: Collection[str]
-    behind: Collection[tuple[str, str]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """What is asked of ``claim``."""
+class _LeaseRequest:
+    """The values of a claim; ``skipped`` and ``members`` are JSON."""
 
     now: str
     owner: str
     until: datetime
     limit: int
-    leave: str
-    behind: str
+    skipped: str
+    members: str
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """Due times, leases and locks."""
+class ScheduleStore:
+    """Due times, leases and locks of questions."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
-    async def plan(self, entries: Sequence[Due]) -> int:
-        """Enter what is not there, bring forward what is due earlier and not held; return how many that were."""
-        rows = [_due_row(entry) for entry in entries]
-        return await self.writer.run(lambda database: _plan(database, rows))
+    async def plan(self, entries: Sequence[DueEntry]) -> int:
+        """Add new entries and bring forward those due earlier that are not leased; return how many."""
+        rows = [_due_entry_row(entry) for entry in entries]
+        return await self.writer.run(lambda database: _plan_entries(database, rows))
 
     async def claim(
-        self, *, now: datetime, owner: str, lease: timedelta, limit: int, **passing: Unpack[Passing]
-    ) -> list[Claim]:
-        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all."""
-        order = _Order(
-            now=stamp(now),
+        self,
+        *,
+        now: datetime,
+        owner: str,
+        lease: timedelta,
+        limit: int,
+        skipped: Collection[str] = (),
+        members: Collection[tuple[str, str]] = (),
+    ) -> list[ForecastLease]:
+        """Lease up to ``limit`` due and unlocked entries: open windows first, soonest close first.
+
+        ``skipped`` names forecasters to pass over. ``members`` holds pairs of a forecaster and one that it builds on:
+        it waits while that one is due, or at work, on the same question, unless that one is locked or skipped.
+        """
+        request = _LeaseRequest(
+            now=format_timestamp(now),
             owner=owner,
             until=now + lease,
             limit=limit,
-            leave=listed(passing.get("leave", ())),
-            behind=json.dumps([*map(list, passing.get("behind", ()))]),
+            skipped=to_json_list(skipped),
+            members=json.dumps([*map(list, members)]),
         )
-        return await self.writer.run(lambda database: _claim(database, order))
+        return await self.writer.run(lambda database: _lease_due(database, request))
 
-    async def due(self, now: datetime) -> Mapping[str, int]:
-        """Return how many questions are due to each forecaster."""
+    async def count_due(self, now: datetime) -> Mapping[str, int]:
+        """Return how many questions are due for each forecaster."""
         return await self.readers.run(
-            lambda database: dict(database.execute(DUE_BY_FORECASTER, {"now": stamp(now)}).fetchall())
+            lambda database: dict(database.execute(_DUE_BY_FORECASTER, {"now": format_timestamp(now)}).fetchall())
         )
 
-    async def postpone(self, claim: Claim, *, until: datetime, why: str) -> None:
-        """Give a claim back, not to be taken before ``until``; without effect if the lease was lost."""
-        values = {**_held(claim), "until": stamp(until), "why": clean(why)}
-        await self.writer.run(lambda database: _execute(database, POSTPONE, values))
+    async def postpone(self, claim: ForecastLease, *, until: datetime, why: str) -> None:
+        """Return a lease; the question is not due before ``until``. Without effect if the lease was lost."""
+        values = {**_lease_key(claim), "until": format_timestamp(until), "why": sanitize_text(why)}
+        await self.writer.run(lambda database: _execute_count(database, _POSTPONE, values))
 
     async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
-        """Take back all leases but the living ones of ``owner_not``; return how many there were."""
-        values = {"owner": owner_not, "now": stamp(now)}
-        return await self.writer.run(lambda database: _execute(database, FREE_LEASES, values))
+        """End all leases except the current ones of ``owner_not``; return how many."""
+        values = {"owner": owner_not, "now": format_timestamp(now)}
+        return await self.writer.run(lambda database: _execute_count(database, _FREE_LEASES, values))
 
-    async def scheduled(self, *, reasons: tuple[str, str], now: datetime) -> list[Scheduled]:
-        """Return what waits for one of the reasons (patterns), and what is open and not due any more by itself."""
-        values = {"now": stamp(now), "first": reasons[0], "second": reasons[1]}
-        return await self.readers.run(lambda database: _scheduled(database, values))
+    async def scheduled(self, *, reasons: tuple[str, str], now: datetime) -> list[ScheduledForecast]:
+        """Return entries due later for one of the reasons (SQL patterns), and open ones without a due time."""
+        values = {"now": format_timestamp(now), "first": reasons[0], "second": reasons[1]}
+        return await self.readers.run(lambda database: _list_scheduled(database, values))
 
-    async def move(self, moves: Sequence[tuple[Scheduled, Next]]) -> int:
-        """Have these due at other times, where nothing has become of them since; return how many that were."""
-        return await self.writer.run(lambda database: _move(database, moves))
+    async def move(self, moves: Sequence[tuple[ScheduledForecast, NextDueTime]]) -> int:
+        """Change the due times of these entries unless they changed meanwhile; return how many."""
+        return await self.writer.run(lambda database: _move_due(database, moves))
 
     async def move_leases(self, by: timedelta) -> int:
-        """Move the end of each lease with a wall clock that was set; return how many there are.
+        """Shift the end of each lease after the wall clock was set; return how many there are.
 
-        Whoever holds one can still complete the forecast, but not give the claim back before its end.
+        The holder can still complete the forecast, but not return the lease before its end.
         """
         return await self.writer.run(lambda database: _move_leases(database, by))
 
     async def lock(
         self, ref: QuestionRef, *, forecaster: str | None, reason: str, until: datetime | None, now: datetime
     ) -> None:
-        """Keep a forecaster, or all of them (None), off a question; replaces an earlier lock of the same two."""
+        """Lock a question for a forecaster, or for all (None); replaces an earlier lock of both."""
         values = {
             "ref": str(ref),
-            "forecaster": forecaster or EVERY_FORECASTER,
-            "reason": clean(reason),
-            "until": stamp(until),
-            "now": stamp(now),
+            "forecaster": forecaster or ALL_FORECASTERS,
+            "reason": sanitize_text(reason),
+            "until": format_timestamp(until),
+            "now": format_timestamp(now),
         }
-        await self.writer.run(lambda database: _execute(database, LOCK, values))
+        await self.writer.run(lambda database: _execute_count(database, _UPSERT_LOCK, values))
 
     async def unlock(self, ref: QuestionRef, *, forecaster: str | None) -> bool:
-        """Lift the lock of this question and forecaster; say whether there was one."""
-        values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER}
-        return await self.writer.run(lambda database: _execute(database, UNLOCK, values)) > 0
+        """Remove the lock of this question and forecaster; return whether there was one."""
+        values = {"ref": str(ref), "forecaster": forecaster or ALL_FORECASTERS}
+        return await self.writer.run(lambda database: _execute_count(database, _DELETE_LOCK, values)) > 0
 
-    async def locks(self, now: datetime) -> list[Lock]:
-        """Return the locks that hold now."""
-        return await self.readers.run(lambda database: [_lock(*row) for row in database.execute(LOCKS, [stamp(now)])])
+    async def locks(self, now: datetime) -> list[QuestionLock]:
+        """Return the active locks."""
+        return await self.readers.run(
+            lambda database: [_lock_from_row(*row) for row in database.execute(_SELECT_LOCKS, [format_timestamp(now)])]
+        )
 
-    async def missed(self, now: datetime) -> list[Missed]:
-        """Return the questions whose window closed without a forecast, each once; each is noted as an event.
+    async def missed(self, now: datetime) -> list[MissedWindow]:
+        """Return the questions whose window closed without a forecast, each once, and record an event for each.
 
-        Questions that were already closed when they were found are no misses.
+        Questions that were found after their close do not count.
         """
-        return await self.writer.run(lambda database: _missed(database, now))
+        return await self.writer.run(lambda database: _record_missed(database, now))
 
     async def counts(self, now: datetime) -> ScheduleCounts:
-        """Return how the schedule stands."""
+        """Return the counts of the schedule."""
         leased, due, locked, waiting = await self.readers.run(
-            lambda database: database.execute(COUNTS, {"now": stamp(now)}).fetchone()
+            lambda database: database.execute(_COUNT_ENTRIES, {"now": format_timestamp(now)}).fetchone()
         )
         return ScheduleCounts(due=due, leased=leased, locked=locked, waiting=waiting)
 
-    async def load(
-        self, venue: str, batch: str, forecaster: str, *, now: datetime, others: Mapping[str, str] = NOBODY
-    ) -> Load:
-        """Return what a batch still waits for from a forecaster; locked questions are not waited for.
+    async def read_batch_load(
+        self,
+        venue: str,
+        batch: str,
+        forecaster: str,
+        *,
+        now: datetime,
+        others: Mapping[str, str] = NO_OTHER_FORECASTERS,
+    ) -> BatchLoad:
+        """Return what a batch still waits for from a forecaster; it does not wait for locked questions.
 
-        ``others`` names the forecasters of the questions that have another one, by reference.
+        ``others`` maps references of questions to their forecaster where it is another one.
         """
-        values = {"venue": venue, "batch": batch, "forecaster": forecaster, "now": stamp(now)}
+        values = {"venue": venue, "batch": batch, "forecaster": forecaster, "now": format_timestamp(now)}
         values["others"] = json.dumps(dict(others))
         questions, busy, unforecast, waiting = await self.readers.run(
-            lambda database: database.execute(LOAD, values).fetchone()
+            lambda database: database.execute(_COUNT_BATCH, values).fetchone()
         )
-        return Load(questions=questions, busy=busy, unforecast=unforecast, waiting=waiting)
+        return BatchLoad(questions=questions, busy=busy, unforecast=unforecast, waiting=waiting)
 
 
-def answer(
-    database: Database, ref: QuestionRef, forecaster: str, made_at: datetime | None, following: Next | None
+def complete_schedule_entry(
+    database: Database, ref: QuestionRef, forecaster: str, made_at: datetime | None, following: NextDueTime | None
 ) -> None:
-    """Mark a question as forecast and due again then, within the transaction that completes the forecast.
+    """Mark a question as forecast and set its next due time, within the transaction that completes the forecast.
 
-    Without ``made_at`` it was a forecast apart, which ends nothing but the wish for it.
+    ``made_at`` is None for a forecast that is not submitted: it only ends the entry that requested it.
     """
     values = {
         "ref": str(ref),
         "forecaster": forecaster,
-        "made_at": stamp(made_at),
-        "due_at": None if following is None else stamp(following.at),
-        "why": "forecast made" if following is None else clean(following.why),
+        "made_at": format_timestamp(made_at),
+        "due_at": None if following is None else format_timestamp(following.at),
+        "why": "forecast made" if following is None else sanitize_text(following.why),
     }
-    database.execute(ANSWER_APART if made_at is None else ANSWER, values)
+    database.execute(_COMPLETE_FORECAST_ONLY_ENTRY if made_at is None else _COMPLETE_ENTRY, values)
 
 
-def _execute(database: Database, sql: str, values: dict[str, Any]) -> int:
+def _execute_count(database: Database, sql: str, values: dict[str, Any]) -> int:
     return database.execute(sql, values).rowcount
 
 
-def _due_row(entry: Due) -> dict[str, Any]:
+def _due_entry_row(entry: DueEntry) -> dict[str, Any]:
     return {
         "ref": str(entry.ref),
         "forecaster": entry.forecaster,
-        "due_at": stamp(entry.due_at),
-        "why": clean(entry.why),
-        "closes_at": stamp(entry.closes_at),
-        "answered_at": stamp(entry.answered_at),
-        "apart": entry.apart,
+        "due_at": format_timestamp(entry.due_at),
+        "why": sanitize_text(entry.why),
+        "closes_at": format_timestamp(entry.closes_at),
+        "answered_at": format_timestamp(entry.answered_at),
+        "forecast_only": entry.forecast_only,
     }
 
 
-def _plan(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
-    planned = database.conn.executemany(PLAN, rows).rowcount
-    database.conn.executemany(MOVE_CLOSE, rows)
+def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
+    planned = database.conn.executemany(_PLAN_ENTRY, rows).rowcount
+    database.conn.executemany(_MOVE_CLOSE, rows)
     return max(planned, 0)
 
 
-def _claim(database: Database, order: "_Order") -> list[Claim]:
-    database.execute(RETURN_EXPIRED, {"now": order.now})
-    (due,) = database.execute(COUNT_DUE, {"now": order.now, "crowded": CROWDED}).fetchone()
-    index = BY_CLOSE if due == CROWDED else BY_DUE
-    claims: list[Claim] = []
-    for window in CLAIMABLE:
-        values = {"now": order.now, "limit": order.limit - len(claims), "leave": order.leave, "behind": order.behind}
+def _lease_due(database: Database, request: _LeaseRequest) -> list[ForecastLease]:
+    database.execute(_RETURN_EXPIRED, {"now": request.now})
+    (due,) = database.execute(_COUNT_DUE, {"now": request.now, "crowded": _CROWDED_AT}).fetchone()
+    index = _BY_CLOSE if due == _CROWDED_AT else _BY_DUE
+    claims: list[ForecastLease] = []
+    for window in _CLAIMABLE:
+        values = {
+            "now": request.now,
+            "limit": request.limit - len(claims),
+            "skipped": request.skipped,
+            "members": request.members,
+        }
         rows = database.execute(window[index], values).fetchall()
-        claims += [_lease(database, ref, forecaster, order) for ref, forecaster in rows]
+        claims += [_take_lease(database, ref, forecaster, request) for ref, forecaster in rows]
     return claims
 
 
-def _lease(database: Database, ref: str, forecaster: str, order: "_Order") -> Claim:
-    values = {"ref": ref, "forecaster": forecaster, "owner": order.owner, "until": stamp(order.until)}
-    ((why, closes_at, attempt, apart),) = database.execute(LEASE, values).fetchall()
-    return Claim(
+def _take_lease(database: Database, ref: str, forecaster: str, request: _LeaseRequest) -> ForecastLease:
+    values = {"ref": ref, "forecaster": forecaster, "owner": request.owner, "until": format_timestamp(request.until)}
+    ((why, closes_at, attempt, forecast_only),) = database.execute(_TAKE_LEASE, values).fetchall()
+    return ForecastLease(
         ref=QuestionRef.parse(ref),
         forecaster=forecaster,
         why=why,
-        closes_at=moment(closes_at),
+        closes_at=parse_timestamp(closes_at),
         attempt=attempt,
-        leased_until=order.until,
-        apart=bool(apart),
+        leased_until=request.until,
+        forecast_only=bool(forecast_only),
     )
 
 
-def _scheduled(database: Database, values: Mapping[str, str | None]) -> list[Scheduled]:
+def _list_scheduled(database: Database, values: Mapping[str, str | None]) -> list[ScheduledForecast]:
     return [
-        Scheduled(
+        ScheduledForecast(
             ref=QuestionRef.parse(ref),
             forecaster=forecaster,
-            due_at=moment(due_at),
-            made_at=moment(made_at),
-            closes_at=moment(closes_at),
-            as_of=moment(as_of),
+            due_at=parse_timestamp(due_at),
+            made_at=parse_timestamp(made_at),
+            closes_at=parse_timestamp(closes_at),
+            as_of=parse_timestamp(as_of),
         )
-        for ref, forecaster, due_at, made_at, closes_at, as_of in database.execute(SCHEDULED, dict(values))
+        for ref, forecaster, due_at, made_at, closes_at, as_of in database.execute(_SELECT_SCHEDULED, dict(values))
     ]
 
 
-def _move(database: Database, moves: Sequence[tuple[Scheduled, Next]]) -> int:
+def _move_due(database: Database, moves: Sequence[tuple[ScheduledForecast, NextDueTime]]) -> int:
     rows = [
         {
             "ref": str(one.ref),
             "forecaster": one.forecaster,
-            "before": stamp(one.due_at),
-            "due_at": stamp(following.at),
-            "why": clean(following.why),
+            "before": format_timestamp(one.due_at),
+            "due_at": format_timestamp(following.at),
+            "why": sanitize_text(following.why),
         }
         for one, following in moves
     ]
-    return max(database.conn.executemany(MOVE_DUE, rows).rowcount, 0)
+    return max(database.conn.executemany(_MOVE_DUE, rows).rowcount, 0)
 
 
-def _held(claim: Claim) -> dict[str, str]:
-    return {"ref": str(claim.ref), "forecaster": claim.forecaster, "leased_until": stamp(claim.leased_until)}
+def _lease_key(claim: ForecastLease) -> dict[str, str]:
+    return {"ref": str(claim.ref), "forecaster": claim.forecaster, "leased_until": format_timestamp(claim.leased_until)}
 
 
 def _move_leases(database: Database, by: timedelta) -> int:
-    leases = database.execute(LEASES).fetchall()
-    moved = [(stamp(moment(until) + by), ref, forecaster) for until, ref, forecaster in leases]
-    database.conn.executemany(MOVE_LEASE, moved)
+    leases = database.execute(_SELECT_LEASES).fetchall()
+    moved = [(format_timestamp(parse_timestamp(until) + by), ref, forecaster) for until, ref, forecaster in leases]
+    database.conn.executemany(_MOVE_LEASE, moved)
     return len(moved)
 
 
-def _lock(ref: str, forecaster: str, reason: str, until: str | None) -> Lock:
-    return Lock(ref=QuestionRef.parse(ref), forecaster=forecaster or None, reason=reason, until=moment(until))
+def _lock_from_row(ref: str, forecaster: str, reason: str, until: str | None) -> QuestionLock:
+    return QuestionLock(
+        ref=QuestionRef.parse(ref), forecaster=forecaster or None, reason=reason, until=parse_timestamp(until)
+    )
 
 
-def lock_reason(database: Database, ref: QuestionRef, forecaster: str, *, now: datetime) -> str | None:
-    """Read why the question is locked now, for all or for this forecaster; None if it is not."""
-    values = {"ref": str(ref), "forecaster": forecaster, "now": stamp(now)}
-    row = database.execute(LOCK_REASON, values).fetchone()
+def read_lock_reason(database: Database, ref: QuestionRef, forecaster: str, *, now: datetime) -> str | None:
+    """Return why the question is locked now, for all or for this forecaster; None if it is not."""
+    values = {"ref": str(ref), "forecaster": forecaster, "now": format_timestamp(now)}
+    row = database.execute(_SELECT_LOCK_REASON, values).fetchone()
     return None if row is None else str(row[0])
 
 
-def _missed(database: Database, now: datetime) -> list[Missed]:
-    judged = database.execute(JUDGE_WINDOWS, {"now": stamp(now)}).fetchall()
+def _record_missed(database: Database, now: datetime) -> list[MissedWindow]:
+    closed = database.execute(_CLOSE_WINDOWS, {"now": format_timestamp(now)}).fetchall()
     missed = [
-        Missed(ref=QuestionRef.parse(ref), forecaster=forecaster, closes_at=datetime.fromisoformat(closes_at))
-        for ref, forecaster, closes_at, window in judged
+        MissedWindow(ref=QuestionRef.parse(ref), forecaster=forecaster, closes_at=datetime.fromisoformat(closes_at))
+        for ref, forecaster, closes_at, window in closed
         if window == "missed"
     ]
     for miss in missed:
-        note(database, MISSED_WINDOW, f"{miss.ref}: no forecast of {miss.forecaster} by {miss.closes_at}", now)
+        add_event(
+            database, MISSED_WINDOW_EVENT, f"{miss.ref}: no forecast of {miss.forecaster} by {miss.closes_at}", now
+        )
     return sorted(missed, key=lambda miss: (miss.closes_at, miss.ref, miss.forecaster))

@@ -1,37 +1,31 @@
-"""The tables of the ledger, as numbered migrations: applied ones are never edited, new ones are added below them.
+"""The tables of the ledger and the list of its migrations.
 
-Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, moments are
-UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
-views answer the questions people ask: ``latest_forecast``, ``current_resolution``, ``scored``, ``cost``.
+Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
+UTC text that sorts in the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
+views ``latest_forecast``, ``current_resolution``, ``scored`` and ``cost`` answer common questions.
+
+Migrations begin with the first release: never edit a released one, add a new one below it.
 """
 
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import (
-    schema_lanes,
-    schema_models,
-    schema_profit,
-    schema_scores,
-    schema_setups,
-    schema_trading,
-    schema_views,
-)
+from bot.store.schema_views import TRIGGERS, VIEWS
 
 MIGRATIONS = Migrations("foxcast")
 
-_DOCUMENTS = """
-create table document (
+_DOCUMENTS = (
+    """create table document (
   digest text primary key check (length(digest) = 64),
   media_type text not null,
   size integer not null check (size >= 0),
   packed blob not null
 ) strict
-"""
+""",
+)
 
 _QUESTIONS = (
-    """
-create table question (
+    """create table question (
   ref text primary key,
   venue text not null,
   key text not null,
@@ -46,29 +40,29 @@ create table question (
   as_of text,
   first_seen_at text not null,
   changed_at text not null,
+  series text not null default '',
+  labels text not null default '{}',
+  read_at text,
   check (ref = venue || ':' || key)
 ) strict
 """,
     "create index question_by_batch on question (venue, batch)",
     "create index question_by_close on question (closes_at)",
-    """
-create table passage (
+    """create table question_text (
   digest text primary key,
   body text not null
 ) strict
 """,
-    """
-create table question_version (
+    """create table question_version (
   version text primary key,
   ref text not null references question (ref),
   seen_at text not null,
   body text not null,
-  background text references passage (digest),
-  criteria text references passage (digest)
+  background text references question_text (digest),
+  criteria text references question_text (digest)
 ) strict
 """,
-    """
-create table target (
+    """create table target (
   version text not null references question_version (version),
   target text not null,
   ref text not null references question (ref),
@@ -78,8 +72,7 @@ create table target (
 ) strict, without rowid
 """,
     "create index target_by_question on target (ref, target)",
-    """
-create table price (
+    """create table price (
   id integer primary key,
   ref text not null references question (ref),
   at text not null,
@@ -94,8 +87,7 @@ create table price (
 )
 
 _SCHEDULE = (
-    """
-create table schedule (
+    """create table schedule (
   ref text not null references question (ref),
   forecaster text not null,
   due_at text,
@@ -107,6 +99,7 @@ create table schedule (
   leased_until text,
   answered_at text,
   window text not null default 'open' check (window in ('open', 'met', 'missed', 'past')),
+  forecast_only integer not null default 0 check (forecast_only in (0, 1)),
   primary key (ref, forecaster),
   check ((owner is null) = (leased_until is null))
 ) strict
@@ -115,8 +108,7 @@ create table schedule (
     "create index schedule_by_due on schedule (due_at) where owner is null and due_at is not null",
     "create index schedule_leased on schedule (leased_until) where owner is not null",
     "create index schedule_window on schedule (closes_at) where window = 'open'",
-    """
-create table lock (
+    """create table lock (
   ref text not null references question (ref),
   forecaster text not null,
   reason text not null,
@@ -127,9 +119,23 @@ create table lock (
 """,
 )
 
+_OUTCOMES = (
+    """create table resolution (
+  id integer primary key,
+  ref text not null references question (ref),
+  target text not null,
+  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
+  value real,
+  body text not null,
+  resolved_at text not null,
+  seen_at text not null
+) strict
+""",
+    "create index resolution_by_target on resolution (ref, target, id)",
+)
+
 _FORECASTS = (
-    """
-create table forecast (
+    """create table forecast (
   id text primary key check (length(id) = 24),
   ref text not null references question (ref),
   version text not null references question_version (version),
@@ -146,6 +152,8 @@ create table forecast (
   fitted text references document (digest),
   calibration text references document (digest),
   decided_at text,
+  setup text references document (digest),
+  forecast_only integer not null default 0 check (forecast_only in (0, 1)),
   unique (ref, forecaster, revision),
   check ((state = 'done') = (made_at is not null)),
   check ((state = 'running') = (ended_at is null))
@@ -154,8 +162,8 @@ create table forecast (
     "create unique index forecast_running on forecast (ref, forecaster) where state = 'running'",
     "create index forecast_undecided on forecast (decided_at, made_at, id) where state = 'done'",
     "create index forecast_recent on forecast (made_at, id) where state = 'done'",
-    """
-create table prediction (
+    "create index forecast_failed on forecast (ended_at, ref) where state = 'failed'",
+    """create table prediction (
   forecast text not null references forecast (id),
   target text not null,
   ref text not null references question (ref),
@@ -171,8 +179,7 @@ create table prediction (
 """,
     "create index prediction_by_target on prediction (ref, target)",
     "create index prediction_unscored on prediction (ref, target) where scored_against is null",
-    """
-create table trial (
+    """create table trial (
   forecast text not null references forecast (id),
   number integer not null check (number >= 1),
   ended_at text,
@@ -182,8 +189,8 @@ create table trial (
   check ((ended_at is null) = (body is null))
 ) strict, without rowid
 """,
-    """
-create table step (
+    "create index trial_ended on trial (ended_at, ending) where ended_at is not null",
+    """create table step (
   forecast text not null,
   trial integer not null,
   number integer not null check (number >= 1),
@@ -197,9 +204,8 @@ create table step (
 """,
 )
 
-_SUBMISSIONS = (
-    """
-create table intent (
+_INTENTS = (
+    """create table intent (
   seq integer primary key,
   id text not null unique,
   forecast text not null references forecast (id),
@@ -211,22 +217,40 @@ create table intent (
   mode text not null,
   predictions text not null,
   state text not null check (state in ('planned', 'ready', 'sending', 'acked', 'refused', 'unknown', 'absent',
-                                       'in doubt', 'superseded')),
+    'in doubt', 'superseded')),
   detail text not null default '',
   planned_at text not null,
-  changed_at text not null
+  changed_at text not null,
+  order_body text,
+  text text not null default '',
+  currency text not null default '',
+  cost real not null default 0 check (cost >= 0),
+  event text not null default '',
+  creator text not null default '',
+  category text not null default '',
+  question_resolved integer not null default 0 check (question_resolved in (0, 1))
 ) strict
 """,
     "create index intent_by_batch on intent (venue, account, batch)",
     "create index intent_by_question on intent (ref, account)",
     "create index intent_by_state on intent (state)",
-    # At most one intent of a question may still change what stands at the venue.
-    """
-create unique index intent_open on intent (ref, account)
+    "create index intent_by_account on intent (venue, account, planned_at)",
+    # One open intent for each question and account; a comment does not block the order or forecast it comments on.
+    """create unique index intent_open on intent (ref, account, action = 'comment')
   where state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
 """,
-    """
-create table decision (
+    # Covering: adding up what is at stake never touches the rows with the texts of orders.
+    """create index intent_at_stake
+  on intent (venue, account, action, question_resolved, ref, mode, state, cost, event, creator, category)
+  where action = 'order' and question_resolved = 0
+""",
+    """create index intent_waiting on intent (venue, account, state, mode, cost)
+  where state in ('planned', 'ready', 'sending', 'unknown', 'absent')
+""",
+    """create index intent_with_fee on intent (venue, account, action, ref, mode, state, cost, event, creator, category)
+  where action = 'comment' and cost > 0
+""",
+    """create table decision (
   id integer primary key,
   forecast text not null references forecast (id),
   at text not null,
@@ -235,6 +259,7 @@ create table decision (
   until text,
   mode text,
   intent text references intent (id),
+  market text references document (digest),
   check ((verdict = 'send') = (intent is not null)),
   check ((verdict = 'send') = (mode is not null))
 ) strict
@@ -242,8 +267,7 @@ create table decision (
     "create index decision_by_forecast on decision (forecast, id)",
     "create index decision_by_until on decision (until) where until is not null",
     "create index decision_by_intent on decision (intent)",
-    """
-create table attempt (
+    """create table attempt (
   id text primary key,
   intent text not null references intent (id),
   number integer not null check (number >= 1),
@@ -252,14 +276,259 @@ create table attempt (
   state text not null check (state in ('sending', 'acked', 'refused', 'unknown', 'absent', 'in doubt')),
   reference text not null default '',
   detail text not null default '',
+  tag text not null default '',
+  request text references document (digest),
+  fence_at text,
+  version text references question_version (version),
   unique (intent, number)
+) strict
+""",
+    "create index attempt_by_tag on attempt (tag) where tag <> ''",
+    "create index attempt_by_start on attempt (started_at)",
+    """create table fill (
+  intent text not null references intent (id),
+  reference text not null,
+  at text not null,
+  shares real not null check (shares > 0),
+  price real not null check (price between 0 and 1),
+  fee real not null check (fee >= 0),
+  cash real not null,
+  primary key (intent, reference)
+) strict, without rowid
+""",
+    "create index fill_sold on fill (intent) where cash > 0",
+)
+
+_PERMISSIONS = (
+    """create table arm (
+  id text primary key,
+  venue text not null,
+  account text not null,
+  config text not null,
+  by text not null,
+  armed_at text not null,
+  until text not null,
+  per_order real check (per_order >= 0),
+  per_day real check (per_day >= 0),
+  total real check (total >= 0),
+  disarmed_at text
+) strict
+""",
+    "create index arm_by_venue on arm (venue, account, until)",
+    """create table approval (
+  id text primary key,
+  forecast text not null unique references forecast (id),
+  venue text not null,
+  cost real not null check (cost >= 0),
+  state text not null check (state in ('asked', 'approved', 'rejected', 'expired', 'used')),
+  asked_at text not null,
+  expires_at text not null,
+  answered_at text,
+  by text not null default '',
+  shown text not null
+) strict
+""",
+    "create index approval_by_state on approval (state, expires_at)",
+    # A venue that is stopped until a person or a condition ends it; '' is every venue.
+    """create table halt (
+  id integer primary key,
+  venue text not null,
+  at text not null,
+  why text not null,
+  by text not null,
+  resumed_at text,
+  resumed_by text,
+  end_condition text not null default 'person' check (end_condition in ('person', 'settled', 'renewed')),
+  credentials text not null default ''
+) strict
+""",
+    "create index halt_active on halt (venue) where resumed_at is null",
+    """create table principal (
+  name text primary key,
+  role text not null check (role in ('viewer', 'operator', 'approver')),
+  salt text not null,
+  hash text not null,
+  made_at text not null,
+  revoked_at text
 ) strict
 """,
 )
 
+_ACCOUNTS = (
+    """create table account_reading (
+  id integer primary key,
+  venue text not null,
+  account text not null,
+  at text not null,
+  currency text not null,
+  cash real not null,
+  equity real not null,
+  body text not null,
+  paper integer not null default 1 check (paper in (0, 1)),
+  reserved real not null default 0,
+  loan real not null default 0,
+  owed real not null default 0,
+  elsewhere real not null default 0,
+  until text not null default ''
+) strict
+""",
+    "create index account_reading_by_account on account_reading (venue, account, paper, at, equity)",
+    """create table payout (
+  venue text not null,
+  account text not null,
+  paper integer not null check (paper in (0, 1)),
+  contract text not null,
+  leg text not null check (leg in ('yes', 'no')),
+  price real check (price between 0 and 1),
+  at text not null,
+  resolution integer not null references resolution (id),
+  primary key (venue, account, paper, contract, leg)
+) strict, without rowid
+""",
+    """create table venue_gain (
+  venue text not null,
+  account text not null,
+  contract text not null,
+  gain real not null,
+  closed integer not null check (closed in (0, 1)),
+  before_fees integer not null check (before_fees in (0, 1)),
+  at text not null,
+  primary key (venue, account, contract)
+) strict, without rowid
+""",
+    """create table rate_usage (
+  name text primary key,
+  free_at text not null,
+  body text not null
+) strict
+""",
+)
+
+_SCORES = (
+    """create table score (
+  forecast text not null,
+  target text not null,
+  rule text not null,
+  resolution integer not null references resolution (id),
+  value real not null,
+  at text not null,
+  primary key (forecast, target, rule, resolution),
+  foreign key (forecast, target) references prediction (forecast, target)
+) strict, without rowid
+""",
+    """create table fitted_parameters (
+  digest text primary key references document (digest),
+  forecaster text not null,
+  before text not null,
+  examples integer not null check (examples >= 0),
+  provenance text not null,
+  at text not null
+) strict
+""",
+    "create index fitted_parameters_by_forecaster on fitted_parameters (forecaster, before)",
+    """create table venue_score (
+  ref text not null references question (ref),
+  target text not null,
+  account text not null,
+  rule text not null,
+  value real not null,
+  at text not null,
+  primary key (ref, target, account, rule)
+) strict, without rowid
+""",
+    """create table contest_standing (
+  venue text not null,
+  account text not null,
+  contest text not null,
+  body text not null,
+  at text not null,
+  primary key (venue, account, contest)
+) strict, without rowid
+""",
+)
+
+_CALLS = (
+    """create table recording (
+  scope text not null,
+  trial integer not null check (trial >= 0),
+  kind text not null,
+  key text not null,
+  nth integer not null check (nth >= 0),
+  at text not null,
+  answer text not null references document (digest),
+  primary key (scope, trial, kind, key, nth)
+) strict, without rowid
+""",
+    """create table model_call (
+  id text primary key,
+  at text not null,
+  scope text not null,
+  ref text not null,
+  venue text not null,
+  forecaster text not null,
+  trial integer not null check (trial >= 0),
+  role text not null,
+  provider text not null,
+  model text not null,
+  request text not null,
+  state text not null check (state in ('reserved', 'done', 'failed', 'lost')),
+  worst_usd real not null check (worst_usd >= 0),
+  cost_usd real check (cost_usd >= 0),
+  attempts integer not null default 0 check (attempts >= 0),
+  calls integer not null default 0 check (calls >= 0),
+  tokens_in integer not null default 0 check (tokens_in >= 0),
+  tokens_cached integer not null default 0 check (tokens_cached between 0 and tokens_in),
+  tokens_out integer not null default 0 check (tokens_out >= 0),
+  latency_s real check (latency_s >= 0),
+  finish text not null default '',
+  detail text not null default '',
+  answer text references document (digest),
+  lost_at text,
+  check ((state in ('done', 'failed')) = (cost_usd is not null)),
+  check ((state in ('done', 'failed')) = (latency_s is not null)),
+  check ((state = 'done') = (answer is not null)),
+  check ((state = 'lost') = (lost_at is not null))
+) strict
+""",
+    "create index model_call_answered on model_call (request, at) where state = 'done'",
+    "create index model_call_reserved on model_call (id) where state = 'reserved'",
+    "create index model_call_by_scope on model_call (scope, forecaster)",
+    "create index model_call_by_time on model_call (at)",
+    "create index model_call_by_forecaster on model_call (forecaster, at)",
+    "create index model_call_by_question on model_call (ref, at)",
+    """create table model_performance (
+  id integer primary key,
+  scope text not null,
+  trial integer not null check (trial >= 0),
+  role text not null,
+  model text not null,
+  at text not null,
+  asked integer not null check (asked >= 0),
+  unparsed integer not null check (unparsed >= 0),
+  submitted integer check (submitted in (0, 1)),
+  ended_at_half integer not null check (ended_at_half in (0, 1)),
+  submission_gap real not null check (submission_gap between 0 and 1),
+  beliefs integer not null default 0 check (beliefs >= 0),
+  unread_beliefs integer not null default 0 check (unread_beliefs >= 0),
+  errors integer not null default 0 check (errors >= 0),
+  unique (scope, trial, role, model)
+) strict
+""",
+    "create index model_performance_by_model on model_performance (model, at, id)",
+    """create table demotion (
+  id integer primary key,
+  model text not null,
+  role text not null default '',
+  at text not null,
+  until text not null,
+  why text not null
+) strict
+""",
+    "create index demotion_by_end on demotion (until)",
+)
+
 _JOURNAL = (
-    """
-create table event (
+    """create table event (
   id integer primary key,
   at text not null,
   kind text not null,
@@ -267,8 +536,7 @@ create table event (
 ) strict
 """,
     "create index event_by_kind on event (kind, id)",
-    """
-create table job_run (
+    """create table job_run (
   id integer primary key,
   job text not null,
   started_at text not null,
@@ -280,110 +548,27 @@ create table job_run (
     "create index job_run_by_job on job_run (job, id)",
 )
 
-
-@MIGRATIONS(name="0001_tables")
-def tables(database: Database) -> None:
-    """Create the first tables."""
-    first = (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *schema_scores.TABLES, *_JOURNAL)
-    for statement in (*first, *schema_views.STATEMENTS):
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0002_series")
-def series(database: Database) -> None:
-    """Name the series of each question, within which forecasts of many days are not independent."""
-    database.execute("alter table question add column series text not null default ''")
-    database.execute("""
-update question set series = coalesce(
-  (select json_extract(v.body, '$.series') from question_version v where v.version = question.version), '')
-""")
+_AUDIT = (
+    """create table audit (
+  seq integer primary key check (seq >= 1),
+  at text not null,
+  kind text not null,
+  venue text not null,
+  actor text not null,
+  body text not null,
+  previous text not null check (length(previous) = 64),
+  hash text not null unique check (length(hash) = 64)
+) strict
+""",
+)
 
 
-@MIGRATIONS(name="0003_models")
-def models(database: Database) -> None:
-    """Create the tables of exchanges, of calls to models and of how models did."""
-    for statement in schema_models.STATEMENTS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0004_scores_by_kind")
-def scores_by_kind(database: Database) -> None:
-    """Have choices and curves scored by the rules for their kind in the next pass."""
-    for statement in schema_scores.STATEMENTS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0005_setup")
-def setup(database: Database) -> None:
-    """Have each forecast say how its forecaster was configured."""
-    for statement in schema_setups.STATEMENTS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0006_trading")
-def trading(database: Database) -> None:
-    """Create the tables of orders, leave, readings of accounts, rates and the audit."""
-    for statement in schema_trading.STATEMENTS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0007_lanes")
-def lanes(database: Database) -> None:
-    """Tell paper from live in readings of accounts, and count what is at stake from indexes."""
-    for statement in schema_lanes.STATEMENTS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0008_labels")
-def labels(database: Database) -> None:
-    """Keep what questions are filed under: it moves, so it is no part of their versions."""
-    database.execute("alter table question add column labels text not null default '{}'")
-
-
-@MIGRATIONS(name="0009_beliefs")
-def beliefs(database: Database) -> None:
-    """Keep how many updates of beliefs of a model could not be read, and how many requests to it failed."""
-    for statement in schema_models.BELIEFS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0010_ends_of_trials")
-def ends_of_trials(database: Database) -> None:
-    """Find the trials and forecasts that failed of late without reading all of them."""
-    database.execute("create index trial_ended on trial (ended_at, ending) where ended_at is not null")
-    database.execute("create index forecast_failed on forecast (ended_at, ref) where state = 'failed'")
-
-
-@MIGRATIONS(name="0011_scores_of_venues")
-def scores_of_venues(database: Database) -> None:
-    """Create the tables of the scores and standings that venues themselves tell."""
-    for statement in schema_scores.TOLD:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0012_questions_at_writing")
-def questions_at_writing(database: Database) -> None:
-    """Keep which version of its question a writer read for a request, and when it read a newer one than was known."""
-    database.execute("alter table attempt add column version text references question_version (version)")
-    database.execute("alter table question add column read_at text")
-
-
-@MIGRATIONS(name="0013_ends_of_stops")
-def ends_of_stops(database: Database) -> None:
-    """Have each stop say what ends it; those from before wait for a person."""
-    for statement in schema_trading.ENDS_OF_STOPS:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0014_apart")
-def apart(database: Database) -> None:
-    """Keep forecasts that a person only wants to see apart from those that are scheduled and may leave."""
-    for statement in schema_views.APART:
-        database.execute(statement)
-
-
-@MIGRATIONS(name="0015_profit")
-def profit(database: Database) -> None:
-    """Keep what profit is worked out from beside fills: loans, payouts, and what venues say themselves."""
-    for statement in schema_profit.STATEMENTS:
+@MIGRATIONS(name="0001_ledger")
+def create_ledger(database: Database) -> None:
+    """Create the tables with their indexes, the views and the triggers."""
+    statements = (
+        *(*_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_OUTCOMES, *_FORECASTS, *_INTENTS, *_PERMISSIONS),
+        *(*_ACCOUNTS, *_SCORES, *_CALLS, *_JOURNAL, *_AUDIT, *VIEWS, *TRIGGERS),
+    )
+    for statement in statements:
         database.execute(statement)

@@ -1,21 +1,36 @@
-"""The views of the first tables: what is newest of each forecast and outcome, and every score with its context."""
+"""The views and triggers of the ledger, and the SQL conditions that queries share with them."""
 
-STATEMENTS: tuple[str, ...] = (
-    """
-create view latest_forecast as
+from bot.core.outcomes import WITHDRAWN_REASONS
+
+# The text of the stored JSON: triggers must not need the JSON functions.
+_HAS_WITHDRAWN_REASON = " or ".join(f"""instr(r.body, '"reason":"{reason}"')""" for reason in WITHDRAWN_REASONS)
+# True for a row r of resolution that only withdraws an earlier outcome.
+IS_WITHDRAWN = f"(r.kind = 'void' and ({_HAS_WITHDRAWN_REASON}))"
+# A question is resolved when each of its targets has an outcome; an annulled target has one too.
+IS_RESOLVED = f"""
+exists (select 1 from question q join target t on t.version = q.version where q.ref = {{ref}})
+and not exists (
+  select 1 from question q join target t on t.version = q.version
+  where q.ref = {{ref}} and not exists (
+    select 1 from current_resolution r where r.ref = q.ref and r.target = t.target
+      and not {IS_WITHDRAWN}))
+"""  # noqa: S608 - made of constants
+
+VIEWS: tuple[str, ...] = (
+    # A forecast that a person only asked to see is never submitted.
+    """create view latest_forecast as
 select f.* from forecast f
-where f.state = 'done' and not exists (
+where f.state = 'done' and f.forecast_only = 0 and not exists (
   select 1 from forecast later
-  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision and later.state = 'done')
+  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision
+    and later.state = 'done' and later.forecast_only = 0)
 """,
-    """
-create view current_resolution as
+    """create view current_resolution as
 select r.* from resolution r
 where not exists (
   select 1 from resolution later where later.ref = r.ref and later.target = r.target and later.id > r.id)
 """,
-    """
-create view scored as
+    """create view scored as
 select s.forecast, s.target, s.rule, s.value as score, f.ref, q.title, q.venue, q.source, q.family, q.batch,
        f.forecaster, f.revision, f.cutoff, f.made_at, t.horizon_days, p.probability, p.raw_probability,
        c.probability as crowd_probability, r.kind as outcome_kind, r.value as outcome, r.body as outcome_body,
@@ -28,19 +43,42 @@ join question q on q.ref = f.ref
 join target t on t.version = f.version and t.target = s.target
 left join price c on c.id = f.price
 """,
+    # A call that is under way, or was lost, counts at its worst case.
+    """create view cost as
+select scope, ref, venue, forecaster, min(at) as first_at, count(*) as calls,
+       sum(state in ('failed', 'lost')) as unanswered, sum(attempts) as attempts, sum(tokens_in) as tokens_in,
+       sum(tokens_cached) as tokens_cached, sum(tokens_out) as tokens_out,
+       sum(coalesce(cost_usd, worst_usd)) as cost_usd
+from model_call
+group by scope, ref, venue, forecaster
+""",
 )
 
-# A forecast that a person only wanted to see is apart: nothing leaves or waits for it.
-APART: tuple[str, ...] = (
-    "alter table forecast add column apart integer not null default 0 check (apart in (0, 1))",
-    "alter table schedule add column apart integer not null default 0 check (apart in (0, 1))",
-    "drop view latest_forecast",
-    """
-create view latest_forecast as
-select f.* from forecast f
-where f.state = 'done' and f.apart = 0 and not exists (
-  select 1 from forecast later
-  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision
-    and later.state = 'done' and later.apart = 0)
-""",
+# Each order keeps whether its question is resolved: of many thousand orders few are open.
+_RESOLVED_TRIGGER = """
+create trigger {name} after {event}
+begin
+  update intent set question_resolved = ({resolved}) where ref = new.ref and action = 'order';
+end
+"""
+_AUDIT_TRIGGER = """
+create trigger {name} before {event} on audit
+begin
+  select raise(abort, 'the audit is append-only');
+end
+"""
+TRIGGERS: tuple[str, ...] = (
+    *(
+        _RESOLVED_TRIGGER.format(name=name, event=event, resolved=IS_RESOLVED.format(ref="new.ref"))
+        for name, event in {
+            "intent_resolved_by_outcome": "insert on resolution",
+            "intent_resolved_when_planned": "insert on intent when new.action = 'order'",
+            "intent_resolved_by_target": "insert on target",
+            "intent_resolved_by_version": "update of version on question when new.version <> old.version",
+        }.items()
+    ),
+    *(
+        _AUDIT_TRIGGER.format(name=name, event=event)
+        for name, event in {"audit_is_not_changed": "update", "audit_is_not_shortened": "delete"}.items()
+    ),
 )

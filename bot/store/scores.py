@@ -1,4 +1,7 @@
-"""How good the forecasts were: each prediction is scored against each outcome in force, once."""
+"""Scores of forecasts: each prediction is scored once against each current outcome.
+
+Resolved predictions can be read as columns, for reports and calibration.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,17 +11,16 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.prediction import BinaryShape, Prediction, Shape
-from bot.domain.question import QuestionRef
-from bot.domain.resolution import Outcome
-from bot.domain.score import Score
-from bot.errors import ContractError
-from bot.store.codec import OUTCOME, QUESTION, moment, stamp, unpack_prediction
-from bot.store.runs import Runs
-from bot.store.setups import foreseeing_of
+from bot.core.errors import MalformedDataError
+from bot.core.outcomes import Outcome, Score
+from bot.core.predictions import BinaryShape, Prediction, QuestionShape
+from bot.core.questions import QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.serialization import OUTCOME, QUESTION, format_timestamp, parse_timestamp, unpack_prediction
+from bot.store.trials import clairvoyant_setups_json
 
-# From the side of what is not scored yet: it stays short, however long the past has grown.
-_TO_SCORE = """
+# Starts from the unscored predictions: their index stays small.
+_SELECT_UNSCORED = """
 select p.forecast, p.ref, p.target, r.id, t.horizon_days, q.family, q.source, p.probability, p.body,
        c.probability, c.body, r.body, f.made_at, f.cutoff,
        case when p.probability is null then (select v.body from question_version v where v.version = f.version) end
@@ -31,27 +33,27 @@ left join price c on c.id = f.price
 where p.scored_against is null
 order by p.ref, p.target limit ?
 """
-_ADD = """
+_UPSERT_SCORE = """
 insert into score (forecast, target, rule, resolution, value, at) values (?, ?, ?, ?, ?, ?)
 on conflict do update set value = excluded.value, at = excluded.at
 """
-# An outcome corrected since it was read leaves the prediction to be scored anew.
-_SCORED = """
+# A prediction whose outcome was corrected meanwhile stays unscored.
+_SET_SCORED = """
 update prediction set scored_against = :resolution
 where forecast = :forecast and target = :target and not exists (
   select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
 """
-# Some venues score what stood at one moment, which the question then names in its fact "spot_at".
-BY_SPOT = """not exists (
+# Some venues score the forecast at one moment, which the question gives as its fact "spot_at".
+WAS_BEFORE_SPOT_TIME = """not exists (
       select 1 from question_version v where v.version = q.version
         and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
-# What went on paper, or for real; a forecast that went nowhere is of neither kind.
-WENT = """(:paper is null or exists (
+# Submitted on paper or for real; a forecast that was not submitted is neither.
+WAS_SUBMITTED = """(:paper is null or exists (
       select 1 from intent i where i.forecast = f.id and (i.mode = 'paper') = :paper
         and i.state not in ('refused', 'superseded')))"""
-# Of each forecaster, question and target, the last word before the window closed and before the outcome was known. It
-# is the cutoff that counts, not the day of the computation: a forecast of the past is as good as its cutoff.
-_TABLE = f"""
+# For each forecaster, question and target, the last forecast before the close and before the outcome was known. The
+# cutoff counts, not the time of the computation.
+_SELECT_BINARY_COLUMNS = f"""
 with eligible as (
   select f.id, f.forecaster, f.ref, p.target, q.batch, q.source, q.family, q.series, t.horizon_days,
          p.probability, c.probability as crowd, r.value as outcome, f.cutoff,
@@ -64,18 +66,17 @@ with eligible as (
   left join price c on c.id = f.price
   where r.kind = 'happened' and p.probability is not null
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {BY_SPOT}
+    and {WAS_BEFORE_SPOT_TIME}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until)
-    and {WENT})
+    and {WAS_SUBMITTED})
 select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """  # noqa: S608 - made of constants
-# The same choice of rows for choices and curves, with the values of their rules as they were scored; those that no rule
-# could judge have none and are left out.
-_MARKED = f"""
+# The same choice of rows for choices and curves, with their scores by rule; predictions without a score are left out.
+_SELECT_NON_BINARY_SCORES = f"""
 with eligible as (
   select f.id, f.forecaster, f.ref, p.target, r.kind, q.batch, q.source, q.family, q.series, t.horizon_days, f.cutoff,
          r.id as resolution,
@@ -87,22 +88,21 @@ with eligible as (
   join target t on t.version = f.version and t.target = p.target
   where r.kind in ('chosen', 'landed')
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {BY_SPOT}
+    and {WAS_BEFORE_SPOT_TIME}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until)
-    and {WENT})
+    and {WAS_SUBMITTED})
 select id, forecaster, ref, eligible.target, kind, batch, source, family, series, horizon_days, cutoff,
        s.rule, s.value
 from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
 where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
 """  # noqa: S608 - made of constants
-_KINDS = {"chosen": "choice", "landed": "curve"}
-# What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment. Questions
-# that say that nothing may be fitted on them (their fact "training") are left out, and so is what was said by one who
-# saw the future.
-_ANSWERED = f"""
+_SHAPE_KINDS = {"chosen": "choice", "landed": "curve"}
+# Data for calibration: the same choice of rows, raw, resolved before the given time. Questions that must not be used
+# for training (their fact "training") are left out, and so are forecasts that saw the future.
+_SELECT_CALIBRATION_COLUMNS = f"""
 with eligible as (
   select f.ref, p.target, p.raw_probability as raw, r.value as outcome, q.source, f.cutoff, r.resolved_at,
          row_number() over (partition by f.ref, p.target order by f.revision desc) as age
@@ -112,9 +112,9 @@ with eligible as (
   join question q on q.ref = f.ref
   where r.kind = 'happened' and r.resolved_at < :before and p.raw_probability is not null
     and f.forecaster = :forecaster and q.family = :family
-    and coalesce(f.setup, '') not in (select value from json_each(:foreseeing))
+    and coalesce(f.setup, '') not in (select value from json_each(:clairvoyant))
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {BY_SPOT}
+    and {WAS_BEFORE_SPOT_TIME}
     and not exists (
       select 1 from question_version v where v.version = f.version and json_extract(v.body, '$.facts.training') = 'no'))
 select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 order by cutoff, ref, target
@@ -122,11 +122,11 @@ select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 ord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scorable:
-    """A prediction with the outcome in force of its target; ``crowd`` is what others said when it was made.
+class ScorablePrediction:
+    """A prediction with the current outcome of its target; ``crowd`` is the crowd's prediction at its start.
 
-    ``shape`` is that of the question as it was asked then. ``resolution`` is the row id of the outcome, so that a
-    correction in the meantime is not taken for scored.
+    ``shape`` is the shape of the question at that time. ``resolution`` is the row id of the outcome, so that a later
+    correction does not count as scored.
     """
 
     forecast: str
@@ -136,7 +136,7 @@ class Scorable:
     horizon_days: int | None
     family: str
     source: str
-    shape: Shape
+    shape: QuestionShape
     prediction: Prediction
     crowd: Prediction | None
     outcome: Outcome
@@ -146,9 +146,9 @@ class Scorable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreFilter:
-    """Which scored predictions to read; None means any. ``since`` and ``until`` bound the cutoff (until is open).
+    """Which scored predictions to read; None means any. ``since`` and ``until`` bound the cutoff (without ``until``).
 
-    ``paper`` chooses those that went to a paper book, or, if False, to a venue.
+    ``paper`` chooses those that were submitted on paper or, if False, to a venue.
     """
 
     venue: str | None = None
@@ -162,10 +162,10 @@ class ScoreFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRows:
-    """Binary predictions with their outcomes, column by column, all of one length, in the order of cutoffs.
+class ResolvedBinaryColumns:
+    """Binary predictions with their outcomes, as columns of equal length, by cutoff.
 
-    ``series`` is empty for a question on its own; ``crowd`` is None where there was none; ``outcome`` is 1 for yes, 0
+    ``series`` is empty for a question without a series; ``crowd`` is None without a crowd; ``outcome`` is 1 for yes, 0
     for no, or a share between them.
     """
 
@@ -188,10 +188,10 @@ class ScoredRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
-    """The scores of one prediction that is no yes-or-no: values by rule, those of the crowd under ``crowd`` rules.
+class NonBinaryScores:
+    """The scores of one prediction that is not binary, by rule; rules of the crowd begin with ``crowd``.
 
-    ``kind`` is the kind of the question's shape, choice or curve.
+    ``kind`` is the kind of the shape of the question: choice or curve.
     """
 
     forecast: str
@@ -209,8 +209,8 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """Binary forecasts as they were before calibration, with their outcomes, column by column, by cutoff."""
+class CalibrationColumns:
+    """Binary forecasts before calibration with their outcomes, as columns, by cutoff."""
 
     raw: tuple[float, ...]
     outcome: tuple[float, ...]
@@ -223,45 +223,45 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores, and the columns they are made from."""
+class ScoreStore:
+    """Scores, and resolved predictions as columns."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
-    async def to_score(self, limit: int) -> list[Scorable]:
-        """Return predictions that were not yet scored against the outcome in force, void ones included."""
-        return await self.readers.run(lambda database: _to_score(database, limit))
+    async def to_score(self, limit: int) -> list[ScorablePrediction]:
+        """Return the predictions not yet scored against their current outcome, void ones included."""
+        return await self.readers.run(lambda database: _list_unscored(database, limit))
 
-    async def record(self, scored: Sequence[Scorable], scores: Sequence[Score], *, at: datetime) -> None:
-        """Store the scores of these predictions and mark each of them as done, also those that have no score.
+    async def record(self, scored: Sequence[ScorablePrediction], scores: Sequence[Score], *, at: datetime) -> None:
+        """Store the scores of these predictions and mark all of them as scored, also those without a score.
 
-        Raises ContractError for a score of something that is not among them.
+        Raises MalformedDataError for a score of another prediction.
         """
-        await self.writer.run(lambda database: _record(database, scored, scores, stamp(at)))
+        await self.writer.run(lambda database: _record_scores(database, scored, scores, format_timestamp(at)))
 
-    async def table(self, chosen: ScoreFilter) -> ScoredRows:
-        """Return resolved binary predictions: of each forecaster and target the newest before close and outcome."""
-        return await self.readers.run(lambda database: _table(database, chosen))
+    async def read_binary_columns(self, chosen: ScoreFilter) -> ResolvedBinaryColumns:
+        """Return resolved binary predictions: the newest before close and outcome of each forecaster and target."""
+        return await self.readers.run(lambda database: _read_binary_columns(database, chosen))
 
-    async def marked(self, chosen: ScoreFilter) -> tuple[Marked, ...]:
-        """Return the scores of choices and curves: the same choice of predictions as ``table`` for yes or no."""
-        return await self.readers.run(lambda database: _marked(database, chosen))
+    async def read_non_binary_scores(self, chosen: ScoreFilter) -> tuple[NonBinaryScores, ...]:
+        """Return the scores of choices and curves, chosen like ``read_binary_columns``."""
+        return await self.readers.run(lambda database: _read_non_binary_scores(database, chosen))
 
-    async def answered(self, forecaster: str, family: str, *, before: datetime) -> Answered:
-        """Return what was said of a family of questions, chosen as ``table`` does, resolved before the moment."""
-        values = {"forecaster": forecaster, "family": family, "before": stamp(before)}
-        return await self.readers.run(lambda database: _answered(database, values))
-
-
-def _to_score(database: Database, limit: int) -> list[Scorable]:
-    return [_scorable(*row) for row in database.execute(_TO_SCORE, [limit])]
+    async def read_calibration_columns(self, forecaster: str, family: str, *, before: datetime) -> CalibrationColumns:
+        """Return forecasts of a family of questions resolved before that time, chosen like ``read_binary_columns``."""
+        values = {"forecaster": forecaster, "family": family, "before": format_timestamp(before)}
+        return await self.readers.run(lambda database: _read_calibration_columns(database, values))
 
 
-def _scorable(*columns: Any) -> Scorable:  # noqa: ANN401 - a row of _TO_SCORE
+def _list_unscored(database: Database, limit: int) -> list[ScorablePrediction]:
+    return [_scorable_from_row(*row) for row in database.execute(_SELECT_UNSCORED, [limit])]
+
+
+def _scorable_from_row(*columns: Any) -> ScorablePrediction:  # noqa: ANN401 - a database row
     forecast, ref, target, resolution, horizon, family, source, *rest = columns
     probability, body, crowd, crowd_body, outcome, made_at, cutoff, asked = rest
-    return Scorable(
+    return ScorablePrediction(
         forecast=forecast,
         ref=QuestionRef.parse(ref),
         target=target,
@@ -273,30 +273,32 @@ def _scorable(*columns: Any) -> Scorable:  # noqa: ANN401 - a row of _TO_SCORE
         prediction=unpack_prediction(probability, body),
         crowd=None if crowd is None and crowd_body is None else unpack_prediction(crowd, crowd_body),
         outcome=OUTCOME.decode(outcome),
-        made_at=moment(made_at),
-        cutoff=moment(cutoff),
+        made_at=parse_timestamp(made_at),
+        cutoff=parse_timestamp(cutoff),
     )
 
 
-def _record(database: Database, scored: Sequence[Scorable], scores: Sequence[Score], at: str) -> None:
+def _record_scores(database: Database, scored: Sequence[ScorablePrediction], scores: Sequence[Score], at: str) -> None:
     resolutions = {(item.forecast, item.target): item.resolution for item in scored}
     rows = []
     for score in scores:
         resolution = resolutions.get((score.forecast, score.target))
         if resolution is None:
-            message = f"a score of target {score.target} of forecast {score.forecast}, which was not to be scored"
-            raise ContractError(message)
+            message = (
+                f"a score of target {score.target} of forecast {score.forecast}, which is not among those to score"
+            )
+            raise MalformedDataError(message)
         rows.append((score.forecast, score.target, score.rule, resolution, float(score.value), at))
-    database.conn.executemany(_ADD, rows)
+    database.conn.executemany(_UPSERT_SCORE, rows)
     marks = [{"forecast": item.forecast, "target": item.target, "resolution": item.resolution} for item in scored]
-    database.conn.executemany(_SCORED, marks)
+    database.conn.executemany(_SET_SCORED, marks)
 
 
-def _answered(database: Database, values: dict[str, str]) -> Answered:
-    probe = {**values, "foreseeing": foreseeing_of(database, [values["forecaster"]])}
-    rows = database.execute(_ANSWERED, probe).fetchall()
+def _read_calibration_columns(database: Database, values: dict[str, str]) -> CalibrationColumns:
+    values = {**values, "clairvoyant": clairvoyant_setups_json(database, [values["forecaster"]])}
+    rows = database.execute(_SELECT_CALIBRATION_COLUMNS, values).fetchall()
     raw, outcome, source, cutoff, resolved_at = list(zip(*rows, strict=True)) or [()] * 5
-    return Answered(
+    return CalibrationColumns(
         raw=raw,
         outcome=outcome,
         source=source,
@@ -305,51 +307,53 @@ def _answered(database: Database, values: dict[str, str]) -> Answered:
     )
 
 
-def _marked(database: Database, chosen: ScoreFilter) -> tuple[Marked, ...]:
-    rows = database.execute(_MARKED, bounds_of(chosen)).fetchall()
-    # A row for each rule; all but its name and value are the same.
+def _read_non_binary_scores(database: Database, chosen: ScoreFilter) -> tuple[NonBinaryScores, ...]:
+    rows = database.execute(_SELECT_NON_BINARY_SCORES, score_filter_values(chosen)).fetchall()
+    # One row for each rule; only its last two columns, rule and value, differ.
     grouped = groupby(rows, key=lambda row: row[:-2])
-    return tuple(_mark(columns, {rule: value for *_, rule, value in group}) for columns, group in grouped)
+    return tuple(
+        _non_binary_scores_from_row(columns, {rule: value for *_, rule, value in group}) for columns, group in grouped
+    )
 
 
-def _mark(columns: tuple[Any, ...], values: Mapping[str, float]) -> Marked:
+def _non_binary_scores_from_row(columns: tuple[Any, ...], values: Mapping[str, float]) -> NonBinaryScores:
     forecast, forecaster, ref, target, kind, batch, source, family, series, horizon, cutoff = columns
-    return Marked(
+    return NonBinaryScores(
         forecast=forecast,
         forecaster=forecaster,
         ref=QuestionRef.parse(ref),
         target=target,
-        kind=_KINDS[kind],
+        kind=_SHAPE_KINDS[kind],
         batch=batch,
         source=source,
         family=family,
         series=series,
         horizon_days=horizon,
-        cutoff=moment(cutoff),
+        cutoff=parse_timestamp(cutoff),
         values=values,
     )
 
 
-def bounds_of(chosen: ScoreFilter) -> dict[str, str | bool | None]:
-    """Return the values that a filter binds in queries."""
+def score_filter_values(chosen: ScoreFilter) -> dict[str, str | bool | None]:
+    """Return the values of a filter for queries."""
     return {
         "venue": chosen.venue,
         "forecaster": chosen.forecaster,
         "source": chosen.source,
         "family": chosen.family,
         "batch": chosen.batch,
-        "since": stamp(chosen.since),
-        "until": stamp(chosen.until),
+        "since": format_timestamp(chosen.since),
+        "until": format_timestamp(chosen.until),
         "paper": chosen.paper,
     }
 
 
-def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
-    rows = database.execute(_TABLE, bounds_of(chosen)).fetchall()
+def _read_binary_columns(database: Database, chosen: ScoreFilter) -> ResolvedBinaryColumns:
+    rows = database.execute(_SELECT_BINARY_COLUMNS, score_filter_values(chosen)).fetchall()
     columns = list(zip(*rows, strict=True)) or [()] * 13
     forecast, forecaster, ref, target, batch, source, family, series, horizon, *rest = columns
     probability, crowd, outcome, cutoff = rest
-    return ScoredRows(
+    return ResolvedBinaryColumns(
         forecast=forecast,
         forecaster=forecaster,
         ref=tuple(map(QuestionRef.parse, ref)),

@@ -1,45 +1,59 @@
-"""Trials and their steps: every change of mind, written down before the next one is asked for.
+"""Trials with their steps, the setups of their forecasters, and recordings of the responses that they received.
 
-Steps are append-only and numbered from 1 without gaps. This module works within the transactions and snapshots of
-others; it opens none.
+Each step is stored before the next one begins. A trial is resumed and replayed from its recordings: every request to
+models, search engines, pages and tools, with the full response.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.forecast import Trial, TrialEnd
-from bot.domain.step import Step
-from bot.errors import ContractError, NotFound, StoreError
-from bot.store.codec import STEP, TRIAL, clean, listed, moment, stamp
-from bot.store.documents import MISSING
+from bot.core.beliefs import Step
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd
+from bot.store.connections import TransactionRunner
+from bot.store.documents import (
+    MISSING_DOCUMENTS,
+    CompressedDocument,
+    compress_document,
+    compress_json,
+    get_document,
+    put_document,
+)
+from bot.store.serialization import SETUP, STEP, TRIAL, format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
-PLACE = """
+_STEP_CONTEXT = """
 select f.state, t.body, s.body, (select max(number) from step where forecast = f.id and trial = :trial)
 from forecast f
 left join trial t on t.forecast = f.id and t.number = :trial
 left join step s on s.forecast = f.id and s.trial = :trial and s.number = :number
 where f.id = :forecast
 """
-OPEN_TRIAL = "insert into trial (forecast, number) values (:forecast, :trial) on conflict do nothing"
-ADD_STEP = """
+
+_INSERT_TRIAL = "insert into trial (forecast, number) values (:forecast, :trial) on conflict do nothing"
+
+_INSERT_STEP = """
 insert into step (forecast, trial, number, at, action, cost_usd, body)
 values (:forecast, :trial, :number, :at, :action, :cost_usd, :body)
 """
-END_TRIAL = """
+
+_END_TRIAL = """
 insert into trial (forecast, number, ended_at, ending, body) values (:forecast, :trial, :at, :ending, :body)
 on conflict do update set ended_at = excluded.ended_at, ending = excluded.ending, body = excluded.body
 """
-TRIALS = "select number, body from trial where forecast = ? order by number"
-STEPS = "select trial, number, at, body from step where forecast = ? order by trial, number"
+
+_SELECT_TRIALS = "select number, body from trial where forecast = ? order by number"
+_SELECT_STEPS = "select trial, number, at, body from step where forecast = ? order by trial, number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
-    """A step with its number, from 1, and the moment it was logged."""
+    """A step with its number, from 1, and the time at which it was logged."""
 
     number: int
     at: datetime
@@ -48,7 +62,7 @@ class LoggedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """What is on record of one trial; ``trial`` is None while it has not ended."""
+    """The record of one trial; ``trial`` is None until it ends."""
 
     number: int
     trial: Trial | None
@@ -62,7 +76,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """A step on its way into the ledger."""
+    """A step to be stored."""
 
     forecast: str
     trial: int
@@ -71,27 +85,27 @@ class StepRow:
     at: datetime
 
     def columns(self) -> dict[str, Any]:
-        """Return the row; raises ContractError for a step that JSON cannot say."""
+        """Return the values of the row; raises MalformedDataError for a step that JSON cannot hold."""
         return {
             "forecast": self.forecast,
             "trial": self.trial,
             "number": self.number,
-            "at": stamp(self.at),
-            "action": clean(self.step.action.name),
+            "at": format_timestamp(self.at),
+            "action": sanitize_text(self.step.action.name),
             "cost_usd": float(self.step.usage.cost_usd),
             "body": STEP.encode(self.step),
         }
 
 
 def log_step(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
-    """Write a step; return why it contradicts what is on record, or None where it is there now.
+    """Store a step; return how it contradicts the record, None if it is stored now.
 
-    Raises NotFound for an unknown forecast or document, StoreError for a step that comes too late or leaves a gap.
+    Raises NotFoundError for an unknown forecast or document, StoreError for a step after the end or after a gap.
     """
     name = f"step {row.number} of trial {row.trial} of forecast {row.forecast}"
-    state, trial, known, last = _place(database, row)
+    state, trial, known, last = _read_step_context(database, row)
     if known is not None:
-        return None if known == columns["body"] else f"{name} is on record with another content"
+        return None if known == columns["body"] else f"{name} is already recorded with other content"
     if state != "running" or trial is not None:
         message = f"{name} comes after its end"
         raise StoreError(message)
@@ -99,53 +113,207 @@ def log_step(database: Database, row: StepRow, columns: dict[str, Any]) -> str |
         message = f"{name} leaves a gap after step {last or 0}"
         raise StoreError(message)
     require_documents(database, row.step.observation.documents)
-    database.execute(OPEN_TRIAL, columns)
-    database.execute(ADD_STEP, columns)
+    database.execute(_INSERT_TRIAL, columns)
+    database.execute(_INSERT_STEP, columns)
     return None
 
 
 def end_trial(database: Database, forecast: str, trial: Trial, at: datetime) -> None:
-    """Write how a trial ended; the same again changes nothing, another end raises ContractError."""
+    """Store how a trial ended; repeating it changes nothing, another end raises MalformedDataError."""
     body = TRIAL.encode(trial)
     probe = {"forecast": forecast, "trial": trial.number, "number": 0}
-    row = database.execute(PLACE, probe).fetchone()
+    row = database.execute(_STEP_CONTEXT, probe).fetchone()
     if row is None:
         message = f"no forecast {forecast} in the ledger"
-        raise NotFound(message)
+        raise NotFoundError(message)
     known = row[1]
     if known is not None and known != body:
         message = f"trial {trial.number} of forecast {forecast} has ended with another result"
-        raise ContractError(message)
+        raise MalformedDataError(message)
     if known is None:
-        values = {**probe, "at": stamp(at), "ending": trial.end.value, "body": body}
-        database.execute(END_TRIAL, values)
+        values = {**probe, "at": format_timestamp(at), "ending": trial.end.value, "body": body}
+        database.execute(_END_TRIAL, values)
 
 
-def trials_of(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
+def read_trials(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
     """Return the trials of a forecast with their steps, in order."""
     steps: defaultdict[int, list[LoggedStep]] = defaultdict(list)
-    for trial, number, at, body in database.execute(STEPS, [forecast]):
-        steps[trial].append(LoggedStep(number=number, at=moment(at), step=STEP.decode(body)))
+    for trial, number, at, body in database.execute(_SELECT_STEPS, [forecast]):
+        steps[trial].append(LoggedStep(number=number, at=parse_timestamp(at), step=STEP.decode(body)))
     return tuple(
         TrialRecord(number=number, trial=None if body is None else TRIAL.decode(body), steps=tuple(steps[number]))
-        for number, body in database.execute(TRIALS, [forecast])
+        for number, body in database.execute(_SELECT_TRIALS, [forecast])
     )
 
 
 def require_documents(database: Database, digests: tuple[str, ...]) -> None:
-    """Raise NotFound for a digest that no stored document has: what is cited must be kept first."""
+    """Raise NotFoundError for a digest without a stored document: sources must be stored before they are cited."""
     if not digests:
         return
-    missing = [digest for (digest,) in database.execute(MISSING, [listed(digests)])]
+    missing = [digest for (digest,) in database.execute(MISSING_DOCUMENTS, [to_json_list(digests)])]
     if missing:
         message = f"documents must be stored before they are used: {', '.join(missing)}"
-        raise NotFound(message)
+        raise NotFoundError(message)
 
 
-def _place(database: Database, row: StepRow) -> tuple[str, str | None, str | None, int | None]:
+def _read_step_context(database: Database, row: StepRow) -> tuple[str, str | None, str | None, int | None]:
     probe = {"forecast": row.forecast, "trial": row.trial, "number": row.number}
-    found: tuple[str, str | None, str | None, int | None] | None = database.execute(PLACE, probe).fetchone()
+    found: tuple[str, str | None, str | None, int | None] | None = database.execute(_STEP_CONTEXT, probe).fetchone()
     if found is None:
         message = f"no forecast {row.forecast} in the ledger"
-        raise NotFound(message)
+        raise NotFoundError(message)
     return found
+
+
+_SELECT_SETUP = "select setup from forecast where id = ?"
+_UPDATE_SETUP = "update forecast set setup = ? where id = ?"
+_SETUPS_OF_FORECASTERS = "select distinct setup from forecast where forecaster in (select value from json_each(?))"
+_SETUP_MEDIA_TYPE = "application/json"
+
+
+def store_setup(database: Database, setup: ForecasterSetup | None) -> str | None:
+    """Store the setup within the caller's transaction and return its digest."""
+    if setup is None:
+        return None
+    document = _compress_setup(SETUP.encode(setup))
+    put_document(database, document)
+    return document.digest
+
+
+def read_setup(database: Database, digest: str | None) -> ForecasterSetup | None:
+    """Read a setup within the caller's snapshot; None for a forecast without a stored setup."""
+    return None if digest is None else SETUP.decode(get_document(database, digest).content.decode())
+
+
+def clairvoyant_setups(database: Database, digests: Iterable[str | None]) -> frozenset[str]:
+    """Return the setups that let a forecaster see the future."""
+    setups = {digest: read_setup(database, digest) for digest in set(digests) if digest is not None}
+    return frozenset(digest for digest, setup in setups.items() if setup is not None and setup.clairvoyant)
+
+
+def clairvoyant_setups_json(database: Database, forecasters: Collection[str]) -> str:
+    """Return, as a JSON list for queries, the setups that let these forecasters see the future."""
+    used = (setup for (setup,) in database.execute(_SETUPS_OF_FORECASTERS, [to_json_list(forecasters)]).fetchall())
+    return to_json_list(sorted(clairvoyant_setups(database, used)))
+
+
+def setup_mismatch(database: Database, forecast_id: str, setup: ForecasterSetup | None) -> str | None:
+    """Return why an unfinished forecast cannot resume with this setup, None if it can; it then gets this setup.
+
+    The number of trials and their aggregation may change. A forecast that began without a setup resumes without one.
+    """
+    ((digest,),) = database.execute(_SELECT_SETUP, [forecast_id]).fetchall()
+    begun = read_setup(database, digest)
+    if begun is None or setup is None:
+        return None
+    if SETUP.encode(replace(begun, trials=setup.trials, aggregate=setup.aggregate)) != SETUP.encode(setup):
+        return "the settings of the forecaster changed during the forecast"
+    database.execute(_UPDATE_SETUP, [store_setup(database, setup), forecast_id])
+    return None
+
+
+@lru_cache(maxsize=64)
+def _compress_setup(text: str) -> CompressedDocument:
+    return compress_document(text.encode(), _SETUP_MEDIA_TYPE)
+
+
+_INSERT_RECORDING = """
+insert into recording (scope, trial, kind, key, nth, at, answer)
+values (:scope, :trial, :kind, :key, :nth, :at, :answer) on conflict do nothing
+"""
+_KNOWN_RESPONSE = """
+select answer from recording
+where scope = :scope and trial = :trial and kind = :kind and key = :key and nth = :nth
+"""
+_RECORDINGS_OF_TRIAL = """
+select kind, key, nth, answer from recording
+where scope = :scope and trial = :trial and (:kinds is null or kind in (select value from json_each(:kinds)))
+order by kind, key, nth
+"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RecordingKey:
+    """The name of a recording within its trial: ``nth`` counts equal requests from 0."""
+
+    kind: str
+    key: str
+    nth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedResponse:
+    """A response as JSON text, with the digest of its document."""
+
+    digest: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingStore:
+    """The recordings of all trials; ``scope`` is the id of a forecast or of a backtest."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def read_trial(
+        self, scope: str, trial: int, kinds: Collection[str] | None = None
+    ) -> Mapping[RecordingKey, RecordedResponse]:
+        """Return the recordings of a trial, of all kinds or of some, by kind, key and number.
+
+        Raises StoreError for a damaged one.
+        """
+        values = {"scope": scope, "trial": trial, "kinds": None if kinds is None else to_json_list(kinds)}
+        return await self.readers.run(lambda database: _read_trial(database, values))
+
+    async def add(self, scope: str, trial: int, key: RecordingKey, body: str, *, at: datetime) -> str:
+        """Store a response and return its digest; repeating it changes nothing.
+
+        Lone surrogates in the body become U+FFFD. Raises MalformedDataError if the key has another response already.
+        """
+        (digest,) = await self.add_all(scope, trial, {key: body}, at=at)
+        return digest
+
+    async def add_all(
+        self, scope: str, trial: int, bodies: Mapping[RecordingKey, str], *, at: datetime
+    ) -> Sequence[str]:
+        """Store several responses of a trial like ``add``, all or none, and return their digests."""
+        answers = [await compress_json(body) for body in bodies.values()]
+        shared = {"scope": scope, "trial": trial, "at": format_timestamp(at)}
+        rows = [
+            {
+                **shared,
+                "kind": sanitize_text(key.kind),
+                "key": sanitize_text(key.key),
+                "nth": key.nth,
+                "answer": answer.digest,
+            }
+            for key, answer in zip(bodies, answers, strict=True)
+        ]
+        await self.writer.run(lambda database: _add_recordings(database, rows, answers))
+        return [answer.digest for answer in answers]
+
+
+def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers: Sequence[CompressedDocument]) -> None:
+    for row, answer in zip(rows, answers, strict=True):
+        _add_recording(database, row, answer)
+
+
+def _add_recording(database: Database, row: dict[str, Any], answer: CompressedDocument) -> None:
+    put_document(database, answer)
+    if database.execute(_INSERT_RECORDING, row).rowcount:
+        return
+    (known,) = database.execute(_KNOWN_RESPONSE, row).fetchone()
+    if known != answer.digest:
+        name = f"{row['kind']} {row['key']} ({row['nth']}) of trial {row['trial']} of {row['scope']}"
+        message = f"the response {name} is already recorded with another answer"
+        raise MalformedDataError(message)
+
+
+def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:
+    return {
+        RecordingKey(kind, key, nth): RecordedResponse(
+            digest=answer, body=get_document(database, answer).content.decode()
+        )
+        for kind, key, nth, answer in database.execute(_RECORDINGS_OF_TRIAL, dict(values)).fetchall()
+    }

@@ -1,7 +1,4 @@
-"""What venues themselves say of forecasts: their scores by question, and how the account stands in their contests.
-
-Beside them: which resolved questions have no score of ours, and why.
-"""
+"""Scores and contest standings that venues report, and resolved questions without our own score, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,57 +8,64 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.prediction import Prediction, Shape
-from bot.domain.question import QuestionRef
-from bot.domain.resolution import Outcome, Resolution
-from bot.domain.score import ContestStanding
-from bot.store.codec import OUTCOME, QUESTION, Form, clean, listed, moment, stamp, unpack_prediction
-from bot.store.runs import Runs
-from bot.store.scores import BY_SPOT, WENT, ScoreFilter, bounds_of
+from bot.core.outcomes import ContestStanding, Outcome, Resolution
+from bot.core.predictions import Prediction, QuestionShape
+from bot.core.questions import QuestionRef
+from bot.store.connections import TransactionRunner
+from bot.store.scores import WAS_BEFORE_SPOT_TIME, WAS_SUBMITTED, ScoreFilter, score_filter_values
+from bot.store.serialization import (
+    OUTCOME,
+    QUESTION,
+    JsonSerializer,
+    format_timestamp,
+    parse_timestamp,
+    sanitize_text,
+    to_json_list,
+    unpack_prediction,
+)
 
-_STANDING: Form[ContestStanding] = Form("standing in a contest", ContestStanding)
+_STANDING_SERIALIZER: JsonSerializer[ContestStanding] = JsonSerializer("standing in a contest", ContestStanding)
 
-_KNOWN = (
+_KNOWN_SCORES = (
     "select ref, target, rule, value from venue_score where account = ? and ref in (select value from json_each(?))"
 )
-_FORGET = "delete from venue_score where ref = ? and target = ? and account = ?"
-_ADD = "insert into venue_score (ref, target, account, rule, value, at) values (?, ?, ?, ?, ?, ?)"
-_NO_STANDINGS = "delete from contest_standing where venue = ? and account = ?"
-_STAND = "insert into contest_standing (venue, account, contest, body, at) values (?, ?, ?, ?, ?)"
-_STANDINGS = """
+_DELETE_SCORES = "delete from venue_score where ref = ? and target = ? and account = ?"
+_INSERT_SCORE = "insert into venue_score (ref, target, account, rule, value, at) values (?, ?, ?, ?, ?, ?)"
+_DELETE_STANDINGS = "delete from contest_standing where venue = ? and account = ?"
+_INSERT_STANDING = "insert into contest_standing (venue, account, contest, body, at) values (?, ?, ?, ?, ?)"
+_SELECT_STANDINGS = """
 select venue, account, body, at from contest_standing where (:venue is null or venue = :venue)
 order by venue, account, contest
 """
-# Of each question that resolved, at a venue that tells scores: the forecast that stood there when it was scored or
-# closed. Of one that is on paper, or went nowhere, nothing is told.
-_SCORED = f"""
-with told as (
+# For each resolved question of a venue that reports scores: the real forecast there when it was scored or closed.
+_SELECT_SCORED = f"""
+with reporting as (
   select distinct q.venue, s.account from venue_score s join question q on q.ref = s.ref
   union select venue, account from contest_standing),
-went as (
+submitted as (
   select i.ref, i.account, i.forecast,
-         row_number() over (partition by i.ref, i.account order by not ({BY_SPOT}), i.seq desc) as age
+         row_number() over (partition by i.ref, i.account order by not ({WAS_BEFORE_SPOT_TIME}), i.seq desc) as age
   from intent i
   join forecast f on f.id = i.forecast
   join question q on q.ref = i.ref
   join current_resolution r on r.ref = i.ref
   where i.action = 'forecast' and i.mode <> 'paper' and i.state = 'acked' and f.cutoff <= r.resolved_at
     and (:forecaster is null or f.forecaster = :forecaster) and (:since is null or f.cutoff >= :since))
-select q.venue, went.account, q.ref, r.target, q.title, f.forecaster, r.body, r.resolved_at, p.probability, p.body,
+select q.venue, submitted.account, q.ref, r.target, q.title, f.forecaster, r.body, r.resolved_at, p.probability, p.body,
        v.body, s.rule, s.value
-from went
-join told on told.account = went.account
-join question q on q.ref = went.ref and q.venue = told.venue
-join forecast f on f.id = went.forecast
+from submitted
+join reporting on reporting.account = submitted.account
+join question q on q.ref = submitted.ref and q.venue = reporting.venue
+join forecast f on f.id = submitted.forecast
 join question_version v on v.version = f.version
-join current_resolution r on r.ref = went.ref
+join current_resolution r on r.ref = submitted.ref
 join prediction p on p.forecast = f.id and p.target = r.target
-left join venue_score s on s.ref = q.ref and s.target = r.target and s.account = went.account
-where went.age = 1 and (:venue is null or q.venue = :venue)
-order by q.venue, went.account, r.resolved_at desc, q.ref, r.target, s.rule
+left join venue_score s on s.ref = q.ref and s.target = r.target and s.account = submitted.account
+where submitted.age = 1 and (:venue is null or q.venue = :venue)
+order by q.venue, submitted.account, r.resolved_at desc, q.ref, r.target, s.rule
 """  # noqa: S608 - made of constants
-# The first forecast decides: where it came too late, so did all that followed.
-_UNSCORED = f"""
+# Only the first forecast counts: if it was late, all later ones were.
+_SELECT_UNSCORED = f"""
 with first as (
   select f.forecaster, f.ref, p.target, r.kind, r.body, r.resolved_at, q.closes_at, q.title, min(f.cutoff) as begun,
          (select json_extract(v.body, '$.facts.spot_at') from question_version v
@@ -75,7 +79,7 @@ with first as (
   join question q on q.ref = f.ref
   where f.state = 'done'
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
-    and (:since is null or f.cutoff >= :since) and {WENT}
+    and (:since is null or f.cutoff >= :since) and {WAS_SUBMITTED}
   group by f.forecaster, f.ref, p.target, r.id)
 select forecaster, ref, target, title, kind, body, resolved_at, closes_at, spot_at, begun, is_done from first
 where kind = 'void' or begun > resolved_at or begun > coalesce(closes_at, begun)
@@ -85,11 +89,11 @@ order by resolved_at desc, ref, target, forecaster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenueScored:
-    """A resolved question of which a forecast stood at its venue, with what the venue says of it by rule.
+class VenueScoredQuestion:
+    """A resolved question with a forecast at its venue, and the scores that the venue reports, by rule.
 
-    ``prediction`` is the one that left, for the question as its ``shape`` was then; ``weight`` is the question's in
-    its contest.
+    ``prediction`` is the submitted one, for the question with its ``shape`` at that time; ``weight`` is the weight of
+    the question in its contest.
     """
 
     venue: str
@@ -101,14 +105,14 @@ class VenueScored:
     outcome: Outcome
     resolved_at: datetime
     prediction: Prediction
-    shape: Shape
+    shape: QuestionShape
     weight: float
     values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unscored:
-    """A resolved question without a score of ours for a forecaster, and why."""
+class UnscoredQuestion:
+    """A resolved question without our own score for a forecaster, and the reason."""
 
     forecaster: str
     ref: QuestionRef
@@ -119,8 +123,8 @@ class Unscored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldStanding:
-    """How an account stood in a contest when its venue told it last."""
+class ReportedStanding:
+    """The last reported standing of an account in a contest."""
 
     venue: str
     account: str
@@ -129,76 +133,88 @@ class ToldStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class VenueScores:
-    """The scores and standings that venues tell."""
+class VenueScoreStore:
+    """The scores and standings that venues report."""
 
-    writer: Runs
-    readers: Runs
+    writer: TransactionRunner
+    readers: TransactionRunner
 
     async def record(self, resolutions: Sequence[Resolution], *, account: str, at: datetime) -> None:
-        """Keep the scores that came with these outcomes; what was told before and is not any more goes."""
+        """Store the scores of these resolutions, replacing earlier ones."""
         if resolutions:
-            await self.writer.run(lambda database: _record(database, resolutions, clean(account), stamp(at)))
+            await self.writer.run(
+                lambda database: _record_venue_scores(
+                    database, resolutions, sanitize_text(account), format_timestamp(at)
+                )
+            )
 
     async def keep_standings(
         self, venue: str, account: str, standings: Sequence[ContestStanding], *, at: datetime
     ) -> None:
-        """Keep how the account stands now, in place of what was told before."""
-        await self.writer.run(lambda database: _stand(database, (venue, clean(account)), standings, stamp(at)))
-
-    async def standings(self, venue: str | None = None) -> list[ToldStanding]:
-        """Return how accounts stand."""
-        return await self.readers.run(
-            lambda database: [_stood(*row) for row in database.execute(_STANDINGS, {"venue": venue})]
+        """Replace the standings of an account."""
+        await self.writer.run(
+            lambda database: _replace_standings(
+                database, (venue, sanitize_text(account)), standings, format_timestamp(at)
+            )
         )
 
-    async def scored(self, chosen: ScoreFilter) -> list[VenueScored]:
-        """Return the resolved questions of venues that tell scores, the newest first; nothing of paper."""
+    async def standings(self, venue: str | None = None) -> list[ReportedStanding]:
+        """Return the standings of accounts."""
+        return await self.readers.run(
+            lambda database: [_standing_from_row(*row) for row in database.execute(_SELECT_STANDINGS, {"venue": venue})]
+        )
+
+    async def scored(self, chosen: ScoreFilter) -> list[VenueScoredQuestion]:
+        """Return the resolved questions of venues that report scores, newest first; none for paper."""
         if chosen.paper:
             return []
-        return await self.readers.run(lambda database: _scored(database, chosen))
+        return await self.readers.run(lambda database: _list_scored(database, chosen))
 
-    async def unscored(self, chosen: ScoreFilter) -> list[Unscored]:
-        """Return the resolved questions that have no score of ours, the newest first."""
+    async def unscored(self, chosen: ScoreFilter) -> list[UnscoredQuestion]:
+        """Return the resolved questions without our own score, newest first."""
         return await self.readers.run(
-            lambda database: [_unscored(*row) for row in database.execute(_UNSCORED, bounds_of(chosen))]
+            lambda database: [
+                _unscored_from_row(*row) for row in database.execute(_SELECT_UNSCORED, score_filter_values(chosen))
+            ]
         )
 
 
-def _record(database: Database, resolutions: Sequence[Resolution], account: str, at: str) -> None:
-    refs = listed({resolution.ref for resolution in resolutions})
+def _record_venue_scores(database: Database, resolutions: Sequence[Resolution], account: str, at: str) -> None:
+    refs = to_json_list({resolution.ref for resolution in resolutions})
     known: dict[tuple[str, str], dict[str, float]] = {}
-    for ref, target, rule, value in database.execute(_KNOWN, [account, refs]):
+    for ref, target, rule, value in database.execute(_KNOWN_SCORES, [account, refs]):
         known.setdefault((ref, target), {})[rule] = value
     for resolution in resolutions:
         place = (str(resolution.ref), resolution.target)
         if known.get(place, {}) != resolution.scores:
-            database.execute(_FORGET, [*place, account])
+            database.execute(_DELETE_SCORES, [*place, account])
             rows = [(*place, account, rule, float(value), at) for rule, value in resolution.scores.items()]
-            database.conn.executemany(_ADD, rows)
+            database.conn.executemany(_INSERT_SCORE, rows)
 
 
-def _stand(database: Database, whose: tuple[str, str], standings: Sequence[ContestStanding], at: str) -> None:
-    database.execute(_NO_STANDINGS, whose)
-    rows = [(*whose, clean(one.contest), _STANDING.encode(one), at) for one in standings]
-    database.conn.executemany(_STAND, rows)
+def _replace_standings(database: Database, key: tuple[str, str], standings: Sequence[ContestStanding], at: str) -> None:
+    database.execute(_DELETE_STANDINGS, key)
+    rows = [(*key, sanitize_text(one.contest), _STANDING_SERIALIZER.encode(one), at) for one in standings]
+    database.conn.executemany(_INSERT_STANDING, rows)
 
 
-def _stood(venue: str, account: str, body: str, at: str) -> ToldStanding:
-    return ToldStanding(venue=venue, account=account, standing=_STANDING.decode(body), at=moment(at))
+def _standing_from_row(venue: str, account: str, body: str, at: str) -> ReportedStanding:
+    return ReportedStanding(
+        venue=venue, account=account, standing=_STANDING_SERIALIZER.decode(body), at=parse_timestamp(at)
+    )
 
 
-def _scored(database: Database, chosen: ScoreFilter) -> list[VenueScored]:
-    rows = database.execute(_SCORED, bounds_of(chosen)).fetchall()
-    # A row for each rule; all but its name and value are the same.
+def _list_scored(database: Database, chosen: ScoreFilter) -> list[VenueScoredQuestion]:
+    rows = database.execute(_SELECT_SCORED, score_filter_values(chosen)).fetchall()
+    # One row for each rule; only its last two columns, rule and value, differ.
     grouped = groupby(rows, key=lambda row: row[:-2])
-    return [_one(columns, {rule: value for *_, rule, value in group if rule}) for columns, group in grouped]
+    return [_scored_from_row(columns, {rule: value for *_, rule, value in group if rule}) for columns, group in grouped]
 
 
-def _one(columns: tuple[Any, ...], values: Mapping[str, float]) -> VenueScored:
+def _scored_from_row(columns: tuple[Any, ...], values: Mapping[str, float]) -> VenueScoredQuestion:
     venue, account, ref, target, title, forecaster, outcome, resolved_at, probability, body, asked = columns
     question = QUESTION.decode(asked)
-    return VenueScored(
+    return VenueScoredQuestion(
         venue=venue,
         account=account,
         ref=QuestionRef.parse(ref),
@@ -206,41 +222,43 @@ def _one(columns: tuple[Any, ...], values: Mapping[str, float]) -> VenueScored:
         title=title,
         forecaster=forecaster,
         outcome=OUTCOME.decode(outcome),
-        resolved_at=moment(resolved_at),
+        resolved_at=parse_timestamp(resolved_at),
         prediction=unpack_prediction(probability, body),
         shape=question.shape,
-        weight=_weight(question.facts.get("weight", "")),
+        weight=_parse_weight(question.facts.get("weight", "")),
         values=values,
     )
 
 
-def _weight(text: str) -> float:
+def _parse_weight(text: str) -> float:
     try:
         return float(text or 1.0)
     except ValueError:
         return 1.0
 
 
-def _unscored(*columns: Any) -> Unscored:  # noqa: ANN401 - a row of _UNSCORED
+def _unscored_from_row(*columns: Any) -> UnscoredQuestion:  # noqa: ANN401 - a database row
     forecaster, ref, target, title, kind, body, resolved_at, closes_at, spot_at, begun, is_done = columns
-    return Unscored(
+    return UnscoredQuestion(
         forecaster=forecaster,
         ref=QuestionRef.parse(ref),
         target=target,
         title=title,
-        resolved_at=moment(resolved_at),
-        why=_why((kind, body), (resolved_at, closes_at, spot_at), begun, is_done=bool(is_done)),
+        resolved_at=parse_timestamp(resolved_at),
+        why=_unscored_reason((kind, body), (resolved_at, closes_at, spot_at), begun, is_done=bool(is_done)),
     )
 
 
-def _why(outcome: tuple[str, str], times: tuple[str, str | None, str | None], begun: str, *, is_done: bool) -> str:
+def _unscored_reason(
+    outcome: tuple[str, str], times: tuple[str, str | None, str | None], begun: str, *, is_done: bool
+) -> str:
     kind, body = outcome
     resolved_at, closes_at, spot_at = (datetime.fromisoformat(time) if time else None for time in times)
-    first = moment(begun)
+    first = parse_timestamp(begun)
     if kind == "void":
         return f"void: {getattr(OUTCOME.decode(body), 'reason', '')}"
     if spot_at is not None and first > spot_at:
-        return "forecast after the moment at which its venue scores"
+        return "forecast after the time at which its venue scores"
     if closes_at is not None and first > closes_at:
         return "forecast after it had closed"
     if resolved_at is not None and first > resolved_at:

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# Turns of the loop given to what a woken sleeper sets in motion, before time goes on.
-TURNS = 50
+# Turns of the loop for the work that a woken sleeper starts, before time moves on.
+SETTLE_TURNS = 50
 
 
 class FakeClock:
-    """Implements the port Clock; sleepers wake in the order of their time, then of their call.
+    """Implements Clock; sleepers wake in the order of their time, then of their call.
 
-    For code that sets timers of its own (asyncio.timeout, a scheduler) use ``bot.testing.loop`` instead: this clock
-    moves only what asks it.
+    For code that sets timers of its own (asyncio.timeout, a scheduler) use ``bot.testing.event_loop`` instead: this
+    clock moves only what asks it.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -38,26 +38,26 @@ class FakeClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let that much time pass, stopping at each sleeper to let it do its work."""
+        """Advance the time, stopping at each sleeper to let it do its work."""
         end = self._monotonic + seconds
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= end:
             due, _, woken = heapq.heappop(self._sleepers)
-            self.pass_unnoticed(due - self._monotonic)
+            self.advance_without_waking(due - self._monotonic)
             if not woken.done():
                 woken.set_result(None)
             await self._settle()
-        self.pass_unnoticed(end - self._monotonic)
+        self.advance_without_waking(end - self._monotonic)
 
-    def pass_unnoticed(self, seconds: float) -> None:
-        """Move both times and wake nobody, as when code computes that long without giving way."""
+    def advance_without_waking(self, seconds: float) -> None:
+        """Move both times and wake nobody, as when code computes that long without yielding."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
-    def step(self, seconds: float) -> None:
-        """Set the wall clock forward, or back where negative; monotonic time does not notice."""
+    def set_wall_clock(self, seconds: float) -> None:
+        """Set the wall clock forward, or back where negative; monotonic time is not changed."""
         self._now += timedelta(seconds=seconds)
 
     async def _settle(self) -> None:
-        for _ in range(TURNS):
+        for _ in range(SETTLE_TURNS):
             await self.sleep(0.0)

@@ -1,8 +1,4 @@
-"""Contract kits of data sources: what each must do, as tests that a plugin inherits.
-
-Subclass one in a test module under a name that begins with ``Test``, fill in its attributes, and pytest runs it. They
-need pytest with pytest-asyncio in auto mode and look at nothing but the public ports and what goes over ``Http``.
-"""
+"""Contract kits for data sources (time series and reference pages): tests that a plugin's test module inherits."""
 # ruff: noqa: S101 - pytest is made of assert
 
 import math
@@ -17,20 +13,26 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import ValidationError
 
-from bot.domain.prediction import BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.research import Series
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.ports import DataSource, Http, PageSource
-from bot.specs import API_VERSION, Can, DataSpec, Settings, Workplace
+from bot.core.errors import (
+    AuthenticationError,
+    FoxcastError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.interfaces import DataSource, HttpClient, PageSource
+from bot.core.plugin_specs import API_VERSION, DataSpec, PluginContext, PluginSettings
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.core.research import TimeSeries
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked, DictHttp
-from bot.testing.search_contract import OneAnswer
+from bot.testing.http import FakeHttpClient, FixedResponseClient, RecordedRequest
 
-# None of them is a documented answer of anything.
-ODD = (b"", b"\xff\xfe", b"{}", b'"text"', b"<html></html>", b"[NaN]", b"[" * 100_000)
+# None of them is a documented response of anything.
+ODD_RESPONSES = (b"", b"\xff\xfe", b"{}", b'"text"', b"<html></html>", b"[NaN]", b"[" * 100_000)
 ZONES = (UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-11, minutes=-30)))
-ELSEWHERE = Question(
+UNRELATED_QUESTION = Question(
     ref=QuestionRef("elsewhere", "1"),
     title="Will the harbour freeze over?",
     shape=BinaryShape(),
@@ -41,34 +43,31 @@ ELSEWHERE = Question(
 )
 
 
-class DataContract:
+class DataSourceContract:
     """What every data source must do, whatever it has; see the two kits below.
 
-    ``pages`` is the web it reads, by address, as it answers what the tests of the kit ask; ``now`` is when it asks.
-    ``secret`` is the key in the settings, None for a source that needs none. ``refused`` is what a request that is
-    Rejected means.
+    ``pages`` is the web it reads, by address, with the responses for the tests of the kit; ``now`` is the time of the
+    requests. ``secret`` is the key in the settings, None for a source that needs none. ``rejection_error`` is the error
+    that a rejected request means.
     """
 
     spec: ClassVar[DataSpec[Any]]
-    settings: ClassVar[Settings]
+    settings: ClassVar[PluginSettings]
     pages: ClassVar[Mapping[str, bytes | Exception]]
     now: ClassVar[datetime]
     secret: ClassVar[str | None] = None
-    odd: ClassVar[Sequence[bytes]] = ODD
-    refused: ClassVar[type[FoxcastError]] = Rejected
+    odd_responses: ClassVar[Sequence[bytes]] = ODD_RESPONSES
+    rejection_error: ClassVar[type[FoxcastError]] = RequestRejectedError
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> Workplace:
-        return Workplace(clock=FakeClock(self.now), http=DictHttp(self.pages), folder=tmp_path)
+    def workplace(self, tmp_path: Path) -> PluginContext:
+        return PluginContext(clock=FakeClock(self.now), http=FakeHttpClient(self.pages), folder=tmp_path)
 
     def test_it_is_built_for_this_version(self) -> None:
         assert self.spec.api_version == API_VERSION
 
-    def test_abilities_equal_what_is_offered(self) -> None:
-        offered = {Can.SERIES: self.spec.open, Can.PAGES: self.spec.pages}
-        expected = {ability for ability, factory in offered.items() if factory is not None}
-        assert self.spec.abilities & offered.keys() == expected
-        assert expected
+    def test_it_offers_series_or_pages(self) -> None:
+        assert self.spec.open or self.spec.pages
 
     def test_unknown_settings_are_refused(self) -> None:
         with pytest.raises(ValidationError, match="no_such_setting"):
@@ -80,12 +79,12 @@ class DataContract:
             with pytest.raises(ValidationError, match="frozen"):
                 setattr(self.settings, name, None)
 
-    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: Workplace) -> None:
+    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: PluginContext) -> None:
         answers, asked = [], []
         for zone in ZONES:
-            placed = replace(workplace, http=DictHttp(self.pages))
-            answers.append(await self.answer(placed, zone))
-            asked.append([request.url for request in requests_of(placed.http)])
+            placed = replace(workplace, http=FakeHttpClient(self.pages))
+            answers.append(await self.request_data(placed, zone))
+            asked.append([request.url for request in recorded_requests(placed.http)])
         assert answers == answers[:1] * len(ZONES)
         assert asked == asked[:1] * len(ZONES)
         assert asked[0]
@@ -93,52 +92,65 @@ class DataContract:
 
     @pytest.mark.parametrize(
         "error",
-        [Unauthorized("401"), Unavailable("503", retry_after_s=7.0), ContractError("more bytes than allowed")],
+        [
+            AuthenticationError("401"),
+            ServiceUnavailableError("503", retry_after_s=7.0),
+            MalformedDataError("more bytes than allowed"),
+        ],
         ids=lambda error: type(error).__name__,
     )
-    async def test_errors_of_the_transport_keep_their_meaning(self, workplace: Workplace, error: FoxcastError) -> None:
+    async def test_errors_of_the_transport_keep_their_meaning(
+        self, workplace: PluginContext, error: FoxcastError
+    ) -> None:
         with pytest.raises(type(error), match=str(error)) as caught:
-            await self.answer(replace(workplace, http=OneAnswer(error)))
+            await self.request_data(replace(workplace, http=FixedResponseClient(error)))
         assert getattr(caught.value, "retry_after_s", None) == getattr(error, "retry_after_s", None)
 
-    async def test_what_the_service_refuses_or_does_not_have_is_said_so(self, workplace: Workplace) -> None:
-        with pytest.raises(self.refused):
-            await self.answer(replace(workplace, http=OneAnswer(Rejected("400"))))
-        with pytest.raises(NotFound):
-            await self.answer(replace(workplace, http=OneAnswer(NotFound("404"))))
+    async def test_what_the_service_refuses_or_does_not_have_is_said_so(self, workplace: PluginContext) -> None:
+        with pytest.raises(self.rejection_error):
+            await self.request_data(replace(workplace, http=FixedResponseClient(RequestRejectedError("400"))))
+        with pytest.raises(NotFoundError):
+            await self.request_data(replace(workplace, http=FixedResponseClient(NotFoundError("404"))))
 
-    async def test_an_odd_answer_is_a_contract_error(self, workplace: Workplace) -> None:
-        assert self.odd
-        for body in self.odd:
-            with pytest.raises(ContractError):
-                await self.answer(replace(workplace, http=OneAnswer(body)))
+    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext) -> None:
+        assert self.odd_responses
+        for body in self.odd_responses:
+            with pytest.raises(MalformedDataError):
+                await self.request_data(replace(workplace, http=FixedResponseClient(body)))
 
     async def test_the_key_is_sent_and_shown_nowhere(
-        self, workplace: Workplace, caplog: pytest.LogCaptureFixture
+        self, workplace: PluginContext, caplog: pytest.LogCaptureFixture
     ) -> None:
         if self.secret is None:
             pytest.skip("this source needs no key")
-        await self.answer(workplace)
-        for request in requests_of(workplace.http):
+        await self.request_data(workplace)
+        for request in recorded_requests(workplace.http):
             assert self.secret in f"{request.url} {' '.join(request.headers.values())}"
         assert self.secret not in f"{self.settings!r} {self.settings} {self.settings.model_dump_json()}"
-        errors = (Unauthorized("401"), Unavailable("503"), Rejected("400"), NotFound("404"), b"{}", b"")
+        errors = (
+            AuthenticationError("401"),
+            ServiceUnavailableError("503"),
+            RequestRejectedError("400"),
+            NotFoundError("404"),
+            b"{}",
+            b"",
+        )
         for answer in errors:
             with pytest.raises(FoxcastError) as caught:
-                await self.answer(replace(workplace, http=OneAnswer(answer)))
+                await self.request_data(replace(workplace, http=FixedResponseClient(answer)))
             assert self.secret not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
         assert self.secret not in caplog.text
 
-    async def answer(self, workplace: Workplace, zone: timezone = UTC) -> object:
-        """Ask for what the kit asks for, the moment given in that zone."""
+    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> object:
+        """Ask for the data of the kit, with the moment in that zone."""
         raise NotImplementedError
 
 
-class SeriesContract(DataContract):
+class TimeSeriesContract(DataSourceContract):
     """What every source of time series must do.
 
-    ``name`` is a series of which ``pages`` know a value before ``before``, and one dated at or after it: ``beyond`` is
-    a piece of the body that says so. ``missing`` is the name of a series that ``pages`` do not know.
+    ``name`` is a series of which ``pages`` have a value before ``before``, and one dated at or after it: ``beyond`` is
+    a piece of the body with the later one. ``missing`` is the name of a series that ``pages`` do not have.
     """
 
     name: ClassVar[str]
@@ -146,73 +158,75 @@ class SeriesContract(DataContract):
     beyond: ClassVar[bytes]
     missing: ClassVar[str]
 
-    def opened(self, workplace: Workplace) -> AbstractAsyncContextManager[DataSource]:
+    def open_source(self, workplace: PluginContext) -> AbstractAsyncContextManager[DataSource]:
         assert self.spec.open is not None
         return self.spec.open(self.settings, workplace)
 
-    async def answer(self, workplace: Workplace, zone: timezone = UTC) -> Series:
-        async with self.opened(workplace) as source:
+    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> TimeSeries:
+        async with self.open_source(workplace) as source:
             return await source.series(self.name, before=self.before.astimezone(zone))
 
-    async def test_dates_rise_and_values_are_finite(self, workplace: Workplace) -> None:
-        found = await self.answer(workplace)
+    async def test_dates_rise_and_values_are_finite(self, workplace: PluginContext) -> None:
+        found = await self.request_data(workplace)
         assert len(found.dates) > 1
         assert all(a < b for a, b in pairwise(found.dates))
         assert all(math.isfinite(value) for value in found.values)
 
-    async def test_it_says_what_the_values_are(self, workplace: Workplace) -> None:
-        found = await self.answer(workplace)
+    async def test_it_says_what_the_values_are(self, workplace: PluginContext) -> None:
+        found = await self.request_data(workplace)
         assert (found.name, found.source) == (self.name, self.spec.name)
         assert found.unit.strip()
 
     async def test_nothing_from_the_day_of_the_moment_on_comes_even_if_the_service_sends_it(
-        self, workplace: Workplace
+        self, workplace: PluginContext
     ) -> None:
         assert any(self.beyond in body for body in self.pages.values() if isinstance(body, bytes))
-        found = await self.answer(workplace)
+        found = await self.request_data(workplace)
         assert max(found.dates) < self.before.astimezone(UTC).date()
 
-    async def test_an_unknown_series_is_not_found(self, workplace: Workplace) -> None:
-        async with self.opened(workplace) as source:
-            with pytest.raises(NotFound):
+    async def test_an_unknown_series_is_not_found(self, workplace: PluginContext) -> None:
+        async with self.open_source(workplace) as source:
+            with pytest.raises(NotFoundError):
                 await source.series(self.missing, before=self.before)
 
-    async def test_a_question_about_something_else_has_no_series(self, workplace: Workplace) -> None:
-        async with self.opened(workplace) as source:
-            assert list(source.names(ELSEWHERE)) == []
-            assert list(source.names(replace(ELSEWHERE, url=None, facts={}))) == []
-            assert list(source.names(replace(ELSEWHERE, url="https://[broken"))) == []
-        assert requests_of(workplace.http) == []
+    async def test_a_question_about_something_else_has_no_series(self, workplace: PluginContext) -> None:
+        async with self.open_source(workplace) as source:
+            assert list(source.series_names(UNRELATED_QUESTION)) == []
+            assert list(source.series_names(replace(UNRELATED_QUESTION, url=None, facts={}))) == []
+            assert list(source.series_names(replace(UNRELATED_QUESTION, url="https://[broken"))) == []
+        assert recorded_requests(workplace.http) == []
 
 
-class PagesContract(DataContract):
+class ReferencePagesContract(DataSourceContract):
     """What every reference work must do.
 
-    ``page`` is a page of which ``pages`` know a state from before ``before``, with at least two headings; ``missing``
-    is one that they do not know.
+    ``page`` is a page of which ``pages`` have a version from before ``before``, with at least two headings; ``missing``
+    is one that they do not have.
     """
 
     page: ClassVar[str]
     before: ClassVar[datetime]
     missing: ClassVar[str]
 
-    def opened(self, workplace: Workplace) -> AbstractAsyncContextManager[PageSource]:
+    def open_source(self, workplace: PluginContext) -> AbstractAsyncContextManager[PageSource]:
         assert self.spec.pages is not None
         return self.spec.pages(self.settings, workplace)
 
-    async def answer(self, workplace: Workplace, zone: timezone = UTC) -> Sequence[str]:
-        async with self.opened(workplace) as source:
-            return tuple(await source.contents(self.page, before=self.before.astimezone(zone)))
+    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> Sequence[str]:
+        async with self.open_source(workplace) as source:
+            return tuple(await source.page_headings(self.page, before=self.before.astimezone(zone)))
 
-    async def test_headings_tell_each_other_apart(self, workplace: Workplace) -> None:
-        headings = await self.answer(workplace)
+    async def test_headings_tell_each_other_apart(self, workplace: PluginContext) -> None:
+        headings = await self.request_data(workplace)
         assert len(headings) > 1
         assert len(set(headings)) == len(headings)
         assert all(heading.strip() == heading and heading for heading in headings)
 
-    async def test_every_listed_section_can_be_read_as_it_stood_before_the_moment(self, workplace: Workplace) -> None:
-        headings = await self.answer(workplace)
-        async with self.opened(workplace) as source:
+    async def test_every_listed_section_can_be_read_as_it_stood_before_the_moment(
+        self, workplace: PluginContext
+    ) -> None:
+        headings = await self.request_data(workplace)
+        async with self.open_source(workplace) as source:
             for heading in ("", *headings):
                 passage = await source.section(self.page, heading, before=self.before)
                 assert passage.heading == heading
@@ -221,16 +235,16 @@ class PagesContract(DataContract):
                 assert passage.url.startswith("https://")
                 assert passage.revised_at < self.before
 
-    async def test_an_unknown_page_or_heading_is_not_found(self, workplace: Workplace) -> None:
-        async with self.opened(workplace) as source:
+    async def test_an_unknown_page_or_heading_is_not_found(self, workplace: PluginContext) -> None:
+        async with self.open_source(workplace) as source:
             for page, heading in ((self.missing, ""), (self.page, "no such heading")):
-                with pytest.raises(NotFound):
+                with pytest.raises(NotFoundError):
                     await source.section(page, heading, before=self.before)
-            with pytest.raises(NotFound):
-                await source.contents(self.missing, before=self.before)
+            with pytest.raises(NotFoundError):
+                await source.page_headings(self.missing, before=self.before)
 
 
-def requests_of(http: Http) -> list[Asked]:
-    """Return what was asked of one of the fakes."""
-    assert isinstance(http, DictHttp | OneAnswer)
+def recorded_requests(http: HttpClient) -> list[RecordedRequest]:
+    """Return the requests of one of the fakes."""
+    assert isinstance(http, FakeHttpClient | FixedResponseClient)
     return http.requests

@@ -1,40 +1,39 @@
-"""A forecaster that does exactly what a test tells it to, faults included."""
+"""Scripted forecaster: makes the steps that a test lists, faults included."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from bot.domain.belief import Belief
-from bot.domain.prediction import Binary
-from bot.domain.question import Question, QuestionRef
-from bot.domain.step import Action, Observation, Step, Usage
-from bot.ports import Desk
+from bot.core.beliefs import Belief, ModelUsage, Step, StepAction, StepObservation
+from bot.core.interfaces import TrialContext
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Question, QuestionRef
 
 
-class Hang:
-    """The move of a forecaster that never comes back by itself."""
+class HangingStep:
+    """A move of the forecaster that never returns by itself."""
 
 
-Move = Callable[[Question], Step] | Hang | Exception
+ScriptedStep = Callable[[Question], Step] | HangingStep | Exception
 
 
 class ScriptedForecaster:
-    """Implements the port Forecaster: makes its moves in order, for every question anew.
+    """Implements Forecaster: makes its moves in order, for every question anew.
 
-    ``begun`` and ``closed`` list the questions whose streams were started and brought to an end, in order, so that a
-    test can prove that a stopped forecaster could clean up.
+    ``begun`` and ``closed`` list the questions whose streams were started and closed, in order, so that a test can
+    prove that a stopped forecaster could clean up.
     """
 
-    def __init__(self, *moves: Move) -> None:
-        self.moves = moves
-        self.begun: list[QuestionRef] = []
+    def __init__(self, *moves: ScriptedStep) -> None:
+        self.script = moves
+        self.started: list[QuestionRef] = []
         self.closed: list[QuestionRef] = []
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        self.begun.append(question.ref)
+    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        self.started.append(question.ref)
         try:
-            for move in self.moves:
+            for move in self.script:
                 match move:
-                    case Hang():
+                    case HangingStep():
                         await asyncio.Event().wait()
                     case Exception():
                         raise move
@@ -44,17 +43,18 @@ class ScriptedForecaster:
             self.closed.append(question.ref)
 
 
-def say(probability: float, *, usage: Usage | None = None) -> Move:
+def believe_yes(probability: float, *, usage: ModelUsage | None = None) -> ScriptedStep:
     """Return a move that believes in yes at this probability, for every target of a binary question."""
-    return lambda question: _step(
-        Belief(predictions={target.key: Binary(probability) for target in question.targets}), usage or Usage()
+    return lambda question: _make_step(
+        Belief(predictions={target.key: BinaryPrediction(probability) for target in question.targets}),
+        usage or ModelUsage(),
     )
 
 
-def misfit() -> Move:
+def believe_unknown_target() -> ScriptedStep:
     """Return a move whose belief answers none of the question's targets."""
-    return lambda _: _step(Belief(predictions={"no such target": Binary(0.5)}), Usage())
+    return lambda _: _make_step(Belief(predictions={"no such target": BinaryPrediction(0.5)}), ModelUsage())
 
 
-def _step(belief: Belief, usage: Usage) -> Step:
-    return Step(action=Action(name="scripted"), observation=Observation(), belief=belief, usage=usage)
+def _make_step(belief: Belief, usage: ModelUsage) -> Step:
+    return Step(action=StepAction(name="scripted"), observation=StepObservation(), belief=belief, usage=usage)

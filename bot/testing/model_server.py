@@ -1,11 +1,4 @@
-"""A scripted language model behind a chat-completions endpoint: real HTTP on loopback, answers as a test wants them.
-
-    async with ModelServer(say("42 %")) as server:
-        ...  # ask at server.base_url, then look at server.requests
-
-A script is one reply for every request, a sequence of them (the last one for ever), or a function of the request, so
-that a whole trial can be played. It knows no model and no forecaster: it fills in whatever schema it is shown.
-"""
+"""A scripted language model behind a chat-completions endpoint: real HTTP on loopback."""
 
 import asyncio
 import json
@@ -16,21 +9,24 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from bot.domain.step import Json
-from bot.ports import Clock
-from bot.testing.loopback import End, LoopbackServer, Received, Sent
-from bot.testing.schema import fill, variant
+from bot.core.interfaces import Clock
+from bot.core.values import Json
+from bot.testing.json_schema import fill_schema, find_variant
+from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ResponseEnding, ScriptedResponse
 
 ENDPOINT = "/v1/chat/completions"
-# How the loop of an agent says which of the tools that it lists can be called now.
+# How an agent's loop says which of the listed tools can be called now.
 _CALLABLE = re.compile(
     r"(?:You can call now: |Send exactly one of: |Answer with one call of )([\w-]+(?:, [\w-]+)*)\.(?=\s|$)"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request for a completion; ``number`` counts from 1, ``turn`` is how often the model spoke in it before."""
+class CompletionRequest:
+    """A request for a completion.
+
+    ``number`` counts from 1, ``assistant_turns`` is the number of earlier messages of the model in it.
+    """
 
     number: int
     path: str
@@ -46,15 +42,15 @@ class Asked:
         return [message for message in self.body.get("messages", ()) if isinstance(message, dict)]
 
     @property
-    def turn(self) -> int:
+    def assistant_turns(self) -> int:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
     @property
     def tools(self) -> Mapping[str, Mapping[str, Any]]:
         """The schemas of the arguments of the tools that may be called now, by name.
 
-        These are the ones that the choice names. Without such a choice it is what the conversation said last, of all
-        that are listed.
+        These are the ones that the choice names. Without such a choice they are those that the conversation named last,
+        out of all that are listed.
         """
         listed = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.body.get("tools", ())}
         choice = self.body.get("tool_choice")
@@ -66,7 +62,7 @@ class Asked:
         return {name: schema for name, schema in listed.items() if name in named} or listed
 
     def _named(self) -> list[str]:
-        """Return the tools that the model was last told it can call."""
+        """Return the tools that the conversation last named as allowed."""
         for message in reversed(self.messages):
             if message.get("role") in {"user", "tool"} and (found := _CALLABLE.findall(_text(message))):
                 return str(found[-1]).split(", ")
@@ -79,16 +75,16 @@ class Asked:
         schema: Mapping[str, Any] | None = wanted.get("schema")
         return schema
 
-    def heard(self) -> str:
-        """Return all that was not said by the model or its operator: user messages and results of tools."""
+    def outside_text(self) -> str:
+        """Return all texts that are not from the model or its operator: user messages and results of tools."""
         return "\n".join(_text(message) for message in self.messages if message.get("role") in {"user", "tool"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """A completion, and how it is sent. ``arguments`` of a call are text as it goes out, valid or not.
+class ScriptedReply:
+    """A completion, and how it is sent. ``arguments`` of a call are text as sent, valid or not.
 
-    ``finish`` None is what fits: tool_calls or stop. ``raw`` replaces the body.
+    ``finish`` None is the fitting reason: tool_calls or stop. ``raw`` replaces the body.
     """
 
     text: str | None = None
@@ -100,14 +96,14 @@ class Reply:
     tokens_cached: int = 0
     tokens_out: int = 20
     raw: bytes | None = None
-    sent: Sent = field(default_factory=Sent)
+    response: ScriptedResponse = field(default_factory=ScriptedResponse)
 
-    def wire(self, asked: Asked) -> Sent:
-        """Return what goes out."""
+    def to_response(self, asked: CompletionRequest) -> ScriptedResponse:
+        """Return the body to send."""
         body = self.raw if self.raw is not None else json.dumps(self._body(asked), ensure_ascii=False).encode()
-        return replace(self.sent, body=body)
+        return replace(self.response, body=body)
 
-    def _body(self, asked: Asked) -> Json:
+    def _body(self, asked: CompletionRequest) -> Json:
         message: dict[str, Json] = {"role": "assistant", "content": self.text, "refusal": self.refusal}
         if self.thinking:
             message["reasoning_content"] = self.thinking
@@ -138,32 +134,32 @@ class Reply:
         }
 
 
-Play: TypeAlias = Callable[[Asked], Reply]
-Script: TypeAlias = Reply | Sequence[Reply] | Play
+ReplyFunction: TypeAlias = Callable[[CompletionRequest], ScriptedReply]
+ReplyScript: TypeAlias = ScriptedReply | Sequence[ScriptedReply] | ReplyFunction
 
 
-class ModelServer:
+class ScriptedModelServer:
     """Plays a script at ``base_url`` while it is entered; keeps every request for a completion in ``requests``.
 
-    Requests are not kept where ``keep`` is False, so that hundreds of thousands of them cost no memory. ``wire`` tells
-    of connections and of clients that left.
+    Requests are not kept where ``keep`` is False, so that hundreds of thousands of them cost no memory. ``wire`` knows
+    about connections and about clients that disconnected.
     """
 
-    def __init__(self, script: Script, *, clock: Clock | None = None, keep: bool = True) -> None:
+    def __init__(self, script: ReplyScript, *, clock: Clock | None = None, keep: bool = True) -> None:
         self.script = script
-        self.requests: list[Asked] = []
+        self.requests: list[CompletionRequest] = []
         self.wire = LoopbackServer(self._answer, clock=clock)
         self._keep = keep
         self._count = 0
 
     @property
     def base_url(self) -> str:
-        """The address that a client is given, up to and with ``/v1``."""
+        """The address for a client, up to and with ``/v1``."""
         return f"{self.wire.address}/v1"
 
     @property
     def count(self) -> int:
-        """How many completions were asked for."""
+        """How many completions were requested."""
         return self._count
 
     async def __aenter__(self) -> Self:
@@ -175,29 +171,29 @@ class ModelServer:
     ) -> None:
         await self.wire.__aexit__(kind, error, trace)
 
-    def _answer(self, received: Received) -> Sent:
+    def _answer(self, received: ReceivedRequest) -> ScriptedResponse:
         if (received.method, received.path) != ("POST", ENDPOINT):
-            return _problem(404, f"there is no {received.method} {received.path} here")
+            return _error_response(404, f"there is no {received.method} {received.path} here")
         try:
             body = json.loads(received.body)
         except ValueError:
-            return _problem(400, "the body is not JSON")
+            return _error_response(400, "the body is not JSON")
         self._count += 1
-        asked = Asked(number=self._count, path=received.path, headers=received.headers, body=body)
+        asked = CompletionRequest(number=self._count, path=received.path, headers=received.headers, body=body)
         if self._keep:
             self.requests.append(asked)
-        return self._reply(asked).wire(asked)
+        return self._reply(asked).to_response(asked)
 
-    def _reply(self, asked: Asked) -> Reply:
+    def _reply(self, asked: CompletionRequest) -> ScriptedReply:
         script = self.script
-        if isinstance(script, Reply):
+        if isinstance(script, ScriptedReply):
             return script
         return script(asked) if callable(script) else script[min(asked.number, len(script)) - 1]
 
 
-async def serve(script: Script, announce: Callable[[str], object]) -> None:
-    """Play a script until cancelled, in a process of its own: keeps no requests, tells ``announce`` the base URL."""
-    async with ModelServer(script, keep=False) as server:
+async def serve_script(script: ReplyScript, announce: Callable[[str], object]) -> None:
+    """Play a script until cancelled, in a process of its own: keep no requests, send the base URL to ``announce``."""
+    async with ScriptedModelServer(script, keep=False) as server:
         announce(server.base_url)
         await asyncio.Event().wait()
 
@@ -205,32 +201,32 @@ async def serve(script: Script, announce: Callable[[str], object]) -> None:
 # What a model says
 
 
-def say(text: str) -> Reply:
+def reply_text(text: str) -> ScriptedReply:
     """Answer with a text."""
-    return Reply(text=text)
+    return ScriptedReply(text=text)
 
 
-def say_json(value: Json) -> Reply:
+def reply_json(value: Json) -> ScriptedReply:
     """Answer with JSON as text; NaN and infinity go out as Python writes them."""
-    return Reply(text=json.dumps(value, ensure_ascii=False))
+    return ScriptedReply(text=json.dumps(value, ensure_ascii=False))
 
 
-def call(*moves: tuple[str, Json]) -> Reply:
+def reply_tool_calls(*moves: tuple[str, Json]) -> ScriptedReply:
     """Call tools, several at once where several are given: pairs of a name and its arguments."""
-    return Reply(calls=tuple((name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in moves))
+    return ScriptedReply(calls=tuple((name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in moves))
 
 
-def refuse(why: str) -> Reply:
+def reply_refusal(why: str) -> ScriptedReply:
     """Decline to answer, as models do on grounds of policy."""
-    return Reply(refusal=why)
+    return ScriptedReply(refusal=why)
 
 
-def cut_short(text: str) -> Reply:
-    """Stop in the midst of a text because the allowed tokens are used up."""
-    return Reply(text=text, finish="length")
+def reply_cut_short(text: str) -> ScriptedReply:
+    """Stop in the middle of a text because the allowed tokens are used up."""
+    return ScriptedReply(text=text, finish="length")
 
 
-class Flaw(StrEnum):
+class JsonFlaw(StrEnum):
     """How the text of a JSON object can be wrong."""
 
     CUT = "cut"
@@ -244,18 +240,18 @@ class Flaw(StrEnum):
 _NUMBER = re.compile(r"(?<=: )-?\d+(\.\d+)?")
 
 
-def spoil(text: str, flaw: Flaw, *, belief: str = "updated_belief") -> str:
-    """Return the text of a JSON object with a flaw; ``belief`` is the key that NO_BELIEF takes away, at any depth.
+def spoil_json(text: str, flaw: JsonFlaw, *, belief: str = "updated_belief") -> str:
+    """Return the text of a JSON object with a flaw; ``belief`` is the key that NO_BELIEF removes, at any depth.
 
-    Raises ValueError where there is nothing to spoil, so that no test believes in a flaw that is not there.
+    Raises ValueError where there is nothing to spoil, so that no test relies on a missing flaw.
     """
     spoilt = {
-        Flaw.CUT: lambda: text[: len(text) * 2 // 3],
-        Flaw.NAN: lambda: _NUMBER.sub("NaN", text, count=1),
-        Flaw.OUT_OF_RANGE: lambda: _NUMBER.sub("1000000", text, count=1),
-        Flaw.TWO_OBJECTS: lambda: text + text,
-        Flaw.THINK_BLOCK: lambda: f"<think>What would {{they}} say?</think>{text}",
-        Flaw.NO_BELIEF: lambda: json.dumps(_without(json.loads(text), belief)),
+        JsonFlaw.CUT: lambda: text[: len(text) * 2 // 3],
+        JsonFlaw.NAN: lambda: _NUMBER.sub("NaN", text, count=1),
+        JsonFlaw.OUT_OF_RANGE: lambda: _NUMBER.sub("1000000", text, count=1),
+        JsonFlaw.TWO_OBJECTS: lambda: text + text,
+        JsonFlaw.THINK_BLOCK: lambda: f"<think>What would {{they}} say?</think>{text}",
+        JsonFlaw.NO_BELIEF: lambda: json.dumps(_remove_key(json.loads(text), belief)),
     }[flaw]()
     if spoilt == text:
         message = f"there is nothing in this text to make {flaw.value}: {text}"
@@ -263,131 +259,133 @@ def spoil(text: str, flaw: Flaw, *, belief: str = "updated_belief") -> str:
     return spoilt
 
 
-def flawed(reply: Reply, flaw: Flaw) -> Reply:
+def with_flaw(reply: ScriptedReply, flaw: JsonFlaw) -> ScriptedReply:
     """Return the reply with a flaw in its text, or in the arguments of its calls."""
-    calls = tuple((name, spoil(arguments, flaw)) for name, arguments in reply.calls)
-    return replace(reply, calls=calls, text=spoil(reply.text, flaw) if reply.text and not calls else reply.text)
+    calls = tuple((name, spoil_json(arguments, flaw)) for name, arguments in reply.calls)
+    return replace(reply, calls=calls, text=spoil_json(reply.text, flaw) if reply.text and not calls else reply.text)
 
 
 # What a server does
 
 
-def fail(status: int, *, retry_after_s: int | None = None, why: str = "as scripted") -> Reply:
+def reply_error(status: int, *, retry_after_s: int | None = None, why: str = "as scripted") -> ScriptedReply:
     """Answer with an error."""
-    sent = _problem(status, why)
+    sent = _error_response(status, why)
     wait = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-    return Reply(raw=sent.body, sent=replace(sent, headers={**sent.headers, **wait}))
+    return ScriptedReply(raw=sent.body, response=replace(sent, headers={**sent.headers, **wait}))
 
 
-def hang() -> Reply:
+def never_reply() -> ScriptedReply:
     """Take the request and never answer."""
-    return Reply(sent=Sent(end=End.NEVER))
+    return ScriptedReply(response=ScriptedResponse(ending=ResponseEnding.NEVER))
 
 
-def hang_up() -> Reply:
+def drop_connection() -> ScriptedReply:
     """Take the request and end the connection without a byte."""
-    return Reply(sent=Sent(end=End.NO_ANSWER))
+    return ScriptedReply(response=ScriptedResponse(ending=ResponseEnding.NO_ANSWER))
 
 
-def torn(reply: Reply) -> Reply:
+def cut_connection(reply: ScriptedReply) -> ScriptedReply:
     """Send half of the body and end the connection."""
-    return replace(reply, sent=replace(reply.sent, end=End.MIDWAY))
+    return replace(reply, response=replace(reply.response, ending=ResponseEnding.MIDWAY))
 
 
-def drip(reply: Reply, every_s: float = 0.5) -> Reply:
+def send_bytewise(reply: ScriptedReply, every_s: float = 0.5) -> ScriptedReply:
     """Send the body byte by byte."""
-    return replace(reply, sent=replace(reply.sent, drip_s=every_s))
+    return replace(reply, response=replace(reply.response, byte_interval_s=every_s))
 
 
-def slowly(reply: Reply, delay_s: float) -> Reply:
-    """Answer after a while."""
-    return replace(reply, sent=replace(reply.sent, delay_s=delay_s))
+def delay_reply(reply: ScriptedReply, delay_s: float) -> ScriptedReply:
+    """Answer after a delay."""
+    return replace(reply, response=replace(reply.response, delay_s=delay_s))
 
 
-def page(text: str = "<html><body>Sign in</body></html>") -> Reply:
+def reply_web_page(text: str = "<html><body>Sign in</body></html>") -> ScriptedReply:
     """Answer 200 with a web page, as a captive portal does."""
-    return Reply(raw=text.encode(), sent=Sent(headers={"Content-Type": "text/html"}))
+    return ScriptedReply(raw=text.encode(), response=ScriptedResponse(headers={"Content-Type": "text/html"}))
 
 
-def huge(size: int) -> Reply:
+def reply_of_size(size: int) -> ScriptedReply:
     """Answer with a valid completion of about that many bytes."""
-    return say("x" * size)
+    return reply_text("x" * size)
 
 
 # Whole trials
 
 
-def moves(*plan: tuple[str, Mapping[str, Json]], then: str = "submit") -> Play:
-    """Make the n-th planned move at the n-th turn, and afterwards ``then``, in the form that is asked for.
+def play_moves(*plan: tuple[str, Mapping[str, Json]], then: str = "submit") -> ReplyFunction:
+    """Make the n-th planned move at the n-th turn, and afterwards ``then``, in the requested form.
 
-    What the plan leaves out of the required arguments is filled in from the schema. A move that is not offered gives
-    way to ``then``, or to what is offered first.
+    Required arguments that the plan does not give are filled in from the schema. A move that is not offered gives way
+    to ``then``, or to what is offered first.
     """
 
-    def play(asked: Asked) -> Reply:
-        name, given = plan[asked.turn] if asked.turn < len(plan) else (then, {})
-        return move(asked, name, given) or move(asked, then, {}) or _anything(asked)
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        name, given = plan[asked.assistant_turns] if asked.assistant_turns < len(plan) else (then, {})
+        return make_move(asked, name, given) or make_move(asked, then, {}) or _fallback_reply(asked)
 
     return play
 
 
-def obedient(otherwise: Play) -> Play:
-    """Do what the prompt's texts from outside demand, else play on: the worst reader of a hostile page.
+def obey_demands(otherwise: ReplyFunction) -> ReplyFunction:
+    """Follow the demands in the prompt's texts from outside, else play on: the worst reader of a hostile page.
 
     A demand is ``[[call NAME {"key": "value"}]]`` or ``[[say TEXT]]`` in a user message or in a tool's result. Each is
     followed once within a conversation, also where the tool is not offered.
     """
 
-    def play(asked: Asked) -> Reply:
+    def play(asked: CompletionRequest) -> ScriptedReply:
         said = "\n".join(json.dumps(message) for message in asked.messages if message.get("role") == "assistant")
-        for demand in _DEMAND.finditer(asked.heard()):
-            reply = _obey(asked, demand["verb"], demand["rest"])
-            if not _was_said(reply, said):
+        for demand in _DEMAND.finditer(asked.outside_text()):
+            reply = _follow_demand(asked, demand["verb"], demand["rest"])
+            if not _is_repeated(reply, said):
                 return reply
         return otherwise(asked)
 
     return play
 
 
-def move(asked: Asked, name: str, given: Mapping[str, Json]) -> Reply | None:
-    """Return a move in the form that is asked for, filled up from its schema, or None where it is not offered."""
+def make_move(asked: CompletionRequest, name: str, given: Mapping[str, Json]) -> ScriptedReply | None:
+    """Return a move in the requested form, filled in from its schema, or None where it is not offered."""
     if asked.tools:
         schema = asked.tools.get(name)
-        return None if schema is None else call((name, fill(schema, given)))
+        return None if schema is None else reply_tool_calls((name, fill_schema(schema, given)))
     if asked.schema is None:
         return None
-    branch = variant(asked.schema, name)
-    return None if branch is None else say_json(fill(branch, given))
+    branch = find_variant(asked.schema, name)
+    return None if branch is None else reply_json(fill_schema(branch, given))
 
 
 _DEMAND = re.compile(r"\[\[(?P<verb>call|say) (?P<rest>.+?)\]\]", re.DOTALL)
 
 
-def _obey(asked: Asked, verb: str, rest: str) -> Reply:
+def _follow_demand(asked: CompletionRequest, verb: str, rest: str) -> ScriptedReply:
     if verb == "say":
-        return say(rest)
+        return reply_text(rest)
     name, _, text = rest.partition(" ")
     given = json.loads(text or "{}")
-    return move(asked, name, given) or (call((name, given)) if asked.tools else say_json({"action": name, **given}))
+    return make_move(asked, name, given) or (
+        reply_tool_calls((name, given)) if asked.tools else reply_json({"action": name, **given})
+    )
 
 
-def _was_said(reply: Reply, said: str) -> bool:
-    """Tell whether the model has said this before; its words stand in JSON within JSON there."""
+def _is_repeated(reply: ScriptedReply, said: str) -> bool:
+    """Return whether the model has said this before; its words are JSON within JSON there."""
     words = [json.dumps(text)[1:-1] for _, text in reply.calls] or [json.dumps(reply.text)[1:-1]]
     return all(word in said for word in words)
 
 
-def _anything(asked: Asked) -> Reply:
+def _fallback_reply(asked: CompletionRequest) -> ScriptedReply:
     if asked.tools:
         name, schema = next(iter(asked.tools.items()))
-        return call((name, fill(schema, {})))
-    return say("Nothing comes to mind.") if asked.schema is None else say_json(fill(asked.schema, {}))
+        return reply_tool_calls((name, fill_schema(schema, {})))
+    return reply_text("Nothing comes to mind.") if asked.schema is None else reply_json(fill_schema(asked.schema, {}))
 
 
-def _without(value: Json, key: str) -> Json:
+def _remove_key(value: Json, key: str) -> Json:
     if isinstance(value, dict):
-        return {name: _without(part, key) for name, part in value.items() if name != key}
-    return [_without(part, key) for part in value] if isinstance(value, list) else value
+        return {name: _remove_key(part, key) for name, part in value.items() if name != key}
+    return [_remove_key(part, key) for part in value] if isinstance(value, list) else value
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -395,5 +393,7 @@ def _text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
 
 
-def _problem(status: int, why: str) -> Sent:
-    return Sent(status=status, body=json.dumps({"error": {"message": why, "type": "scripted", "code": None}}).encode())
+def _error_response(status: int, why: str) -> ScriptedResponse:
+    return ScriptedResponse(
+        status=status, body=json.dumps({"error": {"message": why, "type": "scripted", "code": None}}).encode()
+    )

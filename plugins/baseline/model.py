@@ -1,6 +1,6 @@
 """The whole numerical forecaster: choose the form that fits a question, learn all forms, predict with one.
 
-No input or output happens here, and nothing is learned from an outcome that was not known before the stated day.
+It does no input or output, and never learns from an outcome that was not known before the given day.
 """
 
 from __future__ import annotations
@@ -11,78 +11,78 @@ from dataclasses import replace
 from datetime import date
 
 from bot.api import LeakError
-from plugins.baseline import acled, market, pooled, rates, seasonal, stocks, wiki
-from plugins.baseline.facts import Event, Facts, Known
-from plugins.baseline.form import Estimate, Form, estimate
-from plugins.baseline.parameters import Parameters
-from plugins.baseline.subtype import subtype, texts_by_key, with_text
+from plugins.baseline import conflict_form, economic_form, simple_forms, temperature_form
+from plugins.baseline.model_form import ModelForm, ProbabilityEstimate, estimate_probability
+from plugins.baseline.parameters import BaselineParameters
+from plugins.baseline.question_facts import KnownOutcome, QuestionFacts, ScoredEvent
+from plugins.baseline.question_templates import add_text, reveal_texts, template_name
 
-_BY_SUBTYPE = {
+_FORMS_BY_TEMPLATE = {
     form.name: form
     for form in (
-        acled.INCREASE,
-        acled.TENFOLD,
-        rates.FORM,
-        seasonal.FORM,
-        stocks.FORM,
-        wiki.RANK,
-        wiki.RATING,
-        wiki.RECORD,
-        wiki.VACCINE,
+        conflict_form.INCREASE_FORM,
+        conflict_form.TENFOLD_FORM,
+        economic_form.ECONOMIC_FORM,
+        temperature_form.TEMPERATURE_FORM,
+        simple_forms.SHARE_PRICE_FORM,
+        simple_forms.CHESS_RANK_FORM,
+        simple_forms.CHESS_RATING_FORM,
+        simple_forms.SWIMMING_RECORD_FORM,
+        simple_forms.VACCINE_FORM,
     )
 }
 
 
-def form_of(event: Event) -> Form:
+def select_form(event: ScoredEvent) -> ModelForm:
     """Return the form for a question: its template's own, else the pooled rate of its source.
 
-    A question without a target day is a market question and goes by its price. Source: ForecastBench document,
-    section 9, test 8 (never 0.5 as a fallback).
+    A question without a target day is a market question and uses its price. Source:
+    docs/facts/forecastbench.md#forecast-set (never 0.5 as a fallback).
     """
     facts = event.facts
     if event.target is None:
-        return market.FORM if market.is_price(facts.value) else pooled.MARKET
-    if facts.source == seasonal.FORM.name and seasonal.climate(facts) is None:
-        return pooled.SERIES
-    return _BY_SUBTYPE.get(subtype(facts), pooled.SERIES)
+        return simple_forms.MARKET_PRICE_FORM if simple_forms.is_price(facts.value) else simple_forms.POOLED_MARKET_FORM
+    if facts.source == temperature_form.TEMPERATURE_FORM.name and temperature_form.climate_name(facts) is None:
+        return simple_forms.POOLED_SERIES_FORM
+    return _FORMS_BY_TEMPLATE.get(template_name(facts), simple_forms.POOLED_SERIES_FORM)
 
 
-def fit(examples: Sequence[Known], *, before: date) -> Parameters:
+def fit_parameters(examples: Sequence[KnownOutcome], *, before: date) -> BaselineParameters:
     """Return parameters learned from outcomes known before a day.
 
-    Conflict averages frozen while their source was blank are set aside, and outcomes without a text get the text that
+    Conflict averages frozen while their source was blank are ignored, and outcomes without a text get the text that
     other examples reveal for their id. Raises LeakError for an example asked or resolved on that day or later.
     """
     _refuse_leaks(examples, before=before)
-    groups: defaultdict[str, list[Known]] = defaultdict(list)
-    forms = {form.name: form for form in (pooled.SERIES, pooled.MARKET)}
-    for known in _prepared(examples):
-        form = form_of(known.event)
-        fallback = pooled.MARKET if known.event.target is None else pooled.SERIES
+    groups: defaultdict[str, list[KnownOutcome]] = defaultdict(list)
+    forms = {form.name: form for form in (simple_forms.POOLED_SERIES_FORM, simple_forms.POOLED_MARKET_FORM)}
+    for known in _prepare_examples(examples):
+        form = select_form(known.event)
+        fallback = simple_forms.POOLED_MARKET_FORM if known.event.target is None else simple_forms.POOLED_SERIES_FORM
         forms[form.name] = form
         for name in {form.name, fallback.name}:
             groups[name].append(known)
-    return Parameters(
+    return BaselineParameters(
         before=before,
         rows=Counter(known.event.facts.source for known in examples),
         coefficients={name: forms[name].fit(group) for name, group in sorted(groups.items())},
-        blank=("acled",) if acled.is_blank_now([known.event.facts for known in examples]) else (),
+        blank=("acled",) if conflict_form.is_blank_now([known.event.facts for known in examples]) else (),
     )
 
 
-def predict(parameters: Parameters, event: Event) -> Estimate:
+def predict_event(parameters: BaselineParameters, event: ScoredEvent) -> ProbabilityEstimate:
     """Return the probability that an event happens, with the reasons for it.
 
-    Where a whole round is at hand, pass it through ``acled.without_outages`` first, so that a source that has just gone
-    blank is not taken for peace; an outage that was there in the latest fitted round is known here too.
+    Where a whole round is available, pass it through ``conflict_form.remove_blank_values`` first, so that a source that
+    has just gone blank is not taken for peace; an outage in the latest fitted round is known here too.
     """
     if event.facts.source in parameters.blank:
-        event = replace(event, facts=acled.doubted(event.facts))
-    form = form_of(event)
-    return estimate(form.terms(event), parameters.coefficients.get(form.name, {}))
+        event = replace(event, facts=conflict_form.remove_doubtful_value(event.facts))
+    form = select_form(event)
+    return estimate_probability(form.terms(event), parameters.coefficients.get(form.name, {}))
 
 
-def _refuse_leaks(examples: Sequence[Known], *, before: date) -> None:
+def _refuse_leaks(examples: Sequence[KnownOutcome], *, before: date) -> None:
     for known in examples:
         facts = known.event.facts
         latest = max(known.resolved_on, facts.due)
@@ -94,14 +94,14 @@ def _refuse_leaks(examples: Sequence[Known], *, before: date) -> None:
             raise LeakError(message)
 
 
-def _prepared(examples: Sequence[Known]) -> list[Known]:
-    # A question has an outcome for each of its targets, and the work on its text is done once.
+def _prepare_examples(examples: Sequence[KnownOutcome]) -> list[KnownOutcome]:
+    # A question has an outcome for each of its targets; its text is processed once.
     questions = dict.fromkeys(known.event.facts for known in examples)
-    texts = texts_by_key(questions)
-    without_outages = zip(questions, acled.without_outages(questions), strict=True)
-    read = {asked: with_text(facts, texts) for asked, facts in without_outages}
-    return [_about(known, read[known.event.facts]) for known in examples]
+    texts = reveal_texts(questions)
+    without_outages = zip(questions, conflict_form.remove_blank_values(questions), strict=True)
+    read = {asked: add_text(facts, texts) for asked, facts in without_outages}
+    return [_replace_facts(known, read[known.event.facts]) for known in examples]
 
 
-def _about(known: Known, facts: Facts) -> Known:
+def _replace_facts(known: KnownOutcome, facts: QuestionFacts) -> KnownOutcome:
     return known if facts is known.event.facts else replace(known, event=replace(known.event, facts=facts))

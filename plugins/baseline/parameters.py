@@ -1,4 +1,4 @@
-"""What a fit leaves behind: the coefficients of every form, with their provenance, as a value that becomes JSON."""
+"""The result of a fit: the coefficients of every form, with their provenance, as a value that becomes JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from bot.api import ContractError, Json
+from bot.api import Json, MalformedDataError
 
 # Raised whenever a coefficient changes its meaning, so that a stored fit is never read as another one.
 EDITION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class BaselineParameters:
     """Coefficients by form and name, and what they were fitted on.
 
     Every outcome used was known before the day ``before``; ``rows`` counts them by source. A form or coefficient that
-    is missing stands at its prior, so ``Parameters(before=day)`` is a forecaster that has seen nothing. ``blank`` names
+    is missing is at its prior, so ``BaselineParameters(before=day)`` is a forecaster without any data. ``blank`` names
     the sources whose latest round carried no values, so that their lowest value is to be doubted.
     """
 
@@ -38,12 +38,12 @@ class Parameters:
         object.__setattr__(self, "coefficients", MappingProxyType(frozen))
 
 
-# Log odds beyond this are certainties no data of this size can justify: a sign of a damaged file.
+# Log odds beyond this cannot be justified by data of this size: a sign of a damaged file.
 _Coefficient = Annotated[float, Field(ge=-50.0, le=50.0, allow_inf_nan=False)]
 
 
 @with_config(ConfigDict(extra="forbid"))
-class _Stored(TypedDict):
+class _StoredParameters(TypedDict):
     edition: Literal[1]
     before: date
     rows: dict[str, Annotated[int, Field(ge=0)]]
@@ -51,8 +51,8 @@ class _Stored(TypedDict):
     blank: list[str]
 
 
-def to_json(parameters: Parameters) -> dict[str, Json]:
-    """Return the parameters as a JSON object with the fields of ``Parameters`` and its ``edition``."""
+def encode_parameters(parameters: BaselineParameters) -> dict[str, Json]:
+    """Return the parameters as a JSON object with the fields of ``BaselineParameters`` and its ``edition``."""
     return {
         "edition": EDITION,
         "before": parameters.before.isoformat(),
@@ -62,15 +62,18 @@ def to_json(parameters: Parameters) -> dict[str, Json]:
     }
 
 
-def from_json(stored: Mapping[str, object]) -> Parameters:
-    """Read what ``to_json`` wrote; raises ContractError naming each key that is missing, unknown or out of range."""
+def decode_parameters(stored: Mapping[str, object]) -> BaselineParameters:
+    """Read what ``encode_parameters`` wrote.
+
+    Raises MalformedDataError naming each key that is missing, unknown or out of range.
+    """
     try:
-        checked = TypeAdapter(_Stored).validate_python(dict(stored))
+        checked = TypeAdapter(_StoredParameters).validate_python(dict(stored))
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         message = f"baseline parameters: {faults}"
-        raise ContractError(message) from error
-    return Parameters(
+        raise MalformedDataError(message) from error
+    return BaselineParameters(
         before=checked["before"],
         rows=checked["rows"],
         coefficients=checked["coefficients"],

@@ -1,12 +1,12 @@
 """BLF, the Bayesian linguistic forecaster: a model that searches, keeps a written belief, and submits it.
 
-It needs a model in the role main; the role summariser, where it has one, keeps its notes short. Every ablation of the
-paper is a setting, so that variants can run side by side on the same questions.
+It needs a model in the role main; a model in the role summariser, where there is one, shortens its notes. Every
+ablation of the paper is a setting, so that variants can run side by side on the same questions.
 """
 
-from bot.api import CALL_SECONDS, Can, ForecasterSpec, hookimpl
+from bot.api import MODEL_CALL_SECONDS, ForecasterSpec, hookimpl
+from plugins.blf.base_rates import BaseRateLearner
 from plugins.blf.forecaster import open_blf
-from plugins.blf.learning import RateLearner
 from plugins.blf.settings import BlfSettings
 
 
@@ -17,13 +17,12 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
         ForecasterSpec(
             name="blf",
             summary="A language model that searches step by step and writes down what it believes and why",
-            abilities=frozenset({Can.ASK_MODELS, Can.LEARN}),
             settings=BlfSettings,
             open=open_blf,
-            learner=lambda _: RateLearner(),
+            learner=lambda _: BaseRateLearner(),
             trials=5,
             steps=lambda settings: settings.most_steps,
-            seconds=lambda settings: CALL_SECONDS * settings.most_steps,
+            seconds=lambda settings: MODEL_CALL_SECONDS * settings.most_steps,
             roles=("main",),
         )
     ]

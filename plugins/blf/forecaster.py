@@ -1,81 +1,236 @@
-"""BLF: a model that works in steps, states its belief at each of them, and submits.
+"""BLF (arXiv 2604.18576v3): a model that works in steps, states its belief at each of them, and submits.
 
-Source: BLF (arXiv 2604.18576v3), section 3, algorithm 1 and appendix C. Trials, their aggregation, calibration and the
-record are the engine's, the loop and its belief are shared with other forecasters.
+Also its batch mode (all searches at once), and the bypass that submits the estimate of a statistical tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 from bot.api import (
-    Anchor,
+    SEARCH_TOOL,
+    SUBMIT,
+    AnswerFormat,
+    BeliefLoop,
+    BeliefState,
+    BinaryShape,
     ConfigError,
-    Course,
-    Desk,
+    Json,
+    LoopSettings,
+    MalformedDataError,
+    ModelAction,
+    ModelUsage,
+    PluginContext,
     Question,
+    SourcePolicy,
+    StartingPoint,
     Step,
-    Tool,
-    Way,
-    Workplace,
-    course_for,
-    margins_for,
+    StepAction,
+    StepObservation,
+    ToolDefinition,
+    ToolResult,
+    TrialContext,
+    UnreadableAnswer,
+    create_answer_format,
+    create_belief_loop,
+    derive_seed,
+    initial_belief_state,
+    narrow_margins,
+    open_session,
     question_text,
-    seed_of,
     submit_tool,
-    voice_for,
 )
-from plugins.blf import batch, bypass, wording
-from plugins.blf.anchors import anchor_of, prior_of
-from plugins.blf.settings import PAGES, BlfSettings, EarlyStop, Mode, ZeroShot
-
-MAIN = "main"
+from plugins.blf import prompt_texts
+from plugins.blf.base_rates import choose_starting_point, trial_prior
+from plugins.blf.settings import PAGE_TOOL_PREFIX, BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode
 
 
-@asynccontextmanager
-async def open_blf(settings: BlfSettings, _place: Workplace) -> AsyncIterator[Blf]:
-    """Open BLF; it holds no connection: models and tools are the desk's."""
-    yield Blf(settings)
+def bypass_applies(question: Question, policy: SourcePolicy, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the policy answers this question by its first tool, and that tool is available."""
+    return policy.bypass and policy.first in {tool.name for tool in tools} and isinstance(question.shape, BinaryShape)
 
 
-class Blf:
-    """Implements the port Forecaster. Everything that a trial knows lives in its stream."""
+async def run_bypass(
+    question: Question, desk: TrialContext, settings: BlfSettings, anchor: StartingPoint
+) -> AsyncGenerator[Step, None]:
+    """Yield the use of the tool, then the submission of its estimate.
+
+    Raises MalformedDataError after the first step where the tool gave none: the prior of the trial is no answer.
+    """
+    manner = narrow_margins(question, anchor, settings.answer_settings)
+    ballot = create_answer_format(question, manner, percent=False)
+    state = initial_belief_state(anchor, question, ballot, manner.step_margin)
+    tool = desk.policy.first or ""
+    result = await desk.use_tool(tool, {})
+    why = ""
+    try:
+        state = _apply_estimate(state, result, ballot, manner.submit_margin, tool)
+    except MalformedDataError as error:
+        why = str(error)
+    one = not why and min(settings.steps, desk.limits.steps) == 1
+    yield Step(
+        action=StepAction(name=tool),
+        observation=replace(result.observation, text="\n".join(filter(None, (result.observation.text, why)))),
+        belief=state.belief,
+        usage=result.usage,
+        final=one,
+    )
+    if why:
+        raise MalformedDataError(why)
+    if not one:
+        submitted = StepObservation(text=f"submitted {ballot.format(state.predictions)}, as {tool} has it")
+        yield Step(action=StepAction(name=SUBMIT), observation=submitted, belief=state.belief, final=True)
+
+
+def _apply_estimate(
+    state: BeliefState, result: ToolResult, ballot: AnswerFormat, margin: float, tool: str
+) -> BeliefState:
+    """Return the state with the estimate of the tool; raises MalformedDataError where there is none."""
+    given: Json = result.data.get("probabilities") if isinstance(result.data, dict) else None
+    if result.failed or not isinstance(given, dict):
+        message = f"{tool} gave no estimate, so the question has no answer"
+        raise MalformedDataError(message)
+    try:
+        predictions = ballot.clamp(ballot.read({"probabilities": given}), margin)
+    except UnreadableAnswer as error:
+        message = f"{tool} gave no usable estimate ({error}), so the question has no answer"
+        raise MalformedDataError(message) from error
+    anchor, reason = f"the estimate of {tool}", f"{tool} says so"
+    return replace(state, predictions=predictions, anchor=anchor, reason=reason, stated=True, informed=True)
+
+
+async def run_batch(course: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+    """Yield at most three steps: the first tool of the policy, the searches, the answer."""
+    submit = submit_tool(course.question, course.answer_format, course.settings.submit_margin)
+    searches = prompt_texts.batch_tool(settings)
+    begin = 1
+    searched = False
+    led = await _use_first_tool(course, settings) if course.steps > 1 else None
+    if led is not None:
+        yield led
+        begin, asked = 2, f"{asked}\n\n## What {led.action.name} brought\n{led.observation.text}"
+    still = 2 if _first_tools(course, settings) and not _can_search(course, settings) else 1
+    course.steps = min(course.steps, begin + still)
+
+    def offer(number: int) -> tuple[ToolDefinition, ...]:
+        if number >= course.steps or searched:
+            return (submit,)
+        return (searches,) if _can_search(course, settings) else _first_tools(course, settings) or (submit,)
+
+    async def act(move: ModelAction) -> ToolResult:
+        nonlocal searched
+        if move.name != searches.name:
+            return await course.context.use_tool(move.name, move.arguments)
+        searched = True
+        return await _search_all(course, settings, move.arguments.get("queries"))
+
+    await course.begin(
+        prompt_texts.system_prompt(course, settings), asked, prompt_texts.prompt_version(course.question, settings)
+    )
+    tools = (*_first_tools(course, settings), searches, submit)
+    async with aclosing(
+        course.run(LoopSettings(offer=offer, act=act, tools=tools, repeats=None), begin=begin)
+    ) as stream:
+        async for step in stream:
+            yield step
+
+
+async def _use_first_tool(course: BeliefLoop, settings: BlfSettings) -> Step | None:
+    """Use the first tool of the policy, where it needs no arguments from a model."""
+    first = _first_tools(course, settings)
+    if _can_search(course, settings) or not any(not tool.parameters.get("required") for tool in first):
+        return None
+    name = first[0].name
+    result = await course.context.use_tool(name, {})
+    course.seen_evidence = not result.failed
+    return Step(
+        action=StepAction(name=name),
+        observation=result.observation,
+        belief=course.state.belief,
+        usage=result.usage,
+    )
+
+
+def _first_tools(course: BeliefLoop, settings: BlfSettings) -> tuple[ToolDefinition, ...]:
+    return tuple(
+        tool for tool in settings.allowed_tools(course.context.tools) if tool.name == course.context.policy.first
+    )
+
+
+def _can_search(course: BeliefLoop, settings: BlfSettings) -> bool:
+    return any(tool.name == SEARCH_TOOL for tool in settings.allowed_tools(course.context.tools))
+
+
+async def _search_all(course: BeliefLoop, settings: BlfSettings, raw: Json) -> ToolResult:
+    queries = [query for query in raw if isinstance(query, str) and query] if isinstance(raw, list) else []
+    if not queries:
+        return ToolResult(observation=StepObservation(text="There was no query to search for."), failed=True)
+    texts: list[str] = []
+    documents: tuple[str, ...] = ()
+    usage = ModelUsage()
+    failed = True
+    for query in dict.fromkeys(queries[: settings.queries]):
+        # The trial may run out of searches in between.
+        if not _can_search(course, settings):
+            texts.append(f"{query}: no search is left")
+            continue
+        result = await course.context.use_tool(SEARCH_TOOL, {"query": query})
+        texts.append(result.observation.text)
+        documents += result.observation.documents
+        usage += result.usage
+        failed = failed and result.failed
+        course.state = course.state.add_searches((query,))
+    told = StepObservation(text="\n\n".join(texts), documents=documents)
+    return ToolResult(observation=told, usage=usage, failed=failed)
+
+
+MAIN_ROLE = "main"
+
+
+class BlfForecaster:
+    """Implements Forecaster. The whole state of a trial is in its stream."""
 
     def __init__(self, settings: BlfSettings) -> None:
         self.settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        """Yield one step per action; raises after the last one where the trial did not come to submitting.
+    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield one step per action; raises after the last one where the trial did not submit.
 
-        Raises ConfigError before any step where no model plays the role main, or a tool to read pages is named of which
-        the desk has no source.
+        Raises ConfigError before any step where no model plays the role main, or where a tool is named that reads pages
+        of a source that is not configured.
         """
         settings = self.settings
-        _require_pages(desk, settings)
-        anchor = anchor_of(question, desk, settings)
-        if bypass.applies(question, desk.policy, settings.allowed(desk.tools)):
-            passed = bypass.steps(question, desk, settings, anchor)
+        _require_page_tools(desk, settings)
+        anchor = choose_starting_point(question, desk, settings)
+        if bypass_applies(question, desk.policy, settings.allowed_tools(desk.tools)):
+            passed = run_bypass(question, desk, settings, anchor)
         else:
-            voice = voice_for(desk, MAIN, seed=seed_of(desk, "seed"), folder=settings.prompts)
-            manner = margins_for(question, anchor, settings.manner)
-            course = course_for(question, voice, anchor, steps=settings.most_steps, manner=manner)
-            asked = _asked(course, anchor, settings)
-            is_batch = settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF
-            passed = (batch.steps if is_batch else _sequential)(course, settings, asked)
-        prior = prior_of(anchor)
+            voice = open_session(desk, MAIN_ROLE, seed=derive_seed(desk, "seed"), folder=settings.prompts)
+            manner = narrow_margins(question, anchor, settings.answer_settings)
+            course = create_belief_loop(question, voice, anchor, steps=settings.most_steps, manner=manner)
+            asked = _question_prompt(course, anchor, settings)
+            is_batch = settings.mode is SearchMode.BATCH and settings.zero_shot is ZeroShotMode.OFF
+            passed = (run_batch if is_batch else _run_sequential)(course, settings, asked)
+        prior = trial_prior(anchor)
         async with aclosing(passed) as stream:
             async for step in stream:
                 yield replace(step, prior=prior)
                 prior = None
 
 
-def _asked(course: Course, anchor: Anchor, settings: BlfSettings) -> str:
-    desk = course.desk
+@asynccontextmanager
+async def open_blf(settings: BlfSettings, _place: PluginContext) -> AsyncIterator[BlfForecaster]:
+    """Open BLF; it holds no connection: models and tools come from the trial context."""
+    yield BlfForecaster(settings)
+
+
+def _question_prompt(course: BeliefLoop, anchor: StartingPoint, settings: BlfSettings) -> str:
+    desk = course.context
     return question_text(
         course.question,
-        course.ballot,
+        course.answer_format,
         anchor,
         cutoff=desk.cutoff,
         crowd=settings.crowd,
@@ -84,36 +239,41 @@ def _asked(course: Course, anchor: Anchor, settings: BlfSettings) -> str:
     )
 
 
-async def _sequential(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
-    submit = submit_tool(course.question, course.ballot, course.manner.submit_margin)
+async def _run_sequential(course: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+    submit = submit_tool(course.question, course.answer_format, course.settings.submit_margin)
 
-    def offer(number: int) -> tuple[Tool, ...]:
-        if number >= course.steps or _is_calm(course, settings):
+    def offer(number: int) -> tuple[ToolDefinition, ...]:
+        if number >= course.steps or _has_settled(course, settings):
             return (submit,)
-        return (*settings.allowed(course.desk.tools), submit)
+        return (*settings.allowed_tools(course.context.tools), submit)
 
-    await course.open(wording.system(course, settings), asked, wording.version(course.question, settings))
-    tools = (*settings.allowed(course.desk.all_tools), submit)
-    async with aclosing(course.walk(Way(offer=offer, act=course.use, tools=tools, repeats=None))) as steps:
+    await course.begin(
+        prompt_texts.system_prompt(course, settings), asked, prompt_texts.prompt_version(course.question, settings)
+    )
+    tools = (*settings.allowed_tools(course.context.all_tools), submit)
+    async with aclosing(course.run(LoopSettings(offer=offer, act=course.use_tool, tools=tools, repeats=None))) as steps:
         async for step in steps:
             yield step
 
 
-def _is_calm(course: Course, settings: BlfSettings) -> bool:
-    """Say whether the last actions together moved the answer by less than is worth another one."""
-    if settings.early_stop is not EarlyStop.FORCED:
+def _has_settled(course: BeliefLoop, settings: BlfSettings) -> bool:
+    """Return whether the last actions together moved the answer by less than another action is worth."""
+    if settings.early_stop is not EarlyStopMode.FORCED:
         return False
-    moved = course.moved(settings.early_stop_after)
+    moved = course.recent_shift(settings.early_stop_after)
     return moved is not None and moved < settings.early_stop_shift
 
 
-def _require_pages(desk: Desk, settings: BlfSettings) -> None:
+def _require_page_tools(desk: TrialContext, settings: BlfSettings) -> None:
     policy = desk.policy
-    # Where the policy keeps tools back, that they are not offered says nothing.
+    # Where the policy withholds tools, a tool that is not offered proves nothing.
     if settings.tools is None or policy.tools is not None or policy.first is not None:
         return
     there = [tool.name for tool in desk.tools]
-    if missing := [name for name in settings.tools if name.startswith(PAGES) and name not in there]:
-        pages = ", ".join(name for name in there if name.startswith(PAGES)) or "none that reads pages of a source"
-        message = f"the setting tools names {', '.join(missing)}, which the desk does not have; there is {pages}"
+    if missing := [name for name in settings.tools if name.startswith(PAGE_TOOL_PREFIX) and name not in there]:
+        pages = (
+            ", ".join(name for name in there if name.startswith(PAGE_TOOL_PREFIX))
+            or "none that reads pages of a source"
+        )
+        message = f"the setting tools names {', '.join(missing)}, which is not available here; there is {pages}"
         raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""What can be set on BLF: the ablations of its paper as switches, and the bounds of what it may say.
+"""The settings of BLF: the ablations of its paper as switches, and the bounds of its answers.
 
 How many trials there are, how they become one answer, calibration and clairvoyance are the engine's (config.toml).
 """
@@ -11,12 +11,23 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from bot.api import QUANTILES, SEARCH, SUBMIT, Levels, LocalPath, Manner, Margin, Settings, Tool, checked_prompts
+from bot.api import (
+    DEFAULT_QUANTILES,
+    SEARCH_TOOL,
+    SUBMIT,
+    AnswerSettings,
+    LocalPath,
+    PluginSettings,
+    ProbabilityMargin,
+    QuantileLevels,
+    ToolDefinition,
+    check_prompt_folder,
+)
 
 # Where the prompt files of this forecaster are.
-HERE = "plugins.blf"
-# The tools of the desk, but for those of each source of pages, which are looked for once a trial knows its desk.
-TOOLS = (
+PROMPT_PACKAGE = "plugins.blf"
+# The tools of every trial; those of each source of pages are added once the trial context is known.
+DEFAULT_TOOLS = (
     "web_search",
     "summarize_results",
     "lookup_url",
@@ -26,18 +37,22 @@ TOOLS = (
     "series_combo",
     "earlier_forecasts",
 )
-PAGES = "fetch_"
-# Those that came after the paper are for who names them, so that what was measured without them stays comparable.
-NAMED_ONLY = ("calculate", "question_history", "related_questions")
+PAGE_TOOL_PREFIX = "fetch_"
+# Tools that came after the paper must be named, so that results measured without them stay comparable.
+OPTIONAL_TOOLS = ("calculate", "question_history", "related_questions")
 # Reading search results makes no sense without searches.
-SEARCHES = (SEARCH, "summarize_results")
+SEARCH_TOOLS = (SEARCH_TOOL, "summarize_results")
 
 
 def _require_tool(name: str) -> str:
-    if name in TOOLS + NAMED_ONLY or (name.startswith(PAGES) and name.endswith(("_toc", "_section"))):
+    if name in DEFAULT_TOOLS + OPTIONAL_TOOLS or (
+        name.startswith(PAGE_TOOL_PREFIX) and name.endswith(("_toc", "_section"))
+    ):
         return name
-    near = difflib.get_close_matches(name.casefold(), TOOLS + NAMED_ONLY, n=1)
-    valid = ", ".join((*TOOLS, *NAMED_ONLY, f"{PAGES}SOURCE_toc", f"{PAGES}SOURCE_section"))
+    near = difflib.get_close_matches(name.casefold(), DEFAULT_TOOLS + OPTIONAL_TOOLS, n=1)
+    valid = ", ".join(
+        (*DEFAULT_TOOLS, *OPTIONAL_TOOLS, f"{PAGE_TOOL_PREFIX}SOURCE_toc", f"{PAGE_TOOL_PREFIX}SOURCE_section")
+    )
     remedy = f"did you mean {near[0]}?" if near else f"valid: {valid}"
     message = f"there is no tool {name!r}; {remedy}"
     raise ValueError(message)
@@ -47,20 +62,20 @@ ToolName = Annotated[str, AfterValidator(_require_tool)]
 
 
 def _require_prompts(folder: Path) -> Path:
-    return checked_prompts(HERE, folder)
+    return check_prompt_folder(PROMPT_PACKAGE, folder)
 
 
 PromptFolder = Annotated[LocalPath, AfterValidator(_require_prompts)]
 
 
-class Mode(StrEnum):
+class SearchMode(StrEnum):
     """How the model works: one action after the other, or all searches at once and then one answer."""
 
     SEQUENTIAL = "sequential"
     BATCH = "batch"
 
 
-class ZeroShot(StrEnum):
+class ZeroShotMode(StrEnum):
     """Whether the model answers at once: not, with the prompt of the loop, or with a short one."""
 
     OFF = "off"
@@ -68,85 +83,114 @@ class ZeroShot(StrEnum):
     SHORT = "short"
 
 
-class EarlyStop(StrEnum):
-    """What happens when searches no longer move the probability: nothing, the prompt says it, or code ends it."""
+class EarlyStopMode(StrEnum):
+    """What happens when searches no longer move the probability: nothing, a hint in the prompt, or the end by code."""
 
     OFF = "off"
     TOLD = "told"
     FORCED = "forced"
 
 
-class BlfSettings(Settings):
+class BlfSettings(PluginSettings):
     """The switches and bounds of one forecaster.
 
-    ``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all but
-    those that only who names them gets). ``search`` false leaves out web searches. ``crowd`` and ``prior`` show the
-    crowd's price and a base rate and start from them; ``prior_table`` false takes base rates only from outcomes known
-    before the cutoff, for strict backtests: the published table saw them all.
-
-    ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end; both
-    are narrower on a question whose crowd price or base rate, where it is shown, is nearer to certainty
-    (``bot.api.margins_for``). ``option_floor`` is the least probability of an option.
-    ``quantiles`` are the percentages at which a number or a date is asked for, ``curve_step_mass`` the least
-    probability of one step of its grid. ``compaction_chars`` is the length of evidence and open questions from which
-    the role summariser shortens them (0: never). ``early_stop`` looks at the last ``early_stop_after`` actions.
-    ``prompts`` is a folder of prompt files that replace the shipped ones of the same name, placeholders included; they
-    are checked at the start, and their texts are on record with each forecast.
-    Source: BLF (arXiv 2604.18576v3), section 3 and appendix C.
+    Prompt files of the operator are checked at the start, and their texts are on record with each forecast. Source: BLF
+    (arXiv 2604.18576v3), section 3 and appendix C.
     """
 
     belief: bool = True
-    mode: Mode = Mode.SEQUENTIAL
+    """Keep a belief that is updated with every step; false is the loop without belief states."""
+
+    mode: SearchMode = SearchMode.SEQUENTIAL
+    """`sequential` takes one action after the other; `batch` makes all searches at once and then answers."""
+
     search: bool = True
+    """Offer web searches."""
+
     tools: tuple[ToolName, ...] | None = None
+    """Tools that may be used; unset: all but `calculate`, `question_history` and `related_questions`."""
+
     crowd: bool = True
+    """Show the market price or community forecast to the model, and start from it."""
+
     prior: bool = True
+    """Show a base rate to the model, and start from it."""
+
     prior_table: bool = True
-    zero_shot: ZeroShot = ZeroShot.OFF
+    """Take base rates from the published table too; false uses only outcomes known before the cutoff, for strict
+    backtests."""
+
+    zero_shot: ZeroShotMode = ZeroShotMode.OFF
+    """Answer at once without tools: `off`, with the `standard` prompt or with a `short` one."""
+
     steps: int = Field(default=10, ge=1, le=100)
+    """Steps of one trial."""
+
     queries: int = Field(default=5, ge=1, le=20)
-    step_margin: Margin = 0.02
-    submit_margin: Margin = 0.05
-    option_floor: Margin = 0.01
-    quantiles: Levels = QUANTILES
+    """Searches that one action may make."""
+
+    step_margin: ProbabilityMargin = 0.02
+    """How far a belief on the way stays from 0 and 1; nearer only where a shown market price or base rate is."""
+
+    submit_margin: ProbabilityMargin = 0.05
+    """How far the submitted probability stays from 0 and 1; nearer only where a shown market price or base rate is."""
+
+    option_floor: ProbabilityMargin = 0.01
+    """The least probability of an option."""
+
+    quantiles: QuantileLevels = DEFAULT_QUANTILES
+    """Percentages at which the value of a number or date is asked for."""
+
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
+    """The least probability of one step of the grid of a number or date."""
+
     compaction_chars: int = Field(default=2000, ge=0)
-    early_stop: EarlyStop = EarlyStop.TOLD
+    """Characters of evidence and open questions beyond which the role `summariser` shortens them; 0: never."""
+
+    early_stop: EarlyStopMode = EarlyStopMode.TOLD
+    """When searches no longer move the probability: `off` does nothing, `told` tells the model, `forced` ends the
+    trial."""
+
     early_stop_shift: float = Field(default=0.03, gt=0.0, lt=1.0)
+    """The largest move of the probability that counts as none."""
+
     early_stop_after: int = Field(default=3, ge=1, le=20)
+    """How many of the latest actions must not have moved the probability."""
+
     prompts: PromptFolder | None = None
+    """A folder of prompt files that replace those of the same name; unset: the prompts that come with the plugin."""
 
     @property
     def most_steps(self) -> int:
         """How many steps a trial has at most."""
-        return self.steps if self.zero_shot is ZeroShot.OFF else 1
+        return self.steps if self.zero_shot is ZeroShotMode.OFF else 1
 
     @property
     def states_beliefs(self) -> bool:
-        """Whether the model keeps a belief; the short zero-shot prompt has no room for one."""
-        return self.belief and self.zero_shot is not ZeroShot.SHORT
+        """Whether the model keeps a belief; the short zero-shot prompt has none."""
+        return self.belief and self.zero_shot is not ZeroShotMode.SHORT
 
     @property
-    def manner(self) -> Manner:
-        """How predictions are asked for and bounded under these settings."""
-        return Manner(
+    def answer_settings(self) -> AnswerSettings:
+        """How predictions are requested and bounded under these settings."""
+        return AnswerSettings(
             option_floor=self.option_floor,
             quantiles=self.quantiles,
             curve_step_mass=self.curve_step_mass,
             step_margin=self.step_margin,
             submit_margin=self.submit_margin,
             compaction_chars=self.compaction_chars,
-            believes=self.states_beliefs,
+            states_beliefs=self.states_beliefs,
         )
 
-    def allowed(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """Return those of the desk's tools that these settings leave."""
-        if self.zero_shot is not ZeroShot.OFF:
+    def allowed_tools(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
+        """Return the tools that these settings allow."""
+        if self.zero_shot is not ZeroShotMode.OFF:
             return []
         return [
             tool
             for tool in tools
             if tool.name != SUBMIT
-            and (self.search or tool.name not in SEARCHES)
-            and (tool.name not in NAMED_ONLY if self.tools is None else tool.name in self.tools)
+            and (self.search or tool.name not in SEARCH_TOOLS)
+            and (tool.name not in OPTIONAL_TOOLS if self.tools is None else tool.name in self.tools)
         ]

@@ -1,1 +1,1 @@
-"""Data sources, one file or folder each; what they share is in ``_reading``, and none knows of another."""
+"""Data sources, one file or folder each; they share ``_series_replies``, and none knows another."""

@@ -1,9 +1,9 @@
 """DBnomics: series of many statistical offices under one address; no key.
 
-The service keeps the latest state of a series and takes no dates, so everything comes and what was not over before the
-moment is dropped here: an observation counts once its whole period (day, month, quarter ...) has passed. When it was
-published is not known, so a backtest may see a value some days before the world did.
-Source: the service's description of ``/v22/series``.
+The service keeps only the latest version of a series and accepts no dates. So it returns everything, and periods that
+were not over before the moment are dropped here: an observation counts once its whole period (day, month, quarter ...)
+has passed. The time of publication is not known, so a backtest may see a value some days before it was public. Source:
+the service's description of ``/v22/series``.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -12,40 +12,39 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from bot.api import (
-    Can,
     DataSource,
     DataSpec,
-    NotFound,
+    NotFoundError,
+    PluginContext,
+    PluginSettings,
     Question,
-    Series,
     SeriesModel,
-    Settings,
     SourcePolicy,
-    Workplace,
+    TimeSeries,
     hookimpl,
 )
-from plugins.data._reading import (
-    ADDRESS,
+from plugins.data._series_replies import (
+    ADDRESS_PATTERN,
     ONE_DAY,
-    Number,
-    address,
-    broken,
-    in_order,
-    last_whole_day,
-    parsed,
-    unknown,
-    url_parts,
+    FiniteNumber,
+    last_finished_day,
+    ordered_series,
+    parse_reply,
+    question_path,
+    raise_malformed,
+    raise_not_found,
+    request_url,
 )
 
 SOURCE = "dbnomics"
 # Eighty years of days are 2 MB.
 MAX_BYTES = 16_000_000
 # How long a period of each frequency lasts: days, or months of the calendar.
-DAYS = {"daily": 1, "weekly": 7, "bi-weekly": 14}
-MONTHS = {"monthly": 1, "bi-monthly": 2, "quarterly": 3, "bi-annual": 6, "annual": 12}
+DAYS_PER_PERIOD = {"daily": 1, "weekly": 7, "bi-weekly": 14}
+MONTHS_PER_PERIOD = {"monthly": 1, "bi-monthly": 2, "quarterly": 3, "bi-annual": 6, "annual": 12}
 ADVICE = (
     "These are mostly temperatures of single days. The season decides: count in how many earlier years the days "
     "around that date were warmer than the value that is asked about. A weather forecast adds something for the next "
@@ -53,74 +52,72 @@ ADVICE = (
 )
 
 
-class DbnomicsSettings(Settings):
-    """Where the service is."""
+class DbnomicsSettings(PluginSettings):
+    """The address of the service."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    base_url: str = Field(default="https://api.db.nomics.world/v22", pattern=ADDRESS)
-    """Where the service is, with the version."""
+    base_url: str = Field(default="https://api.db.nomics.world/v22", pattern=ADDRESS_PATTERN)
+    """Address of the service, with the version."""
 
 
-class _Doc(BaseModel):
+class _SeriesDocument(BaseModel):
     frequency: str = Field(default="", alias="@frequency")
     series_name: str = ""
     unit: str = ""
     period_start_day: list[date]
-    value: list[Number | Literal["NA"] | None]
+    value: list[FiniteNumber | Literal["NA"] | None]
 
 
-class _Found(BaseModel):
-    docs: list[_Doc]
+class _SeriesList(BaseModel):
+    docs: list[_SeriesDocument]
 
 
 class _Reply(BaseModel):
-    series: _Found
+    series: _SeriesList
 
 
-class Dbnomics:
-    """Implements the port DataSource; a series is named provider/dataset/series."""
+class DbnomicsSeries:
+    """Implements DataSource; a series is named provider/dataset/series."""
 
-    def __init__(self, settings: DbnomicsSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: DbnomicsSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
 
-    def names(self, question: Question) -> Sequence[str]:
-        match url_parts(question, "db.nomics.world"):
+    def series_names(self, question: Question) -> Sequence[str]:
+        match question_path(question, "db.nomics.world"):
             case [provider, dataset, series]:
                 return (f"{provider}/{dataset}/{series}",)
         if question.source != SOURCE:
             return ()
-        # The benchmark writes its ids with underscores instead, which a code may hold too: only the first two count.
+        # The benchmark writes its ids with underscores instead, which a code may contain too: only the first two count.
         parts = question.facts.get("id", "").split("_", 2)
         return ("/".join(parts),) if len(parts) == 3 and all(parts) else ()
 
-    async def series(self, name: str, *, before: datetime) -> Series:
-        """Return what periods that were over before the moment brought, each dated by its first day."""
+    async def series(self, name: str, *, before: datetime) -> TimeSeries:
+        """Return the values of periods that were over before the moment, each dated by its first day."""
         parts = name.split("/")
         if len(parts) != 3 or {"", ".", ".."} & set(parts):
-            unknown(SOURCE, f"{name!r} is not of the form provider/dataset/series")
+            raise_not_found(SOURCE, f"{name!r} is not of the form provider/dataset/series")
         path = "series/" + "/".join(quote(part, safe="") for part in parts)
-        url = address(self._settings.base_url, path, {"observations": "1", "metadata": "0"})
+        url = request_url(self._settings.base_url, path, {"observations": "1", "metadata": "0"})
         try:
-            reply = parsed(_Reply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE)
-        except NotFound:
-            unknown(SOURCE, f"there is no series {name}")
+            reply = parse_reply(_Reply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE)
+        except NotFoundError:
+            raise_not_found(SOURCE, f"there is no series {name}")
         if not reply.series.docs:
-            unknown(SOURCE, f"there is no series {name}")
-        return in_order(
-            _points(reply.series.docs[0], last_whole_day(before)),
+            raise_not_found(SOURCE, f"there is no series {name}")
+        return ordered_series(
+            _finished_points(reply.series.docs[0], last_finished_day(before)),
             name=name,
             unit=reply.series.docs[0].unit or reply.series.docs[0].series_name or "not given",
             source=SOURCE,
         )
 
 
-def _points(doc: _Doc, end: date) -> dict[date, float]:
+def _finished_points(doc: _SeriesDocument, end: date) -> dict[date, float]:
     if len(doc.period_start_day) != len(doc.value):
-        broken(SOURCE, f"{len(doc.period_start_day)} periods for {len(doc.value)} values")
-    if doc.frequency not in DAYS | MONTHS:
-        broken(SOURCE, f"the frequency {doc.frequency!r} is not a known one")
+        raise_malformed(SOURCE, f"{len(doc.period_start_day)} periods for {len(doc.value)} values")
+    if doc.frequency not in DAYS_PER_PERIOD | MONTHS_PER_PERIOD:
+        raise_malformed(SOURCE, f"the frequency {doc.frequency!r} is not a known one")
     return {
         day: value
         for day, value in zip(doc.period_start_day, doc.value, strict=True)
@@ -130,30 +127,29 @@ def _points(doc: _Doc, end: date) -> dict[date, float]:
 
 def _next_period(start: date, frequency: str) -> date:
     """Return the first day after the period that begins with that day."""
-    if frequency in DAYS:
-        return start + timedelta(days=DAYS[frequency])
-    years, month = divmod(start.month - 1 + MONTHS[frequency], 12)
+    if frequency in DAYS_PER_PERIOD:
+        return start + timedelta(days=DAYS_PER_PERIOD[frequency])
+    years, month = divmod(start.month - 1 + MONTHS_PER_PERIOD[frequency], 12)
     # Where that month has no such day, the period ends a little later, never earlier.
     return date(start.year + years, month + 1, 1) + timedelta(days=start.day - 1)
 
 
 @asynccontextmanager
-async def open_dbnomics(settings: DbnomicsSettings, workplace: Workplace) -> AsyncIterator[DataSource]:
+async def open_dbnomics(settings: DbnomicsSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield Dbnomics(settings, workplace)
+    yield DbnomicsSeries(settings, workplace)
 
 
 @hookimpl
 def foxcast_data_sources() -> list[DataSpec[DbnomicsSettings]]:
-    """Offer the one source of this plugin; what its model estimates beats what a language model makes of it."""
+    """Offer the one source of this plugin; its model's estimate is better than that of a language model."""
     return [
         DataSpec(
             name=SOURCE,
             summary="Series of many statistical offices, the temperatures of French stations among them",
-            abilities=frozenset({Can.SERIES}),
             settings=DbnomicsSettings,
             open=open_dbnomics,
-            serves=frozenset({"dbnomics"}),
+            question_sources=frozenset({"dbnomics"}),
             # Source: BLF paper, section C.6 and table 6.
             policy=SourcePolicy(first="series_model", bypass=True, searches=0, advice=ADVICE),
             # Source: BLF paper, appendix I, with the constants of its published code.

@@ -1,9 +1,9 @@
 """Manifold: the probability of a binary market day by day, from its bets; no key.
 
-Each bet says where the probability stood before and after it, and is never rewritten in that, so the history up to any
-moment can be read at any later time. ``beforeTime`` and ``afterTime`` exclude their moments; a market that nobody ever
-bet on cannot be told from one that does not exist.
-Sources: venue document, section 4.4; ``backend/api/src/get-bets.ts`` and ``common/src/supabase/bets.ts`` of the venue.
+Each bet records the probability before and after it, which never changes later, so the history up to any moment can be
+read at any later time. ``beforeTime`` and ``afterTime`` exclude their moments; a market without bets looks like one
+that does not exist. Sources: docs/facts/manifold.md#resolution; of the venue's code ``backend/api/src/get-bets.ts`` and
+``common/src/supabase/bets.ts``.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -11,37 +11,55 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, Field, RootModel
 
-from bot.api import Can, DataSource, DataSpec, NotFound, Question, Rejected, Series, Settings, Workplace, hookimpl
-from plugins.data._reading import ADDRESS, Probability, address, daily, in_order, midnight, parsed, unknown, url_parts
+from bot.api import (
+    DataSource,
+    DataSpec,
+    NotFoundError,
+    PluginContext,
+    PluginSettings,
+    Question,
+    RequestRejectedError,
+    TimeSeries,
+    hookimpl,
+)
+from plugins.data._series_replies import (
+    ADDRESS_PATTERN,
+    UnitProbability,
+    daily_prices,
+    ordered_series,
+    parse_reply,
+    question_path,
+    raise_not_found,
+    request_url,
+    start_of_day,
+)
 
 SOURCE = "manifold_prices"
-SERVES = "manifold"
+QUESTION_SOURCE = "manifold"
 # A bet with its fills is about 1 kB.
 MAX_BYTES = 8_000_000
-PAGE = 1000
-# A market busier than this shows its latest days only.
+PAGE_SIZE = 1000
+# Of a busier market only the latest days are read.
 MAX_PAGES = 20
 
 
-class ManifoldPricesSettings(Settings):
+class ManifoldPricesSettings(PluginSettings):
     """How far to look back."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    base_url: str = Field(default="https://api.manifold.markets", pattern=ADDRESS)
-    """Where the service is."""
+    base_url: str = Field(default="https://api.manifold.markets", pattern=ADDRESS_PATTERN)
+    """Address of the service."""
 
     days: int = Field(default=60, ge=1, le=365)
-    """How many days before the moment to read."""
+    """Days before the cutoff that are read."""
 
 
 class _Bet(BaseModel):
     # Milliseconds that a datetime can hold.
     at_ms: Annotated[int, Field(alias="createdTime", ge=0, le=10**14)]
-    earlier: Probability = Field(alias="probBefore")
-    later: Probability = Field(alias="probAfter")
+    earlier: UnitProbability = Field(alias="probBefore")
+    later: UnitProbability = Field(alias="probAfter")
     answer: str | None = Field(default=None, alias="answerId")
 
     @property
@@ -49,51 +67,53 @@ class _Bet(BaseModel):
         return datetime.fromtimestamp(self.at_ms / 1000, UTC)
 
 
-class _Bets(RootModel[list[_Bet]]):
+class _BetsReply(RootModel[list[_Bet]]):
     pass
 
 
 class ManifoldPrices:
-    """Implements the port DataSource; a market is named by its id, or as creator/slug."""
+    """Implements DataSource; a market is named by its id, or as creator/slug."""
 
-    def __init__(self, settings: ManifoldPricesSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: ManifoldPricesSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
 
-    def names(self, question: Question) -> Sequence[str]:
-        known = question.facts.get("id") if question.source == SERVES else None
+    def series_names(self, question: Question) -> Sequence[str]:
+        known = question.facts.get("id") if question.source == QUESTION_SOURCE else None
         if known:
             return (known,)
-        match url_parts(question, "manifold.markets"):
+        match question_path(question, "manifold.markets"):
             case [creator, slug]:
                 return (f"{creator}/{slug}",)
         return ()
 
-    async def series(self, name: str, *, before: datetime) -> Series:
+    async def series(self, name: str, *, before: datetime) -> TimeSeries:
         """Return the probability at the end of each day, the last one the day before that of the moment."""
-        until = midnight(before)
+        until = start_of_day(before)
         since = until - timedelta(days=self._settings.days)
         bets = await self._bets(name, since, until)
         if any(bet.answer is not None for bet in bets):
             message = f"{SOURCE}: the market {name} has several answers; only binary ones have one history"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         if not bets:
-            unknown(SOURCE, f"there is no market {name}, or nobody had bet on it")
+            raise_not_found(SOURCE, f"there is no market {name}, or nobody had bet on it")
         first = min(bets, key=lambda bet: bet.at_ms)
-        # Where the probability stood before the first bet that was read is known from that bet.
+        # The first bet that was read gives the probability before it.
         start = [] if first.at <= since else [(max(since, first.at - timedelta(milliseconds=1)), first.earlier)]
-        points = daily([*start, *((bet.at, bet.later) for bet in bets)], since=since, until=until)
-        return in_order(points, name=name, unit="probability", source=SOURCE)
+        points = daily_prices([*start, *((bet.at, bet.later) for bet in bets)], since=since, until=until)
+        return ordered_series(points, name=name, unit="probability", source=SOURCE)
 
     async def _bets(self, name: str, since: datetime, until: datetime) -> list[_Bet]:
         """Return the bets of the window, newest first, and the last one before it, where the window is not too busy."""
         found: list[_Bet] = []
-        end = _milliseconds(until)
+        end = _to_milliseconds(until)
         for _ in range(MAX_PAGES):
-            page = await self._page(name, {"afterTime": str(_milliseconds(since)), "beforeTime": str(end)}, PAGE)
+            page = await self._page(
+                name, {"afterTime": str(_to_milliseconds(since)), "beforeTime": str(end)}, PAGE_SIZE
+            )
             found += page
-            if len(page) < PAGE:
-                found += await self._page(name, {"beforeTime": str(_milliseconds(since) + 1)}, 1)
+            if len(page) < PAGE_SIZE:
+                found += await self._page(name, {"beforeTime": str(_to_milliseconds(since) + 1)}, 1)
                 break
             end = min(bet.at_ms for bet in page)
         return [bet for bet in found if bet.at < until]
@@ -101,33 +121,32 @@ class ManifoldPrices:
     async def _page(self, name: str, span: dict[str, str], limit: int) -> list[_Bet]:
         creator, _, slug = name.rpartition("/")
         market = {"contractSlug": slug} if creator else {"contractId": name}
-        url = address(self._settings.base_url, "v0/bets", {**market, **span, "order": "desc", "limit": str(limit)})
+        url = request_url(self._settings.base_url, "v0/bets", {**market, **span, "order": "desc", "limit": str(limit)})
         try:
-            return parsed(_Bets, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE).root
-        except NotFound:
-            unknown(SOURCE, f"there is no market {name}")
+            return parse_reply(_BetsReply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE).root
+        except NotFoundError:
+            raise_not_found(SOURCE, f"there is no market {name}")
 
 
-def _milliseconds(moment: datetime) -> int:
+def _to_milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
 @asynccontextmanager
-async def open_manifold_prices(settings: ManifoldPricesSettings, workplace: Workplace) -> AsyncIterator[DataSource]:
+async def open_manifold_prices(settings: ManifoldPricesSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
     yield ManifoldPrices(settings, workplace)
 
 
 @hookimpl
 def foxcast_data_sources() -> list[DataSpec[ManifoldPricesSettings]]:
-    """Offer the one source of this plugin; its history is never the first thing to look at, for it helps little."""
+    """Offer the one source of this plugin; its history is never the first tool to use, because it helps little."""
     return [
         DataSpec(
             name=SOURCE,
             summary="The probability of a Manifold market over the last days",
-            abilities=frozenset({Can.SERIES, Can.VINTAGES}),
             settings=ManifoldPricesSettings,
             open=open_manifold_prices,
-            serves=frozenset({SERVES}),
+            question_sources=frozenset({QUESTION_SOURCE}),
         )
     ]

@@ -1,11 +1,11 @@
-"""The ensemble: an answer made of those of other forecasters, weighted by how good they were.
+"""The ensemble: an answer combined from those of other forecasters, weighted by their past scores.
 
-The members are named in its settings and forecast before it. It asks no model itself. Weights are equal until enough
+The members are named in its settings and forecast before it. It uses no model itself. Weights are equal until enough
 questions that all members answered have resolved; after that they follow the inverse of the members' mean losses,
-drawn towards equal ones.
+shrunk towards equal ones.
 """
 
-from bot.api import Can, ForecasterSpec, hookimpl
+from bot.api import ForecasterSpec, hookimpl
 from plugins.ensemble.forecaster import open_ensemble
 from plugins.ensemble.settings import EnsembleSettings
 from plugins.ensemble.weights import WeightLearner
@@ -18,7 +18,6 @@ def foxcast_forecasters() -> list[ForecasterSpec[EnsembleSettings]]:
         ForecasterSpec(
             name="ensemble",
             summary="The answers of other forecasters as one, weighted by their past scores",
-            abilities=frozenset({Can.LEARN}),
             settings=EnsembleSettings,
             open=open_ensemble,
             learner=WeightLearner,

@@ -1,8 +1,8 @@
-"""The Manifold venue: markets in play money. Questions and prices in, limit orders out.
+"""The Manifold venue: markets in play money. Reads questions and prices, writes limit orders.
 
-The key of a question is what is traded: the id of its market, or ``MARKET/ANSWER`` where the answers of a market
-resolve by themselves and each is a question of its own. A market where one answer wins is one question, its options
-named by the texts of the answers; a pseudo-numeric one is a number between its ends, both closed.
+The key of a question is what is traded: the id of its market, or ``MARKET/ANSWER`` if the answers of a market resolve
+independently and each is a separate question. A market where one answer wins is one question, its options named by the
+texts of the answers; a pseudo-numeric one is a number between its ends, both closed.
 
 Facts of a question (all texts): ``market`` and ``event`` (the market's id), ``creator`` (its id) and ``creator_name``,
 ``category`` (its first topic), ``type`` (the venue's outcome type), ``mechanism``, ``token``, ``slug``; of one answer
@@ -10,49 +10,55 @@ also ``answer`` (its id), ``label`` (its text) and ``midpoint`` (of a number, or
 the moment of reading is in the explanation of the crowd, and with each order in the state of the market it was planned
 on.
 
-Reading, prices and paper need no key. Everything that is asked or written counts against one budget of 240 requests a
-minute, half of what the venue allows to one address; bets go one at a time.
+Reading, prices and paper need no key. All requests share one rate limit of 240 a minute, half of what the venue allows
+per address; bets are sent one at a time.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from bot.api import Can, Planner, Rate, VenueSpec, Workplace, hookimpl
-from plugins.manifold.check import check
-from plugins.manifold.client import Client
-from plugins.manifold.comments import FEE
-from plugins.manifold.feed import open_prices
-from plugins.manifold.paper import open_paper
+from bot.api import OrderPlanner, PluginContext, RateLimit, VenueSpec, hookimpl
+from plugins.manifold.account import check_account
+from plugins.manifold.api_client import ManifoldClient
+from plugins.manifold.paper_market import open_paper
 from plugins.manifold.planner import ManifoldPlanner
+from plugins.manifold.price_feed import open_price_feed
+from plugins.manifold.reader import open_reader
 from plugins.manifold.settings import VENUE, ManifoldSettings
-from plugins.manifold.venue import open_reader
+from plugins.manifold.write_requests import COMMENT_FEE
 from plugins.manifold.writer import open_writer
 
-PER_MINUTE = 240
+REQUESTS_PER_MINUTE = 240
 WRITES_PER_MINUTE = 30
 
 
-def rates_of(settings: ManifoldSettings) -> Sequence[Rate]:
-    """Return the budget of everything, and the queue of what is written."""
-    place = settings.place
+def rate_limits(settings: ManifoldSettings) -> Sequence[RateLimit]:
+    """Return the rate limit of all requests, and that of writes."""
+    addresses = settings.addresses
     return (
-        Rate(name=f"{VENUE} all", prefixes=(f"{place.api}/", place.socket), count=PER_MINUTE, per_s=60.0, burst=20),
-        Rate(
+        RateLimit(
+            name=f"{VENUE} all",
+            prefixes=(f"{addresses.api}/", addresses.socket),
+            count=REQUESTS_PER_MINUTE,
+            per_s=60.0,
+            burst=20,
+        ),
+        RateLimit(
             name=f"{VENUE} writes",
-            prefixes=(f"{place.api}/",),
+            prefixes=(f"{addresses.api}/",),
             count=WRITES_PER_MINUTE,
             per_s=60.0,
             methods=frozenset({"POST"}),
             burst=5,
-            at_once=1,
+            max_in_flight=1,
         ),
     )
 
 
 @asynccontextmanager
-async def open_planner(settings: ManifoldSettings, workplace: Workplace) -> AsyncIterator[Planner]:
-    """Open what turns beliefs into orders."""
-    yield ManifoldPlanner(Client(settings, workplace.http, workplace.clock))
+async def open_planner(settings: ManifoldSettings, context: PluginContext) -> AsyncIterator[OrderPlanner]:
+    """Open the order planner."""
+    yield ManifoldPlanner(ManifoldClient(settings, context.http, context.clock))
 
 
 @hookimpl
@@ -62,17 +68,16 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
         VenueSpec(
             name=VENUE,
             summary="Markets in play money on everything: questions, prices as they move, and limit orders",
-            abilities=frozenset({Can.SUBMIT, Can.COMMENT, Can.PAPER, Can.TRADE, Can.PUSH_PRICES}),
             settings=ManifoldSettings,
             hosts=("manifold.markets",),
             reader=open_reader,
             paper=open_paper,
             writer=open_writer,
-            prices=open_prices,
+            prices=open_price_feed,
             planner=open_planner,
-            check=check,
-            rates=rates_of,
+            check=check_account,
+            rates=rate_limits,
             comments_by_event=True,
-            comment_fee=lambda settings: FEE if settings.comments else None,
+            comment_fee=lambda settings: COMMENT_FEE if settings.comments else None,
         )
     ]

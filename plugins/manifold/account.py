@@ -1,227 +1,281 @@
-"""What the account has: mana that is free, positions at what they could be sold for, and orders that rest.
+"""The account of the key.
 
-Orders at the venue hold nothing back; what they may still spend is counted as spent here. Of orders that expire the
-venue tells nobody, so that is looked up by the clock. What the venue lent is in the balance, and is taken back when the
-shares go: free loans (``loan``) and margin loans (``marginLoan``) alike; the interest of the latter shows nowhere.
-Sources: venue document, section 5; of the venue's public code ``common/src/loans.ts`` and ``redeem.ts``.
+Free mana, positions at the price for which they could be sold, resting orders, and whether the key is that of the
+configured bot. Resting orders reserve nothing at the venue; what they may still spend is counted as spent here. Expired
+orders are recognised by the clock, since the venue does not report them. Loans (``loan``, ``marginLoan``) are in the
+balance and are repaid when the shares are sold; the venue does not show the interest of margin loans. Sources:
+docs/facts/manifold.md#account; ``common/src/loans.ts`` and ``redeem.ts`` of the venue.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import structlog
 
-from bot.api import Account, Clock, ContractError, Leg, NotFound, OpenOrder, Position, QuestionRef, Side, VenueGain
-from plugins.manifold.bets import remaining, rests
-from plugins.manifold.book import NEAR
-from plugins.manifold.client import Client, Record
-from plugins.manifold.raw import RawBet, RawMe, moment_of, name_of, parsed
+from bot.api import (
+    Account,
+    Clock,
+    ContractSide,
+    MalformedDataError,
+    NotFoundError,
+    OpenOrder,
+    OrderSide,
+    PluginContext,
+    Position,
+    QuestionRef,
+    RequestRejectedError,
+    VenueReportedGain,
+)
+from plugins.manifold.api_client import JsonRecord, ManifoldClient
+from plugins.manifold.api_records import (
+    ManifoldAccountRecord,
+    ManifoldBetRecord,
+    from_milliseconds,
+    parse_record,
+    record_name,
+)
+from plugins.manifold.book_walk import PRICE_TOLERANCE
+from plugins.manifold.market_state import WHOLE_MARKET, AnswerShares, ManifoldMarketState, contract_name
 from plugins.manifold.sales import CURRENCY
-from plugins.manifold.settings import VENUE
-from plugins.manifold.state import WHOLE, MarketState, Shares, contract_of
+from plugins.manifold.settings import VENUE, ManifoldSettings
+from plugins.manifold.write_requests import is_resting, remaining_stake
 
 log = structlog.get_logger(__name__)
 
-# For so long positions in one market are marked by the same reading of it.
-MARKED_FOR_S = 300.0
-_DUST = 1e-6
+
+# Positions in one market are marked by the same reading for this long.
+MARK_CACHE_S = 300.0
+
+
+_MIN_SHARES = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """Shares of one answer, what they cost, what the venue lent on them, and its own figure of their gain."""
+class _AnswerHolding:
+    """Shares of one answer, their cost, the venue's loan on them, and the gain that the venue reports."""
 
     market: str
-    own: Shares
+    shares: AnswerShares
     paid: float
     loan: float
     gain: float | None
-    over: bool
+    is_settled: bool
 
     @property
     def is_open(self) -> bool:
-        """Whether there are shares that may still be worth something else."""
-        return not self.over and max(self.own.yes, self.own.no) > _DUST
+        """Whether there are shares whose value may still change."""
+        return not self.is_settled and max(self.shares.yes, self.shares.no) > _MIN_SHARES
 
 
-class Holdings:
+class ManifoldAccountReader:
     """Reads the account of the key."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: ManifoldClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._user = ""
-        self._states: dict[str, tuple[float, MarketState | None]] = {}
+        self._states: dict[str, tuple[float, ManifoldMarketState | None]] = {}
 
-    async def user(self) -> str:
+    async def user_id(self) -> str:
         """Return the id of the account, asked once."""
         if not self._user:
-            self._user = parsed(RawMe, await self._client.me(), "the account").id
+            self._user = parse_record(ManifoldAccountRecord, await self._client.own_account(), "the account").id
         return self._user
 
-    def forget(self, market: str) -> None:
-        """Have a market read again: there was a trade."""
+    def forget_market(self, market: str) -> None:
+        """Have a market read again after a trade."""
         self._states.pop(market, None)
 
-    async def orders(self, market: str | None = None) -> list[RawBet]:
-        """Return the account's orders that rest; raises ContractError where one of them cannot be read."""
-        rows = await self._client.own_orders(await self.user(), market)
-        found = [parsed(RawBet, row, name_of(row, "order")) for row in rows]
+    async def open_orders(self, market: str | None = None) -> list[ManifoldBetRecord]:
+        """Return the resting orders of the account; raises MalformedDataError if one of them cannot be parsed."""
+        rows = await self._client.own_orders(await self.user_id(), market)
+        found = [parse_record(ManifoldBetRecord, row, record_name(row, "order")) for row in rows]
         now = self._clock.now()
-        return [bet for bet in found if rests(bet, now)]
+        return [bet for bet in found if is_resting(bet, now)]
 
-    async def account(self) -> Account:
-        """Return what there is now; raises Unavailable rather than leave anything out."""
-        me = parsed(RawMe, await self._client.me(), "the account")
+    async def read_account(self) -> Account:
+        """Return the account as it is now; raises ServiceUnavailableError if any part cannot be read."""
+        me = parse_record(ManifoldAccountRecord, await self._client.own_account(), "the account")
         self._user = me.id
-        orders = await self.orders()
-        known = _holdings(await self._client.metrics(me.id))
-        markets = dict.fromkeys(one.market for one in known if one.is_open)
+        orders = await self.open_orders()
+        holdings = _parse_holdings(await self._client.position_metrics(me.id))
+        markets = dict.fromkeys(one.market for one in holdings if one.is_open)
         states = await asyncio.gather(*(self._state(market) for market in markets))
         by_market = {state.market: state for state in states if state is not None}
-        rows = [replace(one, over=one.over or _is_over(one, by_market.get(one.market))) for one in known]
+        rows = [
+            replace(one, is_settled=one.is_settled or _is_settled(one, by_market.get(one.market))) for one in holdings
+        ]
         held = [one for one in rows if one.is_open]
         positions = [position for one in held for position in self._positions(one, by_market.get(one.market))]
         return Account(
             at=self._clock.now(),
             currency=CURRENCY,
-            cash=me.balance - sum(remaining(bet) for bet in orders),
+            cash=me.balance - sum(remaining_stake(bet) for bet in orders),
             positions=tuple(positions),
-            orders=tuple(_open_order(bet) for bet in orders),
+            orders=tuple(_parse_open_order(bet) for bet in orders),
             loan=sum(one.loan for one in held),
             redeems=True,
             gains=tuple(
-                VenueGain(contract=contract_of(one.market, one.own.answer), gain=one.gain, closed=not one.is_open)
+                VenueReportedGain(
+                    contract=contract_name(one.market, one.shares.answer), gain=one.gain, closed=not one.is_open
+                )
                 for one in rows
                 if one.gain is not None
             ),
         )
 
-    async def _state(self, market: str) -> MarketState | None:
-        """Return a market without the orders of others: what its maker alone would pay is certain."""
+    async def _state(self, market: str) -> ManifoldMarketState | None:
+        """Return a market without the orders of others: only the price of its pool is certain."""
         now_s = self._clock.monotonic()
-        read_s, state = self._states.get(market, (-MARKED_FOR_S, None))
-        if now_s - read_s < MARKED_FOR_S and market in self._states:
+        read_s, state = self._states.get(market, (-MARK_CACHE_S, None))
+        if now_s - read_s < MARK_CACHE_S and market in self._states:
             return state
         try:
-            state = MarketState.from_api(await self._client.market(market), [], read_at=self._clock.now())
-        except (ContractError, NotFound) as error:
+            state = ManifoldMarketState.from_api(await self._client.market(market), [], read_at=self._clock.now())
+        except (MalformedDataError, NotFoundError) as error:
             log.warning("a position has no mark", market=market, error=str(error))
             state = None
         self._states[market] = (now_s, state)
         return state
 
-    def _positions(self, held: _Held, state: MarketState | None) -> list[Position]:
-        answer = None if state is None else state.answer(held.own.answer)
-        marks: Mapping[Leg, float | None] = dict.fromkeys(Leg)
+    def _positions(self, held: _AnswerHolding, state: ManifoldMarketState | None) -> list[Position]:
+        answer = None if state is None else state.answer(held.shares.answer)
+        marks: Mapping[ContractSide, float | None] = dict.fromkeys(ContractSide)
         if state is not None and answer is not None:
-            marks = _marks(state, held, self._clock.now())
-        contract = contract_of(held.market, held.own.answer)
+            marks = _mark_prices(state, held, self._clock.now())
+        contract = contract_name(held.market, held.shares.answer)
         linked = state is not None and state.linked
-        option = next((name for name, one in state.names.items() if one.id == held.own.answer), "") if state else ""
-        sides = {Leg.YES: held.own.yes, Leg.NO: held.own.no}
+        option = (
+            next((name for name, one in state.answers_by_option.items() if one.id == held.shares.answer), "")
+            if state
+            else ""
+        )
+        sides = {ContractSide.YES: held.shares.yes, ContractSide.NO: held.shares.no}
         return [
             Position(
                 contract=contract,
                 leg=leg,
                 shares=shares,
-                # The venue keeps one sum for both sides; pairs are paid out at once, so there is one.
+                # The venue keeps one sum for both sides; pairs are redeemed at once, so only one side is held.
                 paid=max(held.paid, 0.0) if shares == max(sides.values()) else 0.0,
                 ref=QuestionRef(VENUE, held.market if linked else contract),
                 option=option if linked else "",
                 mark=marks[leg],
             )
             for leg, shares in sides.items()
-            if shares > _DUST
+            if shares > _MIN_SHARES
         ]
 
 
-def _holdings(metrics: Record) -> list[_Held]:
+def _parse_holdings(metrics: JsonRecord) -> list[_AnswerHolding]:
     by_market = metrics.get("metricsByContract")
     if not isinstance(by_market, Mapping):
         message = "the positions of the account are not listed by market"
-        raise ContractError(message)
-    over = _resolved(metrics.get("contracts"))
+        raise MalformedDataError(message)
+    resolved_ids = _resolved_market_ids(metrics.get("contracts"))
     found = []
     for market, rows in by_market.items():
         usable = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
-        # A market with answers has a row for each, and one that sums them up.
+        # A market with answers has a row for each, and one with their sums.
         by_answer = [row for row in usable if row.get("answerId")]
         found += [
             held
             for row in by_answer or usable
-            if (held := _held(str(market), row, over=str(market) in over)) is not None
+            if (held := _parse_holding(str(market), row, is_settled=str(market) in resolved_ids)) is not None
         ]
     return found
 
 
-def _resolved(contracts: object) -> set[str]:
-    """Return the ids of the markets that are over: the venue goes on listing what was held of them."""
+def _resolved_market_ids(contracts: object) -> set[str]:
+    """Return the ids of resolved markets: the venue still lists the positions in them."""
     rows = contracts if isinstance(contracts, list) else []
     return {str(row.get("id")) for row in rows if isinstance(row, Mapping) and row.get("isResolved") is True}
 
 
-def _is_over(held: _Held, state: MarketState | None) -> bool:
-    """Say whether it has been paid out."""
-    answer = None if state is None else state.answer(held.own.answer)
+def _is_settled(held: _AnswerHolding, state: ManifoldMarketState | None) -> bool:
+    """Return whether it has been paid out."""
+    answer = None if state is None else state.answer(held.shares.answer)
     return state is not None and (state.resolved or (answer is not None and answer.resolved))
 
 
-def _marks(state: MarketState, held: _Held, now: datetime) -> dict[Leg, float | None]:
-    """Return what a share of each side would bring if all were sold now; None where nobody buys.
+def _mark_prices(state: ManifoldMarketState, held: _AnswerHolding, now: datetime) -> dict[ContractSide, float | None]:
+    """Return the price per share of each side if all were sold now; None if there is no buyer.
 
-    What the account bought is in the pool already, unlike what a paper account did. A market that is closed waits for
-    its outcome at the price it had.
+    The account's purchases are in the pool already, unlike those of a paper account. A closed market keeps its last
+    price until the outcome.
     """
-    marks: dict[Leg, float | None] = dict.fromkeys(Leg)
-    board, own = state.board(now=now), held.own
-    if own.answer not in board.pools:
+    marks: dict[ContractSide, float | None] = dict.fromkeys(ContractSide)
+    simulated, own = state.simulated_market(now=now), held.shares
+    if own.answer not in simulated.pools:
         return marks
-    for leg, shares in ((Leg.YES, own.yes), (Leg.NO, own.no)):
-        sale = board.sale(own.answer, leg, shares) if shares > _DUST else None
-        if sale is not None and sale.shares >= shares * (1.0 - NEAR):
+    for leg, shares in ((ContractSide.YES, own.yes), (ContractSide.NO, own.no)):
+        sale = simulated.simulate_sale(own.answer, leg, shares) if shares > _MIN_SHARES else None
+        if sale is not None and sale.shares >= shares * (1.0 - PRICE_TOLERANCE):
             marks[leg] = max(sale.stake, 0.0) / shares
     return marks
 
 
-def _held(market: str, row: Mapping[str, Any], *, over: bool) -> _Held | None:
+def _parse_holding(market: str, row: Mapping[str, Any], *, is_settled: bool) -> _AnswerHolding | None:
     shares = row.get("totalShares")
     if not isinstance(shares, Mapping):
         return None
-    own = Shares(
-        answer=str(row.get("answerId") or WHOLE),
-        yes=_amount(shares.get("YES")),
-        no=_amount(shares.get("NO")),
+    own = AnswerShares(
+        answer=str(row.get("answerId") or WHOLE_MARKET),
+        yes=_number_or_zero(shares.get("YES")),
+        no=_number_or_zero(shares.get("NO")),
     )
-    return _Held(
+    return _AnswerHolding(
         market=market,
-        own=own,
-        paid=_amount(row.get("invested")),
-        loan=_amount(row.get("loan")) + _amount(row.get("marginLoan")),
-        gain=_amount(row["profit"]) if "profit" in row else None,
-        over=over,
+        shares=own,
+        paid=_number_or_zero(row.get("invested")),
+        loan=_number_or_zero(row.get("loan")) + _number_or_zero(row.get("marginLoan")),
+        gain=_number_or_zero(row["profit"]) if "profit" in row else None,
+        is_settled=is_settled,
     )
 
 
-def _amount(value: object) -> float:
+def _number_or_zero(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _open_order(bet: RawBet) -> OpenOrder:
-    leg = Leg.YES if bet.outcome == "YES" else Leg.NO
+def _parse_open_order(bet: ManifoldBetRecord) -> OpenOrder:
+    leg = ContractSide.YES if bet.outcome == "YES" else ContractSide.NO
     price = bet.limit or 0.0
-    limit = price if leg is Leg.YES else 1.0 - price
-    left = remaining(bet)
+    limit = price if leg is ContractSide.YES else 1.0 - price
+    remaining = remaining_stake(bet)
     return OpenOrder(
         id=bet.id,
-        contract=contract_of(bet.contract, bet.answer or WHOLE),
+        contract=contract_name(bet.contract, bet.answer or WHOLE_MARKET),
         leg=leg,
-        side=Side.BUY,
+        side=OrderSide.BUY,
         limit=limit,
-        shares=left / limit if limit > 0.0 else 0.0,
-        reserves=left,
-        expires_at=moment_of(bet.expires) if bet.expires else None,
+        shares=remaining / limit if limit > 0.0 else 0.0,
+        reserves=remaining,
+        expires_at=from_milliseconds(bet.expires) if bet.expires else None,
     )
+
+
+async def check_account(settings: ManifoldSettings, context: PluginContext) -> Sequence[str]:
+    """Return what a person should know about the account. Public data proves no key, so the account itself is read.
+
+    Raises AuthenticationError for a missing or refused key, RequestRejectedError for another account or one that is no
+    bot.
+    """
+    me = parse_record(
+        ManifoldAccountRecord,
+        await ManifoldClient(settings, context.http, context.clock).own_account(),
+        "the account",
+    )
+    if not settings.username:
+        message = f"the key belongs to {me.username}: if that is right, set username in [venues.manifold.settings]"
+        raise RequestRejectedError(message)
+    if me.username != settings.username:
+        message = f"the key belongs to {me.username}, but username in [venues.manifold.settings] is {settings.username}"
+        raise RequestRejectedError(message)
+    if not me.is_bot:
+        message = f"{me.username} is not marked as a bot: mark it in its profile on the site, which cannot be undone"
+        raise RequestRejectedError(message)
+    return (f"account {me.username} in {settings.environment}, marked as a bot, {me.balance:.2f} mana",)

@@ -1,26 +1,26 @@
-"""The pool of a market: what shares cost, and where that moves the price. Arithmetic alone, no orders, no network.
+"""The pool of a market: what shares cost, and how that moves the price. Only arithmetic: no orders, no network.
 
 A pool holds shares of both sides; its price is the probability of YES. Amounts are mana.
-Source: venue document, section 8; ``common/src/calculate-cpmm.ts`` of the venue.
+Source: docs/facts/manifold.md#arithmetic; ``common/src/calculate-cpmm.ts`` of the venue.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot.api import Leg
+from bot.api import ContractSide
 
-# Taken from what is staked. The venue changed it before: this is the one place to edit.
+# The share of a stake that the venue keeps. It changed before: edit it here only.
 TAKER_FEE = 0.0
-LOWEST, HIGHEST = 0.01, 0.99
-LEAST_POOL = 0.01
-LEAST_STAKE = 1.0
+MIN_PRICE, MAX_PRICE = 0.01, 0.99
+MIN_POOL_SHARES = 0.01
+MIN_STAKE = 1.0
 
-_STEPS = 200
+_MAX_STEPS = 200
 _PRECISION = 1e-14
 
 
-def crossing(excess: Callable[[float], float], low: float, high: float) -> float:
+def find_root(excess: Callable[[float], float], low: float, high: float) -> float:
     """Return where a function that never rises falls through 0 between two points; the nearer end if it does not.
 
     It may jump, and be infinite at a point. Regula falsi by the Illinois rule, every third step a bisection.
@@ -30,10 +30,10 @@ def crossing(excess: Callable[[float], float], low: float, high: float) -> float
     if (below := excess(high)) >= 0.0:
         return high
     last = 0
-    for step in range(_STEPS):
+    for step in range(_MAX_STEPS):
         if high - low <= _PRECISION * max(abs(low), abs(high)):
             break
-        middle = _between(low, above, high, below) if step % 3 else (low + high) / 2.0
+        middle = _next_guess(low, above, high, below) if step % 3 else (low + high) / 2.0
         value = excess(middle)
         if value == 0.0:
             return middle
@@ -44,7 +44,7 @@ def crossing(excess: Callable[[float], float], low: float, high: float) -> float
     return low
 
 
-def _between(low: float, above: float, high: float, below: float) -> float:
+def _next_guess(low: float, above: float, high: float, below: float) -> float:
     if not (math.isfinite(above) and math.isfinite(below)):
         return (low + high) / 2.0
     guess = high - below * (high - low) / (below - above)
@@ -52,7 +52,7 @@ def _between(low: float, above: float, high: float, below: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CpmmPool:
     """Shares of both sides and the weight ``p``; answers of a market with many have p = 0.5."""
 
     yes: float
@@ -74,64 +74,64 @@ class Pool:
 
     @property
     def constant(self) -> float:
-        """What no trade changes."""
+        """The invariant of all trades."""
         return float(self.yes**self.p * self.no ** (1.0 - self.p))
 
     @property
-    def drained(self) -> bool:
+    def is_drained(self) -> bool:
         """Whether a side is so thin that the venue refuses the trade that made it so."""
-        return min(self.yes, self.no) < LEAST_POOL
+        return min(self.yes, self.no) < MIN_POOL_SHARES
 
-    def buy(self, leg: Leg, stake: float) -> tuple["Pool", float]:
+    def buy(self, leg: ContractSide, stake: float) -> tuple["CpmmPool", float]:
         """Return the pool after the stake was spent on that side, and the shares it bought.
 
         Raises ValueError where the stake is so large that a side is left with nothing.
         """
-        left, shares = self._left(leg, stake)
-        if leg is Leg.YES:
-            return Pool(left, self.no + stake, self.p), shares
-        return Pool(self.yes + stake, left, self.p), shares
+        left, shares = self._after_purchase(leg, stake)
+        if leg is ContractSide.YES:
+            return CpmmPool(left, self.no + stake, self.p), shares
+        return CpmmPool(self.yes + stake, left, self.p), shares
 
-    def _left(self, leg: Leg, stake: float) -> tuple[float, float]:
-        """Return what is left of the side that is bought, and the shares: the stake, which makes pairs, and the rest.
+    def _after_purchase(self, leg: ContractSide, stake: float) -> tuple[float, float]:
+        """Return the rest of the side that is bought, and the shares: the stake, as pairs, plus the difference.
 
         By logarithms, so that neither a small stake nor a drained side is lost in rounding.
         """
-        if leg is Leg.YES:
+        if leg is ContractSide.YES:
             own, power = self.yes, -(1.0 - self.p) / self.p * math.log1p(stake / self.no)
         else:
             own, power = self.no, -self.p / (1.0 - self.p) * math.log1p(stake / self.yes)
         return own * math.exp(power), stake - own * math.expm1(power)
 
-    def stake_to(self, leg: Leg, probability: float) -> float:
-        """Return what moves the price to that probability of YES; 0 or less where it is there or past it.
+    def stake_to_price(self, leg: ContractSide, probability: float) -> float:
+        """Return the stake that moves the price to that probability of YES; 0 or less if it is there or past it.
 
-        Nothing moves it to 0 or 1.
+        Infinite for 0 and 1.
         """
         if not 0.0 < probability < 1.0:
             return math.inf
         ratio = self.p * (1.0 - probability) / ((1.0 - self.p) * probability)
         no = self.constant * float(ratio**-self.p)
-        return no - self.no if leg is Leg.YES else ratio * no - self.yes
+        return no - self.no if leg is ContractSide.YES else ratio * no - self.yes
 
-    def stake_for(self, leg: Leg, shares: float) -> float:
-        """Return what so many shares of that side cost."""
+    def stake_for_shares(self, leg: ContractSide, shares: float) -> float:
+        """Return the cost of a number of shares of that side."""
         if shares <= 0.0:
             return 0.0
         if self.p == 0.5:
-            own, other = (self.yes, self.no) if leg is Leg.YES else (self.no, self.yes)
+            own, other = (self.yes, self.no) if leg is ContractSide.YES else (self.no, self.yes)
             rest = own + other - shares
             root = math.sqrt(4.0 * other * shares + rest**2)
-            # The same number twice, each where it does not subtract what is nearly equal.
+            # Two forms of the same number; each avoids subtracting nearly equal values.
             return 2.0 * shares * other / (root + rest) if rest > 0.0 else (root - rest) / 2.0
-        return crossing(lambda stake: shares - self._left(leg, stake)[1], 0.0, shares)
+        return find_root(lambda stake: shares - self._after_purchase(leg, stake)[1], 0.0, shares)
 
-    def deepened(self, amount: float) -> "Pool":
+    def with_liquidity(self, amount: float) -> "CpmmPool":
         """Return the pool after liquidity was added: the price stays, and p moves towards it."""
         yes, no, price = self.yes + amount, self.no + amount, self.probability
-        return Pool(yes, no, price * yes / (price * yes + (1.0 - price) * no))
+        return CpmmPool(yes, no, price * yes / (price * yes + (1.0 - price) * no))
 
 
-def fee(stake: float) -> float:
-    """Return what the venue keeps of a stake."""
+def taker_fee(stake: float) -> float:
+    """Return the fee of a stake."""
     return stake * TAKER_FEE

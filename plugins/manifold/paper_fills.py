@@ -1,9 +1,8 @@
-"""What an order would have got: pure functions of the market as it was read after the delay.
+"""The fills an order would have got: pure functions of the market as it was read after the delay.
 
-The real pool never saw the paper bets before this one. So what they hold is bought again first, on the market as it is
-now, and the order meets what that leaves: two bets cost what one of their size would. That lasts as long as the shares
-are held; pairs of YES and NO cancel out.
-Source: venue document, sections 8 and 11 (paper fills).
+The real pool never saw the earlier paper bets. So their shares are bought again first, on the market as it is now, and
+the order meets the result: two bets cost what one of their size would. That lasts as long as the shares are held; pairs
+of YES and NO cancel out. Source: docs/facts/manifold.md#arithmetic and #paper-fills.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,18 +10,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from bot.api import Chosen, ContractError, Happened, Landed, Leg, Order, Outcome
-from plugins.manifold.arbitrage import Board, Trade
-from plugins.manifold.book import NEAR, Take
-from plugins.manifold.cpmm import LEAST_STAKE, fee
-from plugins.manifold.scale import Scale
-from plugins.manifold.state import WHOLE, MarketState, Shares, milliseconds, parts_of
+from bot.api import BinaryOutcome, ChoiceOutcome, ContractSide, MalformedDataError, NumericOutcome, Order, Outcome
+from plugins.manifold.book_walk import PRICE_TOLERANCE, PoolTakerOrder
+from plugins.manifold.cpmm import MIN_STAKE, taker_fee
+from plugins.manifold.market_simulation import SimulatedMarket, SimulatedTrade
+from plugins.manifold.market_state import (
+    WHOLE_MARKET,
+    AnswerShares,
+    ManifoldMarketState,
+    split_contract,
+    to_milliseconds,
+)
+from plugins.manifold.numeric_scale import ManifoldScale
 
-_NOTHING = 1e-9
+_MIN_SHARES = 1e-9
 
 
-class Fate(StrEnum):
-    """What becomes of the part of an order that was not filled."""
+class ManifoldRemainderState(StrEnum):
+    """What happens to the part of an order that was not filled."""
 
     NONE_LEFT = "none left"
     RESTS = "rests"
@@ -30,201 +35,230 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """An order as the venue would take it: mana for shares of ``leg`` while P(YES) is within ``limit``.
+class ManifoldPaperBet:
+    """An order as the venue would accept it: mana for shares of ``leg`` while P(YES) is within ``limit``.
 
-    ``expires_at`` is None for what is filled at once or dropped.
+    ``expires_at`` is None if the order is filled at once or dropped.
     """
 
     answer: str
-    leg: Leg
+    leg: ContractSide
     stake: float
     limit: float
     expires_at: datetime | None = None
 
     @classmethod
-    def of(cls, order: Order, *, expires_at: datetime | None = None) -> "Ask":
-        """Read an order of the planner; raises ContractError for any other."""
+    def from_order(cls, order: Order, *, expires_at: datetime | None = None) -> "ManifoldPaperBet":
+        """Parse an order of the planner; raises MalformedDataError for any other."""
         terms = order.terms
-        amount, limit, answer = terms.get("amount"), terms.get("limit_prob"), terms.get("answer", WHOLE)
+        amount, limit, answer = terms.get("amount"), terms.get("limit_prob"), terms.get("answer", WHOLE_MARKET)
         if not isinstance(amount, int | float) or not isinstance(limit, str) or not isinstance(answer, str):
-            message = f"an order on {order.contract} without amount and limit_prob is none of this venue"
-            raise ContractError(message)
+            message = f"an order on {order.contract} without amount and limit_prob is not of this venue"
+            raise MalformedDataError(message)
         return cls(answer=answer, leg=order.leg, stake=float(amount), limit=float(limit), expires_at=expires_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Got:
-    """What an order got: shares for ``stake`` mana and the ``fee`` on it, and what becomes of the ``rest`` of it."""
+class ManifoldPaperFill:
+    """The fill of an order: shares for ``stake`` mana, the ``fee`` on it, and what happens to ``remaining_stake``."""
 
     stake: float
     shares: float
     fee: float
-    rest: float
-    fate: Fate
-    before: float
-    after: float
+    remaining_stake: float
+    remainder: ManifoldRemainderState
+    price_before: float
+    price_after: float
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """Why an order got nothing, and is over."""
+class ManifoldNoFill:
+    """Why an order got nothing and is closed."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """When an order was decided on, how long it is under way, and how old a reading of the market may be."""
+class OrderTiming:
+    """When an order was decided on, its delay, and the maximum age of a market reading."""
 
     decided_at: datetime
     delay: timedelta
-    oldest: timedelta = timedelta(seconds=60)
+    max_state_age: timedelta = timedelta(seconds=60)
 
 
-def carried(board: Board, own: Sequence[Shares]) -> Board:
-    """Return the market as it would be, had what is held been bought from it as it is now."""
+def carry_own_shares(market: SimulatedMarket, own: Sequence[AnswerShares]) -> SimulatedMarket:
+    """Return the market as it would be if the held shares were bought from it now."""
     for held in own:
         net = held.yes - held.no
-        if held.answer in board.pools and abs(net) > _NOTHING:
-            leg = Leg.YES if net > 0.0 else Leg.NO
-            board = board.after(board.trade(held.answer, Take(leg=leg, shares=abs(net), stops=False)))
-    return board
+        if held.answer in market.pools and abs(net) > _MIN_SHARES:
+            leg = ContractSide.YES if net > 0.0 else ContractSide.NO
+            market = market.after_trade(
+                market.simulate_trade(
+                    held.answer, PoolTakerOrder(leg=leg, shares=abs(net), stops_at_price_bounds=False)
+                )
+            )
+    return market
 
 
-def arrive(ask: Ask, state: MarketState, own: Sequence[Shares], *, now: datetime, timing: Timing) -> Got | Nothing:
-    """Fill what the market gives when the order gets there; ``own`` is what the paper account holds of the market."""
-    if why := _refused(ask, state, now) or _unfit(state, now, timing):
-        return Nothing(why)
-    board = carried(state.board(now=now), own)
-    trade = board.trade(ask.answer, Take(leg=ask.leg, stake=ask.stake, limit=ask.limit))
-    if trade.drains:
-        return Nothing("the pool is too small for it")
-    return _got(ask, trade, board)
+def fill_new_bet(
+    bet: ManifoldPaperBet,
+    state: ManifoldMarketState,
+    own: Sequence[AnswerShares],
+    *,
+    now: datetime,
+    timing: OrderTiming,
+) -> ManifoldPaperFill | ManifoldNoFill:
+    """Fill an order on the market when it arrives; ``own`` is what the paper account holds of the market."""
+    if why := _bet_refusal(bet, state, now) or _stale_state_reason(state, now, timing):
+        return ManifoldNoFill(why)
+    market = carry_own_shares(state.simulated_market(now=now), own)
+    trade = market.simulate_trade(bet.answer, PoolTakerOrder(leg=bet.leg, stake=bet.stake, limit=bet.limit))
+    if trade.drains_pool:
+        return ManifoldNoFill("the pool is too small for it")
+    return _bet_fill(bet, trade, market)
 
 
-def sold(order: Order, state: MarketState, own: Sequence[Shares], *, now: datetime, timing: Timing) -> Got | Nothing:
-    """Sell on the market as it would be with what is held, all at once or, below the limit on average, nothing."""
-    answer = parts_of(order.contract)[1]
-    there = state.answer(answer)
-    if why := state.closed(now=now) or _unfit(state, now, timing):
-        return Nothing(why)
-    if there is None or there.resolved:
-        return Nothing("the market has no such answer any more" if there is None else "the answer is resolved")
-    board = carried(state.board(now=now), own)
-    sale = board.sale(answer, order.leg, order.shares)
-    if sale.shares < order.shares * (1.0 - NEAR) or sale.drains:
-        return Nothing("nobody buys that many shares")
-    if sale.stake / order.shares < order.limit - NEAR:
-        return Nothing(f"a share would bring {sale.stake / order.shares:.4f}, less than the limit {order.limit:.4f}")
-    return Got(
+def fill_sale(
+    order: Order, state: ManifoldMarketState, own: Sequence[AnswerShares], *, now: datetime, timing: OrderTiming
+) -> ManifoldPaperFill | ManifoldNoFill:
+    """Sell on the market with the held shares, all at once, or nothing if the average is below the limit."""
+    answer = split_contract(order.contract)[1]
+    answer_state = state.answer(answer)
+    if why := state.closed_reason(now=now) or _stale_state_reason(state, now, timing):
+        return ManifoldNoFill(why)
+    if answer_state is None or answer_state.resolved:
+        return ManifoldNoFill(
+            "the market no longer has this answer" if answer_state is None else "the answer is resolved"
+        )
+    market = carry_own_shares(state.simulated_market(now=now), own)
+    sale = market.simulate_sale(answer, order.leg, order.shares)
+    if sale.shares < order.shares * (1.0 - PRICE_TOLERANCE) or sale.drains_pool:
+        return ManifoldNoFill("there are no buyers for that many shares")
+    if sale.stake / order.shares < order.limit - PRICE_TOLERANCE:
+        return ManifoldNoFill(
+            f"a share would bring {sale.stake / order.shares:.4f}, less than the limit {order.limit:.4f}"
+        )
+    return ManifoldPaperFill(
         stake=sale.stake,
         shares=order.shares,
         fee=0.0,
-        rest=0.0,
-        fate=Fate.NONE_LEFT,
-        before=board.probability(answer),
-        after=board.after(sale).probability(answer),
+        remaining_stake=0.0,
+        remainder=ManifoldRemainderState.NONE_LEFT,
+        price_before=market.probability(answer),
+        price_after=market.after_trade(sale).probability(answer),
     )
 
 
-def rested(ask: Ask, state: MarketState, own: Sequence[Shares], *, now: datetime) -> Got | Nothing:
-    """Fill what an order that rests would have got, were the market's price to have crossed its limit since.
+def fill_resting_bet(
+    bet: ManifoldPaperBet, state: ManifoldMarketState, own: Sequence[AnswerShares], *, now: datetime
+) -> ManifoldPaperFill | ManifoldNoFill:
+    """Fill a resting order as if the market's price had crossed its limit since.
 
-    ``ask.stake`` is what is left of it. It is filled at its own limit, by as much as brings the price back to there;
-    the price is the one that its own fills before have left.
+    ``bet.stake`` is the remaining stake. It is filled at its own limit, by as much as moves the price back to the
+    limit; the price is that after its own earlier fills.
     """
-    if why := _refused(ask, state, now, least=0.0):
-        return Nothing(why)
-    board = carried(state.board(now=now), own)
-    price = ask.limit if ask.leg is Leg.YES else 1.0 - ask.limit
-    back = board.trade(ask.answer, Take(leg=ask.leg, shares=ask.stake / price, limit=ask.limit))
-    before = board.probability(ask.answer)
-    fate = Fate.NONE_LEFT if ask.stake - back.shares * price <= NEAR else Fate.RESTS
-    stake = ask.stake if fate is Fate.NONE_LEFT else back.shares * price
-    after = board.after(back).probability(ask.answer)
-    return Got(
+    if why := _bet_refusal(bet, state, now, least=0.0):
+        return ManifoldNoFill(why)
+    market = carry_own_shares(state.simulated_market(now=now), own)
+    price = bet.limit if bet.leg is ContractSide.YES else 1.0 - bet.limit
+    bought = market.simulate_trade(bet.answer, PoolTakerOrder(leg=bet.leg, shares=bet.stake / price, limit=bet.limit))
+    before = market.probability(bet.answer)
+    remainder = (
+        ManifoldRemainderState.NONE_LEFT
+        if bet.stake - bought.shares * price <= PRICE_TOLERANCE
+        else ManifoldRemainderState.RESTS
+    )
+    stake = bet.stake if remainder is ManifoldRemainderState.NONE_LEFT else bought.shares * price
+    after = market.after_trade(bought).probability(bet.answer)
+    return ManifoldPaperFill(
         stake=stake,
         shares=stake / price,
-        fee=fee(stake),
-        rest=ask.stake - stake,
-        fate=fate,
-        before=before,
-        after=after,
+        fee=taker_fee(stake),
+        remaining_stake=bet.stake - stake,
+        remainder=remainder,
+        price_before=before,
+        price_after=after,
     )
 
 
-def mark(state: MarketState, own: Sequence[Shares], held: Shares, *, now: datetime) -> Mapping[Leg, float | None]:
-    """Return what a share of each side held would bring if all of them were sold now; None where nobody buys."""
-    board = carried(state.board(now=now), own)
-    if state.closed(now=now) or held.answer not in board.pools:
-        return dict.fromkeys(Leg)
-    marks: dict[Leg, float | None] = dict.fromkeys(Leg)
-    for leg, shares in ((Leg.YES, held.yes), (Leg.NO, held.no)):
-        sale = board.sale(held.answer, leg, shares)
-        if shares > 0.0 and sale.shares >= shares * (1.0 - NEAR):
+def mark_shares(
+    state: ManifoldMarketState, own: Sequence[AnswerShares], held: AnswerShares, *, now: datetime
+) -> Mapping[ContractSide, float | None]:
+    """Return the price per share of each held side if all were sold now; None if there is no buyer."""
+    market = carry_own_shares(state.simulated_market(now=now), own)
+    if state.closed_reason(now=now) or held.answer not in market.pools:
+        return dict.fromkeys(ContractSide)
+    marks: dict[ContractSide, float | None] = dict.fromkeys(ContractSide)
+    for leg, shares in ((ContractSide.YES, held.yes), (ContractSide.NO, held.no)):
+        sale = market.simulate_sale(held.answer, leg, shares)
+        if shares > 0.0 and sale.shares >= shares * (1.0 - PRICE_TOLERANCE):
             marks[leg] = sale.stake / shares
     return marks
 
 
-def redeemed(yes: float, no: float) -> tuple[float, float, float]:
-    """Return what is left of both sides when pairs are paid out, and the mana for them, 1 a pair."""
+def redeem_pairs(yes: float, no: float) -> tuple[float, float, float]:
+    """Return what is left of both sides when pairs are redeemed, and the mana for them, 1 per pair."""
     pairs = min(yes, no)
     return yes - pairs, no - pairs, pairs
 
 
-def payout(outcome: Outcome, leg: Leg, *, option: str = "", scale: Scale | None = None) -> float | None:
-    """Return what a share pays; None where the stake is refunded. Raises ValueError for a number without a scale."""
+def payout_of_outcome(
+    outcome: Outcome, leg: ContractSide, *, option: str = "", scale: ManifoldScale | None = None
+) -> float | None:
+    """Return what a share pays; None if the stake is refunded. Raises ValueError for a number without a scale."""
     match outcome:
-        case Happened(value=value):
+        case BinaryOutcome(value=value):
             yes = value
-        case Chosen(option=winner):
+        case ChoiceOutcome(option=winner):
             yes = 1.0 if winner == option else 0.0
-        case Landed(value=value):
+        case NumericOutcome(value=value):
             if scale is None:
-                message = f"a share of a market that ended at {value} pays nothing known without its ends"
+                message = f"the payout of a market that ended at {value} is unknown without its ends"
                 raise ValueError(message)
             yes = scale.probability(value)
         case _:
             return None
-    return yes if leg is Leg.YES else 1.0 - yes
+    return yes if leg is ContractSide.YES else 1.0 - yes
 
 
-def _got(ask: Ask, trade: Trade, board: Board) -> Got:
-    rest = ask.stake - trade.stake
-    waits = Fate.DROPPED if ask.expires_at is None else Fate.RESTS
-    fate = Fate.NONE_LEFT if rest <= NEAR else waits
-    return Got(
+def _bet_fill(bet: ManifoldPaperBet, trade: SimulatedTrade, market: SimulatedMarket) -> ManifoldPaperFill:
+    rest = bet.stake - trade.stake
+    unfilled = ManifoldRemainderState.DROPPED if bet.expires_at is None else ManifoldRemainderState.RESTS
+    remainder = ManifoldRemainderState.NONE_LEFT if rest <= PRICE_TOLERANCE else unfilled
+    return ManifoldPaperFill(
         stake=trade.stake,
         shares=trade.shares,
-        fee=fee(trade.stake),
-        rest=0.0 if fate is Fate.NONE_LEFT else rest,
-        fate=fate,
-        before=board.probability(ask.answer),
-        after=board.after(trade).probability(ask.answer),
+        fee=taker_fee(trade.stake),
+        remaining_stake=0.0 if remainder is ManifoldRemainderState.NONE_LEFT else rest,
+        remainder=remainder,
+        price_before=market.probability(bet.answer),
+        price_after=market.after_trade(trade).probability(bet.answer),
     )
 
 
-def _refused(ask: Ask, state: MarketState, now: datetime, *, least: float = LEAST_STAKE) -> str | None:
-    """Say why the venue would not take the order."""
-    answer = state.answer(ask.answer)
-    if why := state.closed(now=now):
+def _bet_refusal(
+    bet: ManifoldPaperBet, state: ManifoldMarketState, now: datetime, *, least: float = MIN_STAKE
+) -> str | None:
+    """Return why the venue would not accept the order, or None."""
+    answer = state.answer(bet.answer)
+    if why := state.closed_reason(now=now):
         return why
     if answer is None:
-        return "the market has no such answer any more"
+        return "the market no longer has this answer"
     if answer.resolved:
         return "the answer is resolved"
-    if ask.expires_at is not None and ask.expires_at <= now:
+    if bet.expires_at is not None and bet.expires_at <= now:
         return "it had expired"
-    return f"a stake of {ask.stake:g}, less than the least bet" if ask.stake < least else None
+    return f"a stake of {bet.stake:g}, less than the minimum bet" if bet.stake < least else None
 
 
-def _unfit(state: MarketState, now: datetime, timing: Timing) -> str | None:
-    """Say why the reading of the market cannot stand for the moment at which the order gets there."""
+def _stale_state_reason(state: ManifoldMarketState, now: datetime, timing: OrderTiming) -> str | None:
+    """Return why the reading of the market is not valid for the moment at which the order arrives, or None."""
     if state.read_at < timing.decided_at + timing.delay:
-        return "the market was read before the order got there"
-    if now - state.read_at > timing.oldest:
+        return "the market was read before the order arrived"
+    if now - state.read_at > timing.max_state_age:
         return f"the market was read {(now - state.read_at).total_seconds():.0f} s ago"
-    if milliseconds(state.read_at) > milliseconds(now):
+    if to_milliseconds(state.read_at) > to_milliseconds(now):
         return "the market was read later than now"
     return None

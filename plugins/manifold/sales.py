@@ -1,56 +1,62 @@
-"""Sales: what is held is given up by selling it, which needs no mana, and not by buying the other side.
+"""Sales: positions are closed by selling, which needs no mana, not by buying the other side.
 
-The venue sells at the market, without a limit. So the limit of a sale is held against the market as it is read right
-before the request is made, by the average that all the shares would bring then.
-Source: venue document, sections 6.2 and 8.
+The venue sells at the market, without a limit. So the limit of a sale is checked on the market as it is read right
+before the request is made, against the average price of all the shares. Source: docs/facts/manifold.md#other-writes and
+#arithmetic.
 """
 
 from collections.abc import Sequence
 
-from bot.api import Leg, Order, Position, Side
-from plugins.manifold.arbitrage import Board
-from plugins.manifold.book import Take
-from plugins.manifold.state import MarketState, contract_of, parts_of
+from bot.api import ContractSide, Order, OrderSide, Position
+from plugins.manifold.book_walk import PoolTakerOrder
+from plugins.manifold.market_simulation import SimulatedMarket
+from plugins.manifold.market_state import ManifoldMarketState, contract_name, split_contract
 
 CURRENCY = "MANA"
-# Shares that are not worth a request.
-DUST = 1e-6
-# By how much less than planned a share may bring where all of a position goes, whatever the belief.
-SLACK = 0.02
-_LEAST_PRICE = 1e-4
-OTHER = {Leg.YES: Leg.NO, Leg.NO: Leg.YES}
+# Fewer shares are not worth a request.
+MIN_SALE_SHARES = 1e-6
+# By how much less than planned a share may bring when a position is closed regardless of the forecast.
+CLOSING_PRICE_SLACK = 0.02
+_MIN_PRICE = 1e-4
+OPPOSITE_SIDE = {ContractSide.YES: ContractSide.NO, ContractSide.NO: ContractSide.YES}
 
 
-def sellable(board: Board, answer: str, leg: Leg, held: float, worth: float) -> float:
-    """Return how many shares can be sold until the next one would bring less than it is worth by the belief."""
-    belief = worth if leg is Leg.YES else 1.0 - worth
-    bought = board.trade(answer, Take(leg=OTHER[leg], shares=held, limit=belief))
+def sellable_shares(market: SimulatedMarket, answer: str, leg: ContractSide, held: float, worth: float) -> float:
+    """Return how many shares can be sold until the next one would bring less than its worth."""
+    belief = worth if leg is ContractSide.YES else 1.0 - worth
+    bought = market.simulate_trade(answer, PoolTakerOrder(leg=OPPOSITE_SIDE[leg], shares=held, limit=belief))
     return min(bought.shares, held)
 
 
-def sale_of(
-    state: MarketState, board: Board, answer: str, leg: Leg, shares: float, *, worth: float | None = None
+def plan_sale(
+    state: ManifoldMarketState,
+    market: SimulatedMarket,
+    answer: str,
+    leg: ContractSide,
+    shares: float,
+    *,
+    worth: float | None = None,
 ) -> Order | str:
     """Return the order that sells these shares, or why nothing can be sold.
 
-    ``worth`` is what a share is worth by the belief, below which none is sold; None: the position goes whatever the
-    belief, for little less than the market gives now.
+    ``worth`` is what a share is worth by the belief, the minimum price; None: the position is closed regardless of the
+    forecast, for little less than the market pays now.
     """
-    sale = board.sale(answer, leg, shares)
-    if sale.shares <= DUST:
-        return f"nobody buys {leg} there"
-    if sale.drains:
+    sale = market.simulate_sale(answer, leg, shares)
+    if sale.shares <= MIN_SALE_SHARES:
+        return f"there is no buyer for {leg}"
+    if sale.drains_pool:
         return "the pool is too small"
     sold = min(sale.shares, shares)
-    average = min(max(sale.stake / sale.shares, _LEAST_PRICE), 1.0 - _LEAST_PRICE)
-    end = sale.marginal if leg is Leg.YES else 1.0 - sale.marginal
-    limit = min(end, average) - SLACK if worth is None else worth
+    average = min(max(sale.stake / sale.shares, _MIN_PRICE), 1.0 - _MIN_PRICE)
+    end = sale.marginal_price if leg is ContractSide.YES else 1.0 - sale.marginal_price
+    limit = min(end, average) - CLOSING_PRICE_SLACK if worth is None else worth
     return Order(
-        contract=contract_of(state.market, answer),
+        contract=contract_name(state.market, answer),
         leg=leg,
-        side=Side.SELL,
+        side=OrderSide.SELL,
         shares=sold,
-        limit=min(max(limit, _LEAST_PRICE), average),
+        limit=min(max(limit, _MIN_PRICE), average),
         cost=0.0,
         expected=average,
         currency=CURRENCY,
@@ -59,30 +65,30 @@ def sale_of(
     )
 
 
-def closing_sale(state: MarketState, position: Position) -> Order | str:
+def plan_closing_sale(state: ManifoldMarketState, position: Position) -> Order | str:
     """Return the order that sells a whole position, or as much of it as can be sold, or why nothing can be."""
-    _, answer = parts_of(position.contract)
-    board = state.board()
-    if answer not in board.pools:
-        return "the market has no such answer any more, or it is resolved"
-    return sale_of(state, board, answer, position.leg, position.shares)
+    _, answer = split_contract(position.contract)
+    market = state.simulated_market()
+    if answer not in market.pools:
+        return "the market no longer has this answer, or it is resolved"
+    return plan_sale(state, market, answer, position.leg, position.shares)
 
 
-def refused_price(state: MarketState, order: Order) -> str | None:
-    """Say that the shares of a sale would bring less than its limit on the market as it is now, or None."""
-    _, answer = parts_of(order.contract)
-    board = state.board()
-    if answer not in board.pools:
+def sale_price_objection(state: ManifoldMarketState, order: Order) -> str | None:
+    """Return why the shares of a sale would bring less than its limit on the market as it is now, or None."""
+    _, answer = split_contract(order.contract)
+    market = state.simulated_market()
+    if answer not in market.pools:
         return "the answer is resolved"
-    sale = board.sale(answer, order.leg, order.shares)
-    average = sale.stake / sale.shares if sale.shares > DUST else 0.0
-    if sale.shares < order.shares * (1.0 - 1e-9) - DUST:
+    sale = market.simulate_sale(answer, order.leg, order.shares)
+    average = sale.stake / sale.shares if sale.shares > MIN_SALE_SHARES else 0.0
+    if sale.shares < order.shares * (1.0 - 1e-9) - MIN_SALE_SHARES:
         return f"only {sale.shares:.2f} of {order.shares:.2f} {order.leg} can be sold now"
     if average < order.limit - 1e-9:
         return f"a share would bring {average:.4f} on average now, less than the limit {order.limit:.4f}"
     return None
 
 
-def answers_first(beliefs: Sequence[str], against: frozenset[str]) -> list[str]:
-    """Return the answers in their order, those first of which shares are held against the belief."""
+def prioritize_held_answers(beliefs: Sequence[str], against: frozenset[str]) -> list[str]:
+    """Return the answers in their order, but first those with shares held against the belief."""
     return [*(one for one in beliefs if one in against), *(one for one in beliefs if one not in against)]

@@ -1,34 +1,35 @@
-"""What an operator may set for this venue; every field is explained by the text below it."""
+"""The settings of this venue; every field is explained by the text below it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from bot.api import Settings
+from bot.api import PluginSettings
 
 VENUE = "manifold"
 MANA, CASH = "MANA", "CASH"
 
-Kind = Literal["binary", "multiple_choice", "pseudo_numeric", "number", "date", "legacy_number"]
-# What becomes part of an address or of a query.
+MarketKind = Literal["binary", "multiple_choice", "pseudo_numeric", "number", "date", "legacy_number"]
+# Part of an address or of a query.
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """The addresses of one of the venue's two worlds, each without a slash at the end."""
+class ManifoldAddresses:
+    """The addresses of one of the venue's two environments, each without a slash at the end."""
 
     api: str
     socket: str
     site: str
 
 
-PLACES = {
-    "production": Place(
+ADDRESSES_BY_ENVIRONMENT = {
+    "production": ManifoldAddresses(
         api="https://api.manifold.markets", socket="wss://api.manifold.markets/ws", site="https://manifold.markets"
     ),
-    "development": Place(
+    "development": ManifoldAddresses(
         api="https://api.dev.manifold.markets",
         socket="wss://api.dev.manifold.markets/ws",
         site="https://dev.manifold.markets",
@@ -36,97 +37,103 @@ PLACES = {
 }
 
 
-class ManifoldSettings(Settings):
-    """Whose account, in which of the venue's two worlds, and which markets."""
+class ManifoldSettings(PluginSettings):
+    """The account, the environment of the venue, and which markets to read."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    renamed_keys: ClassVar[Mapping[str, str]] = {
+        "most": "max_markets",
+        "most_answers": "max_answers",
+        "terms": "search_terms",
+        "tokens": "currencies",
+    }
 
     environment: Literal["production", "development"] = "production"
-    """Which world: the real one, or the venue's own for trying things out. Each has its accounts, keys and markets."""
+    """`production`, or the venue's own `development` world for trying things out; each has its accounts, keys and
+    markets."""
 
     key: SecretStr | None = None
-    """The API key of the bot's account. Reading and paper need none."""
+    """API key of the bot's account; unset: reading and paper only."""
 
     development_key: SecretStr | None = None
-    """The same for the development world; neither is ever sent to the other."""
+    """API key of the account in the development world; unset: reading and paper only."""
 
     username: str = ""
-    """The account that the key must belong to. Without it nothing is written."""
+    """The account that the key must belong to; empty: nothing is written."""
 
     markets: tuple[Slug, ...] = ()
-    """Markets to forecast whatever the filters say, by id or slug."""
+    """Markets to forecast regardless of the filters, by id or slug."""
 
     scan: bool = True
-    """Whether to look for markets; if not, only the ones named in ``markets`` are forecast."""
+    """Look for markets; false forecasts only those named in `markets`."""
 
     topics: tuple[Slug, ...] = ()
-    """Only markets of these topics (groups), by slug. Left out: all."""
+    """Only markets of these topics, by slug; empty: all."""
 
     creators: tuple[Slug, ...] = ()
-    """Only markets of these creators, by username. Left out: all."""
+    """Only markets of these creators, by username; empty: all."""
 
-    terms: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
-    """Only markets that a search for one of these texts finds. Left out: all."""
+    search_terms: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = ()
+    """Only markets that a search for one of these texts finds; empty: all."""
 
-    kinds: Annotated[tuple[Kind, ...], Field(min_length=1)] = (
+    kinds: Annotated[tuple[MarketKind, ...], Field(min_length=1)] = (
         "binary",
         "multiple_choice",
         "pseudo_numeric",
         "number",
         "date",
     )
-    """Which kinds of markets. ``legacy_number`` are old ones that cannot be made any more."""
+    """Kinds of markets to forecast; `legacy_number` are old ones that cannot be made any more."""
 
-    tokens: Annotated[tuple[Literal["MANA", "CASH"], ...], Field(min_length=1)] = ("MANA",)
-    """Which currencies."""
+    currencies: Annotated[tuple[Literal["MANA", "CASH"], ...], Field(min_length=1)] = ("MANA",)
+    """Currencies whose markets are forecast."""
 
     min_liquidity: float = Field(default=100.0, ge=0)
-    """Only markets with so much liquidity, in mana: the least that one is made with today. Thinner ones are neither
-    forecast nor traded on."""
+    """The least liquidity of a market, in mana; by default what a new market starts with."""
 
     min_volume: float = Field(default=0.0, ge=0)
-    """Only markets on which so much was bet."""
+    """The least volume of a market so far, in its currency."""
 
     min_bettors: int = Field(default=10, ge=0)
-    """Only markets on which so many have bet."""
+    """The least number of bettors of a market."""
 
     closes_within_h: float | None = Field(default=None, gt=0)
-    """Only markets that close within so many hours; left out: all, also those that never do."""
+    """Only markets that close within this many hours; unset: all, also those that never close."""
 
     close_margin_s: float = Field(default=60.0, ge=0, le=86_400)
-    """Nothing is forecast or bet in the last seconds before a market closes."""
+    """Seconds before a market closes in which it is neither forecast nor traded."""
 
-    most: int = Field(default=100, ge=1, le=2_000)
-    """So many markets at most; the text of each is a request of its own."""
+    max_markets: int = Field(default=100, ge=1, le=2_000)
+    """The largest number of markets; each needs a request of its own."""
 
-    most_answers: int = Field(default=20, ge=1, le=500)
-    """So many answers at most of a market whose answers are questions of their own; the most traded ones."""
+    max_answers: int = Field(default=20, ge=1, le=500)
+    """The largest number of answers of a market whose answers are questions of their own; the most traded ones."""
 
     prefer: Literal["bettors", "closing", "volume", "newest"] = "bettors"
-    """Which markets come first where there are more: most bettors, soonest close, most volume of the day, newest."""
+    """Which markets come first where there are more: `bettors` (most), `closing` (soonest), `volume` (most today) or
+    `newest`."""
 
     resolve_after_s: float = Field(default=900.0, gt=600, le=604_800)
-    """How old a resolution must be to count: creators may undo theirs for ten minutes."""
+    """Seconds after which a resolution counts; creators may undo theirs for ten minutes."""
 
     order_lifetime_s: float = Field(default=60.0, ge=45, le=86_400)
-    """How long what is left of a limit order rests. Every order has an end."""
+    """Seconds after which a resting limit order ends."""
 
     dry_run: bool = False
-    """Ask the venue what an order would do before it is placed, and leave it where that is worse than planned."""
+    """Ask the venue what an order would do before it is placed, and drop it where that is worse than planned."""
 
     comments: bool = False
-    """Whether comments are posted. Each costs 1 mana and is public."""
+    """Post comments; each costs 1 mana and is public."""
 
     base_url: str | None = Field(default=None, pattern=r"^http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?$")
-    """Another server on this machine in place of the venue, for trying things out."""
+    """Address of another server on this machine in place of the venue, for tests; unset: the venue."""
 
     @property
-    def place(self) -> Place:
+    def addresses(self) -> ManifoldAddresses:
         """The addresses in use."""
         if self.base_url is None:
-            return PLACES[self.environment]
+            return ADDRESSES_BY_ENVIRONMENT[self.environment]
         socket = f"ws{self.base_url.removeprefix('http')}/ws"
-        return Place(api=self.base_url, socket=socket, site=PLACES[self.environment].site)
+        return ManifoldAddresses(api=self.base_url, socket=socket, site=ADDRESSES_BY_ENVIRONMENT[self.environment].site)
 
     @property
     def key_name(self) -> str:
@@ -135,5 +142,5 @@ class ManifoldSettings(Settings):
 
     @property
     def key_in_use(self) -> SecretStr | None:
-        """The key of the world in use."""
+        """The key of the environment in use."""
         return self.key if self.environment == "production" else self.development_key

@@ -1,26 +1,24 @@
-"""What an operator may set for this venue; every field is explained by the text below it."""
+"""The settings of this venue; every field is explained by the text below it."""
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
-from bot.api import Settings
+from bot.api import PluginSettings
 
 Kind = Literal["binary", "multiple_choice", "numeric", "discrete", "date"]
 # An id or a slug, which becomes part of an address.
 Tournament = Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
-class MetaculusSettings(Settings):
-    """Whose account, and which questions."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
+class MetaculusSettings(PluginSettings):
+    """The account, and which questions to read."""
 
     token: SecretStr
-    """The token of the bot's account, 40 hexadecimal digits. The site answers nothing without it, not even reading."""
+    """API token of the bot's account, 40 hexadecimal digits; reading needs it too."""
 
     tournaments: Annotated[tuple[Tournament, ...], Field(min_length=1)] = ("fall-futureeval-2026", "minibench")
-    """The tournaments to forecast, by slug or id; they change each season, ``minibench`` is always the current one."""
+    """Tournaments to forecast, by slug or id; they change each season, `minibench` is always the current one."""
 
     kinds: Annotated[tuple[Kind, ...], Field(min_length=1)] = (
         "binary",
@@ -29,25 +27,25 @@ class MetaculusSettings(Settings):
         "discrete",
         "date",
     )
-    """Which kinds of questions."""
+    """Kinds of questions to forecast."""
 
     groups: bool = True
-    """Whether the questions of groups are forecast, each by itself."""
+    """Forecast the questions of groups, each by itself."""
 
     conditionals: bool = True
-    """Whether both branches of conditional questions are forecast."""
+    """Forecast both branches of conditional questions."""
 
     closes_within_h: float | None = Field(default=None, gt=0)
-    """Only questions that close within so many hours; left out: all."""
+    """Only questions that close within this many hours; unset: all."""
 
     close_margin_s: float = Field(default=60.0, ge=0, le=86_400)
-    """Nothing is forecast in the last seconds before a question closes."""
+    """Seconds before a question closes in which it is not forecast."""
 
     expires_after_h: float | None = Field(default=None, gt=0)
-    """Let a forecast lapse after so many hours. A lapsed one scores nothing, so it is best left out: they stand."""
+    """Hours after which a forecast lapses and scores nothing; unset: never, which is best."""
 
     base_url: str = Field(
         default="https://www.metaculus.com",
         pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
     )
-    """Where the site is."""
+    """Address of the site."""

@@ -1,8 +1,8 @@
-"""The writing half: one question a request, sealed from a fresh reading, read back after it was taken.
+"""The writer: one question per request, sealed from a fresh reading, read back after it was accepted.
 
-The venue has no keys for requests that were made before: what was sent is found again by what stands. A forecast is
-compared with the one that stands, a comment with those of ours on its post. A new forecast replaces the one before, so
-writing one twice does no harm; that no comment is written twice is the business of ``standing``.
+The venue has no idempotency keys: a write is found again by its effect. A forecast is compared with the active one, a
+comment with our comments on its post. A new forecast replaces the one before, so writing one twice does no harm; before
+a comment is written, the post is checked for it.
 """
 
 import json
@@ -10,348 +10,333 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 
 import structlog
 
 from bot.api import (
-    Batch,
-    ContractError,
+    AccountRefusal,
     FoxcastError,
+    HttpRequest,
+    HttpResponse,
     Intent,
     IntentAction,
     IntentState,
-    NotFound,
+    MalformedDataError,
+    NotFoundError,
     Question,
-    Receipt,
-    Rejected,
-    Reply,
-    Request,
-    Sealed,
-    Submitter,
-    Unauthorized,
-    Unavailable,
-    Verdict,
-    Who,
-    WriterPlace,
-    describe_changes,
-    json_of,
+    RequestRejectedError,
+    ResponsibleParty,
+    SealedRequest,
+    SubmissionBatch,
+    VenueSubmitter,
+    VenueWriterContext,
+    WriteReceipt,
+    WriteVerdict,
+    find_batch_question,
+    read_in_turn,
+    report_changed_question,
+    response_json,
+    seal_in_turn,
+    send_once,
+    write_in_turn,
+    write_receipt,
 )
-from plugins.metaculus.answer import clean, is_withdrawn, item_of, read_item, standing_start
-from plugins.metaculus.client import Client, address, headers_of
-from plugins.metaculus.parse import Entry, Form, Unpacked, question_of, shape_of
-from plugins.metaculus.raw import RawComment, RawMe, parsed
+from plugins.metaculus.api_client import MetaculusClient, api_url, request_headers
+from plugins.metaculus.api_records import MetaculusAccountRecord, MetaculusCommentRecord, parse_record
+from plugins.metaculus.post_parser import (
+    MetaculusParsedPosts,
+    PostQuestion,
+    QuestionForm,
+    build_question,
+    question_shape,
+)
+from plugins.metaculus.question_names import SETTINGS_TABLE, VENUE, split_question_ref
+from plugins.metaculus.reader import question_objection
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import TABLE, VENUE, ids_of
-from plugins.metaculus.venue import objection
-from plugins.metaculus.verdict import verdict_of
+from plugins.metaculus.write_requests import (
+    active_since,
+    build_forecast_item,
+    clean_comment,
+    is_withdrawn,
+    read_forecast_item,
+    write_verdict,
+)
 
 log = structlog.get_logger(__name__)
 
-PATHS = {
+WRITE_PATHS = {
     IntentAction.FORECAST: "questions/forecast/",
     IntentAction.WITHDRAW: "questions/withdraw/",
     IntentAction.COMMENT: "comments/create/",
 }
-MAX_BYTES = 4_000_000
-# For so long a request is sent as it was sealed; then its question is read again.
-FRESH_S = 30.0
-# From waiting for its turn to the last byte of the answer.
-DEADLINE_S = 45.0
-# How long after that a request may still take effect there, and readings lag behind.
-SETTLE_S = 45.0
-# A group or conditional gets one comment a round, whichever of its questions is first.
-ROUND = timedelta(hours=24)
-# So many posts in a row that refuse this account are no accident.
-ALARM_AFTER = 3
+MAX_RESPONSE_BYTES = 4_000_000
+# A sealed request may be sent for this long; then its question is read again.
+MAX_SEND_AGE_S = 30.0
+# From waiting for the rate limit to the last byte of the response.
+WRITE_DEADLINE_S = 45.0
+# How long after that a request may still take effect, and readings may be outdated.
+SETTLEMENT_DELAY_S = 45.0
+# A group or conditional gets one comment per round, for its first question.
+COMMENT_INTERVAL = timedelta(hours=24)
+# After this many posts in a row refuse this account, log an error.
+MAX_REFUSING_POSTS = 3
 
 
 class MetaculusWriter:
-    """Implements the port Sealer for forecasts, withdrawals and private comments; nothing is ever said in public.
+    """Implements ``SealingSubmitter`` for forecasts, withdrawals and private comments; nothing is ever public.
 
-    Once the account itself was refused nothing more is sealed, until it is opened again.
+    Once the account itself was refused nothing more is sealed, until the writer is opened again.
     """
 
-    def __init__(self, settings: MetaculusSettings, place: WriterPlace) -> None:
+    def __init__(self, settings: MetaculusSettings, context: VenueWriterContext) -> None:
         self._settings = settings
-        self._clock = place.clock
-        self._wire = place.wire
-        self._client = Client(settings, place.http, place.clock)
-        self._stopped = ""
-        self._refusing: set[int] = set()
+        self._clock = context.clock
+        self._write_client = context.wire
+        self._client = MetaculusClient(settings, context.http, context.clock)
+        self._refusal = AccountRefusal(venue=VENUE, remedy=f"correct token in {SETTINGS_TABLE}, then start again")
+        self._refusing_posts: set[int] = set()
         self._author: int | None = None
 
-    async def seal(self, batch: Batch) -> Sequence[Sealed]:
-        """Return the requests of all intents that may be written now, by a reading made here and now.
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        """Return the requests of all intents that may be written now, by a fresh reading.
 
-        One that may not is left out; raises Rejected, with the reasons, where that holds for all, Unauthorized once the
-        account was refused, and as reading does.
+        Others are left out. Raises RequestRejectedError, with reasons, if all are, AuthenticationError once the account
+        was refused, and the errors of reading.
         """
-        if self._stopped:
-            raise Unauthorized(self._stopped)
-        sealed: list[Sealed] = []
-        reasons: list[str] = []
-        posts: dict[int, Mapping[int, Entry]] = {}
-        for intent in batch.intents:
-            try:
-                sealed.append(await self._sealed(intent, _question(intent, batch), posts))
-            except Rejected as error:
-                log.info("not sealed", intent=intent.id, question=str(intent.ref), why=str(error))
-                reasons.append(str(error))
-        if reasons and not sealed:
-            raise Rejected("; ".join(dict.fromkeys(reasons)))
-        return tuple(sealed)
+        self._refusal.require_accepted()
+        return await seal_in_turn(batch, partial(self._seal_intent, {}))
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
-        """Write each request once, forecasts before comments; what an answer does not prove is unknown.
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        """Write each request once, forecasts before comments; without proof in the response a write is unknown.
 
         After a write without an answer the rest is absent: it was not begun.
         """
-        sealed = {one.intent: one for one in batch.sealed}
-        receipts: dict[str, Receipt] = {}
-        broken = ""
-        for intent in sorted(batch.intents, key=lambda one: one.action is IntentAction.COMMENT):
-            request = sealed.get(intent.id)
-            if broken:
-                receipts[intent.id] = _receipt(intent, IntentState.ABSENT, f"not begun after {broken}")
-            elif request is None:
-                receipts[intent.id] = _receipt(intent, IntentState.REFUSED, "it has no sealed request")
-            elif why := self._too_late(intent, request, batch):
-                receipts[intent.id] = _receipt(intent, IntentState.ABSENT, why)
-            elif intent.action is IntentAction.COMMENT and not _leads(intent, batch, receipts):
-                receipts[intent.id] = _receipt(intent, IntentState.ABSENT, "the forecast it is about comes first")
-            else:
-                receipts[intent.id] = await self._write(intent, request, batch)
-                broken = receipts[intent.id].detail if receipts[intent.id].state is IntentState.UNKNOWN else ""
-        return tuple(receipts[intent.id] for intent in batch.intents)
+        return await write_in_turn(batch, partial(self._write, batch), objection=partial(self._begin_objection, batch))
 
-    async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        """Read back; what cannot be read is unknown. Raises Unauthorized."""
-        receipts = []
-        posts: dict[int, Mapping[int, Entry]] = {}
-        for intent in batch.intents:
-            try:
-                receipts.append(await self._read_back(intent, batch, posts))
-            except Unauthorized:
-                raise
-            except FoxcastError as error:
-                receipts.append(_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
-        return tuple(receipts)
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        """Read back; what cannot be read is unknown. Raises AuthenticationError."""
+        return await read_in_turn(batch, partial(self._read_back, {}))
 
-    async def _sealed(self, intent: Intent, asked: Question | None, posts: dict[int, Mapping[int, Entry]]) -> Sealed:
-        """Return the request by the question as it is read now, or that reading alone where it asks something else."""
-        post_id, question_id = ids_of(intent.ref)
+    async def _seal_intent(
+        self, posts: dict[int, Mapping[int, PostQuestion]], intent: Intent, asked: Question | None
+    ) -> SealedRequest:
+        """Return the request for the question as read now, or only the reading if the question has changed."""
+        post_id, question_id = split_question_ref(intent.ref)
         if intent.action is IntentAction.WITHDRAW:
-            return _sealed(intent, [{"question": question_id}], self._clock.now())
+            return _seal_request(intent, [{"question": question_id}], self._clock.now())
         if intent.action is IntentAction.ORDER:
             message = "nothing is traded here"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         try:
-            entry = (await self._entries(post_id, posts))[question_id]
-        except (NotFound, KeyError) as error:
-            message = f"question {question_id} of post {post_id} is not visible any more"
-            raise Rejected(message) from error
+            entry = (await self._post_questions(post_id, posts))[question_id]
+        except (NotFoundError, KeyError) as error:
+            message = f"question {question_id} of post {post_id} is no longer visible"
+            raise RequestRejectedError(message) from error
         now, is_comment = self._clock.now(), intent.action is IntentAction.COMMENT
-        # Of a question that closed the site may hide the text, so that is looked at first.
+        # The site may hide the text of a closed question, so closing is checked first.
         margin = timedelta(seconds=self._settings.close_margin_s)
-        if not is_comment and (why := objection(entry, now, margin)):
+        if not is_comment and (why := question_objection(entry, now, margin)):
             message = f"{intent.ref} cannot be forecast: {why}"
-            raise Rejected(message)
-        reading = question_of(entry)
-        if asked is not None and describe_changes(asked, reading):
-            return Sealed.unwritten(intent, reading)
-        body = _comment(intent, post_id, entry.form) if is_comment else [self._item(intent, entry, now)]
-        return replace(_sealed(intent, body, now), question=reading)
+            raise RequestRejectedError(message)
+        reading = build_question(entry)
+        if (changed := report_changed_question(intent, asked, reading)) is not None:
+            return changed
+        body = _comment_body(intent, post_id, entry.form) if is_comment else [self._forecast_item(intent, entry, now)]
+        return replace(_seal_request(intent, body, now), question=reading)
 
-    def _item(self, intent: Intent, entry: Entry, now: datetime) -> Mapping[str, object]:
+    def _forecast_item(self, intent: Intent, entry: PostQuestion, now: datetime) -> Mapping[str, object]:
         (prediction,) = intent.predictions.values()
-        item = item_of(entry.asked.id, prediction, shape_of(entry.asked))
+        item = build_forecast_item(entry.question.id, prediction, question_shape(entry.question))
         if self._settings.expires_after_h is not None:
             item["end_time"] = (now + timedelta(hours=self._settings.expires_after_h)).isoformat()
         return item
 
-    async def _entries(self, post_id: int, posts: dict[int, Mapping[int, Entry]]) -> Mapping[int, Entry]:
-        """Return the questions of a post by number, read once a batch."""
+    async def _post_questions(
+        self, post_id: int, posts: dict[int, Mapping[int, PostQuestion]]
+    ) -> Mapping[int, PostQuestion]:
+        """Return the questions of a post by number, read once per batch."""
         if post_id not in posts:
-            unpacked = Unpacked()
-            unpacked.add(await self._client.post(post_id))
+            unpacked = MetaculusParsedPosts()
+            unpacked.add_post(await self._client.post(post_id))
             if not unpacked.entries and unpacked.complaints:
-                raise ContractError(unpacked.complaints[0])
-            posts[post_id] = {entry.asked.id: entry for entry in unpacked.entries}
+                raise MalformedDataError(unpacked.complaints[0])
+            posts[post_id] = {entry.question.id: entry for entry in unpacked.entries}
         return posts[post_id]
 
-    def _too_late(self, intent: Intent, sealed: Sealed, batch: Batch) -> str:
+    def _begin_objection(
+        self, batch: SubmissionBatch, intent: Intent, sealed: SealedRequest, receipts: Mapping[str, WriteReceipt]
+    ) -> str:
+        """Return why a request must not be sent now, or "": it is late, or a comment before its forecast."""
+        if why := self._too_late(intent, sealed, batch):
+            return why
+        waits = intent.action is IntentAction.COMMENT and not _is_forecast_accepted(intent, batch, receipts)
+        return "its forecast must be submitted first" if waits else ""
+
+    def _too_late(self, intent: Intent, sealed: SealedRequest, batch: SubmissionBatch) -> str:
         now = self._clock.now()
-        if sealed.fence is not None and now > sealed.fence - timedelta(seconds=DEADLINE_S + SETTLE_S):
+        if sealed.fence is not None and now > sealed.fence - timedelta(seconds=WRITE_DEADLINE_S + SETTLEMENT_DELAY_S):
             return "sealed too long ago; the question must be read again"
-        question = _question(intent, batch)
+        question = find_batch_question(batch, intent)
         if intent.action is not IntentAction.FORECAST or question is None or question.closes_at is None:
             return ""
         margin = timedelta(seconds=self._settings.close_margin_s)
-        return "closed, or about to" if now >= question.closes_at - margin else ""
+        return "closed, or closes soon" if now >= question.closes_at - margin else ""
 
-    async def _write(self, intent: Intent, sealed: Sealed, batch: Batch) -> Receipt:
-        post_id, _ = ids_of(intent.ref)
-        if intent.action is IntentAction.COMMENT and (found := await self._there(intent, sealed, batch)) is not None:
+    async def _write(self, batch: SubmissionBatch, intent: Intent, sealed: SealedRequest) -> WriteReceipt:
+        post_id, _ = split_question_ref(intent.ref)
+        if (
+            intent.action is IntentAction.COMMENT
+            and (found := await self._find_comment(intent, sealed, batch)) is not None
+        ):
             return found
-        request = Request(
+        request = HttpRequest(
             method="POST",
-            url=address(self._settings, PATHS[intent.action]),
-            headers={**headers_of(self._settings), "Content-Type": "application/json"},
+            url=api_url(self._settings, WRITE_PATHS[intent.action]),
+            headers={**request_headers(self._settings), "Content-Type": "application/json"},
             body=sealed.body.encode(),
-            takes_back=intent.action is IntentAction.WITHDRAW,
+            is_cancellation=intent.action is IntentAction.WITHDRAW,
         )
-        try:
-            reply = await self._wire.send(request, max_bytes=MAX_BYTES, deadline_s=DEADLINE_S)
-        except Rejected as error:
-            return _receipt(intent, IntentState.ABSENT, str(error))
-        except (Unavailable, ContractError) as error:
-            return _receipt(intent, IntentState.UNKNOWN, str(error))
-        verdict = verdict_of(reply)
-        self._note(verdict, post_id, sealed)
-        if verdict.state is not IntentState.ACKED:
-            return _receipt(intent, verdict.state, verdict.detail)
-        return await self._compared(intent, sealed, reply)
+        verdict, reply = await send_once(
+            self._write_client, request, write_verdict, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S
+        )
+        if reply is not None:
+            self._note_verdict(verdict, post_id, sealed)
+        if verdict.state is not IntentState.ACKED or reply is None:
+            return write_receipt(intent, verdict.state, verdict.detail)
+        return await self._compare_response(intent, sealed, reply)
 
-    def _note(self, verdict: Verdict, post_id: int, sealed: Sealed) -> None:
-        """Tell the log, and stop where the account itself was refused."""
-        detail = verdict.detail
-        if verdict.who is Who.NOBODY:
-            self._refusing.clear()
-        elif verdict.who is Who.OPERATOR:
-            log.error("somebody must look at this", venue=VENUE, detail=detail)
-            if verdict.state is IntentState.REFUSED:
-                self._stopped = f"the account was refused ({detail}); mend token in {TABLE}, then start again"
-        elif verdict.who is Who.DEVELOPER:
-            log.error("a request was at fault", tag=sealed.tag, body=sealed.body[:2000], detail=detail)
-        else:
-            self._refusing.add(post_id)
-            told = log.error if len(self._refusing) >= ALARM_AFTER else log.warning
-            told("not for this account", post=post_id, posts_in_a_row=len(self._refusing), detail=detail)
+    def _note_verdict(self, verdict: WriteVerdict, post_id: int, sealed: SealedRequest) -> None:
+        """Log the verdict, note a refusal of the account, and count posts that refuse it."""
+        self._refusal.note_verdict(verdict, sealed)
+        if verdict.responsible is ResponsibleParty.NOBODY:
+            self._refusing_posts.clear()
+        elif verdict.responsible is ResponsibleParty.OPERATOR_IF_ALL:
+            self._refusing_posts.add(post_id)
+            log_refusal, count = log.warning, len(self._refusing_posts)
+            if count >= MAX_REFUSING_POSTS:
+                log_refusal = log.error
+            log_refusal("a post refuses this account", post=post_id, posts_in_a_row=count, detail=verdict.detail)
 
-    async def _compared(self, intent: Intent, sealed: Sealed, reply: Reply) -> Receipt:
-        """Read back what was taken. That it cannot be read takes nothing back; that it differs makes a doubt."""
+    async def _compare_response(self, intent: Intent, sealed: SealedRequest, reply: HttpResponse) -> WriteReceipt:
+        """Read back an accepted write. If that fails it stays acknowledged; if the reading differs it is unknown."""
         if intent.action is IntentAction.COMMENT:
-            return _said(intent, sealed, reply)
-        alone = Batch(key=intent.batch, intents=(intent,), questions=(), sealed=(sealed,))
+            return _compare_comment(intent, sealed, reply)
         try:
-            found = await self._read_back(intent, alone, {})
+            found = await self._read_back({}, intent, [sealed])
         except FoxcastError as error:
-            return _receipt(intent, IntentState.ACKED, f"taken; it could not be read back: {error}")
+            return write_receipt(intent, IntentState.ACKED, f"accepted; it could not be read back: {error}")
         if found.state is IntentState.ACKED:
             return found
-        return _receipt(intent, IntentState.UNKNOWN, f"taken, but what was read back differs: {found.detail}")
+        return write_receipt(intent, IntentState.UNKNOWN, f"accepted, but the reading differs: {found.detail}")
 
-    async def _read_back(self, intent: Intent, batch: Batch, posts: dict[int, Mapping[int, Entry]]) -> Receipt:
-        post_id, question_id = ids_of(intent.ref)
+    async def _read_back(
+        self, posts: dict[int, Mapping[int, PostQuestion]], intent: Intent, sealed: Sequence[SealedRequest]
+    ) -> WriteReceipt:
+        post_id, question_id = split_question_ref(intent.ref)
         if intent.action is IntentAction.COMMENT:
-            return await self._comment_standing(intent, batch, post_id)
-        entry = (await self._entries(post_id, posts)).get(question_id)
+            return await self._read_comment(intent, sealed, post_id)
+        entry = (await self._post_questions(post_id, posts)).get(question_id)
         if entry is None:
-            return _receipt(intent, IntentState.UNKNOWN, f"question {question_id} is not on its post any more")
+            return write_receipt(intent, IntentState.UNKNOWN, f"question {question_id} is no longer on its post")
         now = self._clock.now()
         if intent.action is IntentAction.WITHDRAW:
-            done = is_withdrawn(entry.asked, now)
-            return _receipt(intent, IntentState.ACKED if done else IntentState.ABSENT)
-        for item in _items(intent, batch, entry):
-            if (since := standing_start(entry.asked, item, now)) is not None:
-                return _receipt(intent, IntentState.ACKED, reference=f"{question_id} since {since:.6f}")
-        return _receipt(intent, IntentState.ABSENT, "another forecast stands, or none")
+            done = is_withdrawn(entry.question, now)
+            return write_receipt(intent, IntentState.ACKED if done else IntentState.ABSENT)
+        for item in _sent_items(intent, sealed, entry):
+            if (since := active_since(entry.question, item, now)) is not None:
+                return write_receipt(intent, IntentState.ACKED, reference=f"{question_id} since {since:.6f}")
+        return write_receipt(intent, IntentState.ABSENT, "another forecast is active, or none")
 
-    async def _comment_standing(self, intent: Intent, batch: Batch, post_id: int) -> Receipt:
-        sealed = [one for one in batch.sealed if one.intent == intent.id]
-        texts = {_text_of(one.body) for one in sealed} or {clean(intent.text)}
+    async def _read_comment(self, intent: Intent, sealed: Sequence[SealedRequest], post_id: int) -> WriteReceipt:
+        texts = {_comment_text(one.body) for one in sealed} or {clean_comment(intent.text)}
         for comment in await self._comments(post_id):
             if comment.text.strip() in texts:
-                return _receipt(intent, IntentState.ACKED, reference=str(comment.id))
-        return _receipt(intent, IntentState.ABSENT, "no such comment on the post")
+                return write_receipt(intent, IntentState.ACKED, reference=str(comment.id))
+        return write_receipt(intent, IntentState.ABSENT, "no such comment on the post")
 
-    async def _there(self, intent: Intent, sealed: Sealed, batch: Batch) -> Receipt | None:
-        """Return the comment where it is there; posts of several questions have one a round, whatever it says."""
-        question = _question(intent, batch)
-        single = question is not None and question.facts.get("form") == Form.SINGLE
-        post_id, _ = ids_of(intent.ref)
+    async def _find_comment(self, intent: Intent, sealed: SealedRequest, batch: SubmissionBatch) -> WriteReceipt | None:
+        """Return the comment if it exists; posts of several questions have one per round, with any text."""
+        question = find_batch_question(batch, intent)
+        single = question is not None and question.facts.get("form") == QuestionForm.SINGLE
+        post_id, _ = split_question_ref(intent.ref)
         try:
             comments = await self._comments(post_id)
         except FoxcastError as error:
-            return _receipt(intent, IntentState.ABSENT, f"its post cannot be read: {error}")
-        since, text = self._clock.now() - ROUND, _text_of(sealed.body)
+            return write_receipt(intent, IntentState.ABSENT, f"its post cannot be read: {error}")
+        since, text = self._clock.now() - COMMENT_INTERVAL, _comment_text(sealed.body)
         for comment in comments:
             recent = comment.created_at is not None and comment.created_at >= since
             if comment.text.strip() == text or (recent and not single):
-                return _receipt(intent, IntentState.ACKED, "the post has its comment", reference=str(comment.id))
+                return write_receipt(
+                    intent, IntentState.ACKED, "the post already has the comment", reference=str(comment.id)
+                )
         return None
 
-    async def _comments(self, post_id: int) -> list[RawComment]:
+    async def _comments(self, post_id: int) -> list[MetaculusCommentRecord]:
         if self._author is None:
-            self._author = parsed(RawMe, await self._client.me(), "the account").id
+            self._author = parse_record(MetaculusAccountRecord, await self._client.own_account(), "the account").id
         found = await self._client.comments(post_id, self._author)
-        comments = [parsed(RawComment, raw, f"a comment on post {post_id}") for raw in found]
+        comments = [parse_record(MetaculusCommentRecord, raw, f"a comment on post {post_id}") for raw in found]
         return [comment for comment in comments if not comment.is_soft_deleted]
 
 
 @asynccontextmanager
-async def open_writer(settings: MetaculusSettings, place: WriterPlace) -> AsyncIterator[Submitter]:
+async def open_writer(settings: MetaculusSettings, context: VenueWriterContext) -> AsyncIterator[VenueSubmitter]:
     """Open the live writer."""
-    yield MetaculusWriter(settings, place)
+    yield MetaculusWriter(settings, context)
 
 
-def _sealed(intent: Intent, body: object, now: datetime) -> Sealed:
+def _seal_request(intent: Intent, body: object, now: datetime) -> SealedRequest:
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    digest = sha256(f"{intent.id} {PATHS[intent.action]} {text}".encode(errors="replace")).hexdigest()[:16]
-    fence = now + timedelta(seconds=FRESH_S + DEADLINE_S + SETTLE_S)
-    return Sealed(intent=intent.id, tag=f"{intent.action}-{digest}-{now.timestamp():.3f}", body=text, fence=fence)
-
-
-def _comment(intent: Intent, post_id: int, form: Form) -> dict[str, object]:
-    text = clean(intent.text)
-    if not text:
-        message = f"the comment on {intent.ref} is empty"
-        raise Rejected(message)
-    # Posts of several questions take no forecast with a comment; the field would stay null.
-    attached = {"included_forecast": True} if form is Form.SINGLE else {}
-    return {"on_post": post_id, "text": text, "is_private": True, **attached}
-
-
-def _text_of(body: str) -> str:
-    said = json.loads(body)
-    return str(said.get("text", "")) if isinstance(said, dict) else ""
-
-
-def _items(intent: Intent, batch: Batch, entry: Entry) -> list[Mapping[str, object]]:
-    """Return what was sent of an intent; without a sealed request, what would be."""
-    sealed = [read_item(json.loads(one.body)) for one in batch.sealed if one.intent == intent.id]
-    if sealed:
-        return sealed
-    (prediction,) = intent.predictions.values()
-    return [item_of(entry.asked.id, prediction, shape_of(entry.asked))]
-
-
-def _said(intent: Intent, sealed: Sealed, reply: Reply) -> Receipt:
-    """Compare a comment with the one that the answer shows."""
-    try:
-        comment = parsed(RawComment, json_of(reply), "the comment that was made")
-    except ContractError as error:
-        return _receipt(intent, IntentState.ACKED, f"taken; the answer does not show it: {error}")
-    if comment.text.strip() != _text_of(sealed.body) or not comment.is_private:
-        log.error("a comment is not as it was sent", comment=comment.id, private=comment.is_private)
-        return _receipt(intent, IntentState.ACKED, "taken, but not as it was sent", reference=str(comment.id))
-    return _receipt(intent, IntentState.ACKED, reference=str(comment.id))
-
-
-def _leads(intent: Intent, batch: Batch, receipts: Mapping[str, Receipt]) -> bool:
-    """Say whether every forecast of the batch on the post of a comment was taken."""
-    post_id, _ = ids_of(intent.ref)
-    return all(
-        receipts[one.id].state is IntentState.ACKED
-        for one in batch.intents
-        if one.action is IntentAction.FORECAST and ids_of(one.ref)[0] == post_id
+    digest = sha256(f"{intent.id} {WRITE_PATHS[intent.action]} {text}".encode(errors="replace")).hexdigest()[:16]
+    fence = now + timedelta(seconds=MAX_SEND_AGE_S + WRITE_DEADLINE_S + SETTLEMENT_DELAY_S)
+    return SealedRequest(
+        intent=intent.id, tag=f"{intent.action}-{digest}-{now.timestamp():.3f}", body=text, fence=fence
     )
 
 
-def _question(intent: Intent, batch: Batch) -> Question | None:
-    return next((question for question in batch.questions if question.ref == intent.ref), None)
+def _comment_body(intent: Intent, post_id: int, form: QuestionForm) -> dict[str, object]:
+    text = clean_comment(intent.text)
+    if not text:
+        message = f"the comment on {intent.ref} is empty"
+        raise RequestRejectedError(message)
+    # Posts of several questions accept no forecast with a comment; the field would stay null.
+    attached = {"included_forecast": True} if form is QuestionForm.SINGLE else {}
+    return {"on_post": post_id, "text": text, "is_private": True, **attached}
 
 
-def _receipt(intent: Intent, state: IntentState, detail: str = "", *, reference: str = "") -> Receipt:
-    return Receipt(intent=intent.id, state=state, reference=reference, detail=detail)
+def _comment_text(body: str) -> str:
+    content = json.loads(body)
+    return str(content.get("text", "")) if isinstance(content, dict) else ""
+
+
+def _sent_items(intent: Intent, sealed: Sequence[SealedRequest], entry: PostQuestion) -> Sequence[Mapping[str, object]]:
+    """Return the request items of an intent; without a sealed request, as they would be now."""
+    if sealed:
+        return [read_forecast_item(json.loads(one.body)) for one in sealed]
+    (prediction,) = intent.predictions.values()
+    return [build_forecast_item(entry.question.id, prediction, question_shape(entry.question))]
+
+
+def _compare_comment(intent: Intent, sealed: SealedRequest, reply: HttpResponse) -> WriteReceipt:
+    """Compare a comment with the one in the response."""
+    try:
+        comment = parse_record(MetaculusCommentRecord, response_json(reply), "the created comment")
+    except MalformedDataError as error:
+        return write_receipt(intent, IntentState.ACKED, f"accepted; the response does not show it: {error}")
+    if comment.text.strip() != _comment_text(sealed.body) or not comment.is_private:
+        log.error("a comment differs from what was sent", comment=comment.id, private=comment.is_private)
+        return write_receipt(intent, IntentState.ACKED, "accepted, but not as it was sent", reference=str(comment.id))
+    return write_receipt(intent, IntentState.ACKED, reference=str(comment.id))
+
+
+def _is_forecast_accepted(intent: Intent, batch: SubmissionBatch, receipts: Mapping[str, WriteReceipt]) -> bool:
+    """Return whether every forecast of the batch on the post of a comment was accepted."""
+    post_id, _ = split_question_ref(intent.ref)
+    return all(
+        receipts[one.id].state is IntentState.ACKED
+        for one in batch.intents
+        if one.action is IntentAction.FORECAST and split_question_ref(one.ref)[0] == post_id
+    )

@@ -1,7 +1,7 @@
 """JSON schemas in the part of the language that each family accepts.
 
-Only what is refused goes: a keyword that a family ignores may stay. What a schema loses here is checked by whoever
-reads the answer. Sources: OpenAI, "Structured outputs"; Anthropic, "Structured outputs"; Google, reference of
+Only refused keywords are removed: a keyword that a family ignores may stay. The code that reads the answer checks what
+a schema loses here. Sources: OpenAI, "Structured outputs"; Anthropic, "Structured outputs"; Google, reference of
 ``FunctionDeclaration`` and ``Schema``.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from bot.api import Json
 
-_NAMED = frozenset({"properties", "$defs", "definitions"})
-_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
+_SCHEMA_MAPS = frozenset({"properties", "$defs", "definitions"})
+_SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
 _NEVER_STRICT = frozenset(
     {
         *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
@@ -25,8 +25,8 @@ _NEVER_STRICT = frozenset(
 class SchemaSubset:
     """What a family accepts: ``kept`` keywords where there are few, else all but those ``dropped``.
 
-    ``closed`` says that every object must refuse further properties, ``complete`` that every property is required, one
-    that may be missing as one that may be null. ``constants`` says that ``const`` is known.
+    ``closed`` says that every object must refuse further properties, ``complete`` that every property is required, an
+    optional one as one that may be null. ``constants`` says that ``const`` is known.
     """
 
     kept: frozenset[str] | None = None
@@ -66,49 +66,49 @@ GEMINI_JSON = SchemaSubset(
 )
 
 
-def reduced(schema: Mapping[str, Json], subset: SchemaSubset) -> dict[str, Json]:
-    """Return the schema without what the family refuses; the same meaning as far as it can say it."""
+def reduce_schema(schema: Mapping[str, Json], subset: SchemaSubset) -> dict[str, Json]:
+    """Return the schema without the keywords that the family refuses; with the same meaning as far as possible."""
     result: dict[str, Json] = {}
     for key, value in schema.items():
-        name, part = _renamed(key, value, subset)
+        name, part = _rename_keyword(key, value, subset)
         if name in subset.dropped or (subset.kept is not None and name not in subset.kept):
             continue
-        # One element at least is the only bound of lists that some families know.
+        # Some families know only one bound of lists: at least one element.
         if name == "minItems" and "maxItems" in subset.dropped and part not in {0, 1}:
             continue
-        result[name] = _inside(name, part, lambda inner: reduced(inner, subset))
+        result[name] = _map_subschemas(name, part, lambda inner: reduce_schema(inner, subset))
     if "properties" in result or result.get("type") == "object":
-        _tighten(result, subset)
+        _require_properties(result, subset)
     return result
 
 
-def is_object(schema: Mapping[str, Json]) -> bool:
-    """Say whether the root is an object, as strict forms demand."""
+def is_object_schema(schema: Mapping[str, Json]) -> bool:
+    """Return whether the root is an object, as strict forms require."""
     return schema.get("type") == "object"
 
 
-def _renamed(key: str, value: Json, subset: SchemaSubset) -> tuple[str, Json]:
+def _rename_keyword(key: str, value: Json, subset: SchemaSubset) -> tuple[str, Json]:
     if key == "oneOf":
         return "anyOf", value
-    # Lists of allowed values are known where single ones are not, though of texts alone.
+    # Some families know lists of allowed values but not single ones, and only for texts.
     if key == "const" and not subset.constants and isinstance(value, str):
         return "enum", [value]
     return key, value
 
 
-def _inside(key: str, value: Json, change: Callable[[Mapping[str, Json]], Json]) -> Json:
+def _map_subschemas(key: str, value: Json, change: Callable[[Mapping[str, Json]], Json]) -> Json:
     match value:
-        case dict() if key in _NAMED:
+        case dict() if key in _SCHEMA_MAPS:
             return {name: change(part) if isinstance(part, dict) else part for name, part in value.items()}
         case dict() if key not in {"enum", "const", "default", "example"}:
             return change(value)
-        case list() if key in _LISTS:
+        case list() if key in _SCHEMA_LISTS:
             return [change(part) if isinstance(part, dict) else part for part in value]
         case _:
             return value
 
 
-def _tighten(schema: dict[str, Json], subset: SchemaSubset) -> None:
+def _require_properties(schema: dict[str, Json], subset: SchemaSubset) -> None:
     properties = schema.get("properties")
     if subset.closed:
         schema["additionalProperties"] = False
@@ -116,9 +116,9 @@ def _tighten(schema: dict[str, Json], subset: SchemaSubset) -> None:
         return
     required = schema.get("required")
     needed = set(map(str, required)) if isinstance(required, list) else set()
-    schema["properties"] = {name: part if name in needed else _nullable(part) for name, part in properties.items()}
+    schema["properties"] = {name: part if name in needed else _make_nullable(part) for name, part in properties.items()}
     schema["required"] = [*properties]
 
 
-def _nullable(part: Json) -> Json:
+def _make_nullable(part: Json) -> Json:
     return {"anyOf": [part, {"type": "null"}]}

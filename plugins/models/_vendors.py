@@ -1,6 +1,6 @@
-"""Where the vendors are, and how they want to be given a key: what litellm would look up for them, without litellm.
+"""The addresses of the vendors, and how they expect a key: what litellm would look up for them, without litellm.
 
-Names of vendors and of environment variables are those of litellm, so that what works with it works here.
+Names of vendors and of environment variables are those of litellm, so that settings for litellm work here.
 """
 
 import os
@@ -14,75 +14,75 @@ from plugins.models._profiles import ROUTER, WireFormat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorAddress:
-    """The address of a vendor, and the variables in which another address and the key may stand.
+    """The address of a vendor, and the variables that may hold another address and the key.
 
-    ``base`` is "" for a server of one's own; one without ``keys`` asks for none.
+    ``base`` is "" for your own server; one without ``key_variables`` needs none.
     """
 
     base: str = ""
-    bases: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()
-    header: str = "Authorization"
+    base_variables: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    key_header: str = "Authorization"
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def address(self, configured: str | None, setting: str) -> str:
+    def base_address(self, configured: str | None, setting: str) -> str:
         """Return the base address; raises ConfigError where there is none."""
-        found = configured or _first(self.bases) or self.base
+        found = configured or _first_set_variable(self.base_variables) or self.base
         if not found:
             message = f"no address is known for this model: set {setting}"
             raise ConfigError(message)
         return found.rstrip("/")
 
-    def key(self, configured: str | None) -> str | None:
+    def api_key(self, configured: str | None) -> str | None:
         """Return the key, from config or from the environment."""
-        return configured or _first(self.keys)
+        return configured or _first_set_variable(self.key_variables)
 
-    def headers_with(self, key: str | None) -> dict[str, str]:
+    def request_headers(self, key: str | None) -> dict[str, str]:
         """Return the headers of a request."""
         if key is None:
             return dict(self.headers)
-        return {**self.headers, self.header: f"Bearer {key}" if self.header == "Authorization" else key}
+        return {**self.headers, self.key_header: f"Bearer {key}" if self.key_header == "Authorization" else key}
 
 
-def _own(name: str, base: str) -> VendorAddress:
-    return VendorAddress(base=base, bases=(f"{name}_API_BASE",), keys=(f"{name}_API_KEY",))
+def _env_address(name: str, base: str) -> VendorAddress:
+    return VendorAddress(base=base, base_variables=(f"{name}_API_BASE",), key_variables=(f"{name}_API_KEY",))
 
 
-VENDORS: Mapping[str, VendorAddress] = MappingProxyType(
+VENDOR_ADDRESSES: Mapping[str, VendorAddress] = MappingProxyType(
     {
         "openai": VendorAddress(
             base="https://api.openai.com/v1",
-            bases=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-            keys=("OPENAI_API_KEY",),
+            base_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+            key_variables=("OPENAI_API_KEY",),
         ),
         "anthropic": VendorAddress(
             base="https://api.anthropic.com",
-            bases=("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
-            keys=("ANTHROPIC_API_KEY",),
-            header="x-api-key",
+            base_variables=("ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"),
+            key_variables=("ANTHROPIC_API_KEY",),
+            key_header="x-api-key",
             headers=MappingProxyType({"anthropic-version": "2023-06-01"}),
         ),
         "gemini": VendorAddress(
             base="https://generativelanguage.googleapis.com/v1beta",
-            bases=("GEMINI_API_BASE",),
-            keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-            header="x-goog-api-key",
+            base_variables=("GEMINI_API_BASE",),
+            key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            key_header="x-goog-api-key",
         ),
-        "xai": _own("XAI", "https://api.x.ai/v1"),
-        "deepseek": _own("DEEPSEEK", "https://api.deepseek.com"),
-        "moonshot": _own("MOONSHOT", "https://api.moonshot.ai/v1"),
-        "zai": _own("ZAI", "https://api.z.ai/api/paas/v4"),
-        "dashscope": _own("DASHSCOPE", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-        "mistral": _own("MISTRAL", "https://api.mistral.ai/v1"),
-        "groq": _own("GROQ", "https://api.groq.com/openai/v1"),
-        ROUTER: _own("OPENROUTER", "https://openrouter.ai/api/v1"),
-        "lm_studio": VendorAddress(bases=("LM_STUDIO_API_BASE",)),
-        "hosted_vllm": VendorAddress(bases=("HOSTED_VLLM_API_BASE",)),
+        "xai": _env_address("XAI", "https://api.x.ai/v1"),
+        "deepseek": _env_address("DEEPSEEK", "https://api.deepseek.com"),
+        "moonshot": _env_address("MOONSHOT", "https://api.moonshot.ai/v1"),
+        "zai": _env_address("ZAI", "https://api.z.ai/api/paas/v4"),
+        "dashscope": _env_address("DASHSCOPE", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+        "mistral": _env_address("MISTRAL", "https://api.mistral.ai/v1"),
+        "groq": _env_address("GROQ", "https://api.groq.com/openai/v1"),
+        ROUTER: _env_address("OPENROUTER", "https://openrouter.ai/api/v1"),
+        "lm_studio": VendorAddress(base_variables=("LM_STUDIO_API_BASE",)),
+        "hosted_vllm": VendorAddress(base_variables=("HOSTED_VLLM_API_BASE",)),
     }
 )
 
 # Hosts of the same vendors, for endpoints that are set by their address.
-_HOSTS = {
+_VENDOR_HOSTS = {
     "api.openai.com": "openai",
     "api.x.ai": "xai",
     "api.deepseek.com": "deepseek",
@@ -97,15 +97,15 @@ _HOSTS = {
     "openrouter.ai": ROUTER,
     "generativelanguage.googleapis.com": "gemini",
 }
-HOSTED = frozenset(_HOSTS.values())
+HOSTED_VENDORS = frozenset(_VENDOR_HOSTS.values())
 
 
-def vendor_at(host: str) -> str:
-    """Return the vendor behind a host, "" where it is none of those known."""
-    return _HOSTS.get(host.lower(), "")
+def vendor_of_host(host: str) -> str:
+    """Return the vendor of a host, "" where it is none of those known."""
+    return _VENDOR_HOSTS.get(host.lower(), "")
 
 
-def url_of(base: str, wire: WireFormat, name: str) -> str:
+def request_url(base: str, wire: WireFormat, name: str) -> str:
     """Return the address of a request."""
     if wire is WireFormat.RESPONSES:
         return f"{base}/responses"
@@ -115,5 +115,5 @@ def url_of(base: str, wire: WireFormat, name: str) -> str:
     return f"{base}/models/{name}:generateContent" if wire is WireFormat.GEMINI else f"{base}/chat/completions"
 
 
-def _first(names: tuple[str, ...]) -> str | None:
+def _first_set_variable(names: tuple[str, ...]) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)

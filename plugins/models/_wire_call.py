@@ -1,31 +1,57 @@
-"""What every wire format works with: a call to be put into a body, a reply that was read, and helpers for both."""
+"""Code that every wire format uses.
+
+A call to be put into a request body, a parsed reply, a conversation as turns, and helpers for them.
+"""
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.api import Completion, ContractError, Json, Message, NativeMessage, Prompt, Sampling, Speaker, ToolCall, Usage
-from plugins.models._faults import FaultRemedy
+from bot.api import (
+    Json,
+    MalformedDataError,
+    Message,
+    MessageRole,
+    ModelCompletion,
+    ModelUsage,
+    NativeMessage,
+    Prompt,
+    SamplingSettings,
+    ToolCall,
+)
 from plugins.models._profiles import ModelProfile
+from plugins.models._provider_errors import ErrorRemedy
 
-# The name of the schema, and of the tool that stands in for it where a server takes no schemas.
-ANSWER = "answer"
-# What Google takes in place of a signature on a call of another model.
-NO_SIGNATURE = "skip_thought_signature_validator"
+# The name of the schema, and of the tool that replaces it where a server accepts no schemas.
+ANSWER_NAME = "answer"
+
+
+# What Google accepts in place of a signature on a call of another model.
+SIGNATURE_PLACEHOLDER = "skip_thought_signature_validator"
+
+
 MAX_REPLY_BYTES = 2 * 2**20
-# A server that does not count is charged as the reservation before the call is: by this many characters a token.
+
+
+# Where a server counts no tokens, the call costs the same estimate as its reservation: this many characters a token.
 CHARS_PER_TOKEN = 4
-# Most providers refuse a text without a character; this stands in for one.
-EMPTY = "(empty)"
-# What every family takes as the id of a call that it did not make itself.
+
+
+# Most providers refuse an empty text; this replaces it.
+EMPTY_TEXT = "(empty)"
+
+
+# What every family accepts as the id of a call that it did not make itself.
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
 _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
@@ -33,57 +59,60 @@ _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 class WireCall:
     """One call as a wire format needs it.
 
-    ``model`` is the name at our provider, ``name`` that at the vendor, ``shown`` that in messages. ``adapter`` marks
-    the messages that go back as they came, those of this model alone. ``tool_choice`` is "auto" or "required".
+    ``model`` is the name at our provider, ``name`` that at the vendor, ``display_name`` that in messages. ``adapter``
+    marks the messages that are sent back unchanged, only those of this model. ``tool_choice`` is "auto" or "required".
     """
 
     model: str
     name: str
-    shown: str
+    display_name: str
     adapter: str
     prompt: Prompt
-    sampling: Sampling
+    sampling: SamplingSettings
     profile: ModelProfile
     tool_choice: str = "auto"
-    remedy: FaultRemedy = field(default_factory=FaultRemedy)
+    error_remedy: ErrorRemedy = field(default_factory=ErrorRemedy)
 
     @cached_property
     def level(self) -> str | None:
         """The effort in the words of the model; raises ConfigError as ``ModelProfile.level`` does."""
-        return self.profile.level(self.sampling.effort, self.shown)
+        return self.profile.effort_level(self.sampling.effort, self.display_name)
 
-    def received(self, message: Message) -> Json:
-        """Return what this model said, as it came, or None for a message that this model did not give."""
+    def own_message(self, message: Message) -> Json:
+        """Return this model's message as it was returned, or None for a message of another author."""
         native = message.native
         if native is None or (native.provider, native.model) != (self.adapter, self.model):
             return None
-        return _loaded(native.text)
+        return _load_json(native.text)
 
-    def native(self, value: Json) -> NativeMessage:
+    def native_message(self, value: Json) -> NativeMessage:
         """Return a message of this model, to be kept whole."""
-        return NativeMessage(provider=self.adapter, model=self.model, text=_dumped(value))
+        return NativeMessage(provider=self.adapter, model=self.model, text=_dump_json(value))
 
-    def plain(self) -> "WireCall":
-        """Return the call without anything that a provider signed or encrypted."""
+    def without_native_messages(self) -> "WireCall":
+        """Return the call without any part that a provider signed or encrypted."""
         messages = tuple(replace(message, native=None) for message in self.prompt.messages)
         return replace(self, prompt=replace(self.prompt, messages=messages))
 
     @property
-    def carries_state(self) -> bool:
-        """Whether any message goes back as it came."""
-        return any(self.received(message) is not None for message in self.prompt.messages)
+    def has_native_messages(self) -> bool:
+        """Whether any message is sent back unchanged."""
+        return any(self.own_message(message) is not None for message in self.prompt.messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireReply:
-    """A reply as it was read; ``written`` is how many tokens were put into the provider's cache, part of those in."""
+    """A parsed reply.
 
-    completion: Completion
-    written: int = 0
+    ``cache_written_tokens`` is how many tokens were put into the provider's cache, part of those in.
+    """
+
+    completion: ModelCompletion
+    cache_written_tokens: int = 0
 
 
-class WirePart(BaseModel):
-    """What comes from outside is read strictly; what is not known is passed over."""
+class WireModel(BaseModel):
+    """Data from outside is parsed strictly; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False)
 
@@ -91,86 +120,92 @@ class WirePart(BaseModel):
 TokenCount = Annotated[int, Field(ge=0, le=10**9)]
 
 
-def decoded(raw: bytes, shown: str) -> dict[str, Any]:
-    """Return a reply as JSON; raises ContractError for what is none, or holds a number that cannot go back."""
+def decode_reply(raw: bytes, shown: str) -> dict[str, Any]:
+    """Return a reply as JSON; raises MalformedDataError for other text, or for a number that cannot be sent back."""
     try:
-        value = json.loads(raw, parse_float=_finite, parse_constant=_not_finite)
+        value = json.loads(raw, parse_float=_parse_finite, parse_constant=_refuse_number)
     except (ValueError, RecursionError):
-        message = f"{shown}: the reply is not JSON; is this the address of an endpoint for models?"
-        raise ContractError(message) from None
+        message = f"{shown}: the reply is not JSON; check that this is the address of a model endpoint"
+        raise MalformedDataError(message) from None
     if not isinstance(value, dict):
-        message = f"{shown}: the reply is no JSON object; is this the address of an endpoint for models?"
-        raise ContractError(message)
+        message = f"{shown}: the reply is not a JSON object; check that this is the address of a model endpoint"
+        raise MalformedDataError(message)
     return value
 
 
-def broken(error: ValidationError, shown: str, form: str) -> ContractError:
+def malformed_reply(error: ValidationError, shown: str, form: str) -> MalformedDataError:
     """Return the error for a reply that does not have its documented form."""
     first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(map(str, first["loc"])) or "the body"
-    return ContractError(f"{shown}: {place}: {first['msg']}; this is not a reply of {form}")
+    return MalformedDataError(f"{shown}: {place}: {first['msg']}; this is not a reply of {form}")
 
 
-def sendable(text: str) -> str:
-    """Return the text with a question mark for each half of a surrogate pair: a model may write it, UTF-8 lacks it."""
+def replace_surrogates(text: str) -> str:
+    """Return the text with a question mark for each half of a surrogate pair.
+
+    a model may write it, UTF-8 has no such code.
+    """
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def filled(text: str) -> str:
-    """Return a text that is sendable and has a character other than white space."""
-    return sendable(text) if text.strip() else EMPTY
+def nonblank_text(text: str) -> str:
+    """Return a text that can be sent and has a character other than white space."""
+    return replace_surrogates(text) if text.strip() else EMPTY_TEXT
 
 
-def foreign_id(given: str, *, short: bool = False) -> str:
-    """Return an id that every family takes in place of one that this model did not give; the same for the same one."""
+def portable_call_id(given: str, *, short: bool = False) -> str:
+    """Return an id that every family accepts for one that this model did not give; always the same for the same id."""
     if (_SHORT_ID if short else _PLAIN_ID).fullmatch(given):
         return given
     digest = hashlib.sha256(given.encode(errors="replace")).hexdigest()
     return digest[:9] if short else f"call_{digest[:24]}"
 
 
-def next_id(prompt: Prompt, nth: int) -> str:
+def next_call_id(prompt: Prompt, nth: int) -> str:
     """Return an id for the n-th call of a reply, counted from 1, whose provider gave none: new in this conversation."""
     return f"call_{nth + sum(len(message.calls) for message in prompt.messages)}"
 
 
-def arguments_of(call: ToolCall) -> dict[str, Json]:
+def call_arguments(call: ToolCall) -> dict[str, Json]:
     """Return the arguments of a call as an object, whatever the model wrote."""
     try:
-        value = json.loads(call.arguments or "{}", parse_float=_finite, parse_constant=_not_finite)
+        value = json.loads(call.arguments or "{}", parse_float=_parse_finite, parse_constant=_refuse_number)
     except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"arguments": sendable(call.arguments)}
+    return value if isinstance(value, dict) else {"arguments": replace_surrogates(call.arguments)}
 
 
-def written_out(value: Json) -> str:
-    """Return arguments that came as an object in the form of text that all calls have."""
+def encode_arguments(value: Json) -> str:
+    """Return arguments that were given as an object in the text form that all calls have."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def estimated(prompt: Prompt, answered: int) -> Usage:
+def estimate_usage(prompt: Prompt, answered: int) -> ModelUsage:
     """Return the usage where a server counted nothing; ``answered`` is in characters."""
-    return Usage(calls=1, tokens_in=_tokens(prompt_chars(prompt)), tokens_out=_tokens(answered))
+    return ModelUsage(calls=1, tokens_in=_estimate_tokens(prompt_chars(prompt)), tokens_out=_estimate_tokens(answered))
 
 
-def counted_usage(tokens_in: int, tokens_out: int, *, cached: int, reasoning: int, total: int | None) -> Usage:
-    """Return the usage that a server told; where the total shows reasoning beside the output, it is added to it."""
+def reported_usage(tokens_in: int, tokens_out: int, *, cached: int, reasoning: int, total: int | None) -> ModelUsage:
+    """Return the usage that a server reported.
+
+    Where the total shows separate reasoning tokens, they are added to the output.
+    """
     beside = total == tokens_in + tokens_out + reasoning
     tokens_out += reasoning if beside else 0
-    return Usage(calls=1, tokens_in=tokens_in, tokens_cached=min(tokens_in, cached), tokens_out=tokens_out)
+    return ModelUsage(calls=1, tokens_in=tokens_in, tokens_cached=min(tokens_in, cached), tokens_out=tokens_out)
 
 
 def prompt_chars(prompt: Prompt) -> int:
-    """Return the number of characters of all that was said, without what markup, tools and reasoning add."""
+    """Return the number of characters of all messages, without markup, tools and reasoning."""
     return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in prompt.messages)
 
 
 def system_text(messages: Sequence[Message]) -> str:
-    """Return what the operator says."""
-    return "\n\n".join(message.text for message in messages if message.speaker is Speaker.SYSTEM)
+    """Return the operator's instructions."""
+    return "\n\n".join(message.text for message in messages if message.speaker is MessageRole.SYSTEM)
 
 
-def schema_request(schema: Mapping[str, Json]) -> str:
+def schema_instruction(schema: Mapping[str, Json]) -> str:
     """Return in words what form the answer must have."""
     return (
         "Answer with one JSON object and nothing else: no text around it, no code fence. It must be valid under this "
@@ -178,38 +213,88 @@ def schema_request(schema: Mapping[str, Json]) -> str:
     )
 
 
-def merged_body(body: dict[str, Json], added: Mapping[str, Json]) -> dict[str, Json]:
-    """Return a body with what config adds to it; tables are merged, and config wins."""
+def merge_body(body: dict[str, Json], added: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a body with the additions of config; tables are merged, and config wins."""
     result = dict(body)
     for name, value in added.items():
         before = result.get(name)
-        result[name] = merged_body(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+        result[name] = merge_body(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
     return result
 
 
-def _tokens(chars: int) -> int:
+def _estimate_tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
 
 
-def _dumped(value: Json) -> str:
+def _dump_json(value: Json) -> str:
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
+    except UnicodeEncodeError:  # Half a surrogate pair, which only an escape can contain.
         return json.dumps(value)
     return text
 
 
-def _loaded(text: str) -> Json:
+def _load_json(text: str) -> Json:
     value: Json = json.loads(text)
     return value
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _not_finite(text)
+    return value if math.isfinite(value) else _refuse_number(text)
 
 
-def _not_finite(text: str) -> NoReturn:
-    message = f"{text[:40]} is no number that can be sent back"
+def _refuse_number(text: str) -> NoReturn:
+    message = f"{text[:40]} is not a number that can be sent back"
     raise ValueError(message)
+
+
+@dataclass(slots=True, kw_only=True)
+class UserTurn:
+    """What is sent to the model at once: first the results of its calls, then texts.
+
+    ``end`` is how many messages of the prompt end with it; ``assistant_message`` is the model's message that the
+    results answer.
+    """
+
+    results: list[Message] = field(default_factory=list)
+    texts: list[Message] = field(default_factory=list)
+    assistant_message: Message | None = None
+    end: int = 0
+
+    def ordered_results(self) -> list[Message]:
+        """Return the results in the order of the calls; those that answer none of them come last."""
+        order = {
+            call.id: place for place, call in enumerate(self.assistant_message.calls if self.assistant_message else ())
+        }
+        return sorted(self.results, key=lambda result: order.get(result.answers or "", len(order)))
+
+
+ConversationTurn = UserTurn | Message
+
+
+def conversation_turns(messages: Sequence[Message]) -> Iterator[ConversationTurn]:
+    """Yield the turns in order, an assistant's as its message; the operator's instructions belong to none."""
+    open_turn: UserTurn | None = None
+    said: Message | None = None
+    for place, message in enumerate(messages, 1):
+        if message.speaker is MessageRole.SYSTEM:
+            continue
+        if message.speaker is MessageRole.ASSISTANT:
+            if open_turn is not None:
+                yield open_turn
+            open_turn, said = None, message
+            yield message
+            continue
+        open_turn = open_turn or UserTurn(assistant_message=said)
+        (open_turn.results if message.speaker is MessageRole.TOOL else open_turn.texts).append(message)
+        open_turn.end = place
+    if open_turn is not None:
+        yield open_turn
+
+
+def last_stable_turn(turns: Sequence[ConversationTurn], stable: int) -> int | None:
+    """Return the place of the last user turn that will not change, None where there is none."""
+    places = [place for place, turn in enumerate(turns) if isinstance(turn, UserTurn) and turn.end <= stable]
+    return places[-1] if places else None

@@ -1,8 +1,8 @@
 """The form of Google's generateContent: a call as a body, a reply as a completion.
 
-A model's content goes back with all of its parts as they came. A thought signature stands on the part that it signs,
-and a call without one is refused from Gemini 3 on. The results of one turn's calls go back together, in their order.
-Source: Google, Gemini API reference; "Thought signatures", "Thinking", "Function calling", "Structured outputs".
+A model's content is sent back with all of its parts unchanged. A thought signature belongs to the part that it signs,
+and a call without one is refused from Gemini 3 on. The results of one turn's calls are sent back together, in their
+order. Source: Google, Gemini API reference; "Thought signatures", "Thinking", "Function calling", "Structured outputs".
 """
 
 import json
@@ -12,272 +12,296 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from bot.api import Completion, ConfigError, ContractError, Finish, Json, Message, Prompt, Tool, ToolCall, Usage
-from plugins.models._faults import StateRefused, raise_fault
-from plugins.models._profiles import SchemaForm, ThinkingStyle
-from plugins.models._schemas import GEMINI_JSON, reduced
-from plugins.models._turns import Turn, UserTurn, turns_of
+from bot.api import (
+    ConfigError,
+    FinishReason,
+    Json,
+    MalformedDataError,
+    Message,
+    ModelCompletion,
+    ModelUsage,
+    Prompt,
+    ToolCall,
+    ToolDefinition,
+)
+from plugins.models._profiles import SchemaSupport, ThinkingStyle
+from plugins.models._provider_errors import ModelStateRefusedError, raise_provider_error
+from plugins.models._schemas import GEMINI_JSON, reduce_schema
 from plugins.models._wire_call import (
-    NO_SIGNATURE,
+    SIGNATURE_PLACEHOLDER,
+    ConversationTurn,
     TokenCount,
+    UserTurn,
     WireCall,
-    WirePart,
+    WireModel,
     WireReply,
-    arguments_of,
-    broken,
-    decoded,
-    estimated,
-    filled,
-    foreign_id,
-    next_id,
-    schema_request,
-    sendable,
+    call_arguments,
+    conversation_turns,
+    decode_reply,
+    encode_arguments,
+    estimate_usage,
+    malformed_reply,
+    next_call_id,
+    nonblank_text,
+    portable_call_id,
+    replace_surrogates,
+    schema_instruction,
     system_text,
-    written_out,
 )
 
-FORM = "generateContent"
-# Tokens of thought at each level, for the family that wants a number.
-_BUDGETS = {"none": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
-LEAST_ANSWER = 2_000
+FORMAT_NAME = "generateContent"
+# Tokens of reasoning at each level, for the family that needs a number.
+_THINKING_TOKENS = {"none": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
+MIN_ANSWER_TOKENS = 2_000
 
-_FINISHES = {
-    "STOP": Finish.STOP,
-    "MAX_TOKENS": Finish.LENGTH,
+_FINISH_REASONS = {
+    "STOP": FinishReason.STOP,
+    "MAX_TOKENS": FinishReason.LENGTH,
     **dict.fromkeys(
         (
             *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
             *("IMAGE_SAFETY", "MODEL_ARMOR"),
         ),
-        Finish.REFUSED,
+        FinishReason.REFUSED,
     ),
 }
-_UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
+_MISSING_SIGNATURE = "MISSING_THOUGHT_SIGNATURE"
 
 
 def gemini_body(call: WireCall) -> dict[str, Json]:
     """Return the body of a request; raises ConfigError for an effort or a limit that the model cannot have."""
     prompt = call.prompt
-    body: dict[str, Json] = {"contents": _contents(call)}
+    body: dict[str, Json] = {"contents": _encode_contents(call)}
     text = system_text(prompt.messages)
-    config: dict[str, Json] = {"maxOutputTokens": call.sampling.max_tokens, **_sampled(call), **_thinking(call)}
+    config: dict[str, Json] = {
+        "maxOutputTokens": call.sampling.max_tokens,
+        **_sampling_fields(call),
+        **_thinking_fields(call),
+    }
     if prompt.schema is not None:
         config["responseMimeType"] = "application/json"
-        if call.profile.schema is SchemaForm.SCHEMA:
-            config["responseJsonSchema"] = reduced(prompt.schema, GEMINI_JSON)
+        if call.profile.schema is SchemaSupport.SCHEMA:
+            config["responseJsonSchema"] = reduce_schema(prompt.schema, GEMINI_JSON)
         else:
-            text = "\n\n".join(filter(None, (text, schema_request(prompt.schema))))
+            text = "\n\n".join(filter(None, (text, schema_instruction(prompt.schema))))
     if text.strip():
-        body["systemInstruction"] = {"parts": [{"text": sendable(text)}]}
+        body["systemInstruction"] = {"parts": [{"text": replace_surrogates(text)}]}
     if prompt.tools:
-        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in prompt.tools]}]
-        # It calls or speaks as it likes, and keeps to the schemas of the tools.
-        mode = "VALIDATED" if _thinks(call) else "AUTO"
+        body["tools"] = [{"functionDeclarations": [_encode_tool(tool) for tool in prompt.tools]}]
+        # It may call tools or answer with text, and keeps to the schemas of the tools.
+        mode = "VALIDATED" if _can_think(call) else "AUTO"
         body["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
     return {**body, "generationConfig": config}
 
 
 def read_gemini(raw: bytes, call: WireCall) -> WireReply:
-    """Return what a reply says.
+    """Return the completion in a reply.
 
-    Raises ContractError for another form, and an error in its place as what it is.
+    Raises MalformedDataError for another form, and for an error in its place the error that it means.
     """
-    value = decoded(raw, call.shown)
+    value = decode_reply(raw, call.display_name)
     if "error" in value:
-        raise_fault(json.dumps(value), shown=call.shown, remedy=call.remedy)
+        raise_provider_error(json.dumps(value), shown=call.display_name, remedy=call.error_remedy)
     try:
-        reply = _Reply.model_validate(value)
+        reply = _GeminiReply.model_validate(value)
     except ValidationError as error:
-        raise broken(error, call.shown, FORM) from None
-    usage = estimated(call.prompt, 0) if reply.usage is None else reply.usage.counted()
+        raise malformed_reply(error, call.display_name, FORMAT_NAME) from None
+    usage = estimate_usage(call.prompt, 0) if reply.usage is None else reply.usage.to_usage()
     if not reply.candidates:
         why = reply.feedback.reason if reply.feedback else None
         if why is None:
-            message = f"{call.shown}: the reply has no candidate"
-            raise ContractError(message)
+            message = f"{call.display_name}: the reply has no candidate"
+            raise MalformedDataError(message)
         text = f"the provider blocked the prompt ({why})"
         return WireReply(
-            completion=Completion(text=text, finish=Finish.REFUSED, usage=usage, model=reply.version or "")
+            completion=ModelCompletion(text=text, finish=FinishReason.REFUSED, usage=usage, model=reply.version or "")
         )
-    if reply.candidates[0].reason == _UNSIGNED:
-        message = f"{call.shown}: {_UNSIGNED}"
-        raise StateRefused(message)
-    completion = _completion(reply.candidates[0], value["candidates"][0], call)
-    usage = usage if reply.usage else estimated(call.prompt, len(completion.text))
+    if reply.candidates[0].reason == _MISSING_SIGNATURE:
+        message = f"{call.display_name}: {_MISSING_SIGNATURE}"
+        raise ModelStateRefusedError(message)
+    completion = _parse_candidate(reply.candidates[0], value["candidates"][0], call)
+    usage = usage if reply.usage else estimate_usage(call.prompt, len(completion.text))
     return WireReply(completion=replace(completion, usage=usage, model=reply.version or ""))
 
 
-class _Function(WirePart):
+class _FunctionCall(WireModel):
     name: str
     id: str | None = None
     args: dict[str, Any] | None = None
 
 
-class _Part(WirePart):
+class _ContentPart(WireModel):
     text: str | None = None
     thought: bool = False
-    function: _Function | None = Field(default=None, alias="functionCall")
+    function: _FunctionCall | None = Field(default=None, alias="functionCall")
 
 
-class _Content(WirePart):
-    parts: list[_Part] = Field(default_factory=list)
+class _ReplyContent(WireModel):
+    parts: list[_ContentPart] = Field(default_factory=list)
 
 
-class _Candidate(WirePart):
-    content: _Content | None = None
+class _ReplyCandidate(WireModel):
+    content: _ReplyContent | None = None
     reason: str | None = Field(default=None, alias="finishReason")
     message: str | None = Field(default=None, alias="finishMessage")
 
 
-class _Feedback(WirePart):
+class _PromptFeedback(WireModel):
     reason: str | None = Field(default=None, alias="blockReason")
 
 
-class _Usage(WirePart):
+class _ReplyUsage(WireModel):
     prompt: TokenCount = Field(default=0, alias="promptTokenCount")
     cached: TokenCount = Field(default=0, alias="cachedContentTokenCount")
     answer: TokenCount = Field(default=0, alias="candidatesTokenCount")
     thoughts: TokenCount = Field(default=0, alias="thoughtsTokenCount")
     tools: TokenCount = Field(default=0, alias="toolUsePromptTokenCount")
 
-    def counted(self) -> Usage:
-        """Return the usage as it is counted here: thoughts are billed as output, and told beside it."""
+    def to_usage(self) -> ModelUsage:
+        """Return the usage as it is counted here: reasoning is billed as output, and reported separately."""
         tokens_in = self.prompt + self.tools
         cached = min(self.cached, tokens_in)
-        return Usage(calls=1, tokens_in=tokens_in, tokens_cached=cached, tokens_out=self.answer + self.thoughts)
+        return ModelUsage(calls=1, tokens_in=tokens_in, tokens_cached=cached, tokens_out=self.answer + self.thoughts)
 
 
-class _Reply(WirePart):
-    candidates: list[_Candidate] = Field(default_factory=list)
-    feedback: _Feedback | None = Field(default=None, alias="promptFeedback")
-    usage: _Usage | None = Field(default=None, alias="usageMetadata")
+class _GeminiReply(WireModel):
+    candidates: list[_ReplyCandidate] = Field(default_factory=list)
+    feedback: _PromptFeedback | None = Field(default=None, alias="promptFeedback")
+    usage: _ReplyUsage | None = Field(default=None, alias="usageMetadata")
     version: str | None = Field(default=None, alias="modelVersion")
 
 
-def _completion(said: _Candidate, value: Mapping[str, Any], call: WireCall) -> Completion:
-    finish = _FINISHES.get(said.reason or "", Finish.OTHER)
-    if finish is Finish.OTHER and said.reason:
-        # A call that broke its own form, and the like: nothing of it can be used, or sent back.
-        return Completion(finish=finish)
+def _parse_candidate(said: _ReplyCandidate, value: Mapping[str, Any], call: WireCall) -> ModelCompletion:
+    finish = _FINISH_REASONS.get(said.reason or "", FinishReason.OTHER)
+    if finish is FinishReason.OTHER and said.reason:
+        # A call that broke its own form, and the like: it cannot be used, or sent back.
+        return ModelCompletion(finish=finish)
     parts = said.content.parts if said.content else []
-    calls = _calls(parts, call.prompt)
+    calls = _parse_tool_calls(parts, call.prompt)
     text = "".join(part.text or "" for part in parts if not part.thought)
-    if finish is Finish.REFUSED and not text:
+    if finish is FinishReason.REFUSED and not text:
         text = said.message or f"the provider stopped the answer ({said.reason})"
-    return Completion(
+    return ModelCompletion(
         text=text,
         calls=calls,
         thinking="".join(part.text or "" for part in parts if part.thought),
-        finish=Finish.CALLS if calls and finish in {Finish.STOP, Finish.OTHER} else finish,
-        native=call.native({"role": "model", **value["content"]}) if _answers(parts) else None,
+        finish=FinishReason.CALLS if calls and finish in {FinishReason.STOP, FinishReason.OTHER} else finish,
+        native=call.native_message({"role": "model", **value["content"]}) if _has_answer(parts) else None,
     )
 
 
-def _answers(parts: Sequence[_Part]) -> bool:
-    """Say whether there is anything but thoughts, so that the content may stand in a conversation."""
+def _has_answer(parts: Sequence[_ContentPart]) -> bool:
+    """Return whether there is anything but reasoning, so that the content may be part of a conversation."""
     return any(not part.thought for part in parts)
 
 
-def _calls(parts: Sequence[_Part], prompt: Prompt) -> tuple[ToolCall, ...]:
+def _parse_tool_calls(parts: Sequence[_ContentPart], prompt: Prompt) -> tuple[ToolCall, ...]:
     functions = [part.function for part in parts if part.function is not None]
     return tuple(
-        ToolCall(id=function.id or next_id(prompt, nth), name=function.name, arguments=written_out(function.args or {}))
+        ToolCall(
+            id=function.id or next_call_id(prompt, nth),
+            name=function.name,
+            arguments=encode_arguments(function.args or {}),
+        )
         for nth, function in enumerate(functions, 1)
     )
 
 
-def _thinks(call: WireCall) -> bool:
+def _can_think(call: WireCall) -> bool:
     return call.profile.thinking is not ThinkingStyle.NONE
 
 
-def _sampled(call: WireCall) -> dict[str, Json]:
+def _sampling_fields(call: WireCall) -> dict[str, Json]:
     temperature = call.sampling.temperature
-    return {"temperature": temperature} if call.profile.sampling and temperature is not None else {}
+    return {"temperature": temperature} if call.profile.takes_sampling and temperature is not None else {}
 
 
-def _thinking(call: WireCall) -> dict[str, Json]:
-    """Return how the model is to think, with a summary of the thoughts for the record."""
+def _thinking_fields(call: WireCall) -> dict[str, Json]:
+    """Return the reasoning setting, with a summary of the reasoning for the record."""
     level = call.level
-    if level is None or not _thinks(call):
+    if level is None or not _can_think(call):
         return {}
     if call.profile.thinking is ThinkingStyle.LEVEL:
         return {"thinkingConfig": {"thinkingLevel": level, "includeThoughts": True}}
-    budget = _BUDGETS[level]
+    budget = _THINKING_TOKENS[level]
     if level != "none":
-        budget = min(budget, call.sampling.max_tokens - LEAST_ANSWER)
-        if budget < _BUDGETS["low"] // 2:
+        budget = min(budget, call.sampling.max_tokens - MIN_ANSWER_TOKENS)
+        if budget < _THINKING_TOKENS["low"] // 2:
             limit = call.sampling.max_tokens
-            message = f"{call.shown}: max_tokens = {limit} leaves no room to think; raise it in [llm.roles]"
+            message = f"{call.display_name}: max_tokens = {limit} leaves no room to think; raise it in [llm.roles]"
             raise ConfigError(message)
     return {"thinkingConfig": {"thinkingBudget": budget, "includeThoughts": level != "none"}}
 
 
-def _declaration(tool: Tool) -> dict[str, Json]:
+def _encode_tool(tool: ToolDefinition) -> dict[str, Json]:
     declared: dict[str, Json] = {"name": tool.name, "description": tool.description}
     # An object without properties is refused.
     if tool.parameters.get("properties"):
-        declared["parametersJsonSchema"] = reduced(tool.parameters, GEMINI_JSON)
+        declared["parametersJsonSchema"] = reduce_schema(tool.parameters, GEMINI_JSON)
     return declared
 
 
-def _contents(call: WireCall) -> list[Json]:
-    return [_content(call, turn) for turn in turns_of(call.prompt.messages)]
+def _encode_contents(call: WireCall) -> list[Json]:
+    return [_encode_turn(call, turn) for turn in conversation_turns(call.prompt.messages)]
 
 
-def _content(call: WireCall, turn: Turn) -> Json:
+def _encode_turn(call: WireCall, turn: ConversationTurn) -> Json:
     if not isinstance(turn, UserTurn):
-        kept = call.received(turn)
-        return _model(turn, call) if kept is None else kept
-    ids = _ids(call, turn.asked)
-    parts: list[Json] = [_response(message, turn.asked, ids) for message in turn.ordered()]
-    parts += [{"text": filled(message.text)} for message in turn.texts]
+        kept = call.own_message(turn)
+        return _encode_foreign_message(turn, call) if kept is None else kept
+    ids = _call_ids(call, turn.assistant_message)
+    parts: list[Json] = [_encode_result(message, turn.assistant_message, ids) for message in turn.ordered_results()]
+    parts += [{"text": nonblank_text(message.text)} for message in turn.texts]
     return {"role": "user", "parts": parts}
 
 
-def _functions_of(kept: Json) -> list[Mapping[str, Json]]:
-    """Return the calls in a content that came, in their order."""
+def _function_calls(kept: Json) -> list[Mapping[str, Json]]:
+    """Return the calls in a returned content, in their order."""
     parts = kept.get("parts") if isinstance(kept, dict) else None
     found = [part.get("functionCall") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     return [function for function in found if isinstance(function, dict)]
 
 
-def _response(message: Message, asked: Message | None, ids: Sequence[Json]) -> Json:
+def _encode_result(message: Message, asked: Message | None, ids: Sequence[Json]) -> Json:
     """Return a result, with the id that its call has, where it has one."""
     calls = asked.calls if asked else ()
     place = next((place for place, made in enumerate(calls) if made.id == message.answers), None)
     name = calls[place].name if place is not None else "unknown"
-    response: dict[str, Json] = {"name": name, "response": {"content": sendable(message.text)}}
+    response: dict[str, Json] = {"name": name, "response": {"content": replace_surrogates(message.text)}}
     if place is not None and place < len(ids) and ids[place]:
         response = {"id": ids[place], **response}
     return {"functionResponse": response}
 
 
-def _ids(call: WireCall, asked: Message | None) -> Sequence[Json]:
-    """Return the ids of the calls of a message as it went back: those it came with, else ours, where ids are taken."""
+def _call_ids(call: WireCall, asked: Message | None) -> Sequence[Json]:
+    """Return the ids of the calls of a message as it was sent back.
+
+    those it came with, else ours, where ids are accepted.
+    """
     if asked is None:
         return ()
-    kept = call.received(asked)
+    kept = call.own_message(asked)
     if kept is not None:
-        return [function.get("id") for function in _functions_of(kept)]
-    return [foreign_id(made.id) if _takes_ids(call) else None for made in asked.calls]
+        return [function.get("id") for function in _function_calls(kept)]
+    return [portable_call_id(made.id) if _takes_call_ids(call) else None for made in asked.calls]
 
 
-def _takes_ids(call: WireCall) -> bool:
-    """Say whether a call may have an id; the models before those with levels of thinking refuse them."""
+def _takes_call_ids(call: WireCall) -> bool:
+    """Return whether a call may have an id; models without reasoning levels refuse them."""
     return call.profile.thinking is ThinkingStyle.LEVEL
 
 
-def _model(message: Message, call: WireCall) -> Json:
-    """Return what another model said, its first call with what is taken in place of a signature."""
+def _encode_foreign_message(message: Message, call: WireCall) -> Json:
+    """Return another model's message, its first call with an accepted replacement of a signature."""
     parts: list[Json] = []
     if message.text.strip() or not message.calls:
-        parts.append({"text": filled(message.text)})
+        parts.append({"text": nonblank_text(message.text)})
     for nth, made in enumerate(message.calls):
-        function: dict[str, Json] = {"name": made.name, "args": arguments_of(made)}
+        function: dict[str, Json] = {"name": made.name, "args": call_arguments(made)}
         part: dict[str, Json] = {"functionCall": function}
-        if _takes_ids(call):
-            part = {"functionCall": {"id": foreign_id(made.id), **function}}
+        if _takes_call_ids(call):
+            part = {"functionCall": {"id": portable_call_id(made.id), **function}}
         if nth == 0 and call.profile.thinking is ThinkingStyle.LEVEL:
-            part["thoughtSignature"] = NO_SIGNATURE
+            part["thoughtSignature"] = SIGNATURE_PLACEHOLDER
         parts.append(part)
     return {"role": "model", "parts": parts}

@@ -1,19 +1,19 @@
 """Models of the many named vendors: ``litellm:anthropic/...``, ``litellm:gemini/...``, named as the library does.
 
-The vendors of ``_vendors`` are asked directly, in their own form, with a body that we write and a reply that we read.
+The vendors of ``_vendors`` are called directly, in their own form, with a body that we write and a reply that we parse.
 For all others litellm translates (``acompletion``), and it knows the prices of all. Why litellm does not carry all of
-them: what a model said must come back as it came, and in litellm 1.101.6, measured against a recording endpoint,
+them: a model's messages must be sent back unchanged, and in litellm 1.101.6, measured against a recording endpoint,
 
 - ``anthropic_messages`` drops thinking blocks whose text is empty, signature included, which is how newer models send
-  them; and after a refused signature it drops all thinking and asks again without a word;
+  them; and after a refused signature it drops all thinking and repeats the request silently;
 - ``agenerate_content`` fails in a plain install, for it imports ``fastapi``;
 - ``aresponses`` rebuilds each item in types of its own, without what has no value;
 - ``acompletion`` loses the effort of DeepSeek, refuses it for Z.AI, DashScope and Mistral before sending, strips
   ``reasoning_content`` for Mistral and vLLM and ``reasoning_details`` for OpenRouter, and knows neither the effort nor
   the ids of Gemini models that are not on its list.
 
-Official SDKs, and the model layers of pydantic-ai and any-llm, were weighed too. Each would be one more dependency that
-retries and parses on its own, and none bounds what it reads. Four forms as pure functions are less.
+Official SDKs, and the model layers of pydantic-ai and any-llm, were considered too. Each would be one more dependency
+that retries and parses on its own, and none limits the size of what it reads. Four forms as pure functions are less.
 """
 
 import asyncio
@@ -30,72 +30,85 @@ from typing import Any
 from pydantic import Field, SecretStr
 
 from bot.api import (
-    Completion,
-    Http,
-    Llm,
+    AuthenticationError,
+    HttpClient,
+    ModelCompletion,
     ModelDefaults,
+    ModelProvider,
     ModelSpec,
-    Price,
+    PluginContext,
+    PluginSettings,
     Prompt,
-    Sampling,
-    Settings,
-    Unauthorized,
-    Unavailable,
-    Workplace,
+    SamplingSettings,
+    ServiceUnavailableError,
+    TokenPrice,
     hookimpl,
 )
-from plugins.models._chat_reply import require_uncut
-from plugins.models._exchange import WireEndpoint, exchanged, priced
-from plugins.models._faults import FaultRemedy
-from plugins.models._library import MARKED, library_request, listed_price, load, read_library, translate
-from plugins.models._profiles import ModelProfile, WireFormat, library_profile, profile_of
-from plugins.models._vendors import VENDORS, url_of
+from plugins.models._litellm_library import (
+    CACHE_MARK_VENDORS,
+    library_request,
+    listed_price,
+    load_library,
+    raise_library_error,
+    read_library_reply,
+)
+from plugins.models._profiles import ModelProfile, WireFormat, library_profile, model_profile
+from plugins.models._provider_errors import ErrorRemedy
+from plugins.models._vendors import VENDOR_ADDRESSES, request_url
 from plugins.models._wire_call import WireCall, WireReply
+from plugins.models._wire_chat import require_complete_prompt
+from plugins.models.openai_compatible import ModelEndpoint, send_with_state_retry, with_cost
 
 NAME = "litellm"
-_VARIABLE = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__"
-# Variables in which the library looks for keys, and what follows the question mark of an address, where some vendors
-# want theirs. Values shorter than this are words.
-_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
-_QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
-_SECRET_CHARS = 8
-_CUT = "Serve it with a longer context: num_ctx in [models.litellm.settings.bodies], or OLLAMA_CONTEXT_LENGTH."
+_KEY_VARIABLE_PREFIX = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__"
+# Variables in which the library looks for keys, and the text after the question mark of an address, where some vendors
+# expect theirs. Shorter values are words.
+_SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+_URL_QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
+_MIN_SECRET_CHARS = 8
+_CUT_PROMPT_ADVICE = (
+    "Serve it with a longer context: num_ctx in [models.litellm.settings.bodies], or OLLAMA_CONTEXT_LENGTH."
+)
 
 
-class LitellmSettings(Settings):
-    """Keys and addresses by the vendor's name in litellm, the part of a model before the slash.
-
-    Without a key it is looked for in the variables that litellm uses. ``bodies`` are added to every request of a vendor
-    and win over what we send. ``drop_params`` concerns vendors that litellm translates for: it leaves out what a model
-    does not take, instead of refusing the call.
-    """
+class LitellmSettings(PluginSettings):
+    """Keys and addresses by the vendor's name in litellm, the part of a model's name before the slash."""
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
+    """API keys by vendor; unset: from the variables that litellm uses."""
+
     base_urls: dict[str, str] = Field(default_factory=dict)
+    """Addresses by vendor; unset: the vendor's own."""
+
     bodies: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Fields that are added to the body of every request, by vendor, and that win over others."""
+
     drop_params: bool = False
+    """Drop parameters that a model refuses instead of refusing the call, for vendors that litellm translates for."""
+
     deadline_s: float = Field(default=1800.0, gt=0, le=86_400)
+    """Seconds of one request at most; the role's own limit is usually shorter."""
 
 
-class Litellm:
-    """Implements ``bot.api.Llm``."""
+class LitellmProvider:
+    """Implements ``bot.api.ModelProvider``."""
 
-    def __init__(self, settings: LitellmSettings, http: Http) -> None:
+    def __init__(self, settings: LitellmSettings, http: HttpClient) -> None:
         self._settings = settings
         self._http = http
         self._loading = asyncio.Lock()
         self._library: ModuleType | None = None
 
-    async def price(self, model: str) -> Price | None:
+    async def price(self, model: str) -> TokenPrice | None:
         """Return the price on litellm's own list; None for a model that it does not know."""
-        return listed_price((await self._loaded()).model_cost, model)
+        return listed_price((await self._load_library()).model_cost, model)
 
     def defaults(self, model: str) -> ModelDefaults:
-        """Return what is recommended for a model where config says nothing."""
-        return _profile(model).defaults()
+        """Return what is recommended for a model where config sets nothing."""
+        return _model_profile(model).model_defaults()
 
     def place(self, model: str) -> str:
-        """Return a digest of what config says of the vendor, or nothing where it leaves all to the library."""
+        """Return a digest of the vendor's configuration, or nothing where config leaves all to the library."""
         vendor = model.partition("/")[0]
         added = self._settings.bodies.get(vendor)
         decides = [
@@ -106,44 +119,46 @@ class Litellm:
         return hashlib.sha256(" ".join(filter(None, decides)).encode()).hexdigest()[:16] if any(decides) else ""
 
     async def lacks(self, model: str) -> str | None:
-        """Return what to set where there is no key for a vendor that has nothing but keys."""
+        """Return what to set where there is no key for a vendor that only accepts keys."""
         vendor = model.partition("/")[0]
         if vendor in self._settings.keys:
             return None
-        if (known := VENDORS.get(vendor)) is not None:
-            return f"no key; set {_variable(model)}" if known.keys and known.key(None) is None else None
-        library = await self._loaded()
+        if (known := VENDOR_ADDRESSES.get(vendor)) is not None:
+            return (
+                f"no key; set {_key_variable(model)}" if known.key_variables and known.api_key(None) is None else None
+            )
+        library = await self._load_library()
         missing = library.validate_environment(model=model)["missing_keys"]
-        # It does not know all names under which it looks itself. Where more than a key is missing, there may be other
-        # ways in: a role of the machine, or a server of one's own that asks for none.
+        # It does not know all names that it looks up itself. Where more than a key is missing, there may be other
+        # credentials: a role of the machine, or your own server, which needs none.
         beginning = vendor.partition("_")[0].upper()
-        names = [name for name in os.environ if name.startswith(beginning) and name.endswith(_SECRET_NAMES)]
+        names = [name for name in os.environ if name.startswith(beginning) and name.endswith(_SECRET_SUFFIXES)]
         keys_alone = all(name.endswith("_API_KEY") for name in missing)
         if not missing or not keys_alone or any(os.environ[name] for name in names):
             return None
-        return f"no key; set {_variable(model)}"
+        return f"no key; set {_key_variable(model)}"
 
-    async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
-        """Return the answer of a model; raises ConfigError for an effort that it does not take."""
-        profile = _profile(model)
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
+        """Return the answer of a model; raises ConfigError for an effort that it does not accept."""
+        profile = _model_profile(model)
         vendor, _, name = model.partition("/")
         call = WireCall(
             model=model,
             name=name,
-            shown=f"{NAME}:{model}",
+            display_name=f"{NAME}:{model}",
             adapter=f"{NAME}/{profile.wire}",
             prompt=prompt,
             sampling=sampling,
             profile=profile,
-            remedy=self._remedy(vendor),
+            error_remedy=self._error_remedy(vendor),
         )
         if profile.wire is WireFormat.LIBRARY:
-            reply = await exchanged(call, self._translated)
-            require_uncut(call, reply.completion.usage, where=_CUT)
+            reply = await send_with_state_retry(call, self._send_through_library)
+            require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
             return reply.completion
         endpoint = self._endpoint(call, vendor)
-        reply = await exchanged(call, lambda asked: endpoint.send(asked, self._http))
-        return priced(reply, await self.price(model))
+        reply = await send_with_state_retry(call, lambda asked: endpoint.send(asked, self._http))
+        return with_cost(reply, await self.price(model))
 
     async def aclose(self) -> None:
         """Close the connections and the worker that the library opened on this event loop."""
@@ -154,43 +169,46 @@ class Litellm:
             close_litellm_async_clients,
         )
 
-        with suppress(RuntimeError):  # a worker of an earlier event loop has ended with it
+        with suppress(RuntimeError):  # A worker of an earlier event loop has ended with that loop.
             await GLOBAL_LOGGING_WORKER.stop()
         await close_litellm_async_clients()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self._library.in_memory_llm_clients_cache.flush_cache()
 
-    async def _loaded(self) -> ModuleType:
+    async def _load_library(self) -> ModuleType:
         async with self._loading:
             if self._library is None:
-                self._library = await asyncio.to_thread(load)
+                self._library = await asyncio.to_thread(load_library)
             return self._library
 
-    def _key(self, vendor: str) -> str | None:
+    def _configured_key(self, vendor: str) -> str | None:
         key = self._settings.keys.get(vendor)
         return None if key is None else key.get_secret_value()
 
-    def _endpoint(self, call: WireCall, vendor: str) -> WireEndpoint:
-        """Return where a call goes that we send ourselves; raises Unauthorized where there is no key for it."""
-        known, setting = VENDORS[vendor], f"base_urls.{vendor} in [models.{NAME}.settings]"
-        key = known.key(self._key(vendor))
-        if key is None and known.keys:
-            message = f"{call.shown}: no key; set {_variable(call.model)}"
-            raise Unauthorized(message, sent=False)
-        base = known.address(self._settings.base_urls.get(vendor), setting)
-        return WireEndpoint(
-            url=url_of(base, call.profile.wire, call.name),
-            headers=known.headers_with(key),
+    def _endpoint(self, call: WireCall, vendor: str) -> ModelEndpoint:
+        """Return the target of a call that we send ourselves.
+
+        Raises AuthenticationError where there is no key for it.
+        """
+        known, setting = VENDOR_ADDRESSES[vendor], f"base_urls.{vendor} in [models.{NAME}.settings]"
+        key = known.api_key(self._configured_key(vendor))
+        if key is None and known.key_variables:
+            message = f"{call.display_name}: no key; set {_key_variable(call.model)}"
+            raise AuthenticationError(message, sent=False)
+        base = known.base_address(self._settings.base_urls.get(vendor), setting)
+        return ModelEndpoint(
+            url=request_url(base, call.profile.wire, call.name),
+            headers=known.request_headers(key),
             deadline_s=self._settings.deadline_s,
             body=self._settings.bodies.get(vendor, {}),
         )
 
-    async def _translated(self, call: WireCall) -> WireReply:
-        """Ask through the library, which speaks the forms of some more vendors."""
-        library = await self._loaded()
+    async def _send_through_library(self, call: WireCall) -> WireReply:
+        """Send the request through the library, which knows the forms of some more vendors."""
+        library = await self._load_library()
         vendor, deadline_s = call.model.partition("/")[0], self._settings.deadline_s
         request = {
             **library_request(call, library.get_supported_openai_params(model=call.model) or ()),
-            "api_key": self._key(vendor),
+            "api_key": self._configured_key(vendor),
             "api_base": self._settings.base_urls.get(vendor),
             "drop_params": self._settings.drop_params,
             "timeout": deadline_s,
@@ -201,30 +219,30 @@ class Litellm:
             async with asyncio.timeout(deadline_s):
                 reply = await library.acompletion(**request)
         except TimeoutError as error:
-            message = f"{call.shown}: no complete answer within {deadline_s:g} s"
-            raise Unavailable(message) from error
+            message = f"{call.display_name}: no complete answer within {deadline_s:g} s"
+            raise ServiceUnavailableError(message) from error
         except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
-            translate(error, library, shown=call.shown, remedy=call.remedy)
-        return read_library(reply, call)
+            raise_library_error(error, library, shown=call.display_name, remedy=call.error_remedy)
+        return read_library_reply(reply, call)
 
-    def _remedy(self, vendor: str) -> FaultRemedy:
+    def _error_remedy(self, vendor: str) -> ErrorRemedy:
         base = self._settings.base_urls.get(vendor)
         where = f"base_urls.{vendor} in [models.{NAME}.settings]" + (f", now {base}" if base else "")
-        return FaultRemedy(key=_variable(vendor), reached=where, clean=self._cleaned)
+        return ErrorRemedy(key_variable=_key_variable(vendor), address_setting=where, redact=self._redact)
 
-    def _cleaned(self, said: str) -> str:
-        """Return a text without our keys, those that the environment holds, and the queries of addresses."""
+    def _redact(self, said: str) -> str:
+        """Return a text without our keys, those in the environment, and the queries of addresses."""
         configured = [key.get_secret_value() for key in self._settings.keys.values()]
-        found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_NAMES)]
+        found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_SUFFIXES)]
         for secret in sorted({*configured, *found}, key=len, reverse=True):
-            said = said.replace(secret, "***") if len(secret) >= _SECRET_CHARS else said
-        return _QUERY.sub(r"\1?***", said)
+            said = said.replace(secret, "***") if len(secret) >= _MIN_SECRET_CHARS else said
+        return _URL_QUERY.sub(r"\1?***", said)
 
 
 @asynccontextmanager
-async def open_litellm(settings: LitellmSettings, workplace: Workplace) -> AsyncIterator[Llm]:
-    """Hand out the provider; the library is imported by its first call, its connections are closed here."""
-    provider = Litellm(settings, workplace.http)
+async def open_litellm(settings: LitellmSettings, workplace: PluginContext) -> AsyncIterator[ModelProvider]:
+    """Return the provider; the library is imported by its first call, its connections are closed here."""
+    provider = LitellmProvider(settings, workplace.http)
     try:
         yield provider
     finally:
@@ -244,13 +262,13 @@ def foxcast_models() -> list[ModelSpec[LitellmSettings]]:
     ]
 
 
-def _profile(model: str) -> ModelProfile:
+def _model_profile(model: str) -> ModelProfile:
     vendor, _, name = model.partition("/")
-    if vendor in VENDORS:
-        return profile_of(vendor, name)
-    return replace(library_profile(name), marks=vendor in MARKED)
+    if vendor in VENDOR_ADDRESSES:
+        return model_profile(vendor, name)
+    return replace(library_profile(name), cache_marks=vendor in CACHE_MARK_VENDORS)
 
 
-def _variable(model: str) -> str:
+def _key_variable(model: str) -> str:
     """Return the variable that holds the key of a model's vendor."""
-    return f"{_VARIABLE}{model.partition('/')[0].upper()}"
+    return f"{_KEY_VARIABLE_PREFIX}{model.partition('/')[0].upper()}"

@@ -1,72 +1,92 @@
-"""Models behind any chat-completions endpoint: a server of one's own, or a provider that speaks this form.
+"""Models behind any chat-completions endpoint: your own server, or a provider that uses this form.
 
 A model is named ``openai_compatible:ENDPOINT/MODEL``, the endpoint as in the settings. One request a call, nothing
-else: deadlines, retries, budgets and records are the gateway's. A base URL may be inside this machine or its network;
-only the configuration names it. The habits of well-known vendors are known by their host, or by ``vendor``.
+else: the gateway handles deadlines, retries, budgets and records. A base URL may be inside this machine or its network;
+only the configuration names it. The profiles of well-known vendors are found by their host, or by ``vendor``.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+import structlog
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from bot.api import (
-    Completion,
     ConfigError,
-    Http,
-    Llm,
+    FoxcastError,
+    HttpClient,
+    Json,
+    ModelCompletion,
     ModelDefaults,
+    ModelProvider,
     ModelSpec,
-    Price,
+    ModelUsage,
+    PluginContext,
+    PluginSettings,
     Prompt,
     ReasoningEffort,
-    Sampling,
-    Settings,
-    Workplace,
+    RequestRejectedError,
+    SamplingSettings,
+    TokenPrice,
     hookimpl,
 )
-from plugins.models._chat_reply import require_uncut, unwrapped
-from plugins.models._exchange import WireEndpoint, exchanged, priced
-from plugins.models._faults import FaultRemedy
-from plugins.models._profiles import ModelProfile, ThinkingStyle, WireFormat, profile_of
-from plugins.models._vendors import HOSTED, url_of, vendor_at
-from plugins.models._wire_call import ANSWER, WireCall
-from plugins.models._wire_chat import answer_tool
+from plugins.models._profiles import ModelProfile, ThinkingStyle, WireFormat, model_profile
+from plugins.models._provider_errors import (
+    ErrorRemedy,
+    ModelStateRefusedError,
+    state_refusal_report,
+    translate_http_error,
+)
+from plugins.models._vendors import HOSTED_VENDORS, request_url, vendor_of_host
+from plugins.models._wire_call import ANSWER_NAME, MAX_REPLY_BYTES, WireCall, WireReply, merge_body
+from plugins.models._wire_chat import answer_tool, chat_body, read_chat, require_complete_prompt, unwrap_answer_tool
+from plugins.models._wire_gemini import gemini_body, read_gemini
+from plugins.models._wire_messages import messages_body, read_messages
+from plugins.models._wire_responses import read_responses, responses_body
+
+log = structlog.get_logger(__name__)
 
 NAME = "openai_compatible"
-# Settings of an endpoint that change nothing about what is answered; headers are looked at one by one.
-_IDLE = {
+# Settings of an endpoint that do not change the answer; headers are checked one by one.
+_SETTINGS_WITHOUT_EFFECT = {
     *("api_key", "key_header", "headers", "cache_marks", "deadline_s", "prices"),
-    *("max_tokens", "effort", "notices_cuts"),
+    *("max_tokens", "effort", "detect_cut_prompts"),
 }
-_SECRET = re.compile("auth|key|token|secret|cookie|session|password", re.IGNORECASE)
+_SECRET_HEADER = re.compile("auth|key|token|secret|cookie|session|password", re.IGNORECASE)
 # As in environment variables, where two underscores in a row separate the parts.
 EndpointName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=60)]
-_CUT = (
+_CUT_PROMPT_ADVICE = (
     "Give it a longer context: for Ollama set num_ctx in the Modelfile, or OLLAMA_CONTEXT_LENGTH where it is started; "
-    "if its count is wrong, set notices_cuts = false for the endpoint"
+    "if its count is wrong, set detect_cut_prompts = false for the endpoint"
 )
 
 
-class PriceSettings(Settings):
-    """US dollars per million tokens; those cached, or written to a cache, cost as much as others unless said."""
+class TokenPriceSettings(PluginSettings):
+    """What one model costs."""
 
     tokens_in: float = Field(ge=0, allow_inf_nan=False)
-    tokens_cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    tokens_written: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    tokens_out: float = Field(ge=0, allow_inf_nan=False)
+    """US dollars per million input tokens."""
 
-    def price(self) -> Price:
-        """Return the price as the engine knows it."""
+    tokens_cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """US dollars per million tokens read from a cache; unset: as other input tokens."""
+
+    tokens_written: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """US dollars per million tokens written to a cache; unset: as other input tokens."""
+
+    tokens_out: float = Field(ge=0, allow_inf_nan=False)
+    """US dollars per million output tokens."""
+
+    def price(self) -> TokenPrice:
+        """Return the price as the engine represents it."""
         cached = self.tokens_in if self.tokens_cached is None else self.tokens_cached
-        return Price(
+        return TokenPrice(
             tokens_in=self.tokens_in,
             tokens_cached=cached,
             tokens_out=self.tokens_out,
@@ -74,44 +94,85 @@ class PriceSettings(Settings):
         )
 
 
-class EndpointSettings(Settings):
-    """One endpoint and its habits.
+class EndpointSettings(PluginSettings):
+    """One endpoint and its habits."""
 
-    ``body`` is added to every request and wins over what we send. ``vendor`` names whose habits it has, as litellm
-    names vendors; by the host where left out. ``api``: the form of requests, by the vendor where left out, else chat.
-    ``schemas``: does it take a JSON schema, or is the schema to be dressed as the only tool? ``tool_choice``:
-    "required" demands a tool call, for servers that cannot leave the choice to the model; models that think refuse it.
-    ``echo``: does what the model said go back as it came, or only its words and calls, for servers that refuse fields
-    they don't know? ``cache_marks``: is it told which messages will stay as they are? ``max_tokens`` and ``effort`` are
-    for roles that set none. ``notices_cuts``: is a call given up whose prompt the server plainly cut? ``deadline_s`` is
-    an outer bound; the gateway's own is usually shorter.
-    """
+    renamed_keys: ClassVar[Mapping[str, str]] = {
+        "notices_cuts": "detect_cut_prompts",
+    }
 
     base_url: str
+    """Address of the endpoint, such as `http://127.0.0.1:8080/v1`."""
+
     api_key: SecretStr | None = None
+    """The API key; unset: none is sent."""
+
     key_header: str = "Authorization"
+    """The header that carries the key."""
+
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Further headers of every request."""
+
     body: dict[str, Any] = Field(default_factory=dict)
+    """Fields that are added to the body of every request, and that win over others."""
+
     vendor: str = ""
+    """The vendor whose profile the endpoint has, as litellm names vendors; empty: found by the host."""
+
     api: Literal["chat", "responses"] | None = None
+    """The form of requests; unset: as the vendor needs, else `chat`."""
+
     schemas: Literal["json_schema", "tool"] = "json_schema"
+    """How a JSON schema is sent: as `json_schema`, or as the schema of the only `tool`."""
+
     strict_schemas: bool = False
+    """Ask the endpoint to keep to schemas strictly."""
+
     tools: bool = True
+    """The endpoint takes tools."""
+
     tool_choice: Literal["auto", "required"] = "auto"
+    """`required` demands a tool call, for servers that cannot leave the choice to the model.
+
+    Reasoning models refuse it.
+    """
+
     one_call_at_a_time: bool = True
+    """Ask for one tool call at a time, where the vendor lets one ask."""
+
     limit_field: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """The field that holds the limit of output tokens; unset: as the vendor needs."""
+
     effort_field: Literal["reasoning_effort", "reasoning"] | None = None
+    """The field that holds the reasoning effort; unset: as the vendor needs."""
+
     echo: Literal["all", "plain"] = "all"
+    """The parts of a model's earlier answers that are sent back.
+
+    `all`, or `plain` words and calls, for servers that refuse other fields.
+    """
+
     cache_marks: bool = False
+    """Mark the messages that stay the same, for servers that cache what is marked."""
+
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Output tokens of roles that set none; unset: as recommended for the model."""
+
     effort: ReasoningEffort | None = None
-    notices_cuts: bool = True
+    """Reasoning effort of roles that set none; unset: as recommended for the model."""
+
+    detect_cut_prompts: bool = True
+    """Fail a call whose prompt the server plainly truncated."""
+
     deadline_s: float = Field(default=1800.0, gt=0, le=86_400)
-    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+    """Seconds of one request at most; the role's own limit is usually shorter."""
+
+    prices: dict[str, TokenPriceSettings] = Field(default_factory=dict)
+    """Prices of models, by the name of the model."""
 
     @model_validator(mode="before")
     @classmethod
-    def _has_new_names(cls, given: Any) -> Any:  # noqa: ANN401 - whatever stands in config
+    def _refuse_old_names(cls, given: Any) -> Any:  # noqa: ANN401 - any value of config
         if isinstance(given, dict) and "forces_calls" in given:
             message = 'forces_calls is now tool_choice: write tool_choice = "auto" (the default) or "required"'
             raise ValueError(message)
@@ -119,15 +180,15 @@ class EndpointSettings(Settings):
 
     @field_validator("vendor")
     @classmethod
-    def _is_known(cls, vendor: str) -> str:
-        if vendor and vendor not in HOSTED:
-            message = f"should be one of {', '.join(sorted(HOSTED))}, or be left out"
+    def _require_known_vendor(cls, vendor: str) -> str:
+        if vendor and vendor not in HOSTED_VENDORS:
+            message = f"should be one of {', '.join(sorted(HOSTED_VENDORS))}, or be removed"
             raise ValueError(message)
         return vendor
 
     @field_validator("base_url")
     @classmethod
-    def _is_an_address(cls, url: str) -> str:
+    def _require_address(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
             message = "should be an address such as http://127.0.0.1:8080/v1, without user name and query"
@@ -135,23 +196,25 @@ class EndpointSettings(Settings):
         return url.rstrip("/")
 
     @model_validator(mode="after")
-    def _keeps_the_key_secret(self) -> "EndpointSettings":
+    def _require_encrypted_key(self) -> "EndpointSettings":
         secret = self.api_key is not None or "authorization" in {name.lower() for name in self.headers}
         if secret and self.base_url.startswith("http:") and not _is_loopback(urlsplit(self.base_url).hostname or ""):
-            message = "base_url: the key would cross the network in clear; use https, or an endpoint on this machine"
+            message = "base_url: the key would be sent unencrypted; use https, or an endpoint on this machine"
             raise ValueError(message)
         return self
 
     def place(self) -> str:
         """Return a digest of all that decides who answers and how, without keys."""
-        decides = self.model_dump(mode="json", exclude=_IDLE)
-        decides["headers"] = {name.lower(): text for name, text in self.headers.items() if not _SECRET.search(name)}
+        decides = self.model_dump(mode="json", exclude=_SETTINGS_WITHOUT_EFFECT)
+        decides["headers"] = {
+            name.lower(): text for name, text in self.headers.items() if not _SECRET_HEADER.search(name)
+        }
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
     def profile(self, name: str) -> ModelProfile:
-        """Return what a model behind this endpoint takes: the habits of its vendor, and what is set here."""
-        vendor = self.vendor or vendor_at(urlsplit(self.base_url).hostname or "")
-        known = profile_of(vendor, name)
+        """Return what a model behind this endpoint accepts: the profile of its vendor, and the settings here."""
+        vendor = self.vendor or vendor_of_host(urlsplit(self.base_url).hostname or "")
+        known = model_profile(vendor, name)
         native = known.wire is WireFormat.RESPONSES
         wire = WireFormat(self.api or ("responses" if native else "chat"))
         style = known.thinking
@@ -160,23 +223,23 @@ class EndpointSettings(Settings):
         elif wire is WireFormat.RESPONSES and style is not ThinkingStyle.NONE:
             style = ThinkingStyle.REASONING
         elif known.wire not in {WireFormat.CHAT, wire}:
-            # The compatible form of a vendor with one of its own.
+            # The compatible form of a vendor that has its own form too.
             style = ThinkingStyle.NONE if style is ThinkingStyle.NONE else ThinkingStyle.EFFORT
-        limit = "max_completion_tokens" if native and not known.sampling else known.limit_field
+        limit = "max_completion_tokens" if native and not known.takes_sampling else known.limit_field
         return replace(
             known,
             wire=wire,
             thinking=style,
             limit_field=self.limit_field or limit,
-            one_call=known.one_call and self.one_call_at_a_time,
-            marks=known.marks or self.cache_marks,
-            stand_in="signature" if known.wire is WireFormat.GEMINI else known.stand_in,
+            single_call=known.single_call and self.one_call_at_a_time,
+            cache_marks=known.cache_marks or self.cache_marks,
+            reasoning_placeholder="signature" if known.wire is WireFormat.GEMINI else known.reasoning_placeholder,
             max_tokens=self.max_tokens or known.max_tokens,
             effort=self.effort or known.effort,
             strict=self.strict_schemas,
         )
 
-    def all_headers(self) -> Mapping[str, str]:
+    def request_headers(self) -> Mapping[str, str]:
         """Return the headers of a request, the key among them."""
         if self.api_key is None:
             return self.headers
@@ -184,82 +247,161 @@ class EndpointSettings(Settings):
         return {**self.headers, self.key_header: prefix + self.api_key.get_secret_value()}
 
 
-class OpenAiCompatibleSettings(Settings):
-    """The endpoints by the names that models are named with."""
+SendCallback = Callable[[WireCall], Awaitable[WireReply]]
+_WIRE_FORMATS: Mapping[
+    WireFormat, tuple[Callable[[WireCall], dict[str, Json]], Callable[[bytes, WireCall], WireReply]]
+] = {
+    WireFormat.CHAT: (chat_body, read_chat),
+    WireFormat.RESPONSES: (responses_body, read_responses),
+    WireFormat.MESSAGES: (messages_body, read_messages),
+    WireFormat.GEMINI: (gemini_body, read_gemini),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEndpoint:
+    """Where calls go: ``body`` holds the additions of config, ``deadline_s`` is the maximum time of one call."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    deadline_s: float
+    body: Mapping[str, Json] = field(default_factory=dict)
+
+    async def send(self, call: WireCall, http: HttpClient) -> WireReply:
+        """Send a call once and return the reply; raises what a provider may raise, and ModelStateRefusedError."""
+        form, read = _WIRE_FORMATS[call.profile.wire]
+        body = merge_body(form(call), self.body)
+        try:
+            raw = await http.post(
+                self.url, body, max_bytes=MAX_REPLY_BYTES, headers=self.headers, deadline_s=self.deadline_s
+            )
+        except FoxcastError as error:
+            raise translate_http_error(error, shown=call.display_name, remedy=call.error_remedy) from error
+        return read(raw, call)
+
+
+async def send_with_state_retry(call: WireCall, send: SendCallback, *, hint: str = "") -> WireReply:
+    """Return the reply to a call, which is repeated without signed and encrypted parts where those are refused.
+
+    The model's earlier messages are then rebuilt from their text and calls, which all families accept; it reasons anew.
+    ``hint`` is what else a person could do. Raises RequestRejectedError where that is refused as well.
+    """
+    try:
+        return await send(call)
+    except ModelStateRefusedError as error:
+        if not call.has_native_messages:
+            raise _state_refusal(error, hint) from error
+        log.warning(
+            "an earlier message was refused; repeating the request without its signed parts",
+            model=call.display_name,
+            why=str(error),
+        )
+    try:
+        return await send(call.without_native_messages())
+    except ModelStateRefusedError as error:
+        raise _state_refusal(error, hint) from error
+
+
+def _state_refusal(error: ModelStateRefusedError, hint: str) -> RequestRejectedError:
+    return state_refusal_report(error, hint) if error.is_certain else RequestRejectedError(str(error))
+
+
+def with_cost(reply: WireReply, price: TokenPrice | None) -> ModelCompletion:
+    """Return the completion with its cost, where the provider reported none and a price is known."""
+    completion = reply.completion
+    if completion.cost_usd is not None or price is None:
+        return completion
+    return replace(completion, cost_usd=usage_cost(price, completion.usage, reply.cache_written_tokens))
+
+
+def usage_cost(price: TokenPrice, usage: ModelUsage, written: int) -> float:
+    """Return the cost in US dollars; of the input tokens, ``written`` went into the provider's cache."""
+    tier = price
+    if price.long is not None and price.long_from is not None and usage.tokens_in > price.long_from:
+        tier = price.long
+    extra = 0.0 if tier.tokens_written is None else max(0.0, tier.tokens_written - tier.tokens_in)
+    return price.usage_cost(usage) + written * extra / 1e6
+
+
+class OpenAiCompatibleSettings(PluginSettings):
+    """The endpoints of this provider."""
 
     endpoints: dict[EndpointName, EndpointSettings] = Field(default_factory=dict)
+    """The endpoints, by the names that models are named with."""
 
 
-class OpenAiCompatible:
-    """Implements ``bot.api.Llm`` over the workplace's HTTP."""
+class OpenAiCompatibleProvider:
+    """Implements ``bot.api.ModelProvider`` over the HTTP client of the plugin context."""
 
-    def __init__(self, settings: OpenAiCompatibleSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: OpenAiCompatibleSettings, workplace: PluginContext) -> None:
         self._endpoints = settings.endpoints
-        self._http: Http = workplace.http
+        self._http: HttpClient = workplace.http
 
-    async def price(self, model: str) -> Price | None:
+    async def price(self, model: str) -> TokenPrice | None:
         """Return the price that config names for a model."""
-        endpoint, name = self._find(model)
+        endpoint, name = self._find_endpoint(model)
         found = endpoint.prices.get(name)
         return None if found is None else found.price()
 
     def defaults(self, model: str) -> ModelDefaults:
-        """Return what is recommended for a model where config says nothing of it."""
-        endpoint, name = self._find(model)
-        return endpoint.profile(name).defaults()
+        """Return what is recommended for a model where config sets nothing."""
+        endpoint, name = self._find_endpoint(model)
+        return endpoint.profile(name).model_defaults()
 
     def place(self, model: str) -> str:
         """Return a digest of the endpoint as configured: the same model behind another one is another model."""
-        return self._find(model)[0].place()
+        return self._find_endpoint(model)[0].place()
 
-    async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
-        """Return the answer of a model; raises ConfigError for what the endpoint does not take."""
-        endpoint, name = self._find(model)
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
+        """Return the answer of a model; raises ConfigError for what the endpoint does not accept."""
+        endpoint, name = self._find_endpoint(model)
         if prompt.tools and not endpoint.tools:
-            message = f"{NAME}: the endpoint of {name} takes no tools; set its dialect to json in [llm.models]"
+            message = f"{NAME}: the endpoint of {name} accepts no tools; set its dialect to json in [llm.models]"
             raise ConfigError(message)
         dressed = prompt.schema is not None and endpoint.schemas == "tool"
         profile = endpoint.profile(name)
         call = WireCall(
             model=model,
             name=name,
-            shown=f"{NAME}:{model}",
+            display_name=f"{NAME}:{model}",
             adapter=f"{NAME}/{profile.wire}",
-            prompt=_dressed(prompt) if dressed else prompt,
+            prompt=_with_answer_tool(prompt) if dressed else prompt,
             sampling=sampling,
             profile=profile,
             tool_choice=endpoint.tool_choice,
-            remedy=_remedy(model),
+            error_remedy=_error_remedy(model),
         )
-        to = WireEndpoint(
-            url=url_of(endpoint.base_url, profile.wire, name),
-            headers=endpoint.all_headers(),
+        to = ModelEndpoint(
+            url=request_url(endpoint.base_url, profile.wire, name),
+            headers=endpoint.request_headers(),
             deadline_s=endpoint.deadline_s,
             body=endpoint.body,
         )
-        asked = call.plain() if endpoint.echo == "plain" else call
+        asked = call.without_native_messages() if endpoint.echo == "plain" else call
         hint = '; or set echo = "plain" for this endpoint' if endpoint.echo == "all" else ""
-        reply = await exchanged(asked, lambda one: to.send(one, self._http), hint=hint)
-        if endpoint.notices_cuts:
-            require_uncut(call, reply.completion.usage, where=_CUT)
-        return priced(unwrapped(reply) if dressed else reply, await self.price(model))
+        reply = await send_with_state_retry(asked, lambda one: to.send(one, self._http), hint=hint)
+        if endpoint.detect_cut_prompts:
+            require_complete_prompt(call, reply.completion.usage, where=_CUT_PROMPT_ADVICE)
+        return with_cost(unwrap_answer_tool(reply) if dressed else reply, await self.price(model))
 
-    def _find(self, model: str) -> tuple[EndpointSettings, str]:
+    def _find_endpoint(self, model: str) -> tuple[EndpointSettings, str]:
         where, _, name = model.partition("/")
         if where not in self._endpoints or not name:
             known = ", ".join(sorted(self._endpoints)) or "none"
             message = (
                 f"{NAME}:{model} names no endpoint: write {NAME}:ENDPOINT/MODEL, with an endpoint of "
-                f"[models.{NAME}.settings.endpoints] (there: {known})"
+                f"[models.{NAME}.settings.endpoints] (configured: {known})"
             )
             raise ConfigError(message)
         return self._endpoints[where], name
 
 
 @asynccontextmanager
-async def open_openai_compatible(settings: OpenAiCompatibleSettings, workplace: Workplace) -> AsyncIterator[Llm]:
-    """Open nothing: connections are the workplace's."""
-    yield OpenAiCompatible(settings, workplace)
+async def open_openai_compatible(
+    settings: OpenAiCompatibleSettings, workplace: PluginContext
+) -> AsyncIterator[ModelProvider]:
+    """Open nothing: the plugin context owns the connections."""
+    yield OpenAiCompatibleProvider(settings, workplace)
 
 
 @hookimpl
@@ -275,18 +417,22 @@ def foxcast_models() -> list[ModelSpec[OpenAiCompatibleSettings]]:
     ]
 
 
-def _variable(model: str) -> str:
+def _key_variable(model: str) -> str:
     """Return the variable that holds the key of a model's endpoint."""
     return f"FOXCAST_MODELS__{NAME.upper()}__SETTINGS__ENDPOINTS__{model.partition('/')[0].upper()}__API_KEY"
 
 
-def _remedy(model: str) -> FaultRemedy:
+def _error_remedy(model: str) -> ErrorRemedy:
     table = f"[models.{NAME}.settings.endpoints.{model.partition('/')[0]}]"
-    return FaultRemedy(key=_variable(model), choice=f"{table} tool_choice", reached=f"base_url in {table}")
+    return ErrorRemedy(
+        key_variable=_key_variable(model),
+        tool_choice_setting=f"{table} tool_choice",
+        address_setting=f"base_url in {table}",
+    )
 
 
-def _dressed(prompt: Prompt) -> Prompt:
-    return replace(prompt, schema=None, tools=(answer_tool(prompt),), allowed=(ANSWER,))
+def _with_answer_tool(prompt: Prompt) -> Prompt:
+    return replace(prompt, schema=None, tools=(answer_tool(prompt),), allowed=(ANSWER_NAME,))
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,19 +1,19 @@
-"""The orchestra: one model leads, makes subagents with limits that code holds them to, and answers from their reports.
+"""The orchestra: one model leads, makes subagents within limits that code enforces, and answers from their reports.
 
-It needs a model in the role main. Any of these roles takes its place where a model plays it: orchestrator; scout,
+It needs a model in the role main. If a model plays one of these roles, it is used instead: orchestrator; scout,
 researcher, analyst, critic, forecaster and custom, else subagent; subagent_NAME for the setting ``models``; candidate
 and aggregator.
 """
 
-from bot.api import CALL_SECONDS, Can, CommandSpec, ForecasterSpec, hookimpl
-from plugins.orchestra.aggregation import CANDIDATE, MERGE
-from plugins.orchestra.catalogue import CUSTOM, NAMES
-from plugins.orchestra.commands import orchestra
-from plugins.orchestra.crew import ORCHESTRATOR
+from bot.api import MODEL_CALL_SECONDS, ForecasterSpec, hookimpl
+from plugins.orchestra.aggregation import AGGREGATOR_ROLE, CANDIDATE_ROLE
 from plugins.orchestra.forecaster import open_orchestra
 from plugins.orchestra.lessons import LessonLearner
-from plugins.orchestra.run import MAIN, ROLE
 from plugins.orchestra.settings import OrchestraSettings
+from plugins.orchestra.subagent_kinds import CUSTOM_KIND, KIND_NAMES
+from plugins.orchestra.subagent_pool import ORCHESTRATOR
+from plugins.orchestra.subagent_run import MAIN_ROLE, SUBAGENT_ROLE
+from plugins.orchestra.transcript import tell_orchestra
 
 
 @hookimpl
@@ -23,19 +23,21 @@ def foxcast_forecasters() -> list[ForecasterSpec[OrchestraSettings]]:
         ForecasterSpec(
             name="orchestra",
             summary="A language model that makes subagents, sets them to work, and answers from what they report",
-            abilities=frozenset({Can.ASK_MODELS, Can.LEARN}),
             settings=OrchestraSettings,
             open=open_orchestra,
             learner=lambda _: LessonLearner(),
             steps=lambda settings: settings.most_steps,
-            seconds=lambda settings: CALL_SECONDS * settings.most_steps,
-            roles=(MAIN,),
-            may_ask=(ORCHESTRATOR, ROLE, f"{ROLE}_*", *NAMES, CUSTOM, CANDIDATE, MERGE),
+            seconds=lambda settings: MODEL_CALL_SECONDS * settings.most_steps,
+            roles=(MAIN_ROLE,),
+            transcript=tell_orchestra,
+            optional_roles=(
+                ORCHESTRATOR,
+                SUBAGENT_ROLE,
+                f"{SUBAGENT_ROLE}_*",
+                *KIND_NAMES,
+                CUSTOM_KIND,
+                CANDIDATE_ROLE,
+                AGGREGATOR_ROLE,
+            ),
         )
     ]
-
-
-@hookimpl
-def foxcast_commands() -> list[CommandSpec]:
-    """Offer the command that shows what an orchestra did."""
-    return [CommandSpec(name="orchestra", summary="Show what an orchestra and its subagents did", run=orchestra)]

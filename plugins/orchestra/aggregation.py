@@ -1,6 +1,6 @@
-"""Recursive self-aggregation: several rationales are written from all that was found, and merged until one is left.
+"""Recursive self-aggregation: several rationales are written from all findings, and merged until one is left.
 
-A rationale that could not be had is left out; a group that nobody merged goes on as the mean of its members' log-odds.
+A missing rationale is left out; if no model merges a group, the mean of its members' log-odds is used instead.
 Source: recursive self-aggregation (arXiv 2509.26626), as a tree in which every rationale is used once.
 """
 
@@ -11,202 +11,232 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bot.api import (
-    Action,
-    Ballot,
+    AnswerFormat,
     Belief,
-    Binary,
-    Choice,
-    Curve,
-    Filled,
+    BinaryPrediction,
+    ChatSession,
+    ChoicePrediction,
+    CurvePrediction,
     Json,
-    Observation,
-    Pool,
+    ModelUsage,
+    PoolingMethod,
     Prediction,
-    Predictions,
     Step,
-    Tool,
-    Usage,
-    Voice,
-    ballot_for,
-    bounds_of,
-    pooled,
-    quoted,
-    reading,
-    seed_of,
-    task_of,
-    template,
-    voice_for,
+    StepAction,
+    StepObservation,
+    StructuredAnswer,
+    TargetPredictions,
+    ToolDefinition,
+    bounds_text,
+    create_answer_format,
+    derive_seed,
+    fence_text,
+    gather_all,
+    load_template,
+    open_session,
+    parsing,
+    pool_predictions,
+    task_text,
 )
-from plugins.orchestra.at_once import at_once
-from plugins.orchestra.catalogue import HERE
-from plugins.orchestra.run import MAIN, Scene
-from plugins.orchestra.shapes import described, text_of, wanted
+from plugins.orchestra.subagent_kinds import PROMPT_PACKAGE
+from plugins.orchestra.subagent_run import MAIN_ROLE, OrchestraContext
+from plugins.orchestra.tool_schemas import define_tool, require_text, text_schema
 
 T = TypeVar("T")
 
-CANDIDATE, MERGE = "candidate", "aggregator"
+CANDIDATE_ROLE, AGGREGATOR_ROLE = "candidate", "aggregator"
 REASONING_CHARS = 2000
 OUTSIDE_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rationale:
-    """An answer with its reasons; ``outside`` says why it lies beyond the answers that it was merged from."""
+class AnswerRationale:
+    """An answer with its reasons; ``outside_reason`` says why it lies outside the answers that it was merged from."""
 
     name: str
-    predictions: Predictions
+    predictions: TargetPredictions
     reasoning: str
-    outside: str = ""
+    outside_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A rationale, or none, and what asking for it took."""
+class AggregationStep:
+    """A rationale, or none, and the usage of the request."""
 
     action: str
-    rationale: Rationale | None
-    told: str
-    usage: Usage = field(default_factory=Usage)
+    rationale: AnswerRationale | None
+    text: str
+    usage: ModelUsage = field(default_factory=ModelUsage)
     documents: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
     def step(self, belief: Belief) -> Step:
-        """Return it as a step, with the belief that stands meanwhile."""
-        observation = Observation(text=self.told, documents=self.documents)
-        action = Action(name=self.action, arguments={"agent": self.rationale.name if self.rationale else "nobody"})
+        """Return it as a step, with the present belief."""
+        observation = StepObservation(text=self.text, documents=self.documents)
+        action = StepAction(name=self.action, arguments={"agent": self.rationale.name if self.rationale else "nobody"})
         return Step(action=action, observation=observation, belief=belief, usage=self.usage, remarks=self.remarks)
 
 
 @dataclass(slots=True, kw_only=True)
-class Aggregation:
-    """One aggregation under way; ``answer`` and ``plain`` (the mean of all log-odds) are there at its end."""
+class SelfAggregation:
+    """One running aggregation; ``answer`` and ``mean_answer`` (the mean of all log-odds) are set at its end."""
 
-    scene: Scene
-    dossier: str
-    rationales: list[Rationale] = field(default_factory=list)
-    answer: Rationale | None = None
-    plain: Predictions | None = None
+    context: OrchestraContext
+    findings: str
+    rationales: list[AnswerRationale] = field(default_factory=list)
+    answer: AnswerRationale | None = None
+    mean_answer: TargetPredictions | None = None
 
-    async def run(self, own: Rationale) -> AsyncGenerator[Made, None]:
-        """Write the candidates beside ``own``, the orchestrator's, and merge them, yielding each as it is made."""
-        settings, left = self.scene.settings, [own]
-        for few in chunks(range(2, settings.candidates + 1), settings.concurrency):
-            written = await at_once([self._written(number) for number in few])
-            left += _had(written)
+    async def run(self, own: AnswerRationale) -> AsyncGenerator[AggregationStep, None]:
+        """Write the candidates in addition to ``own``, the orchestrator's, and merge them; yield each as it is made."""
+        settings, left = self.context.settings, [own]
+        for few in split_groups(range(2, settings.candidates + 1), settings.concurrency):
+            written = await gather_all([self._ask_candidate(number) for number in few])
+            left += _collect_rationales(written)
             for made in written:
                 yield made
-        self.rationales, self.plain = left, self._mean(left)
+        self.rationales, self.mean_answer = left, self._mean(left)
         level = 0
         while len(left) > 1:
-            level, groups, left = level + 1, enumerate(chunks(left, settings.group), start=1), []
-            for some in chunks([*groups], settings.concurrency):
-                merged = await at_once([self._merged(f"{level}.{place}", group) for place, group in some])
-                left += _had(merged)
-                for made in filter(lambda one: one.told, merged):
+            level, groups, left = level + 1, enumerate(split_groups(left, settings.merge_group), start=1), []
+            for some in split_groups([*groups], settings.concurrency):
+                merged = await gather_all([self._merge_group(f"{level}.{place}", group) for place, group in some])
+                left += _collect_rationales(merged)
+                for made in filter(lambda one: one.text, merged):
                     yield made
         self.answer = left[0]
 
-    async def _written(self, number: int) -> Made:
-        name = f"{CANDIDATE} {number}"
-        voice, ballot = self._voice(CANDIDATE, str(number))
-        voice.begin(self._system(CANDIDATE, ballot), f"{self.scene.asked(ballot)}\n\n{self.dossier}")
-        found = await voice.fill(_tool("give_answer", ballot, self.scene), lambda said: _rationale(name, said, ballot))
-        await voice.grade()
+    async def _ask_candidate(self, number: int) -> AggregationStep:
+        name = f"{CANDIDATE_ROLE} {number}"
+        session, answer_format = self._open_session(CANDIDATE_ROLE, str(number))
+        session.begin(
+            self._system(CANDIDATE_ROLE, answer_format),
+            f"{self.context.question_prompt(answer_format)}\n\n{self.findings}",
+        )
+        found = await session.ask_structured(
+            _answer_tool("give_answer", answer_format, self.context),
+            lambda arguments: _read_rationale(name, arguments, answer_format),
+        )
+        await session.report_performance()
         if found.value is None:
-            return _made(CANDIDATE, None, f"{name} is left out: {found.why}", found)
-        return _made(CANDIDATE, found.value, _shown(found.value, ballot), found)
+            return _make_aggregation_step(CANDIDATE_ROLE, None, f"{name} is left out: {found.reason}", found)
+        return _make_aggregation_step(CANDIDATE_ROLE, found.value, _format_rationale(found.value, answer_format), found)
 
-    async def _merged(self, place: str, group: Sequence[Rationale]) -> Made:
+    async def _merge_group(self, place: str, group: Sequence[AnswerRationale]) -> AggregationStep:
         if len(group) == 1:
-            return Made(action=MERGE, rationale=group[0], told="")
+            return AggregationStep(action=AGGREGATOR_ROLE, rationale=group[0], text="")
         name = f"merge {place}"
-        voice, ballot = self._voice(MERGE, place)
-        answers = "\n\n".join(quoted(_shown(one, ballot), one.name) for one in group)
-        voice.begin(self._system("merge", ballot), f"{self.scene.asked(ballot)}\n\n# Answers so far\n{answers}")
-        tool = _tool("give_merged_answer", ballot, self.scene, merging=True)
-        found = await voice.fill(tool, lambda said: _rationale(name, said, ballot))
-        await voice.grade()
+        session, answer_format = self._open_session(AGGREGATOR_ROLE, place)
+        answers = "\n\n".join(fence_text(_format_rationale(one, answer_format), one.name) for one in group)
+        session.begin(
+            self._system("merge", answer_format),
+            f"{self.context.question_prompt(answer_format)}\n\n# Answers so far\n{answers}",
+        )
+        tool = _answer_tool("give_merged_answer", answer_format, self.context, merging=True)
+        found = await session.ask_structured(tool, lambda arguments: _read_rationale(name, arguments, answer_format))
+        await session.report_performance()
         if found.value is None:
-            mean = Rationale(name=name, predictions=self._mean(group), reasoning="the mean of their log-odds")
-            return _made(MERGE, mean, f"{name} was not had, so the mean of the log-odds stands: {found.why}", found)
+            mean = AnswerRationale(name=name, predictions=self._mean(group), reasoning="the mean of their log-odds")
+            return _make_aggregation_step(
+                AGGREGATOR_ROLE,
+                mean,
+                f"{name} was not made, so the mean of the log-odds is used: {found.reason}",
+                found,
+            )
         kept = found.value
-        if not kept.outside:
-            held = within(kept.predictions, [one.predictions for one in group])
-            kept = Rationale(name=name, predictions=held, reasoning=kept.reasoning)
-        return _made(MERGE, kept, _shown(kept, ballot), found)
+        if not kept.outside_reason:
+            held = clamp_to_group(kept.predictions, [one.predictions for one in group])
+            kept = AnswerRationale(name=name, predictions=held, reasoning=kept.reasoning)
+        return _make_aggregation_step(AGGREGATOR_ROLE, kept, _format_rationale(kept, answer_format), found)
 
-    def _voice(self, role: str, label: str) -> tuple[Voice, Ballot]:
-        scene = self.scene
-        voice = voice_for(scene.desk, role, MAIN, seed=seed_of(scene.desk, role, label))
-        return voice, ballot_for(scene.question, scene.manner, percent=voice.percent)
+    def _open_session(self, role: str, label: str) -> tuple[ChatSession, AnswerFormat]:
+        run_context = self.context
+        session = open_session(run_context.context, role, MAIN_ROLE, seed=derive_seed(run_context.context, role, label))
+        return session, create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
 
-    def _system(self, name: str, ballot: Ballot) -> str:
-        bounds = bounds_of(ballot, self.scene.manner.submit_margin)
-        return template(HERE, name).substitute(task=task_of(self.scene.question), bounds=bounds)
+    def _system(self, name: str, answer_format: AnswerFormat) -> str:
+        bounds = bounds_text(answer_format, self.context.answer_settings.submit_margin)
+        return load_template(PROMPT_PACKAGE, name).substitute(task=task_text(self.context.question), bounds=bounds)
 
-    def _mean(self, group: Sequence[Rationale]) -> Predictions:
-        return pooled(self.scene.question, [one.predictions for one in group], Pool.LOGIT_MEAN)
+    def _mean(self, group: Sequence[AnswerRationale]) -> TargetPredictions:
+        return pool_predictions(self.context.question, [one.predictions for one in group], PoolingMethod.LOGIT_MEAN)
 
 
-def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield the items in their order, so many at a time."""
+def split_groups(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in order, in groups of this size."""
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
-def within(predictions: Predictions, group: Sequence[Predictions]) -> Predictions:
-    """Return the predictions, each number of them kept between the least and the greatest of the group."""
-    return {target: _within(one, [other[target] for other in group]) for target, one in predictions.items()}
+def clamp_to_group(predictions: TargetPredictions, group: Sequence[TargetPredictions]) -> TargetPredictions:
+    """Return the predictions, each number bounded by the lowest and the highest of the group."""
+    return {target: _clamp_prediction(one, [other[target] for other in group]) for target, one in predictions.items()}
 
 
-def _within(one: Prediction, group: Sequence[Prediction]) -> Prediction:
+def _clamp_prediction(one: Prediction, group: Sequence[Prediction]) -> Prediction:
     match one:
-        case Binary(probability=said):
-            return Binary(_kept(said, [other.probability for other in group if isinstance(other, Binary)]))
-        case Choice(probabilities=shares):
-            others = [other.probabilities for other in group if isinstance(other, Choice)]
-            held = {option: _kept(share, [other[option] for other in others]) for option, share in shares.items()}
+        case BinaryPrediction(probability=probability):
+            return BinaryPrediction(
+                _clamp_number(
+                    probability, [other.probability for other in group if isinstance(other, BinaryPrediction)]
+                )
+            )
+        case ChoicePrediction(probabilities=shares):
+            others = [other.probabilities for other in group if isinstance(other, ChoicePrediction)]
+            held = {
+                option: _clamp_number(share, [other[option] for other in others]) for option, share in shares.items()
+            }
             total = sum(held.values())
-            return Choice({option: share / total for option, share in held.items()})
-        case Curve(cdf=points):
-            curves = [other.cdf for other in group if isinstance(other, Curve)]
-            return Curve(tuple(_kept(point, at) for point, at in zip(points, zip(*curves, strict=True), strict=True)))
+            return ChoicePrediction({option: share / total for option, share in held.items()})
+        case CurvePrediction(cdf=points):
+            curves = [other.cdf for other in group if isinstance(other, CurvePrediction)]
+            return CurvePrediction(
+                tuple(_clamp_number(point, at) for point, at in zip(points, zip(*curves, strict=True), strict=True))
+            )
 
 
-def _kept(said: float, others: Sequence[float]) -> float:
-    return min(max(said, min(others)), max(others))
+def _clamp_number(number: float, others: Sequence[float]) -> float:
+    return min(max(number, min(others)), max(others))
 
 
-def _had(made: Sequence[Made]) -> list[Rationale]:
+def _collect_rationales(made: Sequence[AggregationStep]) -> list[AnswerRationale]:
     return [one.rationale for one in made if one.rationale is not None]
 
 
-def _tool(name: str, ballot: Ballot, scene: Scene, *, merging: bool = False) -> Tool:
-    stated = ballot.schema(scene.manner.submit_margin)
-    outside: dict[str, Json] = {"outside_reason": text_of(OUTSIDE_CHARS, "empty, unless you leave the range")}
-    properties = {"reasoning": text_of(REASONING_CHARS), **(outside if merging else {}), **stated}
-    return described(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
+def _answer_tool(
+    name: str, answer_format: AnswerFormat, run_context: OrchestraContext, *, merging: bool = False
+) -> ToolDefinition:
+    stated = answer_format.schema(run_context.answer_settings.submit_margin)
+    outside: dict[str, Json] = {"outside_reason": text_schema(OUTSIDE_CHARS, "empty, unless you leave the range")}
+    properties = {"reasoning": text_schema(REASONING_CHARS), **(outside if merging else {}), **stated}
+    return define_tool(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
 
 
-def _rationale(name: str, said: Mapping[str, Json], ballot: Ballot) -> Rationale:
-    return Rationale(
+def _read_rationale(name: str, arguments: Mapping[str, Json], answer_format: AnswerFormat) -> AnswerRationale:
+    return AnswerRationale(
         name=name,
-        predictions=ballot.read(said),
-        reasoning=wanted(said, "reasoning", REASONING_CHARS),
-        outside=reading.text(said.get("outside_reason"), OUTSIDE_CHARS),
+        predictions=answer_format.read(arguments),
+        reasoning=require_text(arguments, "reasoning", REASONING_CHARS),
+        outside_reason=parsing.read_text(arguments.get("outside_reason"), OUTSIDE_CHARS),
     )
 
 
-def _shown(rationale: Rationale, ballot: Ballot) -> str:
-    outside = f"\nBeyond the answers it was made from, because: {rationale.outside}" if rationale.outside else ""
-    return f"{rationale.reasoning}\nAnswer: {ballot.shown(rationale.predictions)}{outside}"
+def _format_rationale(rationale: AnswerRationale, answer_format: AnswerFormat) -> str:
+    outside = (
+        f"\nBeyond the answers it was made from, because: {rationale.outside_reason}"
+        if rationale.outside_reason
+        else ""
+    )
+    return f"{rationale.reasoning}\nAnswer: {answer_format.format(rationale.predictions)}{outside}"
 
 
-def _made(action: str, rationale: Rationale | None, told: str, found: Filled[Rationale]) -> Made:
-    failed = (told,) if found.value is None else ()
-    return Made(
+def _make_aggregation_step(
+    action: str, rationale: AnswerRationale | None, text: str, found: StructuredAnswer[AnswerRationale]
+) -> AggregationStep:
+    failed = (text,) if found.value is None else ()
+    return AggregationStep(
         action=action,
         rationale=rationale,
-        told=told,
+        text=text,
         usage=found.usage,
         documents=found.documents,
         remarks=(*failed, *found.notes),

@@ -1,4 +1,4 @@
-"""The critic: another model that looks at the case as it stands, once, and is not part of the work."""
+"""The critic: another model that reviews a draft once and takes no part in the work."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from enum import StrEnum
 
 from bot.api import (
     Json,
-    Observation,
-    Tool,
+    StepObservation,
+    ToolDefinition,
     ToolResult,
-    ballot_for,
-    quoted,
-    reading,
-    seed_of,
-    task_of,
-    template,
-    voice_for,
+    create_answer_format,
+    derive_seed,
+    fence_text,
+    load_template,
+    open_session,
+    parsing,
+    task_text,
 )
-from plugins.orchestra.catalogue import HERE
-from plugins.orchestra.run import MAIN, Scene
-from plugins.orchestra.shapes import described, one_of, text_of, wanted, words_of
+from plugins.orchestra.subagent_kinds import PROMPT_PACKAGE
+from plugins.orchestra.subagent_run import MAIN_ROLE, OrchestraContext
+from plugins.orchestra.tool_schemas import define_tool, enum_schema, read_enum, require_text, text_schema
 
-CRITIC = "critic"
-# More second opinions than these are a way of not deciding.
-MOST = 3
+CRITIC_ROLE = "critic"
+# A model that asks for more second opinions than these avoids deciding.
+MAX_CRITIQUES = 3
 DRAFT_CHARS = 2500
 TEXT_CHARS = 800
 
 
-class Leaning(StrEnum):
-    """Where the critic thinks that the answer should go."""
+class CriticLeaning(StrEnum):
+    """The direction in which the critic thinks that the answer should move."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -39,76 +39,82 @@ class Leaning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Critique:
-    """What the critic said."""
+class CriticOpinion:
+    """The critic's answer."""
 
     verdict: str
     objections: str
     missing: str
-    leaning: Leaning
+    leaning: CriticLeaning
 
     @property
     def shown(self) -> str:
         """The critique as the orchestrator reads it."""
         parts = [self.verdict, f"Objections: {self.objections or 'none'}", f"Missing: {self.missing or 'nothing'}"]
-        return quoted("\n".join([*parts, f"The answer should be: {self.leaning}"]), "critique")
+        return fence_text("\n".join([*parts, f"The answer should be: {self.leaning}"]), "critique")
 
 
 @dataclass(slots=True, kw_only=True)
-class Critic:
-    """Asks the model in the role critic, a few times in a trial at most."""
+class OrchestraCritic:
+    """Asks the model in the role critic, at most a few times in a trial."""
 
-    scene: Scene
+    context: OrchestraContext
     times: int = 0
 
     @property
     def is_left(self) -> bool:
         """Whether it may be asked once more."""
-        return self.times < MOST
+        return self.times < MAX_CRITIQUES
 
-    async def asked(self, arguments: Mapping[str, Json]) -> ToolResult:
-        """Return what the critic says of a draft; raises Misread where there is none."""
-        draft = wanted(arguments, "draft", DRAFT_CHARS)
-        scene = self.scene
+    async def ask_critic(self, arguments: Mapping[str, Json]) -> ToolResult:
+        """Return the critique of a draft; raises UnreadableAnswer if there is none."""
+        draft = require_text(arguments, "draft", DRAFT_CHARS)
+        run_context = self.context
         self.times += 1
-        voice = voice_for(scene.desk, CRITIC, MAIN, seed=seed_of(scene.desk, CRITIC, str(self.times)))
-        ballot = ballot_for(scene.question, scene.manner, percent=voice.percent)
-        found = quoted(scene.memory.told() or "nothing yet", "shared memory")
-        case = f"{scene.asked(ballot)}\n\n# The case\n{quoted(draft, 'draft')}\n\n# What was found\n{found}"
-        voice.begin(template(HERE, "critique").substitute(task=task_of(scene.question)), case)
-        filled = await voice.fill(_critique_tool(), _critique)
-        await voice.grade()
-        left_out = f"The critic is left out.\n{quoted(filled.why, 'why')}"
+        session = open_session(
+            run_context.context,
+            CRITIC_ROLE,
+            MAIN_ROLE,
+            seed=derive_seed(run_context.context, CRITIC_ROLE, str(self.times)),
+        )
+        answer_format = create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
+        found = fence_text(run_context.memory.newest_text() or "nothing yet", "shared memory")
+        asked = run_context.question_prompt(answer_format)
+        case = f"{asked}\n\n# The case\n{fence_text(draft, 'draft')}\n\n# What was found\n{found}"
+        session.begin(load_template(PROMPT_PACKAGE, "critique").substitute(task=task_text(run_context.question)), case)
+        filled = await session.ask_structured(_critique_tool(), _read_critique)
+        await session.report_performance()
+        left_out = f"The critic is left out.\n{fence_text(filled.reason, 'why')}"
         text = left_out if filled.value is None else filled.value.shown
-        observation = Observation(text=text, documents=filled.documents)
+        observation = StepObservation(text=text, documents=filled.documents)
         return ToolResult(observation=observation, usage=filled.usage, failed=filled.value is None)
 
 
-def critic_tool() -> Tool:
-    """Return the critic as the orchestrator calls it."""
-    return described(
-        CRITIC,
-        f"Have the case looked at by a critic who did none of the work, {MOST} times at most. draft: your case and the "
-        "answer you lean to.",
-        {"draft": text_of(DRAFT_CHARS)},
+def critic_tool() -> ToolDefinition:
+    """Return the critic as a tool of the orchestrator."""
+    return define_tool(
+        CRITIC_ROLE,
+        f"Have the case looked at by a critic who did none of the work, {MAX_CRITIQUES} times at most. "
+        "draft: your case and the answer you lean to.",
+        {"draft": text_schema(DRAFT_CHARS)},
         required=("draft",),
     )
 
 
-def _critique_tool() -> Tool:
+def _critique_tool() -> ToolDefinition:
     properties: dict[str, Json] = {
-        "objections": text_of(TEXT_CHARS, "the most serious first"),
-        "missing": text_of(TEXT_CHARS, "what should have been looked at"),
-        "verdict": text_of(TEXT_CHARS),
-        "leaning": words_of(Leaning),
+        "objections": text_schema(TEXT_CHARS, "the most serious first"),
+        "missing": text_schema(TEXT_CHARS, "what should have been looked at"),
+        "verdict": text_schema(TEXT_CHARS),
+        "leaning": enum_schema(CriticLeaning),
     }
-    return described("give_critique", "Give your opinion.", properties, required=("verdict", "leaning"))
+    return define_tool("give_critique", "Give your opinion.", properties, required=("verdict", "leaning"))
 
 
-def _critique(said: Mapping[str, Json]) -> Critique:
-    return Critique(
-        verdict=wanted(said, "verdict", TEXT_CHARS),
-        objections=reading.text(said.get("objections"), TEXT_CHARS),
-        missing=reading.text(said.get("missing"), TEXT_CHARS),
-        leaning=one_of(Leaning, said.get("leaning"), "leaning"),
+def _read_critique(arguments: Mapping[str, Json]) -> CriticOpinion:
+    return CriticOpinion(
+        verdict=require_text(arguments, "verdict", TEXT_CHARS),
+        objections=parsing.read_text(arguments.get("objections"), TEXT_CHARS),
+        missing=parsing.read_text(arguments.get("missing"), TEXT_CHARS),
+        leaning=read_enum(CriticLeaning, arguments.get("leaning"), "leaning"),
     )

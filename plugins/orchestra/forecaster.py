@@ -1,219 +1,329 @@
-"""The orchestra: a model that makes subagents, sets them to work within limits, and answers from what they bring.
+"""The orchestra: a model that makes subagents, runs them within limits, and answers from their reports.
 
-Source: the multi-agent system of agent-forecaster, with its limits held by code, and its plans (lasting memory,
-self-aggregation) carried out. Trials, their combination, calibration and the record are the engine's.
+Its last step holds a report of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bot.api import (
     BELIEF_FIELD,
-    Action,
-    Course,
-    Desk,
-    Manner,
-    Observation,
+    AnswerSettings,
+    BeliefLoop,
+    LoopSettings,
+    ModelUsage,
+    PluginContext,
     Question,
     Step,
-    Usage,
-    Way,
-    Workplace,
-    bounds_of,
-    course_for,
-    quoted,
-    seed_of,
-    starting_point,
-    task_of,
-    template,
-    voice_for,
+    StepAction,
+    StepObservation,
+    TrialContext,
+    bounds_text,
+    create_belief_loop,
+    derive_seed,
+    fence_text,
+    find_starting_point,
+    load_template,
+    open_session,
+    task_text,
 )
-from plugins.orchestra import catalogue, lessons
-from plugins.orchestra.account import report
-from plugins.orchestra.aggregation import Aggregation, Made, Rationale
-from plugins.orchestra.crew import ORCHESTRATOR, Crew
-from plugins.orchestra.critic import Critic
-from plugins.orchestra.lessons import Lesson
-from plugins.orchestra.memory import NAME as MEMORY
-from plugins.orchestra.memory import SharedMemory
-from plugins.orchestra.relay import Relay
-from plugins.orchestra.run import MAIN, End, Scene
+from plugins.orchestra import lessons, subagent_kinds
+from plugins.orchestra.aggregation import AggregationStep, AnswerRationale, SelfAggregation
+from plugins.orchestra.critic import OrchestraCritic
+from plugins.orchestra.lessons import ForecastLesson
+from plugins.orchestra.orchestrator_actions import OrchestratorActions
+from plugins.orchestra.orchestrator_tools import SUBAGENTS_TOOL
 from plugins.orchestra.settings import OrchestraSettings
-from plugins.orchestra.stage import Stage
-from plugins.orchestra.tools import LOOK
+from plugins.orchestra.shared_memory import MEMORY_TOOL as MEMORY
+from plugins.orchestra.shared_memory import SharedMemory
+from plugins.orchestra.subagent_pool import ORCHESTRATOR, SubagentPool
+from plugins.orchestra.subagent_run import MAIN_ROLE, OrchestraContext, RunEnd
+
+REPORT_HEADING = "Run report"
 
 
-@asynccontextmanager
-async def open_orchestra(settings: OrchestraSettings, _place: Workplace) -> AsyncIterator[Orchestra]:
-    """Open the orchestra; it holds no connection: models and tools are the desk's."""
-    yield Orchestra(settings)
+def format_run_report(
+    orchestrator: OrchestratorActions, offered: Sequence[ForecastLesson], aggregation: SelfAggregation | None
+) -> str:
+    """Return the report as text; the last step of a trial contains it."""
+    memory, critic = orchestrator.context.memory, orchestrator.critic
+    lessons = ", ".join(lesson.forecast for lesson in offered) or "none"
+    guidance = sum(run.requests for run in orchestrator.pool.runs)
+    lines = [
+        REPORT_HEADING,
+        _budget_line(orchestrator.pool),
+        *_run_lines(orchestrator.pool),
+        f"shared memory: {len(memory.entries)} entries, {sum(memory.uses.values())} uses",
+        f"critic asked {critic.times} times; guidance asked {guidance} times",
+        f"lessons offered: {lessons}; written down: {orchestrator.notes_written}",
+    ]
+    if aggregation is not None and aggregation.mean_answer is not None:
+        answer_format = orchestrator.loop.answer_format
+        answers = "; ".join(f"{one.name} {answer_format.format(one.predictions)}" for one in aggregation.rationales)
+        lines.append(f"candidates: {answers}; mean of their log-odds {answer_format.format(aggregation.mean_answer)}")
+    return "\n".join(lines)
 
 
-class Orchestra:
-    """Implements the port Forecaster. Everything that a trial knows lives in its stream."""
+def _budget_line(pool: SubagentPool) -> str:
+    settings = pool.context.settings
+    turns, tokens = (sum(each) for each in zip((0, 0), *((run.turns, run.tokens) for run in pool.runs), strict=True))
+    return (
+        f"subagents made {pool.created} of {settings.subagents}, "
+        f"at once {pool.most_at_once} of {settings.concurrency}; "
+        f"their moves {turns} of {settings.total_agent_steps}, tokens {tokens} of {pool.most_tokens}; "
+        f"forecasts reported {pool.forecasts} of {settings.max_forecast_reports}"
+    )
+
+
+def _run_lines(pool: SubagentPool) -> Iterator[str]:
+    for run in pool.runs:
+        agent, why = run.agent, f" ({run.why})" if run.why else ""
+        report = f"; {run.report.status}, confidence {run.report.confidence} of 100" if run.report else ""
+        given = ", ".join(agent.tools) or "none"
+        yield f"- {agent.name} ({agent.kind.name}; tools {given}) {run.end}{why} after {run.usage_text}{report}"
+
+
+class OrchestraForecaster:
+    """Implements the interface Forecaster. All state of a trial belongs to its stream of steps."""
 
     def __init__(self, settings: OrchestraSettings) -> None:
         """Keep the settings."""
         self.settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        """Yield a step for each move of the orchestrator and of its subagents; raises where nothing was submitted.
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield a step for each action of the orchestrator and of its subagents; raises if nothing was submitted.
 
-        Where the limit of steps leaves no room for that, the moves of subagents are part of the orchestrator's steps.
-        Raises ConfigError before any step where no model plays the role orchestrator or main.
+        If the limit of steps is too low for that, the actions of subagents are part of the orchestrator's steps.
+        Raises ConfigError before any step if no model plays the role orchestrator or main.
         """
-        trial = _trial(question, desk, self.settings)
+        trial = _create_trial(question, context, self.settings)
         await trial.open()
-        relay = Relay()
-        if desk.limits.steps >= self.settings.most_steps:
-            trial.stage.put = relay.put
-        async with aclosing(relay.through(trial.steps())) as steps:
+        relay = StepRelay()
+        if context.limits.steps >= self.settings.most_steps:
+            trial.orchestrator.pass_on_step = relay.put
+        async with aclosing(relay.relay_steps(trial.steps())) as steps:
             async for step in steps:
                 yield step
 
 
-@dataclass(slots=True, kw_only=True)
-class _Trial:
-    """One trial under way; ``offered`` are the lessons that the orchestrator is shown at the beginning."""
+@asynccontextmanager
+async def open_orchestra(settings: OrchestraSettings, _place: PluginContext) -> AsyncIterator[OrchestraForecaster]:
+    """Open the orchestra; it holds no connection: the trial context provides models and tools."""
+    yield OrchestraForecaster(settings)
 
-    stage: Stage
-    offered: Sequence[Lesson]
-    aggregation: Aggregation | None = None
+
+@dataclass(slots=True, kw_only=True)
+class _OrchestraTrial:
+    """One running trial; ``lessons_offered`` are the lessons that the orchestrator gets at the beginning."""
+
+    orchestrator: OrchestratorActions
+    lessons_offered: Sequence[ForecastLesson]
+    aggregation: SelfAggregation | None = None
 
     @property
-    def course(self) -> Course:
-        return self.stage.course
+    def loop(self) -> BeliefLoop:
+        return self.orchestrator.loop
 
     async def open(self) -> None:
-        course, settings = self.course, self.stage.scene.settings
-        system = template(catalogue.HERE, "orchestrator").substitute(
-            task=task_of(course.question),
-            kinds=catalogue.listed(),
+        loop, settings = self.loop, self.orchestrator.context.settings
+        system = load_template(subagent_kinds.PROMPT_PACKAGE, "orchestrator").substitute(
+            task=task_text(loop.question),
+            kinds=subagent_kinds.list_kinds_text(),
             belief_field=BELIEF_FIELD,
-            steps=course.steps,
-            forecasts=settings.forecasts,
-            bounds=bounds_of(course.ballot, course.manner.submit_margin),
-            lessons=_told(self.offered),
+            steps=loop.steps,
+            forecasts=settings.max_forecast_reports,
+            bounds=bounds_text(loop.answer_format, loop.settings.submit_margin),
+            lessons=_lessons_prompt(self.lessons_offered),
         )
-        await course.open(system, self.stage.scene.asked(course.ballot), catalogue.texts())
+        await loop.begin(
+            system, self.orchestrator.context.question_prompt(loop.answer_format), subagent_kinds.prompt_version()
+        )
 
     async def steps(self) -> AsyncGenerator[Step, None]:
-        stage = self.stage
-        way = Way(
-            offer=stage.offer,
-            act=stage.act,
-            tools=stage.tools,
-            after=stage.left,
-            again=frozenset({MEMORY, LOOK}),
-            is_evidence=stage.is_evidence,
+        orchestrator = self.orchestrator
+        loop_settings = LoopSettings(
+            offer=orchestrator.offer,
+            act=orchestrator.act,
+            tools=orchestrator.tools,
+            reply_suffix=orchestrator.budget_text,
+            repeatable=frozenset({MEMORY, SUBAGENTS_TOOL}),
+            is_evidence=orchestrator.is_evidence,
         )
-        told = ", ".join(lesson.forecast for lesson in self.offered)
-        remarks = (f"lessons offered, from the forecasts {told}",) if told else ()
+        shown = ", ".join(lesson.forecast for lesson in self.lessons_offered)
+        remarks = (f"lessons offered, from the forecasts {shown}",) if shown else ()
         submitted = None
-        async with aclosing(self.course.walk(way)) as own:
+        async with aclosing(self.loop.run(loop_settings)) as own:
             async for step in own:
-                stage.count(step)
+                orchestrator.count(step)
                 made, remarks = replace(step, remarks=(*remarks, *step.remarks)), ()
                 if made.final:
                     submitted = made
                     break
-                yield self._reported(made) if _is_given_up(made) else made
+                yield self._add_run_report(made) if _ended_without_answer(made) else made
         if submitted is not None:
             async with aclosing(self._end(submitted)) as last:
                 async for one in last:
                     yield one
 
     async def _end(self, submitted: Step) -> AsyncGenerator[Step, None]:
-        for run in self.stage.crew.waiting:
-            await run.finish(End.DISMISSED)
-        if not _merges(self.stage.scene):
-            yield self._reported(submitted)
+        for run in self.orchestrator.pool.waiting:
+            await run.finish(RunEnd.DISMISSED)
+        if not _merges_answers(self.orchestrator.context):
+            yield self._add_run_report(submitted)
             return
         yield replace(submitted, final=False)
-        own = Rationale(
+        own = AnswerRationale(
             name=ORCHESTRATOR, predictions=submitted.belief.predictions, reasoning=submitted.belief.reason or "none"
         )
-        self.aggregation = Aggregation(scene=self.stage.scene, dossier=_dossier(self.stage))
-        whole: list[Made] = []
+        self.aggregation = SelfAggregation(
+            context=self.orchestrator.context, findings=_findings_text(self.orchestrator)
+        )
+        whole: list[AggregationStep] = []
         async with aclosing(self.aggregation.run(own)) as stream:
             async for made in stream:
-                if self.stage.put is None:
+                if self.orchestrator.pass_on_step is None:
                     whole.append(made)
                 else:
                     yield made.step(submitted.belief)
-        yield self._reported(self._answered(whole))
+        yield self._add_run_report(self._answer_step(whole))
 
-    def _answered(self, made: Sequence[Made]) -> Step:
-        """Return the last step, which believes what was merged; ``made`` is what has no step of its own."""
-        course = self.course
+    def _answer_step(self, made: Sequence[AggregationStep]) -> Step:
+        """Return the last step with the merged belief; ``made`` is the rationale without a step of its own."""
+        loop = self.loop
         assert self.aggregation is not None  # noqa: S101 - it has just come to its end
         assert self.aggregation.answer is not None  # noqa: S101 - the orchestrator's own answer is always left
         answer = self.aggregation.answer
-        final = course.ballot.bounded(answer.predictions, course.manner.submit_margin)
-        course.state = replace(course.state, predictions=final, reason=answer.reasoning, informed=True)
-        told = [*(one.told for one in made), f"the answer is {course.ballot.shown(final)}, by {answer.name}"]
+        final = loop.answer_format.clamp(answer.predictions, loop.settings.submit_margin)
+        loop.state = replace(loop.state, predictions=final, reason=answer.reasoning, informed=True)
+        lines = [*(one.text for one in made), f"the answer is {loop.answer_format.format(final)}, by {answer.name}"]
         return Step(
-            action=Action(name="aggregate", arguments={"answer": answer.name}),
-            observation=Observation(
-                text="\n\n".join(told), documents=tuple(document for one in made for document in one.documents)
+            action=StepAction(name="aggregate", arguments={"answer": answer.name}),
+            observation=StepObservation(
+                text="\n\n".join(lines), documents=tuple(document for one in made for document in one.documents)
             ),
-            belief=course.state.belief,
-            usage=sum((one.usage for one in made), Usage()),
+            belief=loop.state.belief,
+            usage=sum((one.usage for one in made), ModelUsage()),
             final=True,
             remarks=tuple(remark for one in made for remark in one.remarks),
         )
 
-    def _reported(self, step: Step) -> Step:
-        text = f"{step.observation.text}\n\n{report(self.stage, self.offered, self.aggregation)}"
+    def _add_run_report(self, step: Step) -> Step:
+        text = (
+            f"{step.observation.text}\n\n{format_run_report(self.orchestrator, self.lessons_offered, self.aggregation)}"
+        )
         return replace(step, observation=replace(step.observation, text=text))
 
 
-def _trial(question: Question, desk: Desk, settings: OrchestraSettings) -> _Trial:
-    manner = Manner(step_margin=settings.step_margin, submit_margin=settings.submit_margin)
-    scene = Scene(
+def _create_trial(question: Question, context: TrialContext, settings: OrchestraSettings) -> _OrchestraTrial:
+    manner = AnswerSettings(step_margin=settings.step_margin, submit_margin=settings.submit_margin)
+    run_context = OrchestraContext(
         question=question,
-        desk=desk,
-        anchor=starting_point(question, crowd=settings.crowd),
+        context=context,
+        anchor=find_starting_point(question, crowd=settings.crowd),
         settings=settings,
-        manner=manner,
+        answer_settings=manner,
         memory=SharedMemory(most=settings.memory_entries),
     )
-    voice = voice_for(desk, ORCHESTRATOR, MAIN, seed=seed_of(desk, ORCHESTRATOR))
-    # What is merged in the end needs a step of its own.
-    steps = min(settings.steps, desk.limits.steps - _merges(scene))
-    course = course_for(question, voice, scene.anchor, steps=steps, manner=manner)
-    known = lessons.known(desk.fitted, desk.cutoff, days=settings.lesson_days) if settings.lessons else []
-    stage = Stage(scene=scene, course=course, crew=Crew(scene=scene), critic=Critic(scene=scene), told=known)
-    return _Trial(stage=stage, offered=lessons.fitting(known, question, settings.lessons_shown))
+    session = open_session(context, ORCHESTRATOR, MAIN_ROLE, seed=derive_seed(context, ORCHESTRATOR))
+    # The final merge needs a step of its own.
+    steps = min(settings.steps, context.limits.steps - _merges_answers(run_context))
+    loop = create_belief_loop(question, session, run_context.anchor, steps=steps, manner=manner)
+    known = lessons.load_lessons(context.fitted, context.cutoff, days=settings.lesson_days) if settings.lessons else []
+    orchestrator = OrchestratorActions(
+        context=run_context,
+        loop=loop,
+        pool=SubagentPool(context=run_context),
+        critic=OrchestraCritic(context=run_context),
+        lessons=known,
+    )
+    return _OrchestraTrial(
+        orchestrator=orchestrator, lessons_offered=lessons.select_lessons(known, question, settings.lessons_shown)
+    )
 
 
-def _merges(scene: Scene) -> bool:
-    return scene.settings.candidates > 0 and scene.desk.limits.steps > 1
+def _merges_answers(run_context: OrchestraContext) -> bool:
+    return run_context.settings.candidates > 0 and run_context.context.limits.steps > 1
 
 
-def _told(offered: Sequence[Lesson]) -> str:
+def _lessons_prompt(offered: Sequence[ForecastLesson]) -> str:
     if not offered:
         return ""
-    listed = template(catalogue.HERE, "lessons").substitute(listed=lessons.shown(offered))
+    listed = load_template(subagent_kinds.PROMPT_PACKAGE, "lessons").substitute(listed=lessons.lessons_text(offered))
     return f"\n\n{listed}"
 
 
-def _dossier(stage: Stage) -> str:
-    """Return all that was found, as those who answer anew read it: without the orchestrator's own answer."""
-    memory, belief = stage.scene.memory, stage.course.state.belief
-    reports = [run.report.shown(run.agent.name, run.ballot) for run in stage.crew.runs if run.report is not None]
-    held = quoted(memory.told(memory.most), "shared memory") if memory.entries else ""
+def _findings_text(orchestrator: OrchestratorActions) -> str:
+    """Return all findings for the models that answer anew: without the orchestrator's own answer."""
+    memory, belief = orchestrator.context.memory, orchestrator.loop.state.belief
+    reports = [
+        run.report.fenced_text(run.agent.name, run.answer_format)
+        for run in orchestrator.pool.runs
+        if run.report is not None
+    ]
+    held = fence_text(memory.newest_text(memory.most), "shared memory") if memory.entries else ""
     evidence = [
         *(f"for: {item.text} [{item.source}]" for item in belief.evidence_for),
         *(f"against: {item.text} [{item.source}]" for item in belief.evidence_against),
         *(f"open: {asked}" for asked in belief.open_questions),
     ]
-    noted = quoted("\n".join(evidence), "notes of the orchestrator") if evidence else ""
+    noted = fence_text("\n".join(evidence), "notes of the orchestrator") if evidence else ""
     return "\n\n".join(["# What was found", *filter(None, (*reports, held, noted))])
 
 
-def _is_given_up(step: Step) -> bool:
+def _ended_without_answer(step: Step) -> bool:
     return step.action.name == "stop" or any(remark.startswith("ended without") for remark in step.remarks)
+
+
+class StepRelay:
+    """Passes on the steps of a stream, and before each of them those that were added while it was made."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._put: asyncio.Queue[Step] = asyncio.Queue()
+        self._taken = asyncio.Event()
+
+    async def put(self, step: Step) -> None:
+        """Pass on a step; returns when the reader asks for the next one."""
+        self._taken.clear()
+        self._put.put_nowait(step)
+        await self._taken.wait()
+
+    async def relay_steps(self, stream: AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:
+        """Yield all steps in the order in which they were made; errors of the stream are raised."""
+        making = asyncio.ensure_future(anext(stream, None))
+        try:
+            while True:
+                if (put := await self._next(making)) is not None:
+                    yield put
+                    self._taken.set()
+                elif (made := await making) is not None:
+                    yield made
+                    making = asyncio.ensure_future(anext(stream, None))
+                else:
+                    return
+        finally:
+            # Stopped at a step of a subagent: the work behind it ends here as well.
+            await _stop_task(making)
+            await stream.aclose()
+
+    async def _next(self, making: asyncio.Future[Step | None]) -> Step | None:
+        getting = asyncio.ensure_future(self._put.get())
+        try:
+            both: set[asyncio.Future[Any]] = {making, getting}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return getting.result() if getting.done() else None
+        finally:
+            getting.cancel()
+
+
+async def _stop_task(making: asyncio.Future[Step | None]) -> None:
+    if not making.done():
+        making.cancel()
+        await asyncio.wait({making})
+        # The caller that stopped it does not need the result.
+        _ = making.cancelled() or making.exception()

@@ -1,62 +1,99 @@
-"""What can be set on the orchestra: its size, its budgets, and what it may use. Code holds it to all of them."""
+"""The settings of the orchestra: its size, its budgets, and what it may use. Code enforces all of them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from bot.api import Margin, Settings
+from bot.api import PluginSettings, ProbabilityMargin
 
-# Below one half, so that a clamp leaves a choice.
+# Below one half, so that a choice remains after clamping.
 
 
 # A part of the name of a role.
-Word = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=30)]
+RoleWord = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=30)]
 
 
-class OrchestraSettings(Settings):
+class OrchestraSettings(PluginSettings):
     """The size and the budgets of one orchestra.
 
-    ``steps`` is how many moves the orchestrator has. Of subagents it may make ``subagents``, of which ``concurrency``
-    work at once; each run of one has at most ``agent_steps`` moves and ``agent_tokens`` tokens (in and out), all runs
-    together ``turns`` moves and ``tokens`` tokens. A run may ask for ``guidance`` so many times. After ``forecasts``
-    reports with a forecast of their own the orchestrator can only submit.
-
-    ``models`` are names among which the orchestrator chooses who plays a subagent: ``fast`` is the role
-    ``subagent_fast``. Without one a subagent is played by the role of its kind, else ``subagent``, else ``main``.
-    ``tools`` names the tools of the desk that may be used (None: all); with ``hands_on`` the orchestrator has them as
-    well. ``memory_entries`` bounds the shared memory.
-
-    With ``candidates`` (0: none) that many rationales are written from all that was found and merged in groups of
-    ``group`` until one is left, which is the answer. Source: recursive self-aggregation (arXiv 2509.26626).
-
-    ``lessons`` offers what was learned from outcomes of earlier forecasts, at most ``lessons_shown`` of them at the
-    beginning, none older than ``lesson_days``. ``crowd`` shows the crowd's estimate and starts from it.
-    ``step_margin`` and ``submit_margin`` keep a probability from 0 and 1 on the way and in the end.
+    Candidates are merged in groups until one is left. Source: recursive self-aggregation (arXiv 2509.26626).
     """
 
+    renamed_keys: ClassVar[Mapping[str, str]] = {
+        "forecasts": "max_forecast_reports",
+        "group": "merge_group",
+        "guidance": "guidance_requests",
+        "hands_on": "orchestrator_tools",
+        "tokens": "total_agent_tokens",
+        "turns": "total_agent_steps",
+    }
+
     steps: int = Field(default=14, ge=2, le=100)
+    """Moves of the orchestrator in one trial."""
+
     subagents: int = Field(default=6, ge=1, le=50)
+    """Subagents that the orchestrator may create in one trial."""
+
     concurrency: int = Field(default=3, ge=1, le=16)
+    """Subagents that work at the same time."""
+
     agent_steps: int = Field(default=8, ge=1, le=100)
+    """Moves of one run of a subagent."""
+
     agent_tokens: int = Field(default=60_000, ge=100)
-    turns: int = Field(default=40, ge=1, le=1000)
-    tokens: int = Field(default=300_000, ge=100)
-    guidance: int = Field(default=1, ge=0, le=10)
-    forecasts: int = Field(default=3, ge=1, le=50)
-    models: tuple[Word, ...] = ()
+    """Tokens of one run of a subagent, input and output together."""
+
+    total_agent_steps: int = Field(default=40, ge=1, le=1000)
+    """Moves of all runs of subagents together."""
+
+    total_agent_tokens: int = Field(default=300_000, ge=100)
+    """Tokens of all runs of subagents together, input and output."""
+
+    guidance_requests: int = Field(default=1, ge=0, le=10)
+    """How often one run of a subagent may ask the orchestrator for guidance."""
+
+    max_forecast_reports: int = Field(default=3, ge=1, le=50)
+    """Reports with a forecast of their own after which the orchestrator can only submit."""
+
+    models: tuple[RoleWord, ...] = ()
+    """Names among which the orchestrator chooses a subagent's model: `fast` is the role `subagent_fast`. Empty: the
+    role of its kind, else `subagent`, else `main`."""
+
     tools: tuple[str, ...] | None = None
-    hands_on: bool = True
+    """Tools that may be used; unset: all."""
+
+    orchestrator_tools: bool = True
+    """Let the orchestrator use the tools itself."""
+
     memory_entries: int = Field(default=100, ge=1, le=1000)
+    """Entries of the shared memory."""
+
     candidates: int = Field(default=0, ge=0, le=32)
-    group: int = Field(default=2, ge=2, le=8)
+    """Rationales that are written from all findings and then merged into the answer; 0: none."""
+
+    merge_group: int = Field(default=2, ge=2, le=8)
+    """How many candidates are merged into one at a time."""
+
     lessons: bool = True
+    """Offer what was learned from outcomes of earlier forecasts."""
+
     lesson_days: float = Field(default=365.0, gt=0.0)
+    """Days after which a lesson is no longer offered."""
+
     lessons_shown: int = Field(default=5, ge=0, le=50)
+    """Lessons that are shown at the beginning."""
+
     crowd: bool = True
-    step_margin: Margin = 0.02
-    submit_margin: Margin = 0.05
+    """Show the market price or community forecast to the model, and start from it."""
+
+    step_margin: ProbabilityMargin = 0.02
+    """How far a belief on the way stays from 0 and 1; nearer only where a shown market price or base rate is."""
+
+    submit_margin: ProbabilityMargin = 0.05
+    """How far the submitted probability stays from 0 and 1; nearer only where a shown market price or base rate is."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -72,14 +109,14 @@ class OrchestraSettings(Settings):
 
     @property
     def merges(self) -> int:
-        """How many groups of candidates are merged until one is left."""
+        """How many rounds of merging it takes until one candidate is left."""
         merged, left = 0, self.candidates
         while left > 1:
-            left = -(-left // self.group)
+            left = -(-left // self.merge_group)
             merged += left
         return merged
 
     @property
     def most_steps(self) -> int:
         """How many steps a trial has at most: moves of the orchestrator and of subagents, answers and merges."""
-        return self.steps + self.turns + self.candidates + self.merges
+        return self.steps + self.total_agent_steps + self.candidates + self.merges

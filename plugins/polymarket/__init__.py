@@ -1,30 +1,30 @@
-"""The Polymarket venue: its markets in, forecasts against their books; nothing needs a key but live trading.
+"""The Polymarket venue: reads its markets, forecasts against their order books; only live trading needs a key.
 
 The key of a question is the condition of its market, or ``event:NUMBER`` for an event where exactly one outcome wins.
-Yes is the outcome with index 0, whatever it is called; its name then stands in the title. Outcomes are payouts: a half
-for either side is a half, and what pays neither side is void. ``Other`` stands for every outcome without a market.
+Yes is the outcome with index 0, with its name in the title if it is not Yes. Outcomes are payouts: a half for either
+side is a half, and a market that pays neither side is void. ``Other`` stands for every outcome without a market.
 
-Facts of a question (all texts): ``market`` (the condition; of an event the name of its group), ``event`` (the number
-of the event, whose markets stand or fall together), ``category`` (the first tag), ``slug``, ``group``, ``rules`` (a
-digest of the rules), ``version`` (v1 or v2, which tells the family of ids), and ``contracts``: as JSON, by option (""
-where there are none), market, tokens, version, fees and delay of what can be traded. Of a single market also ``id``
-(the condition), ``gamma`` (its number), ``tokens``, ``outcomes`` (their names as JSON), ``delay_s``, ``fees`` (the
-schedule as JSON, null where trading is free). None of them moves with the market: ticks and least sizes are in its
-book. The explanation of the crowd's price names the book it was read from.
+Facts of a question (all texts): ``market`` (the condition; of an event the name of its group), ``event`` (the number of
+the event, whose markets share their outcome), ``category`` (the first tag), ``slug``, ``group``, ``rules`` (a digest of
+the rules), ``version`` (v1 or v2, which tells the family of ids), and ``contracts``: as JSON, by option ("" where there
+are none), market, tokens, version, fees and delay of what can be traded. Of a single market also ``id`` (the
+condition), ``gamma`` (its number), ``tokens``, ``outcomes`` (their names as JSON), ``delay_s``, ``fees`` (the schedule
+as JSON, null where trading is free). None of them moves with the market: ticks and least sizes are in its book. The
+explanation of the crowd's price names the book it was read from.
 
-Orders are written on the books as they are read then; ``terms`` says what an order of this venue carries. On paper
-they meet the book that stands when they arrive, and nothing is sent.
+Orders are planned on the current books; ``order_terms`` describes the terms of an order. On paper they meet the book at
+their arrival, and nothing is sent.
 """
 
-from bot.api import Can, VenueSpec, hookimpl
-from plugins.polymarket.check import check
-from plugins.polymarket.feed import open_feed
+from bot.api import VenueSpec, hookimpl
+from plugins.polymarket.account_check import check_account
+from plugins.polymarket.api_client import rate_limits
 from plugins.polymarket.paper_market import open_paper
 from plugins.polymarket.planner import open_planner
+from plugins.polymarket.price_feed import open_price_feed
 from plugins.polymarket.questions import VENUE
-from plugins.polymarket.rates import rates_of
+from plugins.polymarket.reader import open_reader
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.venue import open_reader
 from plugins.polymarket.writer import open_writer
 
 
@@ -35,17 +35,16 @@ def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
         VenueSpec(
             name=VENUE,
             summary="Markets on politics, sports, economy and much else, forecast against their order books",
-            abilities=frozenset({Can.SUBMIT, Can.PAPER, Can.TRADE, Can.PUSH_PRICES}),
             settings=PolymarketSettings,
             hosts=("polymarket.com",),
             reader=open_reader,
             paper=open_paper,
             writer=open_writer,
-            prices=open_feed,
+            prices=open_price_feed,
             planner=open_planner,
-            check=check,
-            rates=rates_of,
-            # After the first one the secrets that were derived are derived anew.
+            check=check_account,
+            rates=rate_limits,
+            # After the first one the derived secrets are derived again.
             final_refusals=2,
         )
     ]

@@ -1,10 +1,10 @@
-"""What the account has: dollars that are free, shares that are confirmed, orders that rest and matches that settle.
+"""The account: free dollars, confirmed shares, resting orders and settling matches.
 
-Open orders hold their dollars back only at the venue's discretion, and a match moves money seconds later on chain; both
-are counted as held here. Positions are those the Data interface shows, which are confirmed; one whose market is decided
-stays until its owner has redeemed it, which Foxcast never does, and is marked at what it pays. The venue's own figures
-of gain leave fees out (its official client says so of ``entry_cost_usdc``: "fee-exclusive").
-Source: venue document, sections 5.2, 6 and 8.3.
+Open orders reserve their dollars only at the venue's discretion, and a match moves money seconds later on chain; both
+are counted as reserved here. Positions are those the Data API shows, which are confirmed; a position in a decided
+market remains until its owner redeems it, which Foxcast never does, and is marked at its payout. The venue's own
+figures of gain exclude fees (its official client says so of ``entry_cost_usdc``: "fee-exclusive"). Source:
+docs/facts/polymarket.md#orders, #data-api and #wallets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,225 +13,239 @@ from decimal import Decimal
 
 import structlog
 
-from bot.api import Account, Clock, ContractError, FoxcastError, Leg, OpenOrder, Position, Side, VenueGain
-from plugins.polymarket.account_keys import Session
-from plugins.polymarket.client import Client
-from plugins.polymarket.fees import Fees
-from plugins.polymarket.orders import MILLION, Part, ends_at, parts_of
-from plugins.polymarket.parse import Contract, market_of, v2_id
-from plugins.polymarket.questions import ref_of
-from plugins.polymarket.raw import decimal_of, flag_of, record_of, text_of
+from bot.api import (
+    Account,
+    Clock,
+    ContractSide,
+    FoxcastError,
+    MalformedDataError,
+    OpenOrder,
+    OrderSide,
+    Position,
+    VenueReportedGain,
+)
+from plugins.polymarket.api_client import PolymarketClient
+from plugins.polymarket.exchange_session import ExchangeSession
+from plugins.polymarket.fees import TakerFees
+from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_record, parse_text
+from plugins.polymarket.market_parser import PolymarketContract, parse_market, parse_v2_token
+from plugins.polymarket.order_terms import CURRENCY
+from plugins.polymarket.questions import question_ref
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.terms import CURRENCY
+from plugins.polymarket.write_requests import UNITS_PER_DOLLAR, OrderMatch, order_end, parse_matches
 
 log = structlog.get_logger(__name__)
 
-# As orders say the type of a wallet.
-KINDS = {"eoa": 0, "proxy": 1, "safe": 2, "deposit": 3}
-# A match that is neither confirmed nor failed after so long is none that still settles.
-SETTLES_WITHIN = timedelta(days=1)
-# Positions that are no more are asked for so often: there are ever more of them.
-CLOSED_EVERY_S = 3600.0
-_DUST = Decimal("0.000001")
+# The codes of wallet types in orders.
+SIGNATURE_TYPES = {"eoa": 0, "proxy": 1, "safe": 2, "deposit": 3}
+# A match that is neither confirmed nor failed after this time no longer settles.
+MAX_SETTLEMENT_TIME = timedelta(days=1)
+# Closed positions are read only this often, since their number grows.
+CLOSED_POSITIONS_INTERVAL_S = 3600.0
+_MIN_SHARES = Decimal("0.000001")
 
-Row = Mapping[str, object]
+JsonRow = Mapping[str, object]
 
 
-class Holdings:
+class PolymarketAccountReader:
     """Reads the account of the wallet."""
 
-    def __init__(self, settings: PolymarketSettings, clock: Clock, client: Client, session: Session) -> None:
+    def __init__(
+        self, settings: PolymarketSettings, clock: Clock, client: PolymarketClient, session: ExchangeSession
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._client = client
         self._session = session
-        self._contracts: dict[str, Contract] = {}
-        self._closed: tuple[float, list[Row]] | None = None
+        self._contracts: dict[str, PolymarketContract] = {}
+        self._closed: tuple[float, list[JsonRow]] | None = None
 
-    def know(self, contract: Contract) -> None:
-        """Remember what is traded on a market, so that it is not asked for."""
+    def remember_contract(self, contract: PolymarketContract) -> None:
+        """Remember the contract of a market, so that it need not be read."""
         self._contracts[contract.market] = contract
 
-    async def account(self) -> Account:
-        """Return what there is now; raises rather than leave anything out."""
-        # Orders first: what is matched between the two readings is then among the trades.
+    async def read_account(self) -> Account:
+        """Return the account as it is now; raises if any part cannot be read."""
+        # Orders first, so that matches between the two readings are among the trades.
         open_orders = await self.open_orders()
-        parts, balance, rows = await self.recent(), await self.balance(), await self._rows()
+        parts, balance, rows = await self.recent_matches(), await self.balance(), await self._position_rows()
         positions = await self._positions(rows)
-        await self._learn({*(text_of(row.get("market")) for row in open_orders), *(part.market for part in parts)})
-        orders = self._orders(open_orders, [part for part in parts if not part.is_over])
+        await self._read_contracts(
+            {*(parse_text(row.get("market")) for row in open_orders), *(part.market for part in parts)}
+        )
+        orders = self._open_orders(open_orders, [part for part in parts if not part.is_final])
         return Account(
             at=self._clock.now(),
             currency=CURRENCY,
             cash=float(balance) - sum(order.reserves for order in orders),
             positions=tuple(positions),
             orders=tuple(orders),
-            gains=tuple(_gains([*rows, *await self._gone()])),
+            gains=tuple(_venue_gains([*rows, *await self._closed_position_rows()])),
         )
 
     async def balance(self) -> Decimal:
-        """Return the dollars of the wallet, also those that orders hold."""
+        """Return the dollars of the wallet, including those reserved by orders."""
         return (await self.collateral())[0]
 
     async def collateral(self) -> tuple[Decimal, Decimal | None]:
-        """Return the dollars of the wallet, and the least that an exchange contract may take of them."""
-        kind = KINDS[self._settings.wallet_type]
-        said = record_of(
+        """Return the dollars of the wallet, and the smallest allowance of an exchange contract."""
+        kind = SIGNATURE_TYPES[self._settings.wallet_type]
+        fields = parse_record(
             await self._session.get("balance-allowance", {"asset_type": "COLLATERAL", "signature_type": kind})
         )
-        balance = decimal_of(said.get("balance"))
+        balance = parse_decimal(fields.get("balance"))
         if balance is None:
             message = "balance-allowance: no balance"
-            raise ContractError(message)
-        allowed = [decimal_of(value) for value in record_of(said.get("allowances")).values()]
+            raise MalformedDataError(message)
+        allowed = [parse_decimal(value) for value in parse_record(fields.get("allowances")).values()]
         known = [value for value in allowed if value is not None]
-        return balance / MILLION, min(known) / MILLION if known else None
+        return balance / UNITS_PER_DOLLAR, min(known) / UNITS_PER_DOLLAR if known else None
 
-    async def open_orders(self, market: str | None = None) -> list[Row]:
-        """Return the orders that rest, as the venue shows them."""
-        return await self._session.rows("data/orders", {} if market is None else {"market": market})
+    async def open_orders(self, market: str | None = None) -> list[JsonRow]:
+        """Return the resting orders, as the venue lists them."""
+        return await self._session.read_rows("data/orders", {} if market is None else {"market": market})
 
-    async def recent(self) -> list[Part]:
-        """Return what trades of late did to orders of the account."""
-        since = self._clock.now() - SETTLES_WITHIN
-        return await self.parts({"after": int(since.timestamp())})
+    async def recent_matches(self) -> list[OrderMatch]:
+        """Return the recent matches of the account's orders."""
+        since = self._clock.now() - MAX_SETTLEMENT_TIME
+        return await self.read_matches({"after": int(since.timestamp())})
 
-    async def parts(self, asked: Mapping[str, str | int]) -> list[Part]:
-        """Return what trades did to orders of the account, those that a query names."""
+    async def read_matches(self, query: Mapping[str, str | int]) -> list[OrderMatch]:
+        """Return the matches of the account's orders that a query selects."""
         wallet = self._settings.wallet
-        rows = await self._session.rows("data/trades", {"maker_address": wallet, **asked})
-        return [part for row in rows for part in parts_of(row, wallet)]
+        rows = await self._session.read_rows("data/trades", {"maker_address": wallet, **query})
+        return [part for row in rows for part in parse_matches(row, wallet)]
 
-    async def fees(self, market: str) -> Fees:
-        """Return what takers pay on a market."""
-        await self._learn({market})
+    async def fees(self, market: str) -> TakerFees:
+        """Return the taker fees of a market."""
+        await self._read_contracts({market})
         contract = self._contracts.get(market)
         if contract is None:
             message = f"market {market}: its terms cannot be read"
-            raise ContractError(message)
-        return Fees.of(contract.fees, market)
+            raise MalformedDataError(message)
+        return TakerFees.from_schedule(contract.fees, market)
 
-    async def _learn(self, markets: Iterable[str]) -> None:
+    async def _read_contracts(self, markets: Iterable[str]) -> None:
         unknown = sorted({market.lower() for market in markets} - self._contracts.keys())
         for closed in (False, True):
-            wanted = [name for name in unknown if name not in self._contracts]
-            for row in await self._client.markets_by_condition(wanted, closed=closed) if wanted else ():
-                market = market_of(row)
+            missing = [name for name in unknown if name not in self._contracts]
+            for row in await self._client.markets_by_condition(missing, closed=closed) if missing else ():
+                market = parse_market(row)
                 if market.tokens:
                     self._contracts[market.condition] = market.contract
 
-    def _leg(self, market: str, token: str) -> Leg:
+    def _token_side(self, market: str, token: str) -> ContractSide:
         contract = self._contracts.get(market.lower())
         if contract is not None and token in {contract.yes, contract.no}:
-            return Leg.YES if token == contract.yes else Leg.NO
-        newer = v2_id(token)
+            return ContractSide.YES if token == contract.yes else ContractSide.NO
+        newer = parse_v2_token(token)
         if newer is None:
-            message = f"an order on token {token} of market {market}: which side that is cannot be read"
-            raise ContractError(message)
-        return Leg.YES if newer[2] == 0 else Leg.NO
+            message = f"an order on token {token} of market {market}: its side is unknown"
+            raise MalformedDataError(message)
+        return ContractSide.YES if newer[2] == 0 else ContractSide.NO
 
-    def _orders(self, rows: Iterable[Row], settling: Iterable[Part]) -> list[OpenOrder]:
-        found = [self._resting(row) for row in rows]
-        held: dict[str, list[Part]] = {}
+    def _open_orders(self, rows: Iterable[JsonRow], settling: Iterable[OrderMatch]) -> list[OpenOrder]:
+        found = [self._parse_resting_order(row) for row in rows]
+        held: dict[str, list[OrderMatch]] = {}
         for part in settling:
             held.setdefault(part.order, []).append(part)
-        return [*found, *(self._settling(order, parts) for order, parts in held.items())]
+        return [*found, *(self._settling_order(order, parts) for order, parts in held.items())]
 
-    def _resting(self, row: Row) -> OpenOrder:
-        number, market, token = (text_of(row.get(name)) for name in ("id", "market", "asset_id"))
-        price, size, matched = (decimal_of(row.get(name)) for name in ("price", "original_size", "size_matched"))
+    def _parse_resting_order(self, row: JsonRow) -> OpenOrder:
+        number, market, token = (parse_text(row.get(name)) for name in ("id", "market", "asset_id"))
+        price, size, matched = (parse_decimal(row.get(name)) for name in ("price", "original_size", "size_matched"))
         if not number or price is None or size is None:
             message = f"open order {number or 'without id'}: price or size are missing"
-            raise ContractError(message)
-        left = size - (matched or Decimal(0))
-        side = Side(text_of(row.get("side")).lower())
+            raise MalformedDataError(message)
+        remaining = size - (matched or Decimal(0))
+        side = OrderSide(parse_text(row.get("side")).lower())
         return OpenOrder(
             id=number,
             contract=market.lower(),
-            leg=self._leg(market, token),
+            leg=self._token_side(market, token),
             side=side,
             limit=float(price),
-            shares=float(left),
-            reserves=float(price * left) if side is Side.BUY else 0.0,
-            expires_at=ends_at(row),
+            shares=float(remaining),
+            reserves=float(price * remaining) if side is OrderSide.BUY else 0.0,
+            expires_at=order_end(row),
         )
 
-    def _settling(self, order: str, parts: list[Part]) -> OpenOrder:
-        """Return what of an order was matched and is not settled, as an order that holds its dollars back."""
+    def _settling_order(self, order: str, parts: list[OrderMatch]) -> OpenOrder:
+        """Return the matched but unsettled part of an order, as an order that reserves its dollars."""
         first = parts[0]
         contract = self._contracts.get(first.market)
-        fees = Fees() if contract is None else Fees.of(contract.fees, first.market)
-        worth = [part.dollars(fees) for part in parts]
-        shares, dollars = sum(part.shares for part in parts), sum(amount for amount, _ in worth)
+        fees = TakerFees() if contract is None else TakerFees.from_schedule(contract.fees, first.market)
+        amounts = [part.amount_and_fee(fees) for part in parts]
+        shares, dollars = sum(part.shares for part in parts), sum(amount for amount, _ in amounts)
         return OpenOrder(
             id=f"{order} (matched)",
             contract=first.market,
-            leg=self._leg(first.market, first.token),
+            leg=self._token_side(first.market, first.token),
             side=first.side,
             limit=float(dollars / shares),
             shares=float(shares),
-            reserves=float(sum(amount + fee for amount, fee in worth)) if first.side is Side.BUY else 0.0,
+            reserves=float(sum(amount + fee for amount, fee in amounts)) if first.side is OrderSide.BUY else 0.0,
         )
 
-    async def _rows(self, **more: str) -> list[Row]:
-        asked: dict[str, str | int] = {"user": self._settings.wallet, "limit": 100, **more}
-        return [row async for row in self._client.data("positions", asked)]
+    async def _position_rows(self, **more: str) -> list[JsonRow]:
+        query: dict[str, str | int] = {"user": self._settings.wallet, "limit": 100, **more}
+        return [row async for row in self._client.read_rows("positions", query)]
 
-    async def _gone(self) -> list[Row]:
-        """Return the positions that are no more, as they were listed within the hour."""
+    async def _closed_position_rows(self) -> list[JsonRow]:
+        """Return the closed positions, as they were listed within the last hour."""
         now_s = self._clock.monotonic()
-        if self._closed is None or now_s - self._closed[0] >= CLOSED_EVERY_S:
+        if self._closed is None or now_s - self._closed[0] >= CLOSED_POSITIONS_INTERVAL_S:
             try:
-                self._closed = (now_s, await self._rows(status="CLOSED"))
+                self._closed = (now_s, await self._position_rows(status="CLOSED"))
             except FoxcastError as error:
-                # They say nothing of what the account has.
+                # They do not affect the account itself.
                 log.warning("the venue's own gains cannot be read", error=str(error))
                 return [] if self._closed is None else self._closed[1]
         return self._closed[1]
 
-    async def _positions(self, rows: Iterable[Row]) -> list[Position]:
-        held = [row for row in rows if (decimal_of(row.get("current_size")) or 0) > _DUST]
-        running = [text_of(row.get("token_id")) for row in held if flag_of(row.get("redeemable")) is not True]
+    async def _positions(self, rows: Iterable[JsonRow]) -> list[Position]:
+        held = [row for row in rows if (parse_decimal(row.get("current_size")) or 0) > _MIN_SHARES]
+        running = [parse_text(row.get("token_id")) for row in held if parse_flag(row.get("redeemable")) is not True]
         books = await self._client.books(running) if running else {}
         found = []
         for row in held:
-            book = books.get(text_of(row.get("token_id")))
+            book = books.get(parse_text(row.get("token_id")))
             bid = None if book is None or book.best_bid is None else float(book.best_bid)
-            found.append(_position(row, bid))
+            found.append(_parse_position(row, bid))
         return found
 
 
-def _gains(rows: Iterable[Row]) -> Iterator[VenueGain]:
-    """Yield what the venue says was gained on each market that it lists with both figures."""
-    by_token = {text_of(row.get("token_id")): row for row in rows}
+def _venue_gains(rows: Iterable[JsonRow]) -> Iterator[VenueReportedGain]:
+    """Yield the venue's gain on each market that it lists with both figures."""
+    by_token = {parse_text(row.get("token_id")): row for row in rows}
     gains: dict[str, list[tuple[Decimal, bool]]] = {}
     for row in by_token.values():
-        realised, open_ = decimal_of(row.get("realized_pnl")), decimal_of(row.get("unrealized_pnl"))
-        market, size = text_of(row.get("condition_id")).lower(), decimal_of(row.get("current_size")) or Decimal(0)
+        realised, open_ = parse_decimal(row.get("realized_pnl")), parse_decimal(row.get("unrealized_pnl"))
+        market, size = parse_text(row.get("condition_id")).lower(), parse_decimal(row.get("current_size")) or Decimal(0)
         if market and realised is not None and open_ is not None:
-            over = size <= _DUST or flag_of(row.get("redeemable")) is True
-            gains.setdefault(market, []).append((realised + open_, over))
+            is_over = size <= _MIN_SHARES or parse_flag(row.get("redeemable")) is True
+            gains.setdefault(market, []).append((realised + open_, is_over))
     for market, legs in gains.items():
-        total, closed = sum(gain for gain, _ in legs), all(over for _, over in legs)
-        yield VenueGain(contract=market, gain=float(total), closed=closed, before_fees=True)
+        total, closed = sum(gain for gain, _ in legs), all(is_over for _, is_over in legs)
+        yield VenueReportedGain(contract=market, gain=float(total), closed=closed, before_fees=True)
 
 
-def _position(row: Row, bid: float | None) -> Position:
-    """Return a position as the Data interface shows it; one that is decided is marked at what it pays."""
-    market, size = text_of(row.get("condition_id")).lower(), decimal_of(row.get("current_size"))
-    index, paid = row.get("outcome_index"), decimal_of(row.get("entry_cost_usdc"))
+def _parse_position(row: JsonRow, bid: float | None) -> Position:
+    """Return a position as the Data API shows it; a decided one is marked at its payout."""
+    market, size = parse_text(row.get("condition_id")).lower(), parse_decimal(row.get("current_size"))
+    index, paid = row.get("outcome_index"), parse_decimal(row.get("entry_cost_usdc"))
     if not market or size is None or paid is None or index not in {0, 1}:
         message = f"position in {market or 'no market'}: size, cost or outcome_index are missing"
-        raise ContractError(message)
-    fees = decimal_of(row.get("entry_fees_usdc")) or Decimal(0)
-    pays = decimal_of(row.get("current_price")) if flag_of(row.get("redeemable")) else None
+        raise MalformedDataError(message)
+    fees = parse_decimal(row.get("entry_fees_usdc")) or Decimal(0)
+    pays = parse_decimal(row.get("current_price")) if parse_flag(row.get("redeemable")) else None
     return Position(
         decided=pays is not None,
         contract=market,
-        leg=Leg.YES if index == 0 else Leg.NO,
+        leg=ContractSide.YES if index == 0 else ContractSide.NO,
         shares=float(size),
         paid=float(paid + fees),
-        # Of a market among several of one event, the question is that of the event.
-        ref=None if flag_of(row.get("negative_risk")) else ref_of(market),
+        # If an event has several markets, the question is that of the event.
+        ref=None if parse_flag(row.get("negative_risk")) else question_ref(market),
         mark=bid if pays is None else float(pays),
     )

@@ -1,8 +1,8 @@
-"""What the venue charges takers: a schedule of each market, never a table by category.
+"""Taker fees of the venue: a schedule per market, not a table by category.
 
 A fee is charged for each match, so that of an order is the sum over the levels it takes. The direction in which the
-venue rounds is not documented: here it is half up, to five places. Makers pay nothing; rebates are left out.
-Source: venue document, section 9.
+venue rounds is not documented: here it is half up, to five places. Makers pay nothing; rebates are ignored. Source:
+docs/facts/polymarket.md#fees.
 """
 
 from collections.abc import Mapping
@@ -11,43 +11,43 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Self
 
 from bot.api import Json
-from plugins.polymarket.books import ONE
-from plugins.polymarket.parse import schedule_of
+from plugins.polymarket.market_parser import parse_fee_schedule
+from plugins.polymarket.order_books import ONE
 
-# The least that is charged; anything smaller is nothing.
-LEAST_FEE = Decimal("0.00001")
+# The smallest fee; smaller amounts are not charged.
+MIN_FEE = Decimal("0.00001")
 _HALF = Decimal("0.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fees:
+class TakerFees:
     """The fees of one market: shares x rate x (p x (1 - p)) ^ exponent, p being the price of either leg."""
 
     rate: Decimal = Decimal(0)
     exponent: Decimal = ONE
 
     @classmethod
-    def of(cls, schedule: Mapping[str, Json] | None, what: str = "") -> Self:
-        """Read a schedule as contracts have it, None being free; raises ContractError for an incomplete one."""
+    def from_schedule(cls, schedule: Mapping[str, Json] | None, what: str = "") -> Self:
+        """Parse the schedule of a contract, None being free; raises MalformedDataError for an incomplete one."""
         if schedule is None:
             return cls()
-        read = schedule_of(schedule, what)
-        return cls(rate=Decimal(str(read["rate"])), exponent=Decimal(str(read["exponent"])))
+        parsed = parse_fee_schedule(schedule, what)
+        return cls(rate=Decimal(str(parsed["rate"])), exponent=Decimal(str(parsed["exponent"])))
 
     def per_share(self, price: Decimal) -> Decimal:
         """Return what a share costs a taker on top of its price, not rounded."""
         return self.rate * (price * (ONE - price)) ** self.exponent if self.rate else Decimal(0)
 
-    def charged(self, price: Decimal, shares: Decimal) -> Decimal:
-        """Return the fee for so many shares taken at one price, in dollars."""
+    def fee_for(self, price: Decimal, shares: Decimal) -> Decimal:
+        """Return the fee for a number of shares taken at one price, in dollars."""
         whole = shares * self.per_share(price)
-        return Decimal(0) if whole < LEAST_FEE else whole.quantize(LEAST_FEE, ROUND_HALF_UP)
+        return Decimal(0) if whole < MIN_FEE else whole.quantize(MIN_FEE, ROUND_HALF_UP)
 
-    def worst(self, limit: Decimal) -> Decimal:
-        """Return the most that price and fee of a share bought within a limit are together.
+    def max_cost_per_share(self, limit: Decimal) -> Decimal:
+        """Return the maximum of price plus fee of a share bought within a limit.
 
-        With an exponent of 1 or more both grow together with the price. Below 1 the fee may fall faster than the price
-        grows, so there the highest fee is taken.
+        With an exponent of 1 or more both grow with the price. Below 1 the fee may fall faster than the price grows, so
+        the highest fee is used.
         """
-        at = limit if self.exponent >= 1 else min(limit, _HALF)
-        return limit + self.per_share(at)
+        worst_price = limit if self.exponent >= 1 else min(limit, _HALF)
+        return limit + self.per_share(worst_price)

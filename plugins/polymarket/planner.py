@@ -1,9 +1,9 @@
-"""From a belief to one order, on the books as they are read then: policy in code.
+"""Plans one order from a belief, on the current books.
 
-``Order.contract`` is the condition of a market, which for an event is that of one option; prices are those of the
-token of its leg. What else an order says is in ``terms.Terms``. Buying one leg and selling the other are one thing to
-the books, whose pool is one, so what is held of the other leg is sold first and never bought against.
-Source: venue document, sections 13.2 to 13.4.
+``Order.contract`` is the condition of a market, which for an event is that of one option; prices are those of the token
+of its leg. The other terms are in ``PolymarketOrderTerms``. Buying one leg and selling the other are the same for the
+books, which share one pool, so held shares of the other leg are sold first and never bought against. Source:
+docs/facts/polymarket.md#paper-fills and #acting-on-a-forecast.
 """
 
 import asyncio
@@ -16,121 +16,140 @@ from decimal import Decimal
 from typing import Protocol
 
 from bot.api import (
-    Binary,
-    Choice,
-    ClosingWish,
-    ContractError,
+    BinaryPrediction,
+    ChoicePrediction,
+    ClosingProposal,
+    ContractSide,
     Json,
-    Leg,
-    NotFound,
+    MalformedDataError,
+    NotFoundError,
     Order,
-    Plan,
-    Planner,
+    OrderPlan,
+    OrderPlanner,
+    PluginContext,
     Prediction,
     Question,
-    Rejected,
-    Wish,
-    Workplace,
+    RequestRejectedError,
+    TradeProposal,
 )
-from plugins.polymarket.books import Book
-from plugins.polymarket.client import Client
-from plugins.polymarket.depth import Fitness
-from plugins.polymarket.parse import Contract, contracts_of
-from plugins.polymarket.raw import decimal_of, flag_of
-from plugins.polymarket.settings import TradingSettings
-from plugins.polymarket.sizing import Sized, Sizer, Stand, closing_size
-from plugins.polymarket.terms import CURRENCY, OrderType, Terms
+from plugins.polymarket.api_client import PolymarketClient
+from plugins.polymarket.book_walk import BookRequirements
+from plugins.polymarket.json_values import parse_decimal, parse_flag
+from plugins.polymarket.market_parser import PolymarketContract, question_contracts
+from plugins.polymarket.order_books import PolymarketOrderBook
+from plugins.polymarket.order_sizing import OptionMarket, OrderSizer, SizedOrder, size_closing_sale
+from plugins.polymarket.order_terms import CURRENCY, PolymarketOrderTerms, PolymarketOrderType
+from plugins.polymarket.settings import PolymarketTradingSettings
 
-# Options that are looked at where the best one may not be traded.
-_TRIES = 3
-# What takers of some markets are held for that do not say it in seconds.
-_USUAL_DELAY = Decimal("0.25")
+# How many options are tried if the best one may not be traded.
+_MAX_TRIED_OPTIONS = 3
+# The taker delay of markets that do not give it in seconds.
+_DEFAULT_TAKER_DELAY = Decimal("0.25")
 
 
-class Reads(Protocol):
-    """What is read to plan and to fill on paper; every answer is of now."""
+class PolymarketBookSource(Protocol):
+    """What planning and paper fills read; every response is current."""
 
-    async def books(self, tokens: Sequence[str]) -> Mapping[str, Book]:
-        """Return books by token; what has none is missing."""
+    async def books(self, tokens: Sequence[str]) -> Mapping[str, PolymarketOrderBook]:
+        """Return books by token; tokens without one are missing."""
         ...
 
-    async def book(self, token: str) -> Book | None:
-        """Return the book of one token, None where it has none."""
+    async def book(self, token: str) -> PolymarketOrderBook | None:
+        """Return the book of one token, None if it has none."""
         ...
 
-    async def short_market(self, condition: str) -> Mapping[str, object]:
-        """Return the terms of a market as the exchange has them; raises NotFound."""
+    async def exchange_terms(self, condition: str) -> Mapping[str, object]:
+        """Return the terms of a market as the exchange has them; raises NotFoundError."""
         ...
 
 
 class PolymarketPlanner:
-    """Implements the port Planner."""
+    """Implements ``OrderPlanner``."""
 
-    def __init__(self, settings: TradingSettings, client: Reads) -> None:
+    def __init__(self, settings: PolymarketTradingSettings, client: PolymarketBookSource) -> None:
         self._settings = settings
         self._client = client
-        self._fitness = fitness_of(settings)
+        self._requirements = book_requirements(settings)
 
-    async def plan(self, wish: Wish) -> Plan:
-        question = wish.question
-        contracts = _contracts(question)
+    async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
+        question = proposal.question
+        contracts = _tradable_contracts(question)
         books = await read_books(self._client, contracts)
-        desk = _Desk(wish, contracts, books, self._fitness)
-        beliefs = _beliefs(question, wish.predictions[question.targets[0].key])
-        return await self._best(desk, beliefs)
+        proposal_books = _ProposalBooks(proposal, contracts, books, self._requirements)
+        beliefs = _option_beliefs(question, proposal.predictions[question.targets[0].key])
+        return await self._plan_best_option(proposal_books, beliefs)
 
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
-        contracts, position = _contracts(wish.question), wish.position
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        contracts, position = _tradable_contracts(proposal.question), proposal.position
         option = next((name for name, one in contracts.items() if one.market == position.contract), None)
         if option is None:
-            message = f"{wish.question.ref} has no market {position.contract}"
-            raise Rejected(message)
+            message = f"{proposal.question.ref} has no market {position.contract}"
+            raise RequestRejectedError(message)
         contract = contracts[option]
         books = await read_books(self._client, {option: contract})
         book = books.get(option)
-        state = DecisionState(at=wish.now, option=option, contract=contract, book=book, touches={}).to_json()
+        state = DecisionState(at=proposal.now, option=option, contract=contract, book=book, touches={}).to_json()
         if book is None:
-            return Plan(why="it has no book now", state=state)
-        stand = Stand(option=option, contract=contract, book=book, prices={})
-        found = closing_size(stand, position)
-        # Resting orders of one's own on that market hold shares back, or would be met.
-        cancel = tuple(one.id for one in wish.account.orders if one.contract == contract.market)
-        order = found if isinstance(found, str) else await self._written(stand, replace(found, cancel=cancel), wish.now)
+            return OrderPlan(why="it has no book now", market_state=state)
+        option_market = OptionMarket(option=option, contract=contract, book=book, prices={})
+        found = size_closing_sale(option_market, position)
+        # Our resting orders on that market reserve shares, or could be matched.
+        cancel = tuple(one.id for one in proposal.account.orders if one.contract == contract.market)
+        order = (
+            found
+            if isinstance(found, str)
+            else await self._checked_order(option_market, replace(found, cancel=cancel), proposal.now)
+        )
         if isinstance(order, str):
-            return Plan(why=order, state=state)
-        return Plan(why=_said(order), order=order, state=state)
+            return OrderPlan(why=order, market_state=state)
+        return OrderPlan(why=_describe_order(order), order=order, market_state=state)
 
-    async def _best(self, desk: "_Desk", beliefs: Mapping[str, float]) -> Plan:
-        """Try the options that the belief is furthest from the market on, most first."""
-        fit = [option for option in desk.contracts if option in beliefs and desk.middle(option) is not None]
-        reasons = [] if fit else [desk.unfit()]
-        against = {option for option in fit if desk.is_held_against(option, beliefs)}
-        by_gap = sorted(fit, key=lambda option: (option not in against, -abs(beliefs[option] - desk.prices[option])))
-        for option in by_gap[: _TRIES + len(against)]:
-            found = await self._order(desk, option, beliefs)
+    async def _plan_best_option(self, proposal_books: "_ProposalBooks", beliefs: Mapping[str, float]) -> OrderPlan:
+        """Try the options with the largest difference between belief and market first."""
+        fit = [
+            option
+            for option in proposal_books.contracts
+            if option in beliefs and proposal_books.usable_mid_price(option) is not None
+        ]
+        reasons = [] if fit else [proposal_books.unusable_reasons()]
+        against = {option for option in fit if proposal_books.is_held_against(option, beliefs)}
+        by_gap = sorted(
+            fit, key=lambda option: (option not in against, -abs(beliefs[option] - proposal_books.prices[option]))
+        )
+        for option in by_gap[: _MAX_TRIED_OPTIONS + len(against)]:
+            found = await self._build_order(proposal_books, option, beliefs)
             if isinstance(found, Order):
-                return Plan(why=_said(found), order=found, state=desk.state(option))
+                return OrderPlan(
+                    why=_describe_order(found), order=found, market_state=proposal_books.decision_state(option)
+                )
             reasons.append(f"{option}: {found}" if option else found)
-        return Plan(why=reasons[0], state=desk.state(by_gap[0] if by_gap else next(iter(desk.contracts))))
+        return OrderPlan(
+            why=reasons[0],
+            market_state=proposal_books.decision_state(by_gap[0] if by_gap else next(iter(proposal_books.contracts))),
+        )
 
-    async def _order(self, desk: "_Desk", option: str, beliefs: Mapping[str, float]) -> Order | str:
-        contract, book = desk.contracts[option], desk.books[option]
-        kind = OrderType(self._settings.order_type)
-        stand = Stand(option=option, contract=contract, book=book, prices=desk.prices)
-        # A long book of an event with many options takes a while: not on the loop.
-        found = await asyncio.to_thread(Sizer(desk.wish, kind, desk.contracts).sized, stand, beliefs)
+    async def _build_order(
+        self, proposal_books: "_ProposalBooks", option: str, beliefs: Mapping[str, float]
+    ) -> Order | str:
+        contract, book = proposal_books.contracts[option], proposal_books.books[option]
+        kind = PolymarketOrderType(self._settings.order_type)
+        option_market = OptionMarket(option=option, contract=contract, book=book, prices=proposal_books.prices)
+        # A long book of an event with many options takes a while, so it runs off the event loop.
+        found = await asyncio.to_thread(
+            OrderSizer(proposal_books.proposal, kind, proposal_books.contracts).size_order, option_market, beliefs
+        )
         if isinstance(found, str):
             return found
-        return await self._written(stand, found, desk.wish.now)
+        return await self._checked_order(option_market, found, proposal_books.proposal.now)
 
-    async def _written(self, stand: Stand, found: Sized, now: datetime) -> Order | str:
-        """Return the order, or why the venue would not take it."""
-        contract, book, option = stand.contract, stand.book, stand.option
-        # Only where something is to be ordered: it is a request of its own.
-        held_s = await taker_delay(self._client, contract)
-        if isinstance(held_s, str):
-            return held_s
-        terms = Terms(
+    async def _checked_order(self, option_market: OptionMarket, found: SizedOrder, now: datetime) -> Order | str:
+        """Return the order, or why the venue would not accept it."""
+        contract, book, option = option_market.contract, option_market.book, option_market.option
+        # Only if there is an order, since this is a separate request.
+        taker_delay_s = await read_taker_delay(self._client, contract)
+        if isinstance(taker_delay_s, str):
+            return taker_delay_s
+        terms = PolymarketOrderTerms(
             contract=contract,
             leg=found.leg,
             side=found.side,
@@ -139,12 +158,12 @@ class PolymarketPlanner:
             size=found.size,
             tick=book.tick,
             mid=found.mid,
-            held_s=held_s,
-            lifetime=timedelta(seconds=self._settings.order_lifetime_s if found.type.rests else 0.0),
+            taker_delay_s=taker_delay_s,
+            lifetime=timedelta(seconds=self._settings.order_lifetime_s if found.type.is_resting else 0.0),
             book={"hash": book.hash, "at": book.at.isoformat(), "read_at": now.isoformat()},
             cancel=found.cancel,
         )
-        if (why := terms.refusal(tick=book.tick, min_size=book.min_size)) is not None:
+        if (why := terms.refusal_reason(tick=book.tick, min_size=book.min_size)) is not None:
             return why
         return Order(
             contract=contract.market,
@@ -162,40 +181,46 @@ class PolymarketPlanner:
         )
 
 
-class _Desk:
-    """A wish, and the books of what it is about."""
+class _ProposalBooks:
+    """A proposal, and the books of its question."""
 
     def __init__(
-        self, wish: Wish, contracts: Mapping[str, Contract], books: Mapping[str, Book], fitness: Fitness
+        self,
+        proposal: TradeProposal,
+        contracts: Mapping[str, PolymarketContract],
+        books: Mapping[str, PolymarketOrderBook],
+        requirements: BookRequirements,
     ) -> None:
-        self.wish, self.contracts, self.books = wish, contracts, books
-        self._why = {option: fitness.unfit(books.get(option), now=wish.now) for option in contracts}
+        self.proposal, self.contracts, self.books = proposal, contracts, books
+        self._unusable = {
+            option: requirements.unusable_reason(books.get(option), now=proposal.now) for option in contracts
+        }
         self.prices = {option: float(book.mid) for option, book in books.items() if book.mid is not None}
 
-    def middle(self, option: str) -> Decimal | None:
-        """Return the middle of a book that may be traded on, None for any other."""
-        return None if self._why[option] else self.books[option].mid
+    def usable_mid_price(self, option: str) -> Decimal | None:
+        """Return the midpoint of a book that may be traded on, None for any other."""
+        return None if self._unusable[option] else self.books[option].mid
 
     def is_held_against(self, option: str, beliefs: Mapping[str, float]) -> bool:
-        """Say whether shares are held of the leg that the belief is not on."""
-        against = Leg.NO if beliefs[option] > self.prices[option] else Leg.YES
+        """Return whether shares are held against the belief."""
+        against = ContractSide.NO if beliefs[option] > self.prices[option] else ContractSide.YES
         market = self.contracts[option].market
-        return any(one.contract == market and one.leg is against for one in self.wish.account.positions)
+        return any(one.contract == market and one.leg is against for one in self.proposal.account.positions)
 
-    def unfit(self) -> str:
-        """Say why none of the books may be traded on."""
-        return "; ".join(f"{option}: {why}" if option else str(why) for option, why in self._why.items())
+    def unusable_reasons(self) -> str:
+        """Return why none of the books may be traded on."""
+        return "; ".join(f"{option}: {why}" if option else str(why) for option, why in self._unusable.items())
 
-    def state(self, option: str) -> str:
-        """Return what was seen as JSON: the whole book of that option, and the best prices of the others."""
-        seen = DecisionState(
-            at=self.wish.now,
+    def decision_state(self, option: str) -> str:
+        """Return the state as JSON: the full book of that option, and the best prices of the others."""
+        decision = DecisionState(
+            at=self.proposal.now,
             option=option,
             contract=self.contracts[option],
             book=self.books.get(option),
-            touches={name: _touch(book) for name, book in self.books.items() if name != option},
+            touches={name: _describe_best_prices(book) for name, book in self.books.items() if name != option},
         )
-        return seen.to_json()
+        return decision.to_json()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,83 +229,88 @@ class DecisionState:
 
     at: datetime
     option: str
-    contract: Contract
-    book: Book | None
+    contract: PolymarketContract
+    book: PolymarketOrderBook | None
     touches: Mapping[str, Json]
 
     def to_json(self) -> str:
         """Return it as one line of JSON."""
-        kept = {
+        state = {
             "at": self.at.isoformat(),
             "option": self.option,
             "contract": self.contract.to_map(),
             "book": None if self.book is None else self.book.to_map(),
             "touches": dict(self.touches),
         }
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
 
 
-def fitness_of(settings: TradingSettings) -> Fitness:
-    """Return which books are traded on, as settings say."""
-    return Fitness(spread_max=Decimal(str(settings.spread_max)), oldest=timedelta(seconds=settings.book_age_s))
+def book_requirements(settings: PolymarketTradingSettings) -> BookRequirements:
+    """Return the requirements for books from the settings."""
+    return BookRequirements(
+        spread_max=Decimal(str(settings.max_spread)), max_age=timedelta(seconds=settings.max_book_age_s)
+    )
 
 
-async def read_books(client: Reads, contracts: Mapping[str, Contract]) -> dict[str, Book]:
+async def read_books(
+    client: PolymarketBookSource, contracts: Mapping[str, PolymarketContract]
+) -> dict[str, PolymarketOrderBook]:
     """Return the books of YES as they are now, by option."""
     found = await client.books([contract.yes for contract in contracts.values()])
     return {option: found[contract.yes] for option, contract in contracts.items() if contract.yes in found}
 
 
-async def taker_delay(client: Reads, contract: Contract) -> Decimal | str:
-    """Return for how many seconds takers are held, or why the exchange takes no orders."""
+async def read_taker_delay(client: PolymarketBookSource, contract: PolymarketContract) -> Decimal | str:
+    """Return the taker delay in seconds, or why the exchange accepts no orders."""
     try:
-        said = await client.short_market(contract.market)
-    except NotFound:
+        terms = await client.exchange_terms(contract.market)
+    except NotFoundError:
         return "the exchange does not know the market"
-    if flag_of(said.get("ao")) is False:
-        return "the market takes no orders now"
-    usual = _USUAL_DELAY if flag_of(said.get("itode")) else Decimal(0)
-    return max(contract.delay_s, decimal_of(said.get("sd")) or Decimal(0), usual)
+    if parse_flag(terms.get("ao")) is False:
+        return "the market accepts no orders now"
+    default_delay = _DEFAULT_TAKER_DELAY if parse_flag(terms.get("itode")) else Decimal(0)
+    return max(contract.delay_s, parse_decimal(terms.get("sd")) or Decimal(0), default_delay)
 
 
-def _contracts(question: Question) -> Mapping[str, Contract]:
-    """Return what is traded of a question by option; raises Rejected where nothing is."""
+def _tradable_contracts(question: Question) -> Mapping[str, PolymarketContract]:
+    """Return the contracts of a question by option; raises RequestRejectedError if there are none."""
     try:
-        contracts = contracts_of(question)
-    except ContractError as error:
+        contracts = question_contracts(question)
+    except MalformedDataError as error:
         message = f"{question.ref} cannot be traded: {error}"
-        raise Rejected(message) from error
+        raise RequestRejectedError(message) from error
     if not contracts:
         message = f"{question.ref} has no market that can be traded"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     return contracts
 
 
-def _beliefs(question: Question, prediction: Prediction) -> Mapping[str, float]:
+def _option_beliefs(question: Question, prediction: Prediction) -> Mapping[str, float]:
     match prediction:
-        case Binary(probability=probability):
+        case BinaryPrediction(probability=probability):
             return {"": probability}
-        case Choice(probabilities=probabilities):
+        case ChoicePrediction(probabilities=probabilities):
             return probabilities
-    message = f"{question.ref}: a curve answers no market of this venue"
-    raise Rejected(message)
+    message = f"{question.ref}: no market of this venue takes a curve"
+    raise RequestRejectedError(message)
 
 
-def _touch(book: Book) -> Json:
+def _describe_best_prices(book: PolymarketOrderBook) -> Json:
     bid, ask = (None if price is None else str(price) for price in (book.best_bid, book.best_ask))
     return {"bid": bid, "ask": ask, "hash": book.hash, "at": book.at.isoformat()}
 
 
-def _said(order: Order) -> str:
-    what = f" of {order.option}" if order.option else ""
+def _describe_order(order: Order) -> str:
+    of_option = f" of {order.option}" if order.option else ""
     kind = order.terms["type"]
     return (
-        f"{order.side} {order.shares:g} {order.leg}{what} at {order.expected:.4f}, limit {order.limit:g} ({kind}), "
-        f"edge {order.edge:.4f} a share after fees"
+        f"{order.side} {order.shares:g} {order.leg}{of_option} at {order.expected:.4f}, "
+        f"limit {order.limit:g} ({kind}), "
+        f"edge {order.edge:.4f} per share after fees"
     )
 
 
 @asynccontextmanager
-async def open_planner(settings: TradingSettings, workplace: Workplace) -> AsyncIterator[Planner]:
-    """Open what turns beliefs into orders; it reads without a key."""
-    yield PolymarketPlanner(settings, Client(settings, workplace.http))
+async def open_planner(settings: PolymarketTradingSettings, context: PluginContext) -> AsyncIterator[OrderPlanner]:
+    """Open the order planner; it reads without a key."""
+    yield PolymarketPlanner(settings, PolymarketClient(settings, context.http))

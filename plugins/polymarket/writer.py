@@ -1,9 +1,9 @@
-"""The writing half: limit orders, signed by another process, stored, and posted once; nothing else is ever sent.
+"""Writes limit orders: signed by another process, recorded, and posted once; nothing else is ever sent.
 
-Before an order is signed the owner must have attested and the region be open, the market take orders under the terms
-that it was forecast under, and the book of that moment take price and size. The secure client of the venue is never
-made: it would make keys, deploy wallets and set allowances by itself. What an answer does not prove is unknown: the
-order is cancelled by its hash, its market takes no other of ours, and open orders and trades tell what became of it.
+Before an order is signed the owner must have attested, the region must be allowed, the market must accept orders under
+the terms of the forecast, and the current book must allow price and size. The venue's secure client is never created:
+it would create keys, deploy wallets and set allowances by itself. Without proof in the response an order is unknown: it
+is cancelled by its hash, its market gets no other order of ours, and open orders and trades show its outcome.
 """
 
 import asyncio
@@ -17,367 +17,339 @@ import structlog
 
 from bot.api import (
     Account,
-    Batch,
-    ContractError,
+    AccountRefusal,
+    AuthenticationError,
     FoxcastError,
-    Instead,
+    HttpResponse,
     Intent,
     IntentAction,
     IntentState,
     Json,
-    NotFound,
+    NotFoundError,
+    OrderSide,
     Outcome,
     Position,
     Question,
-    Receipt,
-    Rejected,
-    Reply,
-    Sealed,
-    Side,
-    Submitter,
-    Unauthorized,
-    Unavailable,
-    Verdict,
-    Who,
-    WriterPlace,
-    after_colon,
-    describe_changes,
-    json_of,
-    said_in,
+    RequestRejectedError,
+    SealedRequest,
+    ServiceUnavailableError,
+    SubmissionBatch,
+    UnpaidOutcome,
+    VenueSubmitter,
+    VenueWriterContext,
+    WriteReceipt,
+    WriteVerdict,
+    detail_suffix,
+    read_in_turn,
+    report_changed_question,
+    response_fields,
+    response_json,
+    seal_in_turn,
+    send_once,
+    write_in_turn,
+    write_receipt,
 )
-from plugins.polymarket.account import Holdings
-from plugins.polymarket.account_keys import MAX_BYTES, Maker, Session
-from plugins.polymarket.check import require_permitted
-from plugins.polymarket.client import Client
-from plugins.polymarket.orders import (
-    CONFIRMED,
-    DEADLINE_S,
-    FAILED,
-    Part,
-    fills_of,
-    is_late,
-    made_at,
-    posted,
-    sealed_of,
-    unsigned_of,
-)
+from plugins.polymarket.accepted_orders import AcceptedOrders
+from plugins.polymarket.account import PolymarketAccountReader
+from plugins.polymarket.account_check import require_trading_allowed
+from plugins.polymarket.api_client import PolymarketClient
+from plugins.polymarket.exchange_session import MAX_RESPONSE_BYTES, ApiKeyCreator, ExchangeSession
+from plugins.polymarket.json_values import parse_list, parse_text
+from plugins.polymarket.market_parser import question_contracts
+from plugins.polymarket.order_terms import PolymarketOrderTerms
 from plugins.polymarket.paper_market import share_payout
-from plugins.polymarket.parse import contracts_of
-from plugins.polymarket.raw import list_of, text_of
+from plugins.polymarket.reader import PolymarketReader
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.signer_process import Signer, signer_of
-from plugins.polymarket.terms import Terms
-from plugins.polymarket.venue import PolymarketVenue
-from plugins.polymarket.writer_taken import Taken
-from plugins.polymarket.writer_verdict import verdict_of
+from plugins.polymarket.signer_client import SignerClient, create_signer
+from plugins.polymarket.write_requests import (
+    CONFIRMED,
+    FAILED,
+    WRITE_DEADLINE_S,
+    OrderMatch,
+    build_unsigned_order,
+    confirmed_fills,
+    is_too_late,
+    request_body,
+    request_time,
+    seal_signed_order,
+    write_verdict,
+)
 
 log = structlog.get_logger(__name__)
 
-# The region is asked for again after so long.
-REGION_S = 300.0
-# Trades are listed from so long before a request was made: the clock that made it may have been far ahead.
-LOOK_BACK = timedelta(days=1)
-_CLOSE = 0.01
-_MOST_CANCELS = 3_000
+# The region is checked again after this time.
+REGION_CHECK_INTERVAL_S = 300.0
+# Trades are listed from this long before a request was made: the clock may have been far ahead then.
+TRADE_HISTORY = timedelta(days=1)
+_COST_TOLERANCE = 0.01
+_MAX_CANCELS_PER_REQUEST = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """One intent whose order is one of this venue."""
+class _WriteTask:
+    """One intent with its order terms and sealed request."""
 
     intent: Intent
-    terms: Terms
-    sealed: Sealed
+    terms: PolymarketOrderTerms
+    sealed: SealedRequest
 
 
 class PolymarketWriter:
-    """Implements the port Trader. Once the account itself was refused nothing more is sealed, until opened again."""
+    """Implements ``TradingSubmitter``. Once the account was refused nothing is sealed until the writer is reopened."""
 
-    def __init__(self, settings: PolymarketSettings, place: WriterPlace, signer: Signer) -> None:
+    def __init__(self, settings: PolymarketSettings, context: VenueWriterContext, signer: SignerClient) -> None:
         self._settings = settings
-        self._clock = place.clock
-        self._http = place.http
-        self._wire = place.wire
-        self._client = Client(settings, place.http)
-        self._reader = PolymarketVenue(settings, place)
-        maker = Maker(wire=place.wire, permit=self._permitted)
-        self._session = Session(settings, place.clock, http=place.http, signer=signer, maker=maker)
-        self._holdings = Holdings(settings, place.clock, self._client, self._session)
+        self._clock = context.clock
+        self._http = context.http
+        self._write_client = context.wire
+        self._client = PolymarketClient(settings, context.http)
+        self._reader = PolymarketReader(settings, context)
+        maker = ApiKeyCreator(write_client=context.wire, require_permitted=self._require_permitted)
+        self._session = ExchangeSession(settings, context.clock, http=context.http, signer=signer, maker=maker)
+        self._account_reader = PolymarketAccountReader(settings, context.clock, self._client, self._session)
         self._signer = signer
-        # Where the wire says that it sends nothing, nothing is signed either: a signature counts, and lasts for ever.
-        self._is_look = getattr(place.wire, "sends", True) is False
-        self._folder = place.folder
-        self._taken = Taken(place.folder)
-        self._turn = asyncio.Lock()
-        self._permitted_s: float | None = None
-        self._stopped = ""
-        # Markets with orders in doubt, by their hashes.
+        # If the client sends nothing, nothing is signed either: a signature counts for the cap and never expires.
+        self._is_dry_run = getattr(context.wire, "sends", True) is False
+        self._folder = context.folder
+        self._accepted_orders = AcceptedOrders(context.folder)
+        self._write_lock = asyncio.Lock()
+        self._permitted_at_s: float | None = None
+        self._refusal = AccountRefusal(venue="polymarket", remedy="correct that, then start again")
+        # Hashes of unknown orders by market.
         self._uncertain: dict[str, set[str]] = {}
 
-    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         """Return the signed requests of all intents that may be written now.
 
-        One that may not is left out; raises Rejected, with the reasons, where that holds for all, Unauthorized once the
-        account was refused or where it may not trade, and as reading and the signer do.
+        Others are left out. Raises RequestRejectedError, with reasons, if all are, AuthenticationError once the account
+        was refused or if it may not trade, and the errors of reading and the signer.
         """
-        if self._stopped:
-            raise Unauthorized(self._stopped)
+        self._refusal.require_accepted()
         if batch.intents:
-            await self._permitted()
-        sealed: list[Sealed] = []
-        reasons: list[str] = []
-        for intent in batch.intents:
-            try:
-                sealed.append(await self._sealed(intent, batch))
-            except Rejected as error:
-                log.info("not sealed", intent=intent.id, question=str(intent.ref), why=str(error))
-                reasons.append(str(error))
-        if reasons and not sealed:
-            raise Rejected("; ".join(dict.fromkeys(reasons)))
-        return tuple(sealed)
+            await self._require_permitted()
+        return await seal_in_turn(batch, self._seal_intent)
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         """Post each request once, one after the other; after one without an answer the rest is not begun."""
-        sealed = {one.intent: one for one in batch.sealed}
-        receipts = []
-        broken = ""
-        for intent in batch.intents:
-            if intent.id not in sealed or intent.order is None:
-                receipt = _receipt(intent, IntentState.REFUSED, "it has no order, or no sealed request")
-            elif broken:
-                receipt = _receipt(intent, IntentState.ABSENT, f"not begun after {broken}")
-            else:
-                async with self._turn:
-                    wanted = _Wanted(intent=intent, terms=Terms.of(intent.order), sealed=sealed[intent.id])
-                    receipt = await self._write(wanted)
-                broken = receipt.detail if receipt.state is IntentState.UNKNOWN else ""
-            receipts.append(receipt)
-        return tuple(receipts)
+        return await write_in_turn(batch, self._write_intent)
 
-    async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        """Read back; what cannot be read is unknown. Raises Unauthorized."""
-        receipts = []
-        for intent in batch.intents:
-            sealed = [one for one in batch.sealed if one.intent == intent.id]
-            try:
-                receipts.append(await self._read_back(intent, sealed))
-            except Unauthorized:
-                raise
-            except FoxcastError as error:
-                receipts.append(_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
-        return tuple(receipts)
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        """Read back; what cannot be read is unknown. Raises AuthenticationError."""
+        return await read_in_turn(batch, self._read_back)
 
-    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
         """Return what a share pays."""
         return share_payout(position, outcome, self._folder)
 
     async def account(self) -> Account:
-        """Return what the account has now."""
-        return await self._holdings.account()
+        """Return the account as it is now."""
+        return await self._account_reader.read_account()
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
-        """Cancel orders, all that rest for None, whatever else is stopped; return those that rest no more."""
-        async with self._turn:
+        """Cancel orders (None: all resting ones), even while halted; return those that no longer rest."""
+        async with self._write_lock:
             if order_ids is None:
-                ended = await self._cancelled("cancel-all", None)
+                ended = await self._cancel_orders("cancel-all", None)
             else:
-                parts = [list(order_ids[at : at + _MOST_CANCELS]) for at in range(0, len(order_ids), _MOST_CANCELS)]
+                parts = [
+                    list(order_ids[at : at + _MAX_CANCELS_PER_REQUEST])
+                    for at in range(0, len(order_ids), _MAX_CANCELS_PER_REQUEST)
+                ]
                 for part in parts:
-                    await self._cancelled("orders", [*part])
+                    await self._cancel_orders("orders", [*part])
                 ended = list(order_ids)
-            left = {text_of(row.get("id")) for row in await self._holdings.open_orders()} if ended else set()
-        return tuple(name for name in dict.fromkeys(ended) if name not in left)
+            remaining = (
+                {parse_text(row.get("id")) for row in await self._account_reader.open_orders()} if ended else set()
+            )
+        return tuple(name for name in dict.fromkeys(ended) if name not in remaining)
 
-    # Before the wire
+    # Before sending
 
-    async def _permitted(self) -> None:
+    async def _require_permitted(self) -> None:
         now_s = self._clock.monotonic()
-        if self._permitted_s is None or now_s - self._permitted_s >= REGION_S:
-            await require_permitted(self._settings, self._http)
-            self._permitted_s = now_s
+        if self._permitted_at_s is None or now_s - self._permitted_at_s >= REGION_CHECK_INTERVAL_S:
+            await require_trading_allowed(self._settings, self._http)
+            self._permitted_at_s = now_s
 
-    async def _sealed(self, intent: Intent, batch: Batch) -> Sealed:
+    async def _seal_intent(self, intent: Intent, question: Question | None) -> SealedRequest:
         order = intent.order
-        question = next((one for one in batch.questions if one.ref == intent.ref), None)
         if intent.action is not IntentAction.ORDER or order is None or question is None:
-            message = f"{intent.ref}: this venue takes orders on questions that are known, no {intent.action}"
-            raise Rejected(message)
-        terms = Terms.of(order)
+            message = f"{intent.ref}: this venue accepts orders on known questions, not {intent.action}"
+            raise RequestRejectedError(message)
+        terms = PolymarketOrderTerms.from_order(order)
         if self._uncertain.get(terms.contract.market):
-            message = f"{intent.ref}: an earlier order on its market is uncertain; it waits until that is known"
-            raise Unavailable(message)
-        if terms.side is Side.BUY and float(terms.price * terms.size) > order.cost + _CLOSE:
+            message = f"{intent.ref}: an earlier order on its market is unknown; it waits until that is read back"
+            raise ServiceUnavailableError(message)
+        if terms.side is OrderSide.BUY and float(terms.price * terms.size) > order.cost + _COST_TOLERANCE:
             message = f"{intent.ref}: {terms.size} shares at {terms.price} may cost more than {order.cost:g} dollars"
-            raise Rejected(message)
-        reading = await self._read_again(terms, question, option=order.option)
-        if intent.rests_on_forecast and describe_changes(question, reading):
-            return Sealed.unwritten(intent, reading)
-        if contracts_of(reading).get(order.option) != terms.contract:
+            raise RequestRejectedError(message)
+        reading = await self._reread_question(terms, question, option=order.option)
+        if (changed := report_changed_question(intent, question, reading)) is not None:
+            return changed
+        if question_contracts(reading).get(order.option) != terms.contract:
             message = f"{intent.ref}: tokens, fees or delay of its market have changed since it was forecast"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         await self._require_book(terms)
-        asked = unsigned_of(intent, terms, now=self._clock.now())
-        signed = await self._signer.order(asked, is_look=self._is_look)
-        self._holdings.know(terms.contract)
-        return replace(sealed_of(intent, asked, signed, wallet=self._settings.wallet), question=reading)
+        unsigned = build_unsigned_order(intent, terms, now=self._clock.now())
+        signed = await self._signer.sign_order(unsigned, is_look=self._is_dry_run)
+        self._account_reader.remember_contract(terms.contract)
+        return replace(seal_signed_order(intent, unsigned, signed, wallet=self._settings.wallet), question=reading)
 
-    async def _read_again(self, terms: Terms, question: Question, *, option: str) -> Question:
-        """Return the question as it is now; raises Rejected for a market that takes no orders."""
-        if contracts_of(question).get(option) != terms.contract:
+    async def _reread_question(self, terms: PolymarketOrderTerms, question: Question, *, option: str) -> Question:
+        """Return the question as it is now; raises RequestRejectedError if its market accepts no orders."""
+        if question_contracts(question).get(option) != terms.contract:
             message = f"{question.ref}: the order is on another contract than its question"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         try:
-            return await self._reader.find(question.ref.key)
-        except NotFound as error:
-            message = f"{question.ref}: its market is not there any more"
-            raise Rejected(message) from error
+            return await self._reader.find_question(question.ref.key)
+        except NotFoundError as error:
+            message = f"{question.ref}: its market no longer exists"
+            raise RequestRejectedError(message) from error
 
-    async def _require_book(self, terms: Terms) -> None:
+    async def _require_book(self, terms: PolymarketOrderTerms) -> None:
         book = await self._client.book(terms.token)
         if book is None:
             message = f"market {terms.contract.market} has no book now"
-            raise Rejected(message)
-        if why := terms.refusal(tick=book.tick, min_size=book.min_size):
+            raise RequestRejectedError(message)
+        if why := terms.refusal_reason(tick=book.tick, min_size=book.min_size):
             message = f"market {terms.contract.market}: {why}"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
 
-    # On the wire
+    # Sending
 
-    async def _write(self, wanted: _Wanted) -> Receipt:
-        intent, sealed = wanted.intent, wanted.sealed
+    async def _write_intent(self, intent: Intent, sealed: SealedRequest) -> WriteReceipt:
+        if intent.order is None:
+            return write_receipt(intent, IntentState.REFUSED, "it has no order")
+        async with self._write_lock:
+            terms = PolymarketOrderTerms.from_order(intent.order)
+            return await self._write(_WriteTask(intent=intent, terms=terms, sealed=sealed))
+
+    async def _write(self, task: _WriteTask) -> WriteReceipt:
+        intent, sealed = task.intent, task.sealed
         try:
-            if wanted.terms.cancel:
-                await self._cancelled("orders", [*wanted.terms.cancel])
+            if task.terms.cancel:
+                await self._cancel_orders("orders", [*task.terms.cancel])
             owner = (await self._session.credentials()).key
-            request = await self._session.request("POST", "order", posted(sealed, owner))
+            request = await self._session.signed_request("POST", "order", request_body(sealed, owner))
         except FoxcastError as error:
-            return _receipt(intent, IntentState.ABSENT, f"nothing was written: {error}")
-        if is_late(sealed, self._clock.now()):
-            return _receipt(intent, IntentState.ABSENT, "sealed too long ago")
-        try:
-            reply = await self._wire.send(request, max_bytes=MAX_BYTES, deadline_s=DEADLINE_S)
-        except Rejected as error:
-            return _receipt(intent, IntentState.ABSENT, str(error))
-        except (Unavailable, ContractError) as error:
-            return await self._doubted(wanted, str(error))
-        return await self._judged(wanted, reply)
-
-    async def _judged(self, wanted: _Wanted, reply: Reply) -> Receipt:
-        intent, sealed = wanted.intent, wanted.sealed
-        verdict = verdict_of(reply)
-        self._note(verdict, sealed)
+            return write_receipt(intent, IntentState.ABSENT, f"nothing was written: {error}")
+        if is_too_late(sealed, self._clock.now()):
+            return write_receipt(intent, IntentState.ABSENT, "sealed too long ago")
+        verdict, reply = await send_once(
+            self._write_client, request, write_verdict, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S
+        )
+        self._refusal.note_verdict(verdict, sealed)
         if verdict.state is IntentState.UNKNOWN:
-            return await self._doubted(wanted, verdict.detail)
-        if verdict.state is not IntentState.ACKED:
-            return _receipt(intent, verdict.state, verdict.detail)
-        named = text_of(said_in(reply).get("orderID"))
+            return await self._cancel_unknown(task, verdict.detail)
+        if verdict.state is not IntentState.ACKED or reply is None:
+            return write_receipt(intent, verdict.state, verdict.detail)
+        return await self._compare_response(task, verdict, reply)
+
+    async def _compare_response(self, task: _WriteTask, verdict: WriteVerdict, reply: HttpResponse) -> WriteReceipt:
+        intent, sealed = task.intent, task.sealed
+        named = parse_text(response_fields(reply).get("orderID"))
         if named.lower() != sealed.tag.lower():
-            return await self._doubted(wanted, f"taken as {named}, which is not what was sent")
+            return await self._cancel_unknown(task, f"accepted as {named}, which is not what was sent")
         return await self._read_at_once(intent, sealed, verdict.detail)
 
-    async def _read_at_once(self, intent: Intent, sealed: Sealed, status: str) -> Receipt:
-        """Return that an order was taken, with what is known of its fills by now."""
-        await self._taken.add(sealed.tag)
-        taken = _receipt(intent, IntentState.ACKED, status, reference=sealed.tag)
+    async def _read_at_once(self, intent: Intent, sealed: SealedRequest, status: str) -> WriteReceipt:
+        """Return that an order was accepted, with its known fills."""
+        await self._accepted_orders.add(sealed.tag)
+        accepted = write_receipt(intent, IntentState.ACKED, status, reference=sealed.tag)
         if status in {"live", "delayed"}:
-            return taken
+            return accepted
         try:
             found = await self._read_back(intent, [sealed])
         except FoxcastError as error:
             log.warning("fills are not read yet", intent=intent.id, error=str(error))
-            return taken
-        return replace(found, detail=f"{status}: {found.detail}") if found.state is IntentState.ACKED else taken
+            return accepted
+        return replace(found, detail=f"{status}: {found.detail}") if found.state is IntentState.ACKED else accepted
 
-    async def _doubted(self, wanted: _Wanted, why: str) -> Receipt:
-        """Cancel what may be there by its hash, and let nothing else go to its market before it is known."""
-        intent, sealed = wanted.intent, wanted.sealed
-        self._uncertain.setdefault(wanted.terms.contract.market, set()).add(sealed.tag)
-        log.warning("an order is in doubt", intent=intent.id, order=sealed.tag, why=why)
+    async def _cancel_unknown(self, task: _WriteTask, why: str) -> WriteReceipt:
+        """Cancel an unknown order by its hash, and block its market until its outcome is known."""
+        intent, sealed = task.intent, task.sealed
+        self._uncertain.setdefault(task.terms.contract.market, set()).add(sealed.tag)
+        log.warning("the outcome of an order is unknown", intent=intent.id, order=sealed.tag, why=why)
         try:
-            ended = await self._cancelled("order", {"orderID": sealed.tag})
+            ended = await self._cancel_orders("order", {"orderID": sealed.tag})
             if sealed.tag in ended:
-                # What was cancelled was there; of what was matched before, the trades tell.
-                self._known(wanted.terms.contract.market, [sealed.tag])
-                return await self._read_at_once(intent, sealed, f"cancelled, as no answer came ({why})")
+                # A cancelled order existed; trades show what was matched before.
+                self._clear_uncertain(task.terms.contract.market, [sealed.tag])
+                return await self._read_at_once(intent, sealed, f"cancelled, because there was no answer ({why})")
         except FoxcastError as error:
-            log.warning("it cannot be cancelled either", order=sealed.tag, error=str(error))
-        return _receipt(intent, IntentState.UNKNOWN, why)
+            log.warning("the unknown order cannot be cancelled", order=sealed.tag, error=str(error))
+        return write_receipt(intent, IntentState.UNKNOWN, why)
 
-    async def _cancelled(self, path: str, body: Json) -> list[str]:
-        """Ask to cancel; return the orders that the venue says it did. Raises as the wire, and for refusals."""
+    async def _cancel_orders(self, path: str, body: Json) -> list[str]:
+        """Send a cancellation; return the orders that the venue cancelled. Raises as sending does, and for refusals."""
         text = None if body is None else json.dumps(body, separators=(",", ":"))
-        request = replace(await self._session.request("DELETE", path, text), takes_back=True)
-        reply = await self._wire.send(request, max_bytes=MAX_BYTES, deadline_s=DEADLINE_S)
+        request = replace(await self._session.signed_request("DELETE", path, text), is_cancellation=True)
+        reply = await self._write_client.send(request, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S)
         if reply.status == 200:
-            said = said_in(reply)
-            ended = [str(name) for name in list_of(said.get("canceled")) or ()]
-            log.info("cancelled", venue="polymarket", orders=ended, left=said.get("not_canceled"))
+            parts_text = response_fields(reply)
+            ended = [str(name) for name in parse_list(parts_text.get("canceled")) or ()]
+            log.info("cancelled", venue="polymarket", orders=ended, remaining=parts_text.get("not_canceled"))
             return ended
-        message = f"cancelling: {reply.status}{after_colon(said_in(reply).get('error') or json_of(reply))}"
-        raise (Unauthorized if reply.status in {401, 403} else Unavailable)(message)
+        message = (
+            f"cancelling: {reply.status}{detail_suffix(response_fields(reply).get('error') or response_json(reply))}"
+        )
+        raise (AuthenticationError if reply.status in {401, 403} else ServiceUnavailableError)(message)
 
-    def _note(self, verdict: Verdict, sealed: Sealed) -> None:
-        if verdict.who is Who.OPERATOR:
-            self._stopped = f"the account was refused ({verdict.detail}); mend that, then start again"
-            log.error("nothing more is sent until the next start", venue="polymarket", detail=verdict.detail)
-        elif verdict.who is Who.DEVELOPER:
-            log.error("a request was at fault", order=sealed.tag, body=sealed.body[:2000], detail=verdict.detail)
+    # After sending
 
-    # After the wire
-
-    async def _read_back(self, intent: Intent, sealed: Sequence[Sealed]) -> Receipt:
+    async def _read_back(self, intent: Intent, sealed: Sequence[SealedRequest]) -> WriteReceipt:
         if intent.order is None or not sealed:
-            return _receipt(intent, IntentState.ABSENT, "nothing was sealed for it")
+            return write_receipt(intent, IntentState.ABSENT, "nothing was sealed for it")
         market = intent.order.contract
         tags = {one.tag.lower() for one in sealed}
         asked_at = self._clock.now()
-        # Orders first: what is matched between the two readings is then in the second.
-        resting = [row for row in await self._holdings.open_orders(market) if text_of(row.get("id")).lower() in tags]
-        since = min(made_at(one) for one in sealed) - LOOK_BACK
-        listed = await self._holdings.parts({"market": market, "after": int(since.timestamp())})
+        # Orders first, so that matches between the two readings are in the second.
+        resting = [
+            row for row in await self._account_reader.open_orders(market) if parse_text(row.get("id")).lower() in tags
+        ]
+        since = min(request_time(one) for one in sealed) - TRADE_HISTORY
+        listed = await self._account_reader.read_matches({"market": market, "after": int(since.timestamp())})
         parts = [part for part in listed if part.order in tags]
         fence = max((one.fence for one in sealed if one.fence is not None), default=asked_at)
         if not resting and not parts:
             if asked_at >= fence:
-                self._known(market, tags)
-            if (ended := await self._taken.any_of(tags)) is not None:
-                return _receipt(intent, IntentState.ACKED, "it rests no more, without a trade", reference=ended)
-            return _receipt(intent, IntentState.ABSENT, "no such order or trade is listed")
-        if asked_at >= fence and (open_parts := [part for part in parts if not part.is_over]):
-            return _receipt(intent, IntentState.UNKNOWN, f"{len(open_parts)} trades are not settled yet")
-        self._known(market, tags)
-        names = [*(text_of(row.get("id")) for row in resting), *(part.order for part in parts)]
+                self._clear_uncertain(market, tags)
+            if (ended := await self._accepted_orders.find_any(tags)) is not None:
+                return write_receipt(
+                    intent, IntentState.ACKED, "it no longer rests, and was not traded", reference=ended
+                )
+            return write_receipt(intent, IntentState.ABSENT, "no such order or trade is listed")
+        if asked_at >= fence and (open_parts := [part for part in parts if not part.is_final]):
+            return write_receipt(intent, IntentState.UNKNOWN, f"{len(open_parts)} trades are not settled yet")
+        self._clear_uncertain(market, tags)
+        names = [*(parse_text(row.get("id")) for row in resting), *(part.order for part in parts)]
         for name in dict.fromkeys(names):
-            await self._taken.add(name)
-        fills = fills_of(parts, await self._holdings.fees(market))
-        detail = _told(parts, rests=bool(resting))
-        return Receipt(intent=intent.id, state=IntentState.ACKED, reference=names[0], detail=detail, fills=fills)
+            await self._accepted_orders.add(name)
+        fills = confirmed_fills(parts, await self._account_reader.fees(market))
+        detail = _describe_matches(parts, rests=bool(resting))
+        return WriteReceipt(intent=intent.id, state=IntentState.ACKED, reference=names[0], detail=detail, fills=fills)
 
-    def _known(self, market: str, tags: Iterable[str]) -> None:
-        left = {tag for tag in self._uncertain.get(market, set()) if tag.lower() not in set(tags)}
-        self._uncertain[market] = left
+    def _clear_uncertain(self, market: str, tags: Iterable[str]) -> None:
+        remaining = {tag for tag in self._uncertain.get(market, set()) if tag.lower() not in set(tags)}
+        self._uncertain[market] = remaining
 
 
 @asynccontextmanager
-async def open_writer(settings: PolymarketSettings, place: WriterPlace) -> AsyncIterator[Submitter]:
+async def open_writer(settings: PolymarketSettings, context: VenueWriterContext) -> AsyncIterator[VenueSubmitter]:
     """Open the live writer; its signer is started when it is first needed, and ends with it."""
-    signer = signer_of(settings, place.folder)
+    signer = create_signer(settings, context.folder)
     try:
-        yield PolymarketWriter(settings, place, signer)
+        yield PolymarketWriter(settings, context, signer)
     finally:
         await signer.aclose()
 
 
-def _told(parts: Sequence[Part], *, rests: bool) -> str:
-    """Say how an order stands: what is confirmed, what settles, what failed on chain."""
+def _describe_matches(parts: Sequence[OrderMatch], *, rests: bool) -> str:
+    """Describe the matches of an order: confirmed, settling, and failed on chain."""
     confirmed = [part for part in parts if part.status == CONFIRMED]
     failed = sum(part.status == FAILED for part in parts)
     settling = len(parts) - len(confirmed) - failed
-    said = [f"{sum(part.shares for part in confirmed):f} shares" if confirmed else "no shares yet"]
-    said += [f"{settling} trades settle"] if settling else []
-    said += [f"{failed} trades failed on chain"] if failed else []
-    return ", ".join([*said, "it rests"] if rests else said)
-
-
-def _receipt(intent: Intent, state: IntentState, detail: str = "", *, reference: str = "") -> Receipt:
-    return Receipt(intent=intent.id, state=state, reference=reference, detail=detail)
+    parts_text = [f"{sum(part.shares for part in confirmed):f} shares" if confirmed else "no shares yet"]
+    parts_text += [f"{settling} trades settle"] if settling else []
+    parts_text += [f"{failed} trades failed on chain"] if failed else []
+    return ", ".join([*parts_text, "it rests"] if rests else parts_text)

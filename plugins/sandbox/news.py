@@ -1,6 +1,6 @@
 """The press of the simulated world as a search engine: results have the date of publication and the whole text.
 
-Like real engines it shows articles as they are today: one that was rewritten after the fact comes with its old date.
+Like real engines it shows articles as they are today: one that was rewritten later comes with its old date.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -10,13 +10,13 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel
 
-from bot.api import Hit, SearchEngine, Workplace, plain_snippet
-from plugins.sandbox.place import SandboxPlace, parsed
+from bot.api import PluginContext, SearchEngine, SearchResult, plain_snippet
+from plugins.sandbox.settings import SandboxSettings, parse_reply
 
 ENGINE = "sandbox_news"
 MAX_BYTES = 4_000_000
 MAX_RESULTS = 20
-# As long as hits may be.
+# The maximum length of a hit.
 TITLE_CHARS, TEXT_CHARS = 500, 20_000
 
 
@@ -30,35 +30,39 @@ class _Result(BaseModel):
 
 
 class _Reply(BaseModel):
-    # An answer that does not say so is none of the sandbox.
+    # An answer without this field is not from the sandbox.
     simulation: Literal[True]
     results: list[_Result]
 
 
 class SandboxNews:
-    """Implements the port SearchEngine."""
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: SandboxPlace, workplace: Workplace) -> None:
+    def __init__(self, settings: SandboxSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         asked = {"q": query, "n": str(min(limit, MAX_RESULTS))}
         if before is not None:
             asked["before"] = before.astimezone(UTC).isoformat()
-        body = await self._http.get(self._settings.address("search", asked), max_bytes=MAX_BYTES)
-        hits = [_hit(result) for result in parsed(_Reply, body, ENGINE).results if _is_web(result.url)]
+        body = await self._http.get(self._settings.request_url("search", asked), max_bytes=MAX_BYTES)
+        hits = [
+            _to_search_result(result)
+            for result in parse_reply(_Reply, body, ENGINE).results
+            if _is_web_address(result.url)
+        ]
         return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
 
 
 @asynccontextmanager
-async def open_news(settings: SandboxPlace, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_news(settings: SandboxSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
     yield SandboxNews(settings, workplace)
 
 
-def _hit(result: _Result) -> Hit:
-    return Hit(
+def _to_search_result(result: _Result) -> SearchResult:
+    return SearchResult(
         url=result.url,
         title=plain_snippet(f"{result.title} ({result.outlet}, simulation)", longest=TITLE_CHARS),
         snippet=plain_snippet(result.snippet),
@@ -67,5 +71,5 @@ def _hit(result: _Result) -> Hit:
     )
 
 
-def _is_web(url: str) -> bool:
+def _is_web_address(url: str) -> bool:
     return url.startswith(("https://", "http://")) and url.isprintable()

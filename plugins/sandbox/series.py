@@ -1,4 +1,4 @@
-"""The statistical office of the simulated world as a data source: series as they stood at any moment.
+"""The statistical office of the simulated world as a data source: series as they were at any moment.
 
 Questions of the sandbox name their series in their text (``SIM-PRIC-F012``), and those of its benchmark as their id.
 """
@@ -13,19 +13,19 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, FiniteFloat, model_validator
 
-from bot.api import DataSource, NotFound, Question, Series, Workplace
-from plugins.sandbox.place import SandboxPlace, parsed
+from bot.api import DataSource, NotFoundError, PluginContext, Question, TimeSeries
+from plugins.sandbox.settings import SandboxSettings, parse_reply
 
 SOURCE = "sandbox_series"
 # The sources of questions, as the venues of the sandbox name them.
-SERVES = frozenset({"manifold", "metaculus", "polymarket", "dbnomics", "fred", "yfinance"})
+QUESTION_SOURCES = frozenset({"manifold", "metaculus", "polymarket", "dbnomics", "fred", "yfinance"})
 MAX_BYTES = 1_000_000
-# A letter for where it is asked, and a number of three digits or more.
-_NAME = re.compile(r"\bSIM-[A-Z]{4}-[A-Z][0-9]{3,}\b")
+# A letter for the venue, and a number of three digits or more.
+_SERIES_NAME = re.compile(r"\bSIM-[A-Z]{4}-[A-Z][0-9]{3,}\b")
 
 
 class _Reply(BaseModel):
-    # An answer that does not say so is none of the sandbox.
+    # An answer without this field is not from the sandbox.
     simulation: Literal[True]
     name: str
     title: str
@@ -33,7 +33,7 @@ class _Reply(BaseModel):
     points: list[tuple[date, FiniteFloat]]
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _require_ordered_days(self) -> Self:
         if any(one >= other for (one, _), (other, _) in pairwise(self.points)):
             message = "the days are not in order"
             raise ValueError(message)
@@ -41,26 +41,26 @@ class _Reply(BaseModel):
 
 
 class SandboxSeries:
-    """Implements the port DataSource."""
+    """Implements DataSource."""
 
-    def __init__(self, settings: SandboxPlace, workplace: Workplace) -> None:
+    def __init__(self, settings: SandboxSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
 
-    def names(self, question: Question) -> Sequence[str]:
+    def series_names(self, question: Question) -> Sequence[str]:
         texts = (question.facts.get("id", ""), question.title, question.background, question.criteria)
-        return tuple(dict.fromkeys(_NAME.findall("\n".join(texts))))
+        return tuple(dict.fromkeys(_SERIES_NAME.findall("\n".join(texts))))
 
-    async def series(self, name: str, *, before: datetime) -> Series:
-        """Return the values of the days that were over; raises NotFound where there are none."""
+    async def series(self, name: str, *, before: datetime) -> TimeSeries:
+        """Return the values of the days that were over; raises NotFoundError where there are none."""
         moment = before.astimezone(UTC)
-        url = self._settings.address(f"series/{quote(name, safe='')}", {"as_of": moment.isoformat()})
-        found = parsed(_Reply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE)
+        url = self._settings.request_url(f"series/{quote(name, safe='')}", {"as_of": moment.isoformat()})
+        found = parse_reply(_Reply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE)
         points = [(day, value) for day, value in found.points if day < moment.date()]
         if not points:
             message = f"{SOURCE}: {name} has nothing before {moment:%Y-%m-%d}"
-            raise NotFound(message)
-        return Series(
+            raise NotFoundError(message)
+        return TimeSeries(
             name=name,
             unit=f"{found.unit} ({found.title}; simulation)",
             source=SOURCE,
@@ -70,6 +70,6 @@ class SandboxSeries:
 
 
 @asynccontextmanager
-async def open_series(settings: SandboxPlace, workplace: Workplace) -> AsyncIterator[DataSource]:
+async def open_series(settings: SandboxSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
     yield SandboxSeries(settings, workplace)

@@ -1,1 +1,1 @@
-"""Search engines, one file each; what they share is in ``_results``, and none knows of another."""
+"""Search engines, one file each; they share ``_search_results``, and none knows another."""

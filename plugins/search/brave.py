@@ -1,7 +1,7 @@
 """Brave Search: an index of its own that bounds results by date; needs a key (``X-Subscription-Token``).
 
 Source: the service's reference of ``GET /res/v1/web/search``. The date of a page is its ``page_age``; the bound is in
-whole days, so what was published later on the last day is dropped here.
+whole days, so results published later on the last day are dropped here.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -10,40 +10,53 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from bot.api import Can, Hit, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
-from plugins.search._results import Address, in_time, is_web, last_day, parsed
+from bot.api import (
+    PluginContext,
+    PluginSettings,
+    SearchEngine,
+    SearchResult,
+    SearchSpec,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+from plugins.search._search_results import (
+    ServiceAddress,
+    is_web_address,
+    last_day_before,
+    parse_reply,
+    published_before,
+)
 
 MAX_BYTES = 4_000_000
 MAX_RESULTS = 20
 # The service refuses longer queries.
 MAX_CHARS, MAX_WORDS = 400, 50
-EARLIEST = "1970-01-01"
+EARLIEST_DAY = "1970-01-01"
 
 
-class BraveSettings(Settings):
+class BraveSettings(PluginSettings):
     """The key, and where and for whom to search."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     key: SecretStr
     """The subscription token."""
 
-    base_url: Address = "https://api.search.brave.com"
-    """Where the service is."""
+    base_url: ServiceAddress = "https://api.search.brave.com"
+    """Address of the service."""
 
     country: str = Field(default="US", pattern=r"^([A-Z]{2}|ALL)$")
-    """The country whose results come first, by its two letters, or ``ALL``."""
+    """Country whose results come first, as two letters, or `ALL`."""
 
     language: str = Field(default="en", pattern=r"^[a-z]{2}(-[a-z]+)?$")
-    """The language of results."""
+    """Language of results."""
 
     safesearch: Literal["off", "moderate", "strict"] = "moderate"
-    """How strictly pages for adults are left out."""
+    """How strictly adult pages are left out."""
 
     extra_snippets: bool = True
-    """Ask for up to five more snippets of each page; not every subscription has them."""
+    """Request up to five more snippets of each page; not every subscription has them."""
 
 
 class _Result(BaseModel):
@@ -55,26 +68,26 @@ class _Result(BaseModel):
     extra_snippets: list[str] | None = None
 
 
-class _Section(BaseModel):
+class _ResultSection(BaseModel):
     results: list[_Result]
 
 
 class _Reply(BaseModel):
     # Present in every answer; ``web`` is missing where nothing was found.
     type: Literal["search"]
-    web: _Section | None = None
+    web: _ResultSection | None = None
 
 
-class Brave:
-    """Implements the port SearchEngine."""
+class BraveSearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: BraveSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: BraveSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
-        """Return at most ``limit`` hits; a query is cut to the 50 words and 400 characters that the service takes."""
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
+        """Return at most ``limit`` hits; a query is cut to the 50 words and 400 characters that the service accepts."""
         asked = {
             "q": " ".join(query.split()[:MAX_WORDS])[:MAX_CHARS],
             "count": str(min(limit, MAX_RESULTS)),
@@ -86,20 +99,24 @@ class Brave:
             "extra_snippets": str(self._settings.extra_snippets).lower(),
         }
         if before is not None:
-            asked["freshness"] = f"{EARLIEST}to{last_day(before)}"
+            asked["freshness"] = f"{EARLIEST_DAY}to{last_day_before(before)}"
         url = f"{self._settings.base_url.rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
         headers = {"X-Subscription-Token": self._settings.key.get_secret_value(), "Accept": "application/json"}
         body = await self._http.get(url, max_bytes=MAX_BYTES, headers=headers)
-        reply = parsed(_Reply, body, engine="brave")
-        return in_time(
-            [self._hit(result) for result in (reply.web.results if reply.web else []) if is_web(result.url)],
+        reply = parse_reply(_Reply, body, engine="brave")
+        return published_before(
+            [
+                self._to_search_result(result)
+                for result in (reply.web.results if reply.web else [])
+                if is_web_address(result.url)
+            ],
             before,
             limit,
         )
 
-    def _hit(self, result: _Result) -> Hit:
+    def _to_search_result(self, result: _Result) -> SearchResult:
         snippets = [result.description or "", *(result.extra_snippets or ())]
-        return Hit(
+        return SearchResult(
             url=result.url,
             title=plain_snippet(result.title or "", longest=500),
             snippet=plain_snippet("\n".join(snippets)),
@@ -108,9 +125,9 @@ class Brave:
 
 
 @asynccontextmanager
-async def open_brave(settings: BraveSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_brave(settings: BraveSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Brave(settings, workplace)
+    yield BraveSearch(settings, workplace)
 
 
 @hookimpl
@@ -120,7 +137,7 @@ def foxcast_search_engines() -> list[SearchSpec[BraveSettings]]:
         SearchSpec(
             name="brave",
             summary="Web search with a date bound in days and up to six snippets a page; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            bounds_dates=True,
             settings=BraveSettings,
             open=open_brave,
         )

@@ -1,7 +1,7 @@
-"""DuckDuckGo by way of ddgs, which reads result pages: no key and no promise; it breaks when a page changes.
+"""DuckDuckGo through ddgs, which reads result pages: no key and no promise; it breaks when a page changes.
 
-The library makes its own requests, with its own client, so neither our limits nor our errors hold there: it runs in a
-thread, one search at a time, with a time-out. It brings no dates and refuses to search before a moment. A page that
+The library makes its own requests, with its own client, so neither our limits nor our errors apply there: it runs in a
+thread, one search at a time, with a time-out. It returns no dates and refuses to search before a moment. A page that
 refuses us looks like one without results. Source: ddgs 9.16 as installed.
 """
 
@@ -11,47 +11,45 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from bot.api import (
     ConfigError,
-    Hit,
     LeakError,
-    Rejected,
+    PluginContext,
+    PluginSettings,
+    RequestRejectedError,
     SearchEngine,
+    SearchResult,
     SearchSpec,
-    Settings,
-    Unavailable,
-    Workplace,
+    ServiceUnavailableError,
     hookimpl,
     plain_snippet,
 )
-from plugins.search._results import is_web, unlike
+from plugins.search._search_results import is_web_address, malformed_reply
 
-# The library tells an empty page from a fault by these words alone.
-NOTHING = "No results found."
+# Only by these words does the library tell an empty page from a fault.
+NO_RESULTS_MESSAGE = "No results found."
 
 
-class DuckDuckGoSettings(Settings):
+class DuckDuckGoSettings(PluginSettings):
     """How to search."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     region: str = Field(default="us-en", pattern=r"^[a-z]{2}-[a-z]{2}$")
-    """Country and language of the results."""
+    """Country and language of results."""
 
     safesearch: Literal["on", "moderate", "off"] = "moderate"
-    """How strictly pages for adults are left out."""
+    """How strictly adult pages are left out."""
 
     freshness: Literal["d", "w", "m", "y"] | None = None
-    """How old results may be, counted back from today: a day, week, month or year."""
+    """The largest age of results: a day (`d`), week, month or year; unset: any."""
 
     timeout_s: int = Field(default=20, ge=1, le=120)
-    """How long a search may take."""
+    """Seconds that a search may take."""
 
 
-class Library(Protocol):
-    """What is used of the library's class DDGS."""
+class DdgsClient(Protocol):
+    """The part of the library's class DDGS that is used."""
 
     def text(self, query: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - the library's signature
         """Return results; raises DDGSException, also where there are none."""
@@ -64,39 +62,39 @@ class _Result(BaseModel):
     body: str | None = None
 
 
-_RESULTS = TypeAdapter(list[_Result])
+_RESULTS_ADAPTER = TypeAdapter(list[_Result])
 
 
-class DuckDuckGo:
-    """Implements the port SearchEngine; ``connect`` makes the library's searcher for a time-out in seconds."""
+class DuckDuckGoSearch:
+    """Implements SearchEngine; ``connect`` makes the library's searcher for a time-out in seconds."""
 
     def __init__(
-        self, settings: DuckDuckGoSettings, *, connect: Callable[..., Library], fault: type[Exception]
+        self, settings: DuckDuckGoSettings, *, connect: Callable[..., DdgsClient], fault: type[Exception]
     ) -> None:
         self._settings = settings
         self._connect = connect
         self._fault = fault
         self._turn = asyncio.Lock()
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` undated hits; raises LeakError where a moment is given."""
         if before is not None:
             message = "duckduckgo cannot bound the dates of what it finds; use another engine where a cutoff is set"
             raise LeakError(message)
         if not query.strip():
             message = "duckduckgo: the query is empty"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         async with self._turn:
-            results = _parsed(await self._ask(query, limit))
+            results = _parse_results(await self._ask(query, limit))
         return [
-            Hit(
+            SearchResult(
                 url=result.href,
                 title=plain_snippet(result.title or "", longest=500),
                 snippet=plain_snippet(result.body or ""),
                 published_at=None,
             )
             for result in results
-            if is_web(result.href)
+            if is_web_address(result.href)
         ][:limit]
 
     async def _ask(self, query: str, limit: int) -> object:
@@ -112,21 +110,21 @@ class DuckDuckGo:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.to_thread(lambda: self._connect(timeout=timeout_s).text(query, **options))
         except TimeoutError as error:
-            # The thread goes on until the library's own time-out, its answer is lost.
+            # The thread runs until the library's own time-out; its answer is lost.
             message = f"duckduckgo: no answer within {timeout_s} s"
-            raise Unavailable(message) from error
+            raise ServiceUnavailableError(message) from error
         except self._fault as error:
-            if str(error) == NOTHING:
+            if str(error) == NO_RESULTS_MESSAGE:
                 return []
             # The library's own message may hold the whole request.
             message = f"duckduckgo: {type(error).__name__}"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
 
 
 @asynccontextmanager
 async def open_duckduckgo(
     settings: DuckDuckGoSettings,
-    workplace: Workplace,  # noqa: ARG001 - the library brings its own HTTP
+    workplace: PluginContext,  # noqa: ARG001 - the library brings its own HTTP
 ) -> AsyncIterator[SearchEngine]:
     """Yield the engine; raises ConfigError where the library is not installed."""
     try:
@@ -135,7 +133,7 @@ async def open_duckduckgo(
     except ImportError as error:
         message = "the search engine duckduckgo needs the package ddgs; run: pip install 'foxcast[duckduckgo]'"
         raise ConfigError(message) from error
-    yield DuckDuckGo(settings, connect=DDGS, fault=DDGSException)
+    yield DuckDuckGoSearch(settings, connect=DDGS, fault=DDGSException)
 
 
 @hookimpl
@@ -151,8 +149,8 @@ def foxcast_search_engines() -> list[SearchSpec[DuckDuckGoSettings]]:
     ]
 
 
-def _parsed(results: object) -> list[_Result]:
+def _parse_results(results: object) -> list[_Result]:
     try:
-        return _RESULTS.validate_python(results)
+        return _RESULTS_ADAPTER.validate_python(results)
     except ValidationError as error:
-        raise unlike(error, engine="duckduckgo") from None
+        raise malformed_reply(error, engine="duckduckgo") from None

@@ -1,7 +1,7 @@
-"""Exa: search by meaning that brings the text of pages; needs a key (``x-api-key``).
+"""Exa: search by meaning that returns the text of pages; needs a key (``x-api-key``).
 
-Source: the service's reference of ``POST /search``. The bound is a moment (``endPublishedDate``). The text is as the
-service last read the page, which may be after the day on which it was published.
+Source: the service's reference of ``POST /search``. The bound is a moment (``endPublishedDate``). The text is from the
+service's last visit to the page, which may be after the day on which it was published.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -9,10 +9,20 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
-from plugins.search._results import Address, in_time, is_web, parsed
+from bot.api import (
+    Json,
+    PluginContext,
+    PluginSettings,
+    SearchEngine,
+    SearchResult,
+    SearchSpec,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+from plugins.search._search_results import ServiceAddress, is_web_address, parse_reply, published_before
 
 MAX_BYTES = 32_000_000
 MAX_RESULTS = 100
@@ -20,28 +30,26 @@ TEXT_CHARS = 200_000
 SNIPPET_CHARS = 500
 
 
-class ExaSettings(Settings):
+class ExaSettings(PluginSettings):
     """The key, and how to search."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     key: SecretStr
     """The API key."""
 
-    base_url: Address = "https://api.exa.ai"
-    """Where the service is."""
+    base_url: ServiceAddress = "https://api.exa.ai"
+    """Address of the service."""
 
     kind: Literal["auto", "neural", "fast"] = "auto"
-    """How it searches; ``auto`` leaves the choice to the service."""
+    """How it searches; `auto` leaves the choice to the service."""
 
     category: Literal["news", "research paper", "financial report"] | None = None
-    """Search only pages of this kind."""
+    """The only kind of pages to search; unset: all."""
 
     country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$")
-    """The country of the one who asks, by its two letters."""
+    """Country of the person who asks, as two letters; unset: none."""
 
     text_chars: int = Field(default=10_000, ge=500, le=TEXT_CHARS)
-    """How much text of each page to bring, in characters."""
+    """Characters of text that are fetched of each page."""
 
 
 class _Result(BaseModel):
@@ -55,15 +63,15 @@ class _Reply(BaseModel):
     results: list[_Result]
 
 
-class Exa:
-    """Implements the port SearchEngine."""
+class ExaSearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: ExaSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: ExaSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits with text; the snippet is the beginning of the text."""
         asked: dict[str, Json] = {
             "query": query,
@@ -80,12 +88,14 @@ class Exa:
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"x-api-key": self._settings.key.get_secret_value()}
         body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
-        reply = parsed(_Reply, body, engine="exa")
-        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
+        reply = parse_reply(_Reply, body, engine="exa")
+        return published_before(
+            [self._to_search_result(result) for result in reply.results if is_web_address(result.url)], before, limit
+        )
 
-    def _hit(self, result: _Result) -> Hit:
+    def _to_search_result(self, result: _Result) -> SearchResult:
         text = plain_snippet(result.text or "", longest=TEXT_CHARS)
-        return Hit(
+        return SearchResult(
             url=result.url,
             title=plain_snippet(result.title or "", longest=500),
             snippet=text[:SNIPPET_CHARS],
@@ -95,9 +105,9 @@ class Exa:
 
 
 @asynccontextmanager
-async def open_exa(settings: ExaSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_exa(settings: ExaSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Exa(settings, workplace)
+    yield ExaSearch(settings, workplace)
 
 
 @hookimpl
@@ -107,7 +117,7 @@ def foxcast_search_engines() -> list[SearchSpec[ExaSettings]]:
         SearchSpec(
             name="exa",
             summary="Search by meaning with the text of pages and an exact date bound; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE, Can.SEARCH_TEXT}),
+            bounds_dates=True,
             settings=ExaSettings,
             open=open_exa,
         )

@@ -1,9 +1,9 @@
 """Perplexity Search: ranked results with long extracts of pages, no written answer; needs a key (Bearer).
 
 Source: the service's reference of ``POST /search`` and its guide to date filters. The bound is a day that is itself
-excluded (``search_before_date_filter``, month/day/year), by the day of publishing; a page may have changed since.
-Extracts are as long as two bounds allow: one for each page and one for all pages together, which is 10,000 tokens where
-the request says nothing.
+excluded (``search_before_date_filter``, month/day/year), by the day of publication; a page may have changed since.
+Extracts are as long as two bounds allow: one for each page and one for all pages together, which is 10,000 tokens by
+default.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -11,10 +11,19 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, plain_snippet
-from plugins.search._results import Address, hit, in_time, is_web, parsed
+from bot.api import (
+    Json,
+    PluginContext,
+    PluginSettings,
+    SearchEngine,
+    SearchResult,
+    SearchSpec,
+    hookimpl,
+    plain_snippet,
+)
+from plugins.search._search_results import ServiceAddress, is_web_address, parse_reply, published_before, search_result
 
 MAX_BYTES = 8_000_000
 MAX_RESULTS = 20
@@ -22,22 +31,20 @@ TEXT_CHARS = 200_000
 SNIPPET_CHARS = 500
 
 
-class PerplexitySettings(Settings):
+class PerplexitySettings(PluginSettings):
     """The key, and how to search."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     key: SecretStr
     """The API key."""
 
-    base_url: Address = "https://api.perplexity.ai"
-    """Where the service is."""
+    base_url: ServiceAddress = "https://api.perplexity.ai"
+    """Address of the service."""
 
     country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$")
-    """The country whose results come first, by its two letters."""
+    """Country whose results come first, as two letters; unset: none."""
 
     tokens_per_page: int = Field(default=2048, ge=1, le=10_000)
-    """How long the extract of each page may be, in tokens of some four characters."""
+    """Tokens of the extract of each page."""
 
 
 class _Result(BaseModel):
@@ -51,15 +58,15 @@ class _Reply(BaseModel):
     results: list[_Result]
 
 
-class Perplexity:
-    """Implements the port SearchEngine."""
+class PerplexitySearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: PerplexitySettings, workplace: Workplace) -> None:
+    def __init__(self, settings: PerplexitySettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; the text is the extract of the page, the snippet its beginning."""
         results = min(limit, MAX_RESULTS)
         asked: dict[str, Json] = {
@@ -74,21 +81,23 @@ class Perplexity:
             asked["search_before_date_filter"] = _first_day_after(before)
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
-        reply = parsed(
+        reply = parse_reply(
             _Reply, await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers), engine="perplexity"
         )
-        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
+        return published_before(
+            [self._to_search_result(result) for result in reply.results if is_web_address(result.url)], before, limit
+        )
 
-    def _hit(self, result: _Result) -> Hit:
+    def _to_search_result(self, result: _Result) -> SearchResult:
         text = plain_snippet(result.snippet or "", longest=TEXT_CHARS)
-        found = hit(result.url, result.title, None, result.date, self._clock)
+        found = search_result(result.url, result.title, None, result.date, self._clock)
         return replace(found, snippet=text[:SNIPPET_CHARS], text=text)
 
 
 @asynccontextmanager
-async def open_perplexity(settings: PerplexitySettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_perplexity(settings: PerplexitySettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Perplexity(settings, workplace)
+    yield PerplexitySearch(settings, workplace)
 
 
 @hookimpl
@@ -98,7 +107,7 @@ def foxcast_search_engines() -> list[SearchSpec[PerplexitySettings]]:
         SearchSpec(
             name="perplexity",
             summary="Web search with long extracts and a date bound in days; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE, Can.SEARCH_TEXT}),
+            bounds_dates=True,
             settings=PerplexitySettings,
             open=open_perplexity,
         )

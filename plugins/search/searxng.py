@@ -1,8 +1,8 @@
-"""SearXNG: a metasearch engine that one runs oneself; needs no key, but an instance that allows JSON.
+"""SearXNG: a metasearch engine that you run yourself; needs no key, but an instance that allows JSON.
 
 Source: the project's page on its search API. Its ``time_range`` counts back from today, so it cannot bound dates and
-refuses to search before a moment. An instance without ``json`` among its formats answers 403, which arrives as
-Unauthorized: add it to ``search.formats`` in the instance's ``settings.yml``.
+refuses to search before a moment. An instance without ``json`` among its formats answers 403, which is raised as
+AuthenticationError: add it to ``search.formats`` in the instance's ``settings.yml``.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -11,30 +11,28 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from bot.api import Hit, LeakError, SearchEngine, SearchSpec, Settings, Workplace, hookimpl
-from plugins.search._results import hit, is_web, parsed
+from bot.api import LeakError, PluginContext, PluginSettings, SearchEngine, SearchResult, SearchSpec, hookimpl
+from plugins.search._search_results import is_web_address, parse_reply, search_result
 
 MAX_BYTES = 8_000_000
 
 
-class SearxngSettings(Settings):
-    """Where the instance is, and what it is asked for."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
+class SearxngSettings(PluginSettings):
+    """The address of the instance, and what it searches."""
 
     base_url: str = Field(pattern=r"^https?://")
-    """The address of the instance, such as ``http://127.0.0.1:8888``."""
+    """Address of the instance, such as `http://127.0.0.1:8888`."""
 
     categories: str = Field(default="general", pattern=r"^[a-z ]+(,[a-z ]+)*$")
-    """What is searched, separated by commas (``general,news``)."""
+    """Categories to search, separated by commas (`general,news`)."""
 
     language: str = Field(default="en", pattern=r"^(all|auto|[a-z]{2}(-[A-Z]{2})?)$")
-    """The language of results, or ``all``."""
+    """Language of results, or `all`."""
 
     time_range: Literal["day", "month", "year"] | None = None
-    """How old results may be, counted back from today."""
+    """The largest age of results; unset: any."""
 
 
 class _Result(BaseModel):
@@ -49,15 +47,15 @@ class _Reply(BaseModel):
     results: list[_Result]
 
 
-class Searxng:
-    """Implements the port SearchEngine."""
+class SearxngSearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: SearxngSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: SearxngSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits of the first page; raises LeakError where a moment is given."""
         if before is not None:
             message = "searxng cannot bound the dates of what it finds; use another engine where a cutoff is set"
@@ -71,21 +69,25 @@ class Searxng:
         if self._settings.time_range is not None:
             asked["time_range"] = self._settings.time_range
         url = f"{self._settings.base_url.rstrip('/')}/search?{urlencode(asked)}"
-        reply = parsed(
+        reply = parse_reply(
             _Reply,
             await self._http.get(url, max_bytes=MAX_BYTES, headers={"Accept": "application/json"}),
             engine="searxng",
         )
-        return [self._hit(result, result.url) for result in reply.results if result.url and is_web(result.url)][:limit]
+        return [
+            self._to_search_result(result, result.url)
+            for result in reply.results
+            if result.url and is_web_address(result.url)
+        ][:limit]
 
-    def _hit(self, result: _Result, url: str) -> Hit:
-        return hit(url, result.title, result.content, result.published, self._clock)
+    def _to_search_result(self, result: _Result, url: str) -> SearchResult:
+        return search_result(url, result.title, result.content, result.published, self._clock)
 
 
 @asynccontextmanager
-async def open_searxng(settings: SearxngSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_searxng(settings: SearxngSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Searxng(settings, workplace)
+    yield SearxngSearch(settings, workplace)
 
 
 @hookimpl
@@ -94,7 +96,7 @@ def foxcast_search_engines() -> list[SearchSpec[SearxngSettings]]:
     return [
         SearchSpec(
             name="searxng",
-            summary="Metasearch of an instance of one's own; no key, no date bound",
+            summary="Metasearch with your own instance; no key, no date bound",
             settings=SearxngSettings,
             open=open_searxng,
         )

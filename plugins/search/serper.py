@@ -8,32 +8,30 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
-from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl
-from plugins.search._results import Address, hit, in_time, is_web, parsed
+from bot.api import Json, PluginContext, PluginSettings, SearchEngine, SearchResult, SearchSpec, hookimpl
+from plugins.search._search_results import ServiceAddress, is_web_address, parse_reply, published_before, search_result
 
 MAX_BYTES = 4_000_000
 MAX_RESULTS = 100
-EARLIEST = "1/1/1990"
+EARLIEST_DAY = "1/1/1990"
 
 
-class SerperSettings(Settings):
+class SerperSettings(PluginSettings):
     """The key, and for whom to search."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     key: SecretStr
     """The API key."""
 
-    base_url: Address = "https://google.serper.dev"
-    """Where the service is."""
+    base_url: ServiceAddress = "https://google.serper.dev"
+    """Address of the service."""
 
     country: str = Field(default="us", pattern=r"^[a-z]{2}$")
-    """The country of the one who asks, by its two letters (Google's ``gl``)."""
+    """Country of the person who asks, as two letters (Google's `gl`)."""
 
     language: str = Field(default="en", pattern=r"^[a-z]{2}(-[a-z]{2})?$")
-    """The language of the result page (Google's ``hl``); only dates in English are understood."""
+    """Language of the result page (Google's `hl`); only English dates are understood."""
 
 
 class _Result(BaseModel):
@@ -47,15 +45,15 @@ class _Reply(BaseModel):
     organic: list[_Result]
 
 
-class Serper:
-    """Implements the port SearchEngine."""
+class SerperSearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: SerperSettings, workplace: Workplace) -> None:
+    def __init__(self, settings: SerperSettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; the service counts more than ten results as two searches."""
         asked: dict[str, Json] = {
             "q": query,
@@ -64,21 +62,23 @@ class Serper:
             "hl": self._settings.language,
         }
         if before is not None:
-            asked["tbs"] = f"cdr:1,cd_min:{EARLIEST},cd_max:{_last_day(before)}"
+            asked["tbs"] = f"cdr:1,cd_min:{EARLIEST_DAY},cd_max:{_format_last_day(before)}"
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"X-API-KEY": self._settings.key.get_secret_value()}
         body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
-        reply = parsed(_Reply, body, engine="serper")
-        return in_time([self._hit(result) for result in reply.organic if is_web(result.link)], before, limit)
+        reply = parse_reply(_Reply, body, engine="serper")
+        return published_before(
+            [self._to_search_result(result) for result in reply.organic if is_web_address(result.link)], before, limit
+        )
 
-    def _hit(self, result: _Result) -> Hit:
-        return hit(result.link, result.title, result.snippet, result.date, self._clock)
+    def _to_search_result(self, result: _Result) -> SearchResult:
+        return search_result(result.link, result.title, result.snippet, result.date, self._clock)
 
 
 @asynccontextmanager
-async def open_serper(settings: SerperSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_serper(settings: SerperSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Serper(settings, workplace)
+    yield SerperSearch(settings, workplace)
 
 
 @hookimpl
@@ -88,14 +88,14 @@ def foxcast_search_engines() -> list[SearchSpec[SerperSettings]]:
         SearchSpec(
             name="serper",
             summary="The results of Google with a date bound in days; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            bounds_dates=True,
             settings=SerperSettings,
             open=open_serper,
         )
     ]
 
 
-def _last_day(before: datetime) -> str:
-    """Return, as month/day/year, the last day (UTC) of which at least a moment lies before the bound."""
+def _format_last_day(before: datetime) -> str:
+    """Return, as month/day/year, the last day (UTC) that begins before the bound."""
     last = before.astimezone(UTC) - timedelta(microseconds=1)
     return f"{last.month}/{last.day}/{last.year}"

@@ -1,8 +1,8 @@
 """Tavily: search made for agents, with the text of pages; needs a key (``Authorization: Bearer``).
 
 Source: the service's reference of ``POST /search``. The bound is in whole days (``end_date``, that day included), by
-the day of publishing or of the last change. Only the topic ``news`` brings dates, so hits of the others come undated.
-An exhausted plan (432, 433) comes as Rejected with the service's own words.
+the day of publication or of the last change. Only the topic ``news`` returns dates, so hits of the others are undated.
+A used-up plan (432, 433) is raised as RequestRejectedError with the service's own words.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -10,10 +10,26 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
-from plugins.search._results import Address, in_time, is_web, last_day, parsed
+from bot.api import (
+    Json,
+    PluginContext,
+    PluginSettings,
+    SearchEngine,
+    SearchResult,
+    SearchSpec,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+from plugins.search._search_results import (
+    ServiceAddress,
+    is_web_address,
+    last_day_before,
+    parse_reply,
+    published_before,
+)
 
 MAX_BYTES = 32_000_000
 MAX_RESULTS = 20
@@ -22,30 +38,29 @@ MAX_CHARS = 400
 TEXT_CHARS = 200_000
 
 
-class TavilySettings(Settings):
+class TavilySettings(PluginSettings):
     """The key, and how to search."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     key: SecretStr
     """The API key."""
 
-    base_url: Address = "https://api.tavily.com"
-    """Where the service is."""
+    base_url: ServiceAddress = "https://api.tavily.com"
+    """Address of the service."""
 
     topic: Literal["general", "news", "finance"] = "general"
-    """What is searched; only ``news`` brings dates."""
+    """What is searched; only `news` brings dates."""
 
     depth: Literal["basic", "advanced"] = "basic"
-    """How thoroughly; ``advanced`` costs two credits a search instead of one."""
+    """How thoroughly; `advanced` costs two credits a search instead of one."""
 
     country: str | None = Field(default=None, pattern=r"^[a-z][a-z ]+$")
-    """The country whose results come first, by its English name (``united states``); topic ``general`` only."""
+    """Country whose results come first, by its English name (`united states`); only with topic `general`. Unset:
+    none."""
 
     @model_validator(mode="after")
-    def _country_is_for_the_general_topic(self) -> Self:
+    def _require_general_topic(self) -> Self:
         if self.country is not None and self.topic != "general":
-            message = "the service takes a country with topic = 'general' only; remove country or change topic"
+            message = "the service accepts a country only with topic = 'general'; remove country or change topic"
             raise ValueError(message)
         return self
 
@@ -62,16 +77,16 @@ class _Reply(BaseModel):
     results: list[_Result]
 
 
-class Tavily:
-    """Implements the port SearchEngine."""
+class TavilySearch:
+    """Implements SearchEngine."""
 
-    def __init__(self, settings: TavilySettings, workplace: Workplace) -> None:
+    def __init__(self, settings: TavilySettings, workplace: PluginContext) -> None:
         self._settings = settings
         self._http = workplace.http
         self._clock = workplace.clock
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
-        """Return at most ``limit`` hits with text; a query is cut to the 400 characters that the service takes."""
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
+        """Return at most ``limit`` hits with text; a query is cut to the 400 characters that the service accepts."""
         asked: dict[str, Json] = {
             "query": query[:MAX_CHARS],
             "topic": self._settings.topic,
@@ -83,15 +98,17 @@ class Tavily:
         if self._settings.country is not None:
             asked["country"] = self._settings.country
         if before is not None:
-            asked["end_date"] = last_day(before).isoformat()
+            asked["end_date"] = last_day_before(before).isoformat()
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
         body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
-        reply = parsed(_Reply, body, engine="tavily")
-        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
+        reply = parse_reply(_Reply, body, engine="tavily")
+        return published_before(
+            [self._to_search_result(result) for result in reply.results if is_web_address(result.url)], before, limit
+        )
 
-    def _hit(self, result: _Result) -> Hit:
-        return Hit(
+    def _to_search_result(self, result: _Result) -> SearchResult:
+        return SearchResult(
             url=result.url,
             title=plain_snippet(result.title or "", longest=500),
             snippet=plain_snippet(result.content or ""),
@@ -101,9 +118,9 @@ class Tavily:
 
 
 @asynccontextmanager
-async def open_tavily(settings: TavilySettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+async def open_tavily(settings: TavilySettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield Tavily(settings, workplace)
+    yield TavilySearch(settings, workplace)
 
 
 @hookimpl
@@ -113,7 +130,7 @@ def foxcast_search_engines() -> list[SearchSpec[TavilySettings]]:
         SearchSpec(
             name="tavily",
             summary="Web or news search with the text of pages and a date bound in days; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE, Can.SEARCH_TEXT}),
+            bounds_dates=True,
             settings=TavilySettings,
             open=open_tavily,
         )

@@ -1,4 +1,4 @@
-"""``foxcast court``: scenarios as they would be played, and trials on record as text, page or comparison."""
+"""``foxcast court``: scenarios as they would be played, and comparisons and scores of trials on record."""
 
 import json
 import re
@@ -12,18 +12,22 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from bot.api import ConfigError, explain_forecast, require_forecaster_kind
-from plugins.society import minutes
-from plugins.society.interventions import Interventions
-from plugins.society.loading import SHIPPED, parsed, read_text, shipped, warnings
-from plugins.society.names import instead
-from plugins.society.pacing import SEVERAL
-from plugins.society.page import page
-from plugins.society.scenario import ActionType, Scenario, laid_out
-from plugins.society.settings import CourtSettings, moves_of
+from bot.api import ConfigError, ForecastExplanation, explain_forecast, require_forecaster_kind
+from plugins.society import transcripts
+from plugins.society.interventions import ScenarioInterventions
+from plugins.society.scenario import CourtScenario, MoveAction, expand_loops, suggest_name
+from plugins.society.scenario_files import (
+    SHIPPED_SCENARIOS,
+    find_warnings,
+    load_shipped_scenario,
+    parse_scenario,
+    read_scenario_file,
+)
+from plugins.society.settings import CourtSettings, count_moves
+from plugins.society.step_packing import SEVERAL_MOVES
 
 
-class Deed(StrEnum):
+class CourtCommand(StrEnum):
     """What the command does."""
 
     SCENARIOS = "scenarios"
@@ -36,84 +40,87 @@ class Deed(StrEnum):
     VARIANT = "variant"
 
 
-_NAMES_NOTHING = frozenset({Deed.SCENARIOS, Deed.SCHEMA})
+_COMMANDS_WITHOUT_NAMES = frozenset({CourtCommand.SCENARIOS, CourtCommand.SCHEMA})
 # As config.toml has names of forecasters.
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _MOST_NAME_CHARS = 60
 _OWN_NAME = "court"
 # What keeps each value as the text that it is.
-_TEXTS = frozenset({"variables", "messages", "systems", "roles"})
-_WITHOUT = ["interventions", "without_articles"]
+_TEXT_TABLES = frozenset({"variables", "messages", "systems", "roles"})
+_WITHOUT_ARTICLES = ["interventions", "without_articles"]
 _HELP = (
-    "scenarios: list those that come with Foxcast. show NAME|FILE: roles and steps. check FILE. schema: of scenario "
-    "files, as JSON Schema. transcript FORECAST. compare FORECAST OTHER. score FORECAST...: jurors and aggregates "
+    "scenarios: list the built-in ones. show NAME|FILE: roles and steps. check FILE. schema: of scenario "
+    "files, as JSON Schema. compare FORECAST OTHER. score FORECAST...: jurors and aggregates "
     "against outcomes. variant NAME KEY=VALUE...: a table for config.toml with these settings or interventions."
 )
 
 
-def court(
+def run_court_command(
     ctx: typer.Context,
-    deed: Annotated[Deed, typer.Argument(help=_HELP)],
-    names: Annotated[list[str] | None, typer.Argument(help="What it is done with.")] = None,
-    *,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the transcript as a page of HTML.")] = None,
+    action: Annotated[CourtCommand, typer.Argument(metavar="ACTION", help=_HELP)],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="What the action needs, as listed above.")
+    ] = None,
 ) -> None:
-    """Show scenarios of the court, and what was said and voted in its trials."""
+    """Show scenarios of the court, and compare and score what was voted in its trials."""
     given = names or []
-    _require_use(deed, given, html)
-    match deed:
-        case Deed.SCENARIOS:
-            text = "\n".join(f"{name:<8}{shipped(name).summary}" for name in SHIPPED)
-        case Deed.SCHEMA:
-            text = json.dumps(Scenario.model_json_schema(), indent=2)
-        case Deed.SHOW:
-            text = shown(_scenario(_one(given, "a scenario")))
-        case Deed.CHECK:
-            text = _checked(_one(given, "a file"))
-        case Deed.VARIANT:
-            text = variant(given)
-        case Deed.SCORE:
-            text = minutes.scored([_tried(ctx, name) for name in given])
-        case Deed.COMPARE:
-            text = minutes.compared(*_of_one_question(*(_tried(ctx, name) for name in given)))
-        case Deed.TRANSCRIPT:
-            text = _transcript(_tried(ctx, _one(given, "a forecast")), html)
+    _require_arguments(action, given)
+    match action:
+        case CourtCommand.SCENARIOS:
+            text = "\n".join(f"{name:<8}{load_shipped_scenario(name).summary}" for name in SHIPPED_SCENARIOS)
+        case CourtCommand.SCHEMA:
+            text = json.dumps(CourtScenario.model_json_schema(), indent=2)
+        case CourtCommand.SHOW:
+            text = describe_scenario(_load_scenario(_require_one(given, "a scenario")))
+        case CourtCommand.CHECK:
+            text = _check_scenario(_require_one(given, "a file"))
+        case CourtCommand.VARIANT:
+            text = format_variant(given)
+        case CourtCommand.SCORE:
+            text = transcripts.score_forecasts([_load_court_forecast(ctx, name) for name in given])
+        case CourtCommand.COMPARE:
+            text = transcripts.compare_forecasts(
+                *_require_same_question(*(_load_court_forecast(ctx, name) for name in given))
+            )
+        case CourtCommand.TRANSCRIPT:
+            message = "foxcast court transcript is now foxcast transcript"
+            raise ConfigError(message)
     typer.echo(text)
 
 
-def _require_use(deed: Deed, given: list[str], html: Path | None) -> None:
+def _require_arguments(action: CourtCommand, given: list[str]) -> None:
     """Raise ConfigError for arguments that would be ignored, and for forecasts that are not named."""
     message = ""
-    if html is not None and deed is not Deed.TRANSCRIPT:
-        message = "--html goes with transcript alone"
-    elif deed in _NAMES_NOTHING and given:
-        message = f"{deed} takes no name, so leave out {given[0]!r}"
-    elif deed is Deed.COMPARE and len(given) != 2:
+    if action in _COMMANDS_WITHOUT_NAMES and given:
+        message = f"{action} takes no name, so leave out {given[0]!r}"
+    elif action is CourtCommand.COMPARE and len(given) != 2:
         message = "compare needs two forecasts"
-    elif deed is Deed.SCORE and not given:
+    elif action is CourtCommand.SCORE and not given:
         message = "score needs one forecast or more"
     if message:
         raise ConfigError(message)
 
 
-def _tried(ctx: typer.Context, name: str) -> dict[str, Any]:
+def _load_court_forecast(ctx: typer.Context, name: str) -> ForecastExplanation:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
     found = explain_forecast(ctx, name)
-    moves = {step["action"]["name"] for trial in found["trials"] for step in trial["steps"]}
-    is_played = partial(moves.issubset, {*ActionType, SEVERAL})
+    moves = {step.action.name for steps in found.steps.values() for step in steps}
+    is_played = partial(moves.issubset, {*MoveAction, SEVERAL_MOVES})
     require_forecaster_kind(found, "a court", keys=("scenario",), is_played=is_played)
     return found
 
 
-def _of_one_question(first: dict[str, Any], second: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    refs = [found["question"]["ref"] for found in (first, second)]
+def _require_same_question(
+    first: ForecastExplanation, second: ForecastExplanation
+) -> tuple[ForecastExplanation, ForecastExplanation]:
+    refs = [found.trace.question.ref for found in (first, second)]
     if refs[0] != refs[1]:
         message = f"compare needs two forecasts of one question; these are of {refs[0]} and {refs[1]}"
         raise ConfigError(message)
     return first, second
 
 
-def shown(scenario: Scenario) -> str:
+def describe_scenario(scenario: CourtScenario) -> str:
     """Return a scenario as a table of roles and a list of its steps, loops laid out."""
     lines = [scenario.summary or scenario.id, "", f"{'agent':<20}{'side':<10}{'may':<24}model of the role"]
     for agent in scenario.agents:
@@ -124,10 +131,10 @@ def shown(scenario: Scenario) -> str:
         ]
         roles = f"{agent.role or agent.name}, else main" if agent.capabilities.llm else "none"
         lines.append(f"{agent.name:<20}{agent.side.replace('neither', '-'):<10}{', '.join(may) or '-':<24}{roles}")
-    if any(move.action is ActionType.GENERATE_JURY for move in scenario.steps):
+    if any(move.action is MoveAction.GENERATE_JURY for move in scenario.steps):
         lines.append(f"{'juror_N':<20}{'-':<10}{'speak':<24}juror_N, else juror, else main")
-    lines += ["", f"{len(laid_out(scenario))} steps, {moves_of(scenario)} moves:"]
-    for at in laid_out(scenario):
+    lines += ["", f"{len(expand_loops(scenario))} steps, {count_moves(scenario)} moves:"]
+    for at in expand_loops(scenario):
         move = at.move
         turn = f" {at.turn}/{at.turns}" if at.turns > 1 else ""
         who = f"{move.initiator} -> {move.receiver} ({move.kind})" if move.initiator else move.agent or ""
@@ -136,23 +143,25 @@ def shown(scenario: Scenario) -> str:
     return "\n".join(lines)
 
 
-def variant(given: list[str]) -> str:
+def format_variant(given: list[str]) -> str:
     """Return the table of config.toml for a court in which some inputs are changed; raises ConfigError."""
-    name, pairs = _variant_name(_one(given[:1], "a name for the variant")), given[1:]
+    name, pairs = _variant_name(_require_one(given[:1], "a name for the variant")), given[1:]
     values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             message = f"{pair!r} should be KEY=VALUE"
             raise ConfigError(message)
-        _put(values, key.split("."), value)
+        _set_value(values, key.split("."), value)
     try:
         settings = CourtSettings.model_validate(values, context={"folder": Path()})
     except ValidationError as error:
         told = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False)]
         raise ConfigError("\n".join(told).replace("Value error, ", "")) from None
     changed = settings.model_dump(mode="json", exclude_defaults=True, exclude={"scenario_text"})
-    return "\n".join([f"[forecasters.{name}]", 'uses = "court"', *_tables(f"forecasters.{name}.settings", changed)])
+    return "\n".join(
+        [f"[forecasters.{name}]", 'uses = "court"', *_toml_tables(f"forecasters.{name}.settings", changed)]
+    )
 
 
 def _variant_name(name: str) -> str:
@@ -167,12 +176,12 @@ def _variant_name(name: str) -> str:
     return name
 
 
-def _put(values: dict[str, Any], key: list[str], value: str) -> None:
+def _set_value(values: dict[str, Any], key: list[str], value: str) -> None:
     """Put a value where its key belongs: among the settings, or else among the interventions."""
     if key[0] not in CourtSettings.model_fields:
-        if key[0] not in Interventions.model_fields:
-            valid = [*CourtSettings.model_fields, *Interventions.model_fields]
-            message = f"there is no setting or intervention {key[0]}; {instead(key[0], valid)}"
+        if key[0] not in ScenarioInterventions.model_fields:
+            valid = [*CourtSettings.model_fields, *ScenarioInterventions.model_fields]
+            message = f"there is no setting or intervention {key[0]}; {suggest_name(key[0], valid)}"
             raise ConfigError(message)
         key = ["interventions", *key]
     table = values
@@ -181,15 +190,15 @@ def _put(values: dict[str, Any], key: list[str], value: str) -> None:
         if not isinstance(table, dict):
             message = f"{'.'.join(key)}: {part} has a value already"
             raise ConfigError(message)
-    read = value if _TEXTS.intersection(key[1:2]) else _list_or_text(value)
+    read = value if _TEXT_TABLES.intersection(key[1:2]) else _parse_value(value)
     held = table.get(key[-1])
-    if key != _WITHOUT:
+    if key != _WITHOUT_ARTICLES:
         table[key[-1]] = read
     elif not isinstance(held, dict):
         table[key[-1]] = [*(held or []), *(read if isinstance(read, list) else [read])]
 
 
-def _list_or_text(value: str) -> list[Any] | str:
+def _parse_value(value: str) -> list[Any] | str:
     """Return the list that a value is as JSON or TOML, else the value as it stands."""
     if not value.startswith("["):
         return value
@@ -203,47 +212,40 @@ def _list_or_text(value: str) -> list[Any] | str:
     return value
 
 
-def _tables(place: str, values: dict[str, Any]) -> list[str]:
+def _toml_tables(place: str, values: dict[str, Any]) -> list[str]:
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
-    lines = [f"\n[{place}]", *(f"{name} = {_toml(value)}" for name, value in plain.items())] if plain else []
+    lines = [f"\n[{place}]", *(f"{name} = {_toml_value(value)}" for name, value in plain.items())] if plain else []
     for name, value in values.items():
-        lines += _tables(f"{place}.{name}", value) if isinstance(value, dict) else []
+        lines += _toml_tables(f"{place}.{name}", value) if isinstance(value, dict) else []
     return lines
 
 
-def _toml(value: Any) -> str:  # noqa: ANN401 - a JSON value
+def _toml_value(value: Any) -> str:  # noqa: ANN401 - a JSON value
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_toml(key)} = {_toml(part)}' for key, part in value.items())} }}"
+        return f"{{ {', '.join(f'{_toml_value(key)} = {_toml_value(part)}' for key, part in value.items())} }}"
     # JSON of texts and numbers is TOML as well, as long as nothing beyond ASCII is escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _one(given: list[str], what: str) -> str:
+def _require_one(given: list[str], what: str) -> str:
     if len(given) != 1:
         message = f"name {what}, and one alone"
         raise ConfigError(message)
     return given[0]
 
 
-def _scenario(name: str) -> Scenario:
-    return parsed(read_text(Path(name)), name) if name.endswith((".toml", ".json")) else shipped(name)
+def _load_scenario(name: str) -> CourtScenario:
+    return (
+        parse_scenario(read_scenario_file(Path(name)), name)
+        if name.endswith((".toml", ".json"))
+        else load_shipped_scenario(name)
+    )
 
 
-def _checked(name: str) -> str:
-    text = read_text(Path(name))
-    scenario = parsed(text, name)
-    holds = f"{name} holds together: {len(laid_out(scenario))} steps, {moves_of(scenario)} moves"
-    return "\n".join([*warnings(text, name), holds])
-
-
-def _transcript(found: dict[str, Any], html: Path | None) -> str:
-    if html is None:
-        return minutes.transcript(found)
-    try:
-        html.write_text(page(found), encoding="utf-8")
-    except OSError as error:
-        message = f"{html}: cannot be written: {error.strerror}"
-        raise ConfigError(message) from error
-    return f"written to {html}"
+def _check_scenario(name: str) -> str:
+    text = read_scenario_file(Path(name))
+    scenario = parse_scenario(text, name)
+    holds = f"{name} holds together: {len(expand_loops(scenario))} steps, {count_moves(scenario)} moves"
+    return "\n".join([*find_warnings(text, name), holds])

@@ -1,7 +1,7 @@
 """The court as a forecaster: agents retrieve, argue, deliberate and vote, and the jury's pooled vote is the forecast.
 
 Source: Li, Orlovskiy, Ellis, Kachinthaya, Jaggi, Zheng, Forecasting with Societies of Agents (2024). Rollouts are the
-engine's trials; models, tools, budgets, guards and the record are the desk's.
+engine's trials; the trial context provides models, tools, budgets, guards and the record.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from bot.api import Desk, Question, Step, Workplace
-from plugins.society.hearing import Hearing
-from plugins.society.pacing import paced
+from bot.api import PluginContext, Question, Step, TrialContext
+from plugins.society.court_session import CourtSession
 from plugins.society.settings import CourtSettings
+from plugins.society.step_packing import pack_steps
 
 
 @asynccontextmanager
-async def open_court(settings: CourtSettings, _place: Workplace) -> AsyncIterator[Court]:
-    """Open the court; it holds no connection: models and tools are the desk's."""
-    yield Court(settings)
+async def open_court(settings: CourtSettings, _place: PluginContext) -> AsyncIterator[CourtForecaster]:
+    """Open the court; it holds no connection: the trial context provides models and tools."""
+    yield CourtForecaster(settings)
 
 
-class Court:
-    """Implements the port Forecaster. Everything that a trial knows lives in its stream."""
+class CourtForecaster:
+    """Implements the interface Forecaster. All state of a trial belongs to its stream of steps."""
 
     def __init__(self, settings: CourtSettings) -> None:
         self.settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        """Yield one step per move, or several moves in one where the engine allows fewer steps than there are moves.
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield one step per move, or several moves in one if the engine allows fewer steps than there are moves.
 
-        Raises after the last one where nobody gave an answer.
+        Raises after the last one if there is no answer.
         """
-        hearing = Hearing(question, desk, self.settings)
-        async with aclosing(paced(hearing.moves(), hearing.planned, max(1, desk.limits.steps))) as steps:
+        hearing = CourtSession(question, context, self.settings)
+        async with aclosing(pack_steps(hearing.moves(), hearing.planned, max(1, context.limits.steps))) as steps:
             async for step in steps:
                 yield step

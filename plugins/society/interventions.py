@@ -1,4 +1,4 @@
-"""Interventions: one input of a scenario changed, so that the same question can be tried again and compared."""
+"""Interventions: one input of a scenario changed, so that the same question can be forecast again and compared."""
 
 from __future__ import annotations
 
@@ -8,59 +8,72 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.api import ConfigError
-from plugins.society.checks import faults
-from plugins.society.loading import dotted
-from plugins.society.names import instead
-from plugins.society.scenario import JURY, MOST_JURORS, Agent, Name, Scenario, Text, laid_out
+from plugins.society.scenario import (
+    JURY,
+    MOST_JURORS,
+    CourtScenario,
+    ScenarioAgent,
+    ScenarioName,
+    ScenarioText,
+    expand_loops,
+    suggest_name,
+)
+from plugins.society.scenario_checks import find_faults
+from plugins.society.scenario_files import format_key
 from plugins.society.variables import BUILT_IN
 
 
-class Interventions(BaseModel):
-    """What is changed; everything else stays.
+class ScenarioInterventions(BaseModel):
+    """What is changed in a scenario; everything else stays."""
 
-    ``variables`` and placeholders keep these values, whatever a step would store or a trial knows. ``jurors`` are the
-    profiles of the jury: the clerk is not asked. ``without_articles`` names articles by id, or by a part of their
-    address or title. ``messages`` are by the name or the number of a step, ``systems`` and ``roles`` (whose model
-    speaks) by agent, or ``jury`` for jurors.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    variables: dict[ScenarioName, ScenarioText] = Field(default_factory=dict)
+    """Values of variables and placeholders that nothing in the trial changes."""
 
-    variables: dict[Name, Text] = Field(default_factory=dict)
-    jurors: tuple[dict[Name, str], ...] = Field(default=(), max_length=MOST_JURORS)
+    jurors: tuple[dict[ScenarioName, str], ...] = Field(default=(), max_length=MOST_JURORS)
+    """Profiles of the jurors; empty: the clerk is asked for them."""
+
     without_articles: tuple[str, ...] = ()
-    messages: dict[str, Text] = Field(default_factory=dict)
-    systems: dict[Name, Text] = Field(default_factory=dict)
-    roles: dict[Name, Name] = Field(default_factory=dict)
+    """Articles that are left out, by id or by a part of their address or title."""
 
-    def told(self) -> tuple[str, ...]:
+    messages: dict[str, ScenarioText] = Field(default_factory=dict)
+    """Texts of messages, by the name or number of their step."""
+
+    systems: dict[ScenarioName, ScenarioText] = Field(default_factory=dict)
+    """System prompts, by agent or `jury`."""
+
+    roles: dict[ScenarioName, ScenarioName] = Field(default_factory=dict)
+    """Roles whose models speak, by agent or `jury`."""
+
+    def describe(self) -> tuple[str, ...]:
         """Return every change in a line, for the record."""
-        return tuple(_lines(self.model_dump(mode="json", exclude_defaults=True)))
+        return tuple(_intervention_lines(self.model_dump(mode="json", exclude_defaults=True)))
 
 
-def intervened(scenario: Scenario, changes: Interventions) -> Scenario:
-    """Return the scenario with the changes made; raises ConfigError for what it does not have."""
+def apply_interventions(scenario: CourtScenario, changes: ScenarioInterventions) -> CourtScenario:
+    """Return the changed scenario; raises ConfigError for names that it does not have."""
     known = {move.store for move in scenario.steps if move.store is not None} | set(scenario.values) | BUILT_IN
     for name in changes.variables:
-        _require(name, known, "variables", "no variable or placeholder is called")
+        _require_known(name, known, "variables", "no variable or placeholder is called")
     names = [agent.name for agent in scenario.agents]
     for table in ("systems", "roles"):
         for name in getattr(changes, table):
-            _require(name, {*names, JURY}, table, "there is no agent")
+            _require_known(name, {*names, JURY}, table, "there is no agent")
     changed = scenario.model_copy(
         update={
             "values": {**scenario.values, **changes.variables},
-            "agents": tuple(_agent(agent, changes) for agent in scenario.agents),
-            "steps": _steps(scenario, changes.messages),
+            "agents": tuple(_change_agent(agent, changes) for agent in scenario.agents),
+            "steps": _change_steps(scenario, changes.messages),
         }
     )
-    if found := [f"{dotted(key)}: {why}" for key, why in faults(changed)]:
-        message = "with these interventions the scenario does not hold together: " + "; ".join(found)
+    if found := [f"{format_key(key)}: {why}" for key, why in find_faults(changed)]:
+        message = "with these interventions the scenario is inconsistent: " + "; ".join(found)
         raise ConfigError(message)
     return changed
 
 
-def _agent(agent: Agent, changes: Interventions) -> Agent:
+def _change_agent(agent: ScenarioAgent, changes: ScenarioInterventions) -> ScenarioAgent:
     update: dict[str, Any] = {}
     if agent.name in changes.systems:
         update["system_message"] = changes.systems[agent.name]
@@ -71,23 +84,23 @@ def _agent(agent: Agent, changes: Interventions) -> Agent:
     return agent.model_copy(update=update)
 
 
-def _steps(scenario: Scenario, messages: dict[str, str]) -> tuple[Any, ...]:
-    named = {str(at.place): at.index for at in laid_out(scenario)}
+def _change_steps(scenario: CourtScenario, messages: dict[str, str]) -> tuple[Any, ...]:
+    named = {str(at.place): at.index for at in expand_loops(scenario)}
     named |= {move.name: index for index, move in enumerate(scenario.steps) if move.name is not None}
     steps = list(scenario.steps)
     for name, text in messages.items():
-        _require(name, named, "messages", "there is no step")
+        _require_known(name, named, "messages", "there is no step")
         steps[named[name]] = steps[named[name]].model_copy(update={"message": text})
     return tuple(steps)
 
 
-def _require(name: str, valid: Any, table: str, why: str) -> None:  # noqa: ANN401 - any collection of names
+def _require_known(name: str, valid: Any, table: str, why: str) -> None:  # noqa: ANN401 - any collection of names
     if name not in valid:
-        message = f"interventions.{table}: {why} {name}; {instead(name, map(str, valid))}"
+        message = f"interventions.{table}: {why} {name}; {suggest_name(name, map(str, valid))}"
         raise ConfigError(message)
 
 
-def _lines(changes: dict[str, Any]) -> Iterator[str]:
+def _intervention_lines(changes: dict[str, Any]) -> Iterator[str]:
     for table, value in changes.items():
         for name, text in value.items() if isinstance(value, dict) else [("", str(part)) for part in value]:
             yield f"intervention: {table}{f' {name}' if name else ''} = {' '.join(str(text).split())[:200]}"

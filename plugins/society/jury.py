@@ -1,20 +1,20 @@
-"""The jury: profiles that the clerk writes to requirements, and the people who stand in where it does not."""
+"""The jury: profiles that the clerk writes to requirements, and stand-ins for missing ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.api import Json, Misread, Tool, quoted, reading
-from plugins.society.answers import record
-from plugins.society.scenario import JurySelection, Requirements
+from bot.api import Json, ToolDefinition, UnreadableAnswer, fence_text, parsing
+from plugins.society.agent_prompts import object_schema
+from plugins.society.scenario import JuryRequirements, JurySelection
 
-Profile = Mapping[str, str]
+JurorProfile = Mapping[str, str]
 
 FIELD_CHARS = 160
-NAME = "name"
+NAME_FIELD = "name"
 
-# Ten people who differ in age, trade, means and place; more than ten come round again with another outlook.
+# Ten people who differ in age, trade, means and home; further ones repeat them with another outlook.
 _STAND_INS = (
     ("Ada", "64", "retired actuary", "university", "a port town", "insurance statistics and base rates"),
     ("Bo", "29", "farm mechanic", "apprenticeship", "a village", "machines, weather and what breaks"),
@@ -39,57 +39,59 @@ _OUTLOOKS = ("weighs both sides before numbers", "begins with how such things us
 
 
 @dataclass(frozen=True, slots=True)
-class Jury:
-    """The profiles of a jury, and what had to be made up for; ``chosen`` is how many the clerk named."""
+class SeatedJury:
+    """The profiles of a jury, and notes on missing ones; ``chosen`` is how many the clerk named."""
 
-    profiles: tuple[Profile, ...]
+    profiles: tuple[JurorProfile, ...]
     chosen: int
     note: str = ""
 
 
-def jury_tool(selection: JurySelection, count: int) -> Tool:
-    """Return the call by which the clerk names exactly so many jurors."""
+def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
+    """Return the call by which the clerk names exactly this many jurors."""
     properties: dict[str, Json] = {
-        field: {"type": "string", "maxLength": FIELD_CHARS} for field in (NAME, *_fields(selection))
+        field: {"type": "string", "maxLength": FIELD_CHARS} for field in (NAME_FIELD, *_other_fields(selection))
     }
-    jurors: Json = {"type": "array", "items": record(properties), "minItems": count, "maxItems": count}
-    return Tool(
-        name="seat_jury", description=f"Name {count} jurors by their profiles", parameters=record({"jurors": jurors})
+    jurors: Json = {"type": "array", "items": object_schema(properties), "minItems": count, "maxItems": count}
+    return ToolDefinition(
+        name="seat_jury",
+        description=f"Name {count} jurors by their profiles",
+        parameters=object_schema({"jurors": jurors}),
     )
 
 
-def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: int) -> tuple[Profile, ...]:
-    """Return the profiles that were named, at most ``count``; raises Misread where there is none."""
+def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: int) -> tuple[JurorProfile, ...]:
+    """Return the profiles that were named, at most ``count``; raises UnreadableAnswer if there is none."""
     raw = arguments.get("jurors")
-    profiles: list[Profile] = []
+    profiles: list[JurorProfile] = []
     for item in raw[:count] if isinstance(raw, list) else ():
         given = item if isinstance(item, dict) else {}
-        profile = {field: _line(given.get(field)) for field in (NAME, *_fields(selection))}
-        if profile[NAME] and sum(map(bool, profile.values())) > 1:
+        profile = {field: _read_line(given.get(field)) for field in (NAME_FIELD, *_other_fields(selection))}
+        if profile[NAME_FIELD] and sum(map(bool, profile.values())) > 1:
             profiles.append({field: value for field, value in profile.items() if value})
     if not profiles:
         message = f"jurors should be a list of {count} profiles, each with a name and more than that"
-        raise Misread(message)
+        raise UnreadableAnswer(message)
     return tuple(profiles)
 
 
-def seated(named: Sequence[Profile] | None, count: int, why: str) -> Jury:
-    """Return a jury of exactly ``count``: those who were named, and stand-ins for those who were not."""
+def fill_jury(named: Sequence[JurorProfile] | None, count: int, why: str) -> SeatedJury:
+    """Return a jury of exactly ``count``: the named jurors, and stand-ins for the missing ones."""
     kept = tuple(named or ())[:count]
     if len(kept) == count:
-        return Jury(kept, count)
-    told = f"{count - len(kept)} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}"
-    return Jury((*kept, *map(stand_in, range(len(kept), count))), len(kept), told)
+        return SeatedJury(kept, count)
+    note = f"{count - len(kept)} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}"
+    return SeatedJury((*kept, *map(create_stand_in, range(len(kept), count))), len(kept), note)
 
 
-def stand_in(number: int) -> Profile:
+def create_stand_in(number: int) -> JurorProfile:
     """Return the profile of a stand-in, by its number from 0."""
     name, *values = _STAND_INS[number % len(_STAND_INS)]
     outlook = _OUTLOOKS[(number // len(_STAND_INS) + number) % len(_OUTLOOKS)]
-    return {NAME: name, **dict(zip(_FIELDS, values, strict=True)), "outlook": outlook}
+    return {NAME_FIELD: name, **dict(zip(_FIELDS, values, strict=True)), "outlook": outlook}
 
 
-def requirements_text(requirements: Requirements) -> str:
+def requirements_text(requirements: JuryRequirements) -> str:
     """Return the requirements as the clerk reads them."""
     lines = [
         f"- {kind}: {text}"
@@ -99,15 +101,15 @@ def requirements_text(requirements: Requirements) -> str:
     return "\n".join([*lines, *(f"- {text}" for text in requirements.further)]) or "- a varied jury"
 
 
-def profile_text(profile: Profile) -> str:
-    """Return a profile as it stands in the juror's own instructions; its words are the clerk's, so they are fenced."""
-    return quoted("\n".join(f"{field}: {value}" for field, value in profile.items()), "your profile")
+def profile_text(profile: JurorProfile) -> str:
+    """Return a profile for the juror's own instructions; its words are the clerk's, so they are fenced."""
+    return fence_text("\n".join(f"{field}: {value}" for field, value in profile.items()), "your profile")
 
 
-def _fields(selection: JurySelection) -> tuple[str, ...]:
-    return tuple(field for field in selection.profile_fields if field != NAME)
+def _other_fields(selection: JurySelection) -> tuple[str, ...]:
+    return tuple(field for field in selection.profile_fields if field != NAME_FIELD)
 
 
-def _line(raw: Json) -> str:
+def _read_line(raw: Json) -> str:
     value = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
-    return " ".join(reading.text(value, FIELD_CHARS).split())
+    return " ".join(parsing.read_text(value, FIELD_CHARS).split())

@@ -1,73 +1,94 @@
-"""What can be set on the court: its scenario, the size of the jury, the rounds, the aggregate, and interventions."""
+"""The settings of the court: its scenario, the size of the jury, the rounds, the aggregate, and interventions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from bot.api import QUANTILES, FoxcastError, Levels, Manner, Margin, Settings
-from plugins.society.interventions import Interventions, intervened
-from plugins.society.loading import parsed, read_text, shipped
-from plugins.society.scenario import JURY, MOST_JURORS, ActionType, Placed, Scenario, laid_out
-from plugins.society.votes import Aggregate
+from bot.api import DEFAULT_QUANTILES, AnswerSettings, FoxcastError, PluginSettings, ProbabilityMargin, QuantileLevels
+from plugins.society.interventions import ScenarioInterventions, apply_interventions
+from plugins.society.scenario import JURY, MOST_JURORS, CourtScenario, MoveAction, PlacedMove, expand_loops
+from plugins.society.scenario_files import load_shipped_scenario, parse_scenario, read_scenario_file
+from plugins.society.vote_pooling import VoteAggregate
 
-_FILES = (".toml", ".json")
+_FILE_SUFFIXES = (".toml", ".json")
 
 
-class CourtSettings(Settings):
-    """The switches of one court.
+class CourtSettings(PluginSettings):
+    """The scenario and the bounds of one court. N rollouts are N ``trials`` of the forecaster's table."""
 
-    ``scenario`` is ``ten``, ``full``, or a .toml or .json file, relative to config.toml; ``scenario_text`` fills itself
-    in with what that file held, so that a forecast can be replayed after the file has changed. ``jurors`` and
-    ``rounds`` (of every loop) stand for what the scenario says. N rollouts are N trials: ``trials`` of the
-    forecaster's table.
-
-    ``chunk_tokens`` and ``chunks`` bound what is read of an article; ``margin`` keeps yes-or-no answers from 0 and 1,
-    ``option_floor``, ``quantiles`` and ``curve_step_mass`` are as for other forecasters. ``crowd`` shows the crowd's
-    estimate and starts from it.
-    """
+    renamed_keys: ClassVar[Mapping[str, str]] = {
+        "chunks": "max_chunks",
+    }
 
     scenario_text: str = ""
-    interventions: Interventions = Interventions()
+    """The text of the scenario file; filled in by the program, so that a forecast can be replayed after the file
+    changed."""
+
+    interventions: ScenarioInterventions = ScenarioInterventions()
+    """Changes to the scenario, to compare trials with and without them."""
+
     scenario: str = Field(default="ten", validate_default=True)
+    """The scenario: `ten`, `full`, or a .toml or .json file."""
+
     jurors: int | None = Field(default=None, ge=1, le=MOST_JURORS)
+    """Number of jurors; unset: as the scenario says."""
+
     rounds: int | None = Field(default=None, ge=0, le=50)
-    aggregate: Aggregate = Aggregate.MEAN
+    """Rounds of every loop; unset: as the scenario says."""
+
+    aggregate: VoteAggregate = VoteAggregate.MEAN
+    """How the votes of the jurors become one answer."""
+
     crowd: bool = True
+    """Show the market price or community forecast to the model, and start from it."""
+
     chunk_tokens: int = Field(default=2000, ge=100, le=20_000)
-    chunks: int = Field(default=3, ge=1, le=10)
-    margin: Margin = 0.02
-    option_floor: Margin = 0.01
-    quantiles: Levels = QUANTILES
+    """Tokens of one part of an article."""
+
+    max_chunks: int = Field(default=3, ge=1, le=10)
+    """Parts of an article that are read."""
+
+    margin: ProbabilityMargin = 0.02
+    """How far a yes-or-no probability stays from 0 and 1."""
+
+    option_floor: ProbabilityMargin = 0.01
+    """The least probability of an option."""
+
+    quantiles: QuantileLevels = DEFAULT_QUANTILES
+    """Percentages at which the value of a number or date is asked for."""
+
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
+    """The least probability of one step of the grid of a number or date."""
 
     @field_validator("scenario")
     @classmethod
     def _hold_together(cls, name: str, info: ValidationInfo) -> str:
         text = info.data.get("scenario_text", "")
-        if name.endswith(_FILES) and not text:
+        if name.endswith(_FILE_SUFFIXES) and not text:
             name = str((info.context or {}).get("folder", Path()) / Path(name).expanduser())
         try:
-            scenario = _read(name, text)
+            scenario = _load_scenario(name, text)
             if "interventions" in info.data:
-                intervened(scenario, info.data["interventions"])
+                apply_interventions(scenario, info.data["interventions"])
         except FoxcastError as error:
             raise ValueError(str(error)) from None
         return name
 
     @model_validator(mode="after")
     def _keep_the_file(self) -> Self:
-        # Not before the fields are read: those would then be taken for values of Python, of which a list is no tuple.
-        if self.scenario.endswith(_FILES) and not self.scenario_text:
-            object.__setattr__(self, "scenario_text", read_text(Path(self.scenario)))
+        # Not before the fields are read: they would be treated as Python values, in which a list is not a tuple.
+        if self.scenario.endswith(_FILE_SUFFIXES) and not self.scenario_text:
+            object.__setattr__(self, "scenario_text", read_scenario_file(Path(self.scenario)))
         return self
 
     @property
-    def manner(self) -> Manner:
+    def answer_settings(self) -> AnswerSettings:
         """How answers are asked for and bounded."""
-        return Manner(
+        return AnswerSettings(
             option_floor=self.option_floor,
             quantiles=self.quantiles,
             curve_step_mass=self.curve_step_mass,
@@ -75,39 +96,39 @@ class CourtSettings(Settings):
             submit_margin=self.margin,
         )
 
-    def plot(self) -> Scenario:
-        """Return the scenario as it is played: with the interventions, the rounds and the jury of the settings."""
-        scenario = intervened(_read(self.scenario, self.scenario_text), self.interventions)
+    def effective_scenario(self) -> CourtScenario:
+        """Return the scenario with the interventions, the rounds and the jury of the settings."""
+        scenario = apply_interventions(_load_scenario(self.scenario, self.scenario_text), self.interventions)
         update: dict[str, Any] = {}
         if self.rounds is not None:
             update["loops"] = dict.fromkeys(scenario.loops, self.rounds)
         count = len(self.interventions.jurors) or self.jurors
         if count is not None:
             update["steps"] = tuple(
-                move.model_copy(update={"num_jurors": count}) if move.action is ActionType.GENERATE_JURY else move
+                move.model_copy(update={"num_jurors": count}) if move.action is MoveAction.GENERATE_JURY else move
                 for move in scenario.steps
             )
         return scenario.model_copy(update=update)
 
 
-def moves_of(scenario: Scenario) -> int:
-    """Return how many moves a trial has: each juror's word is one."""
-    return sum(moves_in(scenario, at) for at in laid_out(scenario))
+def count_moves(scenario: CourtScenario) -> int:
+    """Return how many moves a trial has: each juror's statement is one."""
+    return sum(count_step_moves(scenario, at) for at in expand_loops(scenario))
 
 
-def moves_in(scenario: Scenario, at: Placed) -> int:
+def count_step_moves(scenario: CourtScenario, at: PlacedMove) -> int:
     """Return how many moves a step of the scenario has at one of its places."""
     if at.move.receiver != JURY:
         return 2 * at.move.max_turns - 1
-    return next((move.num_jurors for move in scenario.steps if move.action is ActionType.GENERATE_JURY), 0)
+    return next((move.num_jurors for move in scenario.steps if move.action is MoveAction.GENERATE_JURY), 0)
 
 
-def rounds_of(scenario: Scenario) -> int:
-    """Return how many calls to models wait for the one before: jurors are asked side by side."""
-    return sum(1 if at.move.receiver == JURY else 2 * at.move.max_turns - 1 for at in laid_out(scenario))
+def count_model_rounds(scenario: CourtScenario) -> int:
+    """Return how many model calls wait for an earlier one: jurors are asked concurrently."""
+    return sum(1 if at.move.receiver == JURY else 2 * at.move.max_turns - 1 for at in expand_loops(scenario))
 
 
-def _read(name: str, text: str) -> Scenario:
-    if not name.endswith(_FILES):
-        return shipped(name)
-    return parsed(text or read_text(Path(name)), name)
+def _load_scenario(name: str, text: str) -> CourtScenario:
+    if not name.endswith(_FILE_SUFFIXES):
+        return load_shipped_scenario(name)
+    return parse_scenario(text or read_scenario_file(Path(name)), name)

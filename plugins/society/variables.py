@@ -8,33 +8,33 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
-from bot.api import quoted
+from bot.api import fence_text
 
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
-# What every trial knows by itself: ``points_for`` and ``points_against`` are all that were made with their sources,
-# ``reasons`` is what the other jurors said, for the juror who reads it, ``profile`` who that is.
+# What every trial knows by itself: ``points_for`` and ``points_against`` are all points with their sources,
+# ``reasons`` are the statements of the other jurors, for the juror who reads them, ``profile`` is its profile.
 BUILT_IN = frozenset(
     (
         *("title", "cutoff", "high_side", "low_side", "jurors", "turn", "turns", "step"),
         *("votes", "reasons", "profile", "points_for", "points_against"),
     )
 )
-UNSET = "(nothing yet)"
-# With all values filled in; an author's text of this length leaves room for what is said in the trial.
-MOST_CHARS = 40_000
+UNSET_TEXT = "(nothing yet)"
+# With all values filled in; an author's text of this length leaves room for the statements of the trial.
+MAX_FILLED_CHARS = 40_000
 
 
-def placeholders(text: str) -> Iterator[str]:
+def find_placeholders(text: str) -> Iterator[str]:
     """Yield the names of the placeholders in a text."""
     return (found.group(1) for found in _PLACEHOLDER.finditer(text))
 
 
-def cycle(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of values that stand in one another for ever, in order; empty where there are none."""
+def find_cycle(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of values that contain one another in a cycle, in order; empty if there are none."""
     try:
-        _sorted(values).prepare()
+        _dependency_order(values).prepare()
     except CycleError as error:
-        # Told from what stands inside to what it stands in, its first name again at the end.
+        # Listed from the inner value to the outer one, its first name again at the end.
         names = [*reversed(error.args[1][1:])]
         places = {name: place for place, name in enumerate(values)}
         first = names.index(min(names, key=places.__getitem__))
@@ -42,51 +42,53 @@ def cycle(values: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def whole_lengths(values: Mapping[str, str]) -> dict[str, int]:
-    """Return how long each value is with the others filled in, at most one more than may be; there must be no cycle."""
+def filled_lengths(values: Mapping[str, str]) -> dict[str, int]:
+    """Return the length of each value with the others filled in, at most one above the limit; no cycle allowed."""
     lengths: dict[str, int] = {}
-    for name in _sorted(values).static_order():
-        lengths[name] = whole_length(values[name], lengths)
+    for name in _dependency_order(values).static_order():
+        lengths[name] = filled_length(values[name], lengths)
     return lengths
 
 
-def whole_length(text: str, lengths: Mapping[str, int]) -> int:
-    """Return how long a text is once what has a length is filled in, at most one more than may be."""
-    counted = Counter(placeholders(text))
+def filled_length(text: str, lengths: Mapping[str, int]) -> int:
+    """Return the length of a text with its values filled in, at most one above the limit."""
+    counted = Counter(find_placeholders(text))
     grown = sum(count * (lengths[name] - len(name) - 2) for name, count in counted.items() if name in lengths)
-    return min(len(text) + grown, MOST_CHARS + 1)
+    return min(len(text) + grown, MAX_FILLED_CHARS + 1)
 
 
-def _sorted(values: Mapping[str, str]) -> TopologicalSorter[str]:
-    inner = {name: dict.fromkeys(placeholders(text)) for name, text in values.items()}
+def _dependency_order(values: Mapping[str, str]) -> TopologicalSorter[str]:
+    inner = {name: dict.fromkeys(find_placeholders(text)) for name, text in values.items()}
     return TopologicalSorter({name: [part for part in parts if part in values] for name, parts in inner.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """What a variable holds; ``own`` is what code or the scenario's author wrote, everything else is fenced."""
+class VariableValue:
+    """The value of a variable; ``is_trusted`` if code or the scenario's author wrote it, everything else is fenced."""
 
     text: str
-    own: bool = False
+    is_trusted: bool = False
 
 
 @dataclass(slots=True)
-class Variables:
+class VariableStore:
     """The store. ``pinned`` variables keep their value whatever a step would store: an intervention."""
 
-    values: dict[str, Value] = field(default_factory=dict)
+    values: dict[str, VariableValue] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
 
     def store(self, name: str | None, text: str, *, own: bool = False) -> None:
-        """Keep what came of a step, unless the variable is pinned."""
+        """Store the result of a step, unless the variable is pinned."""
         if name is not None and name not in self.pinned:
-            self.values[name] = Value(text, own=own)
+            self.values[name] = VariableValue(text, is_trusted=own)
 
-    def fill(self, text: str, more: Mapping[str, Value], unset: Callable[[str], None], *, fenced: bool = True) -> str:
-        """Return a text with its placeholders filled in, in one pass: what is filled in is never read again.
+    def fill(
+        self, text: str, more: Mapping[str, VariableValue], unset: Callable[[str], None], *, fenced: bool = True
+    ) -> str:
+        """Return a text with its placeholders filled in, in one pass: inserted text is never parsed again.
 
-        ``unset`` is told each name that nothing was stored under yet. Without ``fenced`` foreign words come bare, for
-        what no model reads.
+        ``unset`` gets each name without a stored value. Without ``fenced`` untrusted words are not fenced, for
+        texts that no model reads.
         """
 
         def put(found: re.Match[str]) -> str:
@@ -94,16 +96,16 @@ class Variables:
             value = (None if name in self.pinned else more.get(name)) or self.values.get(name)
             if value is None:
                 unset(name)
-                return UNSET if fenced else ""
-            return value.text if value.own or not fenced else quoted(value.text, name)
+                return UNSET_TEXT if fenced else ""
+            return value.text if value.is_trusted or not fenced else fence_text(value.text, name)
 
         return _PLACEHOLDER.sub(put, text)
 
 
-def resolved(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values with those placeholders filled in that name other values; there must be no cycle."""
+def resolve_values(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values with their placeholders for other values filled in; there must be no cycle."""
     whole: dict[str, str] = {}
-    for name in _sorted(values).static_order():
-        # All that stands in it came before it.
+    for name in _dependency_order(values).static_order():
+        # All values that it contains came before it.
         whole[name] = _PLACEHOLDER.sub(lambda found: whole.get(found.group(1), found.group()), values[name])
     return {name: whole[name] for name in values}

@@ -1,9 +1,9 @@
-"""Solo, the lone agent: one model that thinks, looks things up, reckons, asks a critic, and says what it believes.
+"""Solo, the single agent: one model that thinks, looks things up, calculates, asks a critic, and states a belief.
 
-It needs a model in the role main; the role critic, where one plays it, lets it hear another model's opinion.
+It needs a model in the role main; if a model plays the role critic, it gives a second opinion.
 """
 
-from bot.api import CALL_SECONDS, Can, ForecasterSpec, hookimpl
+from bot.api import MODEL_CALL_SECONDS, ForecasterSpec, hookimpl
 from plugins.solo.forecaster import open_solo
 from plugins.solo.settings import SoloSettings
 
@@ -15,11 +15,10 @@ def foxcast_forecasters() -> list[ForecasterSpec[SoloSettings]]:
         ForecasterSpec(
             name="solo",
             summary="A language model alone with its tools: thinking, searching, reckoning, hearing a critic",
-            abilities=frozenset({Can.ASK_MODELS}),
             settings=SoloSettings,
             open=open_solo,
             steps=lambda settings: settings.steps,
-            seconds=lambda settings: CALL_SECONDS * settings.steps,
+            seconds=lambda settings: MODEL_CALL_SECONDS * settings.steps,
             roles=("main",),
         )
     ]

@@ -1,6 +1,6 @@
-"""The critic: another model that is shown the belief and finds fault with it; it changes nothing by itself.
+"""The critic: another model that reads the belief and finds fault with it; it changes nothing by itself.
 
-What it says comes back fenced, as words of somebody else: it can give no orders, and no number of its enters a belief.
+Its text is fenced as untrusted words: it can give no orders, and none of its numbers enters a belief.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.api import (
-    Course,
+    BeliefLoop,
     Json,
-    Misread,
-    Observation,
-    Tool,
+    StepObservation,
+    ToolDefinition,
     ToolResult,
+    UnreadableAnswer,
+    derive_seed,
+    fence_text,
+    find_starting_point,
+    format_belief_state,
+    open_session,
+    parsing,
     question_text,
-    quoted,
-    reading,
-    seed_of,
-    shown_state,
-    starting_point,
-    voice_for,
 )
-from plugins.solo import wording
+from plugins.solo import prompt_texts
 
-ROLE, FALLBACK = "critic", "main"
+CRITIC_ROLE, FALLBACK_ROLE = "critic", "main"
 _CHARS = 3000
-_TOOL = Tool(
+_TOOL = ToolDefinition(
     name="criticise",
     description="Say what is wrong with this forecast.",
     parameters={
@@ -45,30 +45,34 @@ _TOOL = Tool(
 )
 
 
-async def criticised(course: Course, *, nth: int) -> ToolResult:
-    """Return what the critic says of the belief; where there is none to be had, that is all it says."""
-    desk, question = course.desk, course.question
-    critic = voice_for(desk, ROLE, FALLBACK, seed=seed_of(desk, ROLE, str(nth)))
-    asked = question_text(question, course.ballot, starting_point(question, crowd=False), cutoff=desk.cutoff)
-    believed = quoted(shown_state(course.state, course.ballot), "the forecast of another forecaster")
-    critic.begin(wording.critic(), f"{asked}\n\n## The forecast to judge\n{believed}")
-    filled = await critic.fill(_TOOL, _read)
-    await critic.grade()
-    said = (
-        quoted(filled.value, "feedback of another forecaster")
-        if filled.value is not None
-        else f"There is no feedback to be had: {filled.why}."
+async def ask_critic(loop: BeliefLoop, *, nth: int) -> ToolResult:
+    """Return the critique of the belief; without one, the text says only that."""
+    context, question = loop.context, loop.question
+    critic = open_session(context, CRITIC_ROLE, FALLBACK_ROLE, seed=derive_seed(context, CRITIC_ROLE, str(nth)))
+    asked = question_text(
+        question, loop.answer_format, find_starting_point(question, crowd=False), cutoff=context.cutoff
     )
-    alone = "The critic is the same model as you.\n" if critic.role == FALLBACK and filled.value is not None else ""
+    believed = fence_text(format_belief_state(loop.state, loop.answer_format), "the forecast of another forecaster")
+    critic.begin(prompt_texts.critic_prompt(), f"{asked}\n\n## The forecast to judge\n{believed}")
+    filled = await critic.ask_structured(_TOOL, _read_criticism)
+    await critic.report_performance()
+    critique = (
+        fence_text(filled.value, "feedback of another forecaster")
+        if filled.value is not None
+        else f"There is no feedback to be had: {filled.reason}."
+    )
+    alone = (
+        "The critic is the same model as you.\n" if critic.role == FALLBACK_ROLE and filled.value is not None else ""
+    )
     return ToolResult(
-        observation=Observation(text=f"{alone}{said}", documents=filled.documents),
+        observation=StepObservation(text=f"{alone}{critique}", documents=filled.documents),
         usage=filled.usage,
         failed=filled.value is None,
     )
 
 
-def _read(arguments: Mapping[str, Json]) -> str:
-    if said := reading.text(arguments.get("criticism"), _CHARS):
-        return said
+def _read_criticism(arguments: Mapping[str, Json]) -> str:
+    if critique := parsing.read_text(arguments.get("criticism"), _CHARS):
+        return critique
     message = "criticism should say what is wrong with the forecast"
-    raise Misread(message)
+    raise UnreadableAnswer(message)

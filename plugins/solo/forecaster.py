@@ -1,6 +1,6 @@
-"""Solo: one model, one line of moves, each of them on record; beliefs come by a tool, and rules are kept by code.
+"""Solo: one model, one sequence of actions, all recorded; a tool states beliefs, and code enforces the rules.
 
-Source: the single agent of agent-forecaster (its post and its code), without what ruined its logged runs.
+Source: the single agent of docs/facts/source-systems.md#agent-forecaster, without what ruined its logged runs.
 """
 
 from __future__ import annotations
@@ -11,213 +11,226 @@ from dataclasses import dataclass, field, replace
 
 from bot.api import (
     SUBMIT,
-    Action,
-    Confidence,
-    Course,
-    Desk,
+    BeliefLoop,
+    BeliefState,
+    ConfidenceLevel,
     Json,
-    Misread,
-    Move,
-    Observation,
-    Predictions,
+    LoopSettings,
+    ModelAction,
+    PluginContext,
     Question,
-    State,
     Step,
-    Tool,
+    StepAction,
+    StepObservation,
+    TargetPredictions,
+    ToolDefinition,
     ToolResult,
-    Way,
-    Workplace,
-    course_for,
-    merged,
+    TrialContext,
+    UnreadableAnswer,
+    apply_belief_update,
+    create_belief_loop,
+    derive_seed,
+    find_starting_point,
+    format_belief_state,
+    open_session,
     question_text,
-    seed_of,
-    shown_state,
-    starting_point,
-    voice_for,
 )
-from plugins.solo import answer, tools, wording
-from plugins.solo.critic import criticised
-from plugins.solo.earlier import Earlier, earlier_of
+from plugins.solo import answer_rules, own_tools, prompt_texts
+from plugins.solo.critic import ask_critic
+from plugins.solo.earlier_forecast import EarlierForecast, load_earlier_forecast
 from plugins.solo.settings import SoloSettings
 
-MAIN = "main"
+MAIN_ROLE = "main"
 
 
 @asynccontextmanager
-async def open_solo(settings: SoloSettings, _place: Workplace) -> AsyncIterator[Solo]:
-    """Open Solo; it holds no connection: models and tools are the desk's."""
-    yield Solo(settings)
+async def open_solo(settings: SoloSettings, _place: PluginContext) -> AsyncIterator[SoloForecaster]:
+    """Open Solo; it holds no connection: the trial context provides models and tools."""
+    yield SoloForecaster(settings)
 
 
-class Solo:
-    """Implements the port Forecaster. Everything that a trial knows lives in its stream."""
+class SoloForecaster:
+    """Implements the interface Forecaster. All state of a trial belongs to its stream of steps."""
 
     def __init__(self, settings: SoloSettings) -> None:
         self.settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        """Yield one step per move; raises after the last one where the trial did not come to submitting.
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield one step per action; raises after the last one if the trial did not submit.
 
-        A forecast that is to be repeated is one step, and no model is asked. Raises ConfigError before any step where
-        no model plays the role main.
+        A repeated forecast is one step, and no model is asked. Raises ConfigError before any step if no model plays the
+        role main.
         """
-        earlier = await earlier_of(desk)
-        why = earlier.why_repeat(question, desk.cutoff, self.settings) if earlier else None
+        earlier = await load_earlier_forecast(context)
+        why = earlier.repeat_reason(question, context.cutoff, self.settings) if earlier else None
         if earlier is not None and why is not None:
-            yield _repeat(earlier, why)
+            yield _repeat_step(earlier, why)
             return
-        trial = await _begun(question, desk, self.settings, earlier)
-        way = Way(
+        trial = await _begin_trial(question, context, self.settings, earlier)
+        loop_settings = LoopSettings(
             offer=trial.offer,
             act=trial.act,
             tools=trial.tools,
-            fault=trial.fault,
+            find_fault=trial.fault,
             tokens=self.settings.tokens,
-            repeats=self.settings.repeats,
-            is_evidence=lambda move, result: not (result.failed or move.name in tools.OWN),
+            repeats=self.settings.max_repeats,
+            is_evidence=lambda move, result: not (result.failed or move.name in own_tools.OWN_TOOLS),
         )
-        async with aclosing(trial.course.walk(way)) as stream:
+        async with aclosing(trial.loop.run(loop_settings)) as stream:
             async for step in stream:
-                yield trial.settled(step) if step.final else step
+                yield trial.finish_step(step) if step.final else step
 
 
-async def _begun(question: Question, desk: Desk, settings: SoloSettings, earlier: Earlier | None) -> _Trial:
-    """Begin a trial: from its own forecast where that is not stale, else from the crowd or even odds."""
-    voice, anchor = voice_for(desk, MAIN, seed=seed_of(desk, "seed")), starting_point(question, crowd=settings.crowd)
-    course = course_for(question, voice, anchor, steps=settings.steps, manner=settings.manner)
-    asked = [question_text(question, course.ballot, anchor, cutoff=desk.cutoff, crowd=settings.crowd)]
+async def _begin_trial(
+    question: Question, context: TrialContext, settings: SoloSettings, earlier: EarlierForecast | None
+) -> _SoloTrial:
+    """Begin a trial: from its own forecast if that is not stale, else from the crowd or even odds."""
+    session, anchor = (
+        open_session(context, MAIN_ROLE, seed=derive_seed(context, "seed")),
+        find_starting_point(question, crowd=settings.crowd),
+    )
+    loop = create_belief_loop(question, session, anchor, steps=settings.steps, manner=settings.answer_settings)
+    asked = [question_text(question, loop.answer_format, anchor, cutoff=context.cutoff, crowd=settings.crowd)]
     if earlier is not None:
-        stale = earlier.is_stale(desk.cutoff, settings)
-        asked.append(wording.earlier(earlier.text, settings, stale=stale))
+        stale = earlier.is_stale(context.cutoff, settings)
+        asked.append(prompt_texts.earlier_forecast_text(earlier.text, settings, stale=stale))
         if earlier.same_text and not stale:
-            bounded = course.ballot.bounded(earlier.predictions, settings.margin)
-            course.state = replace(course.state, predictions=bounded, anchor=earlier.name)
-    asked.append(f"You start from {course.ballot.shown(course.state.predictions)}: {course.state.anchor}.")
-    await course.open(wording.system(course, settings), "\n\n".join(asked), wording.version())
-    course.documents += earlier.documents if earlier is not None else ()
-    return _Trial(course=course, settings=settings)
+            bounded = loop.answer_format.clamp(earlier.predictions, settings.margin)
+            loop.state = replace(loop.state, predictions=bounded, anchor=earlier.name)
+    asked.append(f"You start from {loop.answer_format.format(loop.state.predictions)}: {loop.state.anchor}.")
+    await loop.begin(prompt_texts.system_prompt(loop, settings), "\n\n".join(asked), prompt_texts.prompt_version())
+    loop.documents += earlier.documents if earlier is not None else ()
+    return _SoloTrial(loop=loop, settings=settings)
 
 
-def _repeat(earlier: Earlier, why: str) -> Step:
+def _repeat_step(earlier: EarlierForecast, why: str) -> Step:
     return Step(
-        action=Action(name="repeat", arguments={"since": earlier.since.isoformat()}),
-        observation=Observation(text=earlier.text, documents=earlier.documents),
-        belief=earlier.repeated(why),
+        action=StepAction(name="repeat", arguments={"since": earlier.since.isoformat()}),
+        observation=StepObservation(text=earlier.text, documents=earlier.documents),
+        belief=earlier.as_belief(why),
         final=True,
         remarks=(why,),
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class _Trial:
-    """One trial under way: the course, and what the rules need to know of it."""
+class _SoloTrial:
+    """One running trial: the loop, and the state that the rules need."""
 
-    course: Course
+    loop: BeliefLoop
     settings: SoloSettings
-    sources: answer.Sources = field(default_factory=answer.Sources)
+    sources: answer_rules.SeenSources = field(default_factory=answer_rules.SeenSources)
     restated: bool = False
     feedbacks: int = 0
-    tools: tuple[Tool, ...] = field(init=False)
+    tools: tuple[ToolDefinition, ...] = field(init=False)
     _last: str = ""
-    _garbled: int = 0
+    _known_parse_failures: int = 0
 
     def __post_init__(self) -> None:
         """Make the tools once: all that the trial will ever offer."""
-        course, settings = self.course, self.settings
-        desk = (tool for tool in course.desk.all_tools if tool.name not in tools.OWN)
-        own = [tools.update(course.ballot, settings), tools.think()]
-        own += [tools.feedback()] if settings.feedbacks else []
-        self.tools = (*desk, *own, tools.submit(course.question, course.ballot, settings))
+        loop, settings = self.loop, self.settings
+        desk = (tool for tool in loop.context.all_tools if tool.name not in own_tools.OWN_TOOLS)
+        own = [own_tools.update_tool(loop.answer_format, settings), own_tools.think_tool()]
+        own += [own_tools.feedback_tool()] if settings.critic_rounds else []
+        self.tools = (*desk, *own, own_tools.solo_submit_tool(loop.question, loop.answer_format, settings))
 
-    def offer(self, number: int) -> tuple[Tool, ...]:
+    def offer(self, number: int) -> tuple[ToolDefinition, ...]:
         """Return what may be called: never two thoughts in a row, feedback only on a belief, at last only submit."""
-        course, settings = self.course, self.settings
-        self._garbled = self._garbles()
+        loop, settings = self.loop, self.settings
+        self._known_parse_failures = self._parse_failures()
         names = {SUBMIT}
-        if number < course.steps:
-            names |= {tools.UPDATE, *(tool.name for tool in course.desk.tools)} - {tools.THINK, tools.FEEDBACK}
-            names |= {tools.THINK} if self._last != tools.THINK else set()
-            names |= {tools.FEEDBACK} if course.state.stated and self.feedbacks < settings.feedbacks else set()
+        if number < loop.steps:
+            names |= {own_tools.UPDATE, *(tool.name for tool in loop.context.tools)} - {
+                own_tools.THINK,
+                own_tools.FEEDBACK,
+            }
+            names |= {own_tools.THINK} if self._last != own_tools.THINK else set()
+            names |= {own_tools.FEEDBACK} if loop.state.stated and self.feedbacks < settings.critic_rounds else set()
         return tuple(tool for tool in self.tools if tool.name in names)
 
-    def fault(self, move: Move) -> str | None:
-        """Return why a belief cannot stand as it was stated; said once a turn, then the rules change what they must."""
-        if move.name not in {tools.UPDATE, SUBMIT} or self._garbles() > self._garbled:
+    def fault(self, move: ModelAction) -> str | None:
+        """Return why a stated belief is refused; said once a turn, then the rules change it as needed."""
+        if move.name not in {own_tools.UPDATE, SUBMIT} or self._parse_failures() > self._known_parse_failures:
             return None
         try:
-            predictions = self.course.ballot.read(move.arguments)
-        except Misread as error:
+            predictions = self.loop.answer_format.read(move.arguments)
+        except UnreadableAnswer as error:
             return str(error)
         faults = (
-            self._too_sure(move.arguments, predictions),
-            answer.too_long(move.arguments, self.settings.words),
-            answer.no_bottom_line(move.arguments),
+            self._extremity_fault(move.arguments, predictions),
+            answer_rules.length_fault(move.arguments, self.settings.max_words),
+            answer_rules.bottom_line_fault(move.arguments),
         )
         return "; ".join(filter(None, faults)) or None
 
-    async def act(self, move: Move) -> ToolResult:
-        """Do a move that ends nothing."""
+    async def act(self, move: ModelAction) -> ToolResult:
+        """Run an action that does not end the trial."""
         self._last = move.name
         match move.name:
-            case tools.THINK:
-                return ToolResult(observation=Observation(text="Noted."))
-            case tools.UPDATE:
+            case own_tools.THINK:
+                return ToolResult(observation=StepObservation(text="Noted."))
+            case own_tools.UPDATE:
                 return self._update(move.arguments)
-            case tools.FEEDBACK:
+            case own_tools.FEEDBACK:
                 self.feedbacks += 1
-                return await criticised(self.course, nth=self.feedbacks)
+                return await ask_critic(self.loop, nth=self.feedbacks)
             case _:
-                result = await self.course.use(move)
+                result = await self.loop.use_tool(move)
                 if not result.failed:
-                    self.sources.meet(move.name, result.observation.text, str(move.arguments.get("url", "")))
+                    self.sources.add_result(move.name, result.sources, str(move.arguments.get("url", "")))
                 return result
 
-    def settled(self, step: Step) -> Step:
-        """Return the last step with the answer as the rules leave it."""
-        self.course.state, notes = self._ruled(self.course.state, step.action.arguments)
+    def finish_step(self, step: Step) -> Step:
+        """Return the last step with the answer after the rules."""
+        self.loop.state, notes = self._apply_rules(self.loop.state, step.action.arguments)
         observation = replace(step.observation, text="\n".join((step.observation.text, *notes)))
-        return replace(step, belief=self.course.state.belief, observation=observation, remarks=(*step.remarks, *notes))
+        return replace(step, belief=self.loop.state.belief, observation=observation, remarks=(*step.remarks, *notes))
 
     def _update(self, arguments: Mapping[str, Json]) -> ToolResult:
-        course = self.course
-        said = {**arguments, "update_reasoning": answer.reason_of(arguments, self.settings.words)}
-        merge = merged(course.state, said, course.ballot, margin=self.settings.margin)
+        loop = self.loop
+        said = {**arguments, "update_reasoning": answer_rules.join_reasons(arguments, self.settings.max_words)}
+        merge = apply_belief_update(loop.state, said, loop.answer_format, margin=self.settings.margin)
         if merge.kept_old:
-            return ToolResult(observation=Observation(text=merge.note), failed=True)
-        # A number that was given before anything was looked up is no answer.
-        stated = replace(merge.state, informed=course.state.informed or course.seen_evidence)
-        course.state, notes = self._ruled(stated, arguments)
-        told = (*notes, merge.note, f"Your belief now\n{shown_state(course.state, course.ballot)}")
-        return ToolResult(observation=Observation(text="\n".join(filter(None, told))))
+            return ToolResult(observation=StepObservation(text=merge.note), failed=True)
+        # A number stated before any research is not an answer.
+        stated = replace(merge.state, informed=loop.state.informed or loop.seen_evidence)
+        loop.state, notes = self._apply_rules(stated, arguments)
+        notes_and_belief = (
+            *notes,
+            merge.note,
+            f"Your belief now\n{format_belief_state(loop.state, loop.answer_format)}",
+        )
+        return ToolResult(observation=StepObservation(text="\n".join(filter(None, notes_and_belief))))
 
-    def _ruled(self, state: State, arguments: Mapping[str, Json]) -> tuple[State, tuple[str, ...]]:
-        """Return a belief as the rules leave it, and what they did to it."""
+    def _apply_rules(self, state: BeliefState, arguments: Mapping[str, Json]) -> tuple[BeliefState, tuple[str, ...]]:
+        """Return a belief after the rules, and what they changed."""
         settings, notes, predictions = self.settings, [], state.predictions
-        if (why := self._too_sure(arguments, predictions)) is not None:
-            predictions = answer.held_back(predictions, settings.extreme)
-            notes.append(f"kept from being more extreme than {settings.extreme:g}: {why}")
-        elif answer.is_extreme(predictions, settings.extreme):
+        if (why := self._extremity_fault(arguments, predictions)) is not None:
+            predictions = answer_rules.limit_extremes(predictions, settings.extreme_probability)
+            notes.append(f"kept from being more extreme than {settings.extreme_probability:g}: {why}")
+        elif answer_rules.is_extreme(predictions, settings.extreme_probability):
             self.restated = True
-        if (long := answer.too_long(arguments, settings.words)) is not None:
+        if (long := answer_rules.length_fault(arguments, settings.max_words)) is not None:
             notes.append(f"the rationale was cut: {long}")
-        reason = answer.reason_of(arguments, settings.words) or state.reason
+        reason = answer_rules.join_reasons(arguments, settings.max_words) or state.reason
         items = (*state.evidence_for, *state.evidence_against)
-        cited = self.sources.cited([*(f"{item.source} {item.text}" for item in items), reason])
+        cited = self.sources.find_cited([*(f"{item.source} {item.text}" for item in items), reason])
         confidence = state.confidence
-        if len(cited) < settings.sources:
-            confidence = Confidence.LOW
+        if len(cited) < settings.min_sources:
+            confidence = ConfidenceLevel.LOW
             notes.append(
-                f"confidence low: {len(cited)} independent sources were found and cited, {settings.sources} are wanted"
+                f"confidence low: {len(cited)} independent sources were found and cited, "
+                f"{settings.min_sources} are wanted"
             )
-        kept = answer.round_predictions(predictions)
+        kept = answer_rules.round_predictions(predictions)
         return replace(state, predictions=kept, reason=reason, confidence=confidence), tuple(notes)
 
-    def _too_sure(self, arguments: Mapping[str, Json], predictions: Predictions) -> str | None:
+    def _extremity_fault(self, arguments: Mapping[str, Json], predictions: TargetPredictions) -> str | None:
         """Return why an answer may not be as extreme as it is; None where it is not, or may."""
-        if self.restated or not answer.is_extreme(predictions, self.settings.extreme):
+        if self.restated or not answer_rules.is_extreme(predictions, self.settings.extreme_probability):
             return None
-        said = arguments.get(answer.RESTATED)
-        return answer.why_not_restated(said, self.course.question, self.settings.restatement_chars)
+        stated = arguments.get(answer_rules.CRITERIA_RESTATED)
+        return answer_rules.restatement_fault(stated, self.loop.question, self.settings.restatement_chars)
 
-    def _garbles(self) -> int:
-        return sum(self.course.voice.tally.unparsed.values())
+    def _parse_failures(self) -> int:
+        return sum(self.loop.session.tally.unparsed.values())

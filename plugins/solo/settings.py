@@ -1,57 +1,92 @@
-"""The settings of the lone agent: [forecasters.solo.settings]. What they say is kept by code, not by the prompt."""
+"""The settings of the single agent: [forecasters.solo.settings]. Code enforces them, not the prompt."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from bot.api import QUANTILES, Levels, Manner, Margin, Settings
+from bot.api import DEFAULT_QUANTILES, AnswerSettings, PluginSettings, ProbabilityMargin, QuantileLevels
 
 
-class SoloSettings(Settings):
-    """The bounds of one forecaster.
+class SoloSettings(PluginSettings):
+    """The settings of one forecaster.
 
-    Its own forecast that is younger than ``window_days`` is repeated without asking a model, unless the question was
-    stated anew, the crowd has moved by ``price_shift`` in probability, or a person asked; one from ``stale_days`` on is
-    no starting point. A probability of ``extreme`` or more, or as near to 0, needs the criteria restated in
-    ``restatement_chars`` characters. Fewer than ``sources`` sites that were found and cited make confidence low. A
-    rationale has ``words`` at most. ``feedbacks`` is how often the critic is asked, ``repeats`` how often the same call
-    ends the trial. ``margin`` keeps a yes-or-no probability from 0 and 1, ``option_floor`` is the least probability of
-    an option; ``quantiles`` and ``curve_step_mass`` are for numbers and dates. ``crowd`` shows the crowd's estimate.
-    Source: the prompt rules of agent-forecaster, and its logs, which show what they failed to prevent.
+    Source: docs/facts/source-systems.md#agent-forecaster, its prompts, and logs that show what they failed to prevent.
     """
 
+    renamed_keys: ClassVar[Mapping[str, str]] = {
+        "extreme": "extreme_probability",
+        "feedbacks": "critic_rounds",
+        "repeats": "max_repeats",
+        "sources": "min_sources",
+        "window_days": "reuse_days",
+        "words": "max_words",
+    }
+
     steps: int = Field(default=15, ge=1, le=100)
+    """Steps of one trial."""
+
     tokens: int | None = Field(default=None, ge=1)
-    repeats: int = Field(default=3, ge=2, le=20)
+    """Tokens of one trial, input and output together; unset: no limit."""
+
+    max_repeats: int = Field(default=3, ge=2, le=20)
+    """How often the same tool call is made before the trial ends."""
+
     crowd: bool = True
-    window_days: float = Field(default=3.0, ge=0.0)
+    """Show the market price or community forecast to the model, and start from it."""
+
+    reuse_days: float = Field(default=3.0, ge=0.0)
+    """Days in which its own last forecast is repeated without asking a model, unless the question or its price changed
+    or a person asked."""
+
     stale_days: float = Field(default=7.0, gt=0.0)
+    """Days after which its own last forecast is no starting point any more."""
+
     price_shift: float = Field(default=0.01, gt=0.0, lt=1.0)
-    extreme: float = Field(default=0.97, gt=0.5, lt=1.0)
+    """The move of the market price, in probability, that makes a new forecast necessary."""
+
+    extreme_probability: float = Field(default=0.97, gt=0.5, lt=1.0)
+    """A probability this near to 1, or as near to 0, needs the criteria restated."""
+
     restatement_chars: int = Field(default=60, ge=1, le=1000)
-    sources: int = Field(default=2, ge=0, le=10)
-    words: int = Field(default=300, ge=20, le=1000)
-    feedbacks: int = Field(default=1, ge=0, le=5)
-    margin: Margin = 0.01
-    option_floor: Margin = 0.01
-    quantiles: Levels = QUANTILES
+    """The least characters of that restatement."""
+
+    min_sources: int = Field(default=2, ge=0, le=10)
+    """Websites that must be found and cited for more than low confidence."""
+
+    max_words: int = Field(default=300, ge=20, le=1000)
+    """Words of a rationale at most."""
+
+    critic_rounds: int = Field(default=1, ge=0, le=5)
+    """How often the critic is asked in one trial."""
+
+    margin: ProbabilityMargin = 0.01
+    """How far a yes-or-no probability stays from 0 and 1."""
+
+    option_floor: ProbabilityMargin = 0.01
+    """The least probability of an option."""
+
+    quantiles: QuantileLevels = DEFAULT_QUANTILES
+    """Percentages at which the value of a number or date is asked for."""
+
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
+    """The least probability of one step of the grid of a number or date."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if self.stale_days < self.window_days:
-            message = f"stale_days {self.stale_days:g} is less than window_days {self.window_days:g}"
+        if self.stale_days < self.reuse_days:
+            message = f"stale_days {self.stale_days:g} is less than reuse_days {self.reuse_days:g}"
             raise ValueError(message)
         return self
 
     @property
-    def manner(self) -> Manner:
-        """How predictions are asked for and bounded; beliefs come by a tool of their own, not with every move."""
-        return Manner(
+    def answer_settings(self) -> AnswerSettings:
+        """How predictions are asked for and bounded; a tool of its own states beliefs, not every action."""
+        return AnswerSettings(
             option_floor=self.option_floor,
             quantiles=self.quantiles,
             curve_step_mass=self.curve_step_mass,
             step_margin=self.margin,
             submit_margin=self.margin,
-            believes=False,
+            states_beliefs=False,
         )

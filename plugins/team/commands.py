@@ -1,16 +1,23 @@
-"""``foxcast team``: what a team did, joint step by joint step, and how efficient teams were beside how right."""
+"""What a team did, joint step by joint step, and ``foxcast team``: how efficient teams were and how right."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bot.api import explain_forecast, require_forecaster_kind
-
-Found = Mapping[str, Any]
+from bot.api import (
+    ForecastExplanation,
+    Step,
+    TranscriptEntry,
+    TranscriptFigure,
+    TrialTranscript,
+    explain_forecast,
+    replace_invisible,
+    require_forecaster_kind,
+)
 
 _SETTLED = re.compile(r"^evidence: (\d+) of (\d+) sub-goals|^sub-goal \S+ settled by \S+ \((\d+) of (\d+)\)")
 _TEXT_CHARS = 400
@@ -18,80 +25,71 @@ _COLUMNS = "{:<14}{:>12}{:>9}{:>7}{:>10}{:>9}{:>10}{:>9}  {}"
 _HEAD = ("forecast", "efficiency", "settled", "steps", "messages", "tokens", "USD", "Brier", "question")
 
 
-def team(
+def show_teams(
     ctx: typer.Context,
     forecasts: Annotated[list[str], typer.Argument(metavar="FORECAST...", help="The ids of forecasts by a team.")],
 ) -> None:
-    """Show what a team did; of several forecasts, efficiency and score in a table."""
-    found = [by_a_team(explain_forecast(ctx, name)) for name in forecasts]
-    typer.echo("\n".join(transcript(found[0]) if len(found) == 1 else table(found)))
+    """Show efficiency and score of forecasts by teams in a table."""
+    typer.echo("\n".join(efficiency_table([require_team_forecast(explain_forecast(ctx, name)) for name in forecasts])))
 
 
-def by_a_team(found: Found) -> Found:
+def require_team_forecast(found: ForecastExplanation) -> ForecastExplanation:
     """Return what is on record of a forecast where a team made it, under whatever name; raises ConfigError."""
-    steps = (step for trial in found["trials"] for step in trial["steps"])
+    steps = (step for trial in found.steps.values() for step in trial)
     # Each step of a team is somebody's.
-    is_played = partial(all, ("agent" in _arguments(step) for step in steps))
+    is_played = partial(all, ("agent" in step.action.arguments for step in steps))
     require_forecaster_kind(found, "a team", keys=("members", "goals"), is_played=is_played)
     return found
 
 
-def transcript(found: Found) -> Iterator[str]:
-    """Yield the lines of one forecast: who did what, what came of it, and what there is to remark."""
-    yield _seen(found["question"]["title"])
-    for trial in found["trials"]:
-        yield f"\ntrial {trial['number']}"
-        for step in trial["steps"]:
-            yield from _told(step)
-    yield ""
-    yield from table([found])
+def tell_team(steps: Sequence[Step]) -> TrialTranscript:
+    """Return who did what, what came of it, and how many sub-goals were settled."""
+    settled, of = _count_settled([steps])
+    figures = (TranscriptFigure(name="sub-goals settled", value=f"{settled} of {of}"),) if of else ()
+    return TrialTranscript(entries=tuple(_step_entry(*step) for step in enumerate(steps, 1)), figures=figures)
 
 
-def table(found: Sequence[Found]) -> Iterator[str]:
+def efficiency_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
     """Yield a line for each forecast, with the share of sub-goals settled beside its Brier score."""
     yield _COLUMNS.format(*_HEAD)
     for one in found:
-        steps = [step for trial in one["trials"] for step in trial["steps"]]
-        settled, of = _settled(one)
-        usages = [step.get("usage", {}) for step in steps]
-        tokens = sum(usage.get("tokens_in", 0) + usage.get("tokens_out", 0) for usage in usages)
-        briers = [score for score in one["brier"].values() if isinstance(score, int | float)]
+        steps = [step for trial in one.steps.values() for step in trial]
+        settled, of = _count_settled(one.steps.values())
+        tokens = sum(step.usage.tokens_in + step.usage.tokens_out for step in steps)
+        briers = one.brier_scores.values()
         yield _COLUMNS.format(
-            one["id"][:12],
+            one.trace.id[:12],
             f"{settled / of:.2f}" if of else "-",
             f"{settled}/{of}" if of else "-",
             len(steps),
-            sum(step["action"]["name"] == "send_message" for step in steps),
+            sum(step.action.name == "send_message" for step in steps),
             tokens,
-            f"{one['spent_usd']:.4f}",
+            f"{one.chain.cost_usd:.4f}",
             f"{sum(briers) / len(briers):.3f}" if briers else "-",
-            _seen(one["question"]["title"])[:60],
+            replace_invisible(one.trace.question.title)[:60],
         ).rstrip()
 
 
-def _told(step: Found) -> Iterator[str]:
-    arguments = dict(_arguments(step))
-    who = _seen(str(arguments.pop("agent", "?")))
+def _step_entry(number: int, step: Step) -> TranscriptEntry:
+    arguments = dict(step.action.arguments)
+    who = str(arguments.pop("agent", "?"))
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    yield f"  {step['number']:>3}  {who}: {step['action']['name']}({_cut(given)})"
-    seen = step["observation"].get("text", "").splitlines()
-    for line in (*seen[:1], *(line for line in seen[1:] if line.startswith("recorded: "))):
-        yield f"       {_cut(line)}"
-    for remark in step.get("remarks", ()):
-        yield f"       * {_cut(remark)}"
+    seen = step.observation.text.splitlines()
+    kept = (*seen[:1], *(line for line in seen[1:] if line.startswith("recorded: ")))
+    return TranscriptEntry(
+        title=f"{number}. {who}: {step.action.name}({_shorten_line(given)})",
+        text="\n".join(map(_shorten_line, kept)),
+        detail=step.observation.text,
+        speaker=who,
+        remarks=tuple(map(_shorten_line, step.remarks)),
+    )
 
 
-def _arguments(step: Found) -> Found:
-    # What stands at its default is left out of the record.
-    given: Found = step["action"].get("arguments", {})
-    return given
-
-
-def _settled(found: Found) -> tuple[int, int]:
+def _count_settled(trials: Iterable[Sequence[Step]]) -> tuple[int, int]:
     """Return how many sub-goals were settled in all trials, of how many; 0 of 0 where nothing on record tells."""
     settled = of = 0
-    for trial in found["trials"]:
-        remarks = [remark for step in trial["steps"] for remark in step.get("remarks", ())]
+    for steps in trials:
+        remarks = [remark for step in steps for remark in step.remarks]
         counts = [told for remark in remarks if (told := _SETTLED.match(remark))]
         if counts:
             some, all_of_them = (int(count) for count in counts[-1].groups() if count is not None)
@@ -99,10 +97,6 @@ def _settled(found: Found) -> tuple[int, int]:
     return settled, of
 
 
-def _cut(text: str) -> str:
-    flat = " ".join(_seen(text).split())
+def _shorten_line(text: str) -> str:
+    flat = " ".join(text.split())
     return flat if len(flat) <= _TEXT_CHARS else f"{flat[:_TEXT_CHARS]} ..."
-
-
-def _seen(text: str) -> str:
-    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)

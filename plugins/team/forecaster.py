@@ -1,4 +1,4 @@
-"""A team of agents as a forecaster: puts the members together, and yields what they do as steps."""
+"""A team of agents as a forecaster: creates the members and yields their actions as steps."""
 
 from __future__ import annotations
 
@@ -6,94 +6,100 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from bot.api import (
-    Desk,
-    Manner,
+    AnswerSettings,
+    PluginContext,
     Question,
     Step,
-    Workplace,
-    ballot_for,
-    first_state,
+    TrialContext,
+    create_answer_format,
+    derive_seed,
+    find_starting_point,
+    initial_belief_state,
+    open_session,
     question_text,
-    seed_of,
-    starting_point,
-    voice_for,
 )
-from plugins.team import wording
-from plugins.team.member import Member
-from plugins.team.memory import Board
+from plugins.team import prompt_texts
+from plugins.team.members import GoalBoard, TeamDialogue, TeamMember
+from plugins.team.prompt_texts import JointStepContext
 from plugins.team.settings import TeamSettings
-from plugins.team.talk import Talk
-from plugins.team.wording import Scene
-from plugins.team.work import Work
+from plugins.team.team_run import TeamRun
 
-ROLE, LAST_ROLE = "team", "main"
+TEAM_ROLE, FALLBACK_ROLE = "team", "main"
 
 
 @asynccontextmanager
-async def open_team(settings: TeamSettings, _place: Workplace) -> AsyncIterator[Team]:
-    """Open a team; it holds no connection: models and tools are the desk's."""
-    yield Team(settings)
+async def open_team(settings: TeamSettings, _place: PluginContext) -> AsyncIterator[TeamForecaster]:
+    """Open a team; it holds no connection: the trial context provides models and tools."""
+    yield TeamForecaster(settings)
 
 
-class Team:
-    """Implements the port Forecaster. Everything that a trial knows lives in its stream."""
+class TeamForecaster:
+    """Implements the interface Forecaster. All state of a trial belongs to its stream of steps."""
 
     def __init__(self, settings: TeamSettings) -> None:
         self.settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        """Yield one step for each action of a member; raises after the last one where no member came to an answer.
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield one step for each action of a member; raises after the last one if no member produced an answer.
 
-        Raises ConfigError before any step where no model plays the role of a member.
+        Raises ConfigError before any step if no model plays the role of a member.
         """
-        work = await _assembled(question, desk, self.settings)
-        while not work.why:
+        work = await _create_run(question, context, self.settings)
+        while not work.end_reason:
             for step in await work.joint_step():
                 yield step
         if work.failure is not None:
             raise work.failure
 
 
-async def _assembled(question: Question, desk: Desk, settings: TeamSettings) -> Work:
-    # Every member's action is a step of the engine, which counts them all: who would never have one is left out.
-    count = min(settings.members, max(1, desk.limits.steps))
-    names, manner = settings.names[:count], _manner(settings)
-    members = [_member(number, question, desk, settings) for number in range(1, count + 1)]
-    board = Board(goals=settings.goals)
+async def _create_run(question: Question, context: TrialContext, settings: TeamSettings) -> TeamRun:
+    # Every member's action is a step of the engine, which counts them all: a member without any is left out.
+    count = min(settings.members, max(1, context.limits.steps))
+    names, manner = settings.names[:count], _answer_settings(settings)
+    members = [_create_member(number, question, context, settings) for number in range(1, count + 1)]
+    board = GoalBoard(goals=settings.goals)
     board.share_out(names)
-    scene = Scene(
+    joint_context = JointStepContext(
         question=question,
         settings=settings,
         board=board,
-        talk=Talk(budget=settings.messages, likeness=settings.likeness, seeds=wording.seeds(names)),
+        dialogue=TeamDialogue(
+            budget=settings.max_messages, likeness=settings.repeat_similarity, seeds=prompt_texts.seed_messages(names)
+        ),
         members=members,
-        steps=max(1, min(settings.steps, desk.limits.steps // count)),
+        steps=max(1, min(settings.steps, context.limits.steps // count)),
         number=0,
     )
-    anchor = starting_point(question, crowd=settings.crowd)
+    anchor = find_starting_point(question, crowd=settings.crowd)
     for member in members:
-        told = question_text(question, member.ballot, anchor, cutoff=desk.cutoff, crowd=settings.crowd)
-        member.voice.begin(wording.head(member, scene), told)
-        member.opening = tuple(member.voice.messages)
-    # The form of one's own of a member who is asked for percentages has the same bounds as any.
-    start = first_state(anchor, question, members[0].ballot, manner.step_margin)
-    return Work(desk=desk, scene=scene, manner=manner, start=start, documents=(await desk.keep(wording.versions()),))
-
-
-def _member(number: int, question: Question, desk: Desk, settings: TeamSettings) -> Member:
-    name, role = settings.names[number - 1], f"{ROLE}_{number}"
-    voice = voice_for(desk, role, ROLE, LAST_ROLE, seed=seed_of(desk, "seed", role))
-    return Member(
-        name=name,
-        voice=voice,
-        ballot=ballot_for(question, _manner(settings), percent=voice.percent),
-        # Persons are spared: they think before they type.
-        thinks=settings.cot and number not in settings.people,
+        opening = question_text(question, member.answer_format, anchor, cutoff=context.cutoff, crowd=settings.crowd)
+        member.session.begin(prompt_texts.system_prompt(member, joint_context), opening)
+        member.opening = tuple(member.session.messages)
+    # The separate answer format of a member who is asked for percentages has the same bounds as any.
+    start = initial_belief_state(anchor, question, members[0].answer_format, manner.step_margin)
+    return TeamRun(
+        context=context,
+        joint_context=joint_context,
+        answer_settings=manner,
+        start=start,
+        documents=(await context.store_text(prompt_texts.prompt_version()),),
     )
 
 
-def _manner(settings: TeamSettings) -> Manner:
-    return Manner(
+def _create_member(number: int, question: Question, context: TrialContext, settings: TeamSettings) -> TeamMember:
+    name, role = settings.names[number - 1], f"{TEAM_ROLE}_{number}"
+    session = open_session(context, role, TEAM_ROLE, FALLBACK_ROLE, seed=derive_seed(context, "seed", role))
+    return TeamMember(
+        name=name,
+        session=session,
+        answer_format=create_answer_format(question, _answer_settings(settings), percent=session.percent),
+        # Persons are spared: they think before they type.
+        thinks=settings.think_aloud and number not in settings.human_members,
+    )
+
+
+def _answer_settings(settings: TeamSettings) -> AnswerSettings:
+    return AnswerSettings(
         option_floor=settings.option_floor,
         quantiles=settings.quantiles,
         step_margin=settings.step_margin,

@@ -15,10 +15,10 @@ import structlog
 from bot.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("foxcast")
-PLUGIN = Path(__file__).with_name("steady.py")
+PLUGIN = Path(__file__).with_name("fake_crowd_forecaster.py")
 AS_INSTALLED = Path(__file__).with_name("as_installed")
 CONFIG = """
-plugins = ["forecastbench", "steady"]
+plugins = ["forecastbench", "fake_crowd_forecaster"]
 plugin_files = ["{plugin}"]
 
 [venues.forecastbench]
@@ -30,7 +30,7 @@ rounds = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """How a command ended, and what it said."""
 
     code: int
@@ -41,14 +41,14 @@ class Answer:
     def json(self) -> Any:
         return json.loads(self.out)
 
-    def refuses(self, code: int, *words: str) -> bool:
+    def is_refusal(self, code: int, *words: str) -> bool:
         """Say whether the command ended so, with one line on stderr that holds the words, and no traceback."""
         one_line = self.err.startswith("foxcast: ") and self.err.count("\n") == 1
         return self.code == code and one_line and all(word in self.err for word in words)
 
 
 @dataclass(frozen=True, slots=True)
-class Foxcast:
+class FoxcastInstallation:
     """One installation: a folder with a configuration, in which commands are run."""
 
     folder: Path
@@ -64,7 +64,7 @@ class Foxcast:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         return {**kept, "HOME": str(self.folder), "PYTHONPATH": str(AS_INSTALLED), **self.extra}
 
-    def __call__(self, *arguments: object, timeout: float = 60) -> Answer:
+    def __call__(self, *arguments: object, timeout: float = 60) -> CommandResult:
         done = subprocess.run(
             [COMMAND, *map(str, arguments)],
             cwd=self.folder,
@@ -75,49 +75,49 @@ class Foxcast:
             timeout=timeout,
             check=False,
         )
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
-    def with_environment(self, **extra: str) -> "Foxcast":
-        return Foxcast(self.folder, {**self.extra, **extra})
+    def with_environment(self, **extra: str) -> "FoxcastInstallation":
+        return FoxcastInstallation(self.folder, {**self.extra, **extra})
 
 
-def installed(folder: Path, config: str = CONFIG) -> Foxcast:
+def installed(folder: Path, config: str = CONFIG) -> FoxcastInstallation:
     """Return an installation in the folder; nothing has run in it yet."""
-    foxcast = Foxcast(folder)
+    foxcast = FoxcastInstallation(folder)
     foxcast.config.write_text(config.format(plugin=PLUGIN))
     return foxcast
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Foxcast:
+def fresh(tmp_path: Path) -> FoxcastInstallation:
     """An installation in which nothing has run."""
     return installed(tmp_path)
 
 
 @pytest.fixture(scope="session")
-def first_pass(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answer]:
+def first_pass(tmp_path_factory: pytest.TempPathFactory) -> tuple[FoxcastInstallation, CommandResult]:
     """An installation after one pass over the bundled rounds, only to be read, and what the pass said."""
     foxcast = installed(tmp_path_factory.mktemp("foxcast"))
     return foxcast, foxcast("run", "--once")
 
 
 @pytest.fixture(scope="session")
-def foxcast(first_pass: tuple[Foxcast, Answer]) -> Foxcast:
+def foxcast(first_pass: tuple[FoxcastInstallation, CommandResult]) -> FoxcastInstallation:
     """An installation after one pass over the bundled rounds, only to be read."""
     return first_pass[0]
 
 
-class Inside(Protocol):
+class InProcessCommand(Protocol):
     """Runs a command of an installation in this process, through the same entry point."""
 
-    def __call__(self, foxcast: Foxcast, /, *arguments: object) -> Answer: ...
+    def __call__(self, foxcast: FoxcastInstallation, /, *arguments: object) -> CommandResult: ...
 
 
 @pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Inside]:
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[InProcessCommand]:
     """Run commands in this process: where a process of its own adds nothing but its start."""
 
-    def call(foxcast: Foxcast, /, *arguments: object) -> Answer:
+    def call(foxcast: FoxcastInstallation, /, *arguments: object) -> CommandResult:
         monkeypatch.chdir(foxcast.folder)
         for name in set(os.environ) - foxcast.environment.keys():
             monkeypatch.delenv(name)
@@ -125,7 +125,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
             monkeypatch.setenv(name, value)
         capsys.readouterr()
         code = main([*map(str, arguments)])
-        return Answer(code, *capsys.readouterr())
+        return CommandResult(code, *capsys.readouterr())
 
     yield call
     structlog.reset_defaults()

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.domain.order import Leg
-from bot.domain.question import SINGLE_TARGET, QuestionRef
-from bot.domain.resolution import Happened, Outcome, Resolution, Void
-from bot.jobs.cancel import cancel_asked
-from bot.jobs.settle import settle_accounts
+from bot.core.clock import SystemClock
+from bot.core.orders import ContractSide
+from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
+from bot.core.questions import SINGLE_TARGET, QuestionRef
+from bot.jobs.account_settlement import settle_accounts
+from bot.jobs.order_cancellation import cancel_requested_orders
 from bot.store.ledger import open_ledger
-from bot.testing.paper import MemoryMarket
-from tests.acceptance.conftest import COMMAND, Foxcast, Inside, installed
-from tests.unit.paper.floor import open_floor
+from bot.testing.paper_market import FakePaperMarket
+from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
+from tests.unit.execution.paper.paper_outbox_fixture import open_outbox_fixture
 
 VENUE = "forecastbench"
 
 
 @pytest.fixture(scope="module")
-def trader(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
+def trader(tmp_path_factory: pytest.TempPathFactory) -> FoxcastInstallation:
     """An installation with 10 shares of rain for 4, 5 of no snow for 2.5, and an order on hail that rests."""
     foxcast = installed(tmp_path_factory.mktemp("trader"))
     asyncio.run(trade(foxcast.folder / "state" / "paper"))
@@ -33,19 +33,19 @@ def trader(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
 
 
 async def trade(folder: Path) -> None:
-    market = MemoryMarket(prices={"rain": 0.4, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
+    market = FakePaperMarket(prices={"rain": 0.4, "snow": 0.5, "hail": 0.9}, resting_time=timedelta(hours=9))
     # Behind the clock of the commands that look at it.
     start = SystemClock().now() - timedelta(hours=2)
-    async with open_floor(folder, market, venue=VENUE, start=start) as floor:
+    async with open_outbox_fixture(folder, market, venue=VENUE, start=start) as floor:
         await floor.plan("rain")
-        await floor.plan("snow", shares=5.0, leg=Leg.NO)
+        await floor.plan("snow", shares=5.0, leg=ContractSide.NO)
         await floor.plan("hail")
         await floor.outbox.flush()
         market.prices["rain"] = 0.6
         await settle_accounts(floor.accounts)
 
 
-def test_the_portfolio_shows_cash_positions_and_gains(trader: Foxcast, inside: Inside) -> None:
+def test_the_portfolio_shows_cash_positions_and_gains(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
     said = inside(trader, "portfolio").out
     flat = " ".join(said.split())
     for part in (
@@ -66,7 +66,7 @@ def test_the_portfolio_shows_cash_positions_and_gains(trader: Foxcast, inside: I
     assert rain.split()[-9:-3] == ["yes", "10.00", "4.00", "0.600", "6.00", "+2.00"]
 
 
-def test_the_portfolio_as_json(trader: Foxcast, inside: Inside) -> None:
+def test_the_portfolio_as_json(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
     (one,) = inside(trader, "portfolio", "--venue", VENUE, "--json").json
     assert (one["cash"], one["reserved"], one["equity"], one["capital"]) == (88.5, 5.0, 102.0, 100.0)
     assert {held["question"]: held["gain"] for held in one["positions"]} == {
@@ -77,7 +77,9 @@ def test_the_portfolio_as_json(trader: Foxcast, inside: Inside) -> None:
     assert one["faults"] == []
 
 
-def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast, inside: Inside) -> None:
+def test_orders_are_listed_the_newest_first_and_open_ones_alone(
+    trader: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     listed = inside(trader, "orders", "--json").json
     assert [(one["question"].partition(":")[2], one["rests"]) for one in listed] == [
         ("hail", True),
@@ -93,7 +95,9 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast,
     assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
 
 
-def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(trader: Foxcast, inside: Inside) -> None:
+def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
+    trader: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     cut = inside(trader, "orders", "--limit", "2", "--json")
     assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
     assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
@@ -102,7 +106,7 @@ def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(trader
     assert inside(trader, "orders", "--open", "--limit", "1").err == ""
 
 
-def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside: Inside) -> None:
+def test_one_order_is_shown_with_its_attempts_and_fills(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
     name = inside(trader, "orders", "--json").json[2]["id"]
     said = inside(trader, "orders", "show", name[:10]).out
     for part in (
@@ -117,39 +121,41 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside:
     one = inside(trader, "orders", "show", name, "--json").json
     assert one["fills"][0]["shares"] == 10.0
     assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
-    assert inside(trader, "orders", "show", "zz").refuses(8, "no order is called zz", "foxcast orders")
-    assert inside(trader, "orders", "show", "").refuses(8, "is not one order")
+    assert inside(trader, "orders", "show", "zz").is_refusal(8, "no order is called zz", "foxcast orders")
+    assert inside(trader, "orders", "show", "").is_refusal(8, "is not one order")
 
 
-def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: Inside) -> None:
+def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
     asyncio.run(trade(folder))
     listed = inside(foxcast, "orders", "--json").json
     resting, filled = listed[0]["id"], listed[1]["id"]
-    assert inside(foxcast, "orders", "cancel", filled).refuses(9, "does not rest", "filled")
+    assert inside(foxcast, "orders", "cancel", filled).is_refusal(9, "does not rest", "filled")
     assert inside(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} asked for")
 
     async def attend() -> str:
-        market = MemoryMarket(rests=timedelta(hours=9))
-        async with open_floor(folder, market, venue=VENUE, start=SystemClock().now()) as floor:
-            return await cancel_asked(floor.cancelling)
+        market = FakePaperMarket(resting_time=timedelta(hours=9))
+        async with open_outbox_fixture(folder, market, venue=VENUE, start=SystemClock().now()) as floor:
+            return await cancel_requested_orders(floor.cancelling)
 
-    assert asyncio.run(attend()) == "1 orders taken back"
+    assert asyncio.run(attend()) == "1 orders cancelled"
     (one,) = inside(foxcast, "portfolio", "--json").json
     assert (one["cash"], one["orders"]) == (93.5, [])
 
 
-def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path, inside: Inside) -> None:
+def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
     asyncio.run(trade(folder))
 
     async def resolve() -> None:
-        market = MemoryMarket(prices={"rain": 0.6, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
-        async with open_floor(folder, market, venue=VENUE, start=SystemClock().now() - timedelta(hours=1)) as floor:
+        market = FakePaperMarket(prices={"rain": 0.6, "snow": 0.5, "hail": 0.9}, resting_time=timedelta(hours=9))
+        async with open_outbox_fixture(
+            folder, market, venue=VENUE, start=SystemClock().now() - timedelta(hours=1)
+        ) as floor:
             refs = [QuestionRef(VENUE, key) for key in ("rain", "snow")]
-            outcomes: list[Outcome] = [Happened(1.0), Void("off")]
+            outcomes: list[Outcome] = [BinaryOutcome(1.0), VoidOutcome("off")]
             found = [
                 Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=floor.clock.now())
                 for ref, outcome in zip(refs, outcomes, strict=True)
@@ -168,13 +174,15 @@ def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path
     assert (one["positions"], one["faults"]) == ([], [])
     assert one["forecasters"] == [{"forecaster": "plain", "markets": 2, "realised": 6.0, "unrealised": 0.0}]
     (told,) = inside(foxcast, "portfolio", "--history", "--json").json
-    assert (told["history"][-1]["gain"], told["history"][-1]["moved"]) == (6.0, 0.0)
+    assert (told["history"][-1]["gain"], told["history"][-1]["transfers"]) == (6.0, 0.0)
     assert "+6.00" in inside(foxcast, "portfolio").out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 @pytest.mark.parametrize("command", [["portfolio"], ["portfolio", "--history"], ["orders"]])
-def test_a_narrow_terminal_shows_every_figure_within_its_width(trader: Foxcast, command: list[str], width: int) -> None:
+def test_a_narrow_terminal_shows_every_figure_within_its_width(
+    trader: FoxcastInstallation, command: list[str], width: int
+) -> None:
     said = _in_terminal(trader, command, width)
     lines = said.splitlines()
     assert max(len(line) for line in lines) <= width
@@ -187,7 +195,7 @@ def test_a_narrow_terminal_shows_every_figure_within_its_width(trader: Foxcast, 
     assert [one for one in wanted if one not in flat] == []
 
 
-def _in_terminal(foxcast: Foxcast, command: list[str], width: int) -> str:
+def _in_terminal(foxcast: FoxcastInstallation, command: list[str], width: int) -> str:
     main, child = pty.openpty()
     environment = {**foxcast.environment, "COLUMNS": str(width), "LINES": "40", "TERM": "dumb"}
     try:
@@ -208,9 +216,9 @@ def _read(handle: int) -> bytes:
         return b""
 
 
-def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: Inside) -> None:
+def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path)
-    assert inside(foxcast, "portfolio").refuses(8, "no ledger", "foxcast run --once")
+    assert inside(foxcast, "portfolio").is_refusal(8, "no ledger", "foxcast run --once")
 
     async def begin() -> None:
         async with open_ledger(foxcast.folder / "state" / "paper" / "ledger.sqlite", now=SystemClock().now()):
@@ -221,13 +229,13 @@ def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: Inside
     assert json.loads(inside(foxcast, "portfolio", "--json").out) == []
     assert inside(foxcast, "orders").out == "nothing was to leave yet\n"
     assert inside(foxcast, "orders", "--open").out == "nothing is under way\n"
-    assert inside(foxcast, "portfolio", "--venue", "nowhere").refuses(8, "nowhere", VENUE)
+    assert inside(foxcast, "portfolio", "--venue", "nowhere").is_refusal(8, "nowhere", VENUE)
 
 
-def test_it_works_beside_a_writer(trader: Foxcast, inside: Inside) -> None:
+def test_it_works_beside_a_writer(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
     async def beside() -> tuple[str, str]:
         folder = trader.folder / "state" / "paper"
-        async with open_floor(folder, MemoryMarket(), venue=VENUE, start=SystemClock().now()):
+        async with open_outbox_fixture(folder, FakePaperMarket(), venue=VENUE, start=SystemClock().now()):
             return await asyncio.to_thread(_both, trader)
 
     held, listed = asyncio.run(beside())
@@ -235,11 +243,13 @@ def test_it_works_beside_a_writer(trader: Foxcast, inside: Inside) -> None:
     assert '"rests": true' in listed
 
 
-def _both(foxcast: Foxcast) -> tuple[str, str]:
+def _both(foxcast: FoxcastInstallation) -> tuple[str, str]:
     return foxcast("portfolio", "--json").out, foxcast("orders", "--json").out
 
 
-def test_standing_forecasts_are_counted_where_nothing_is_traded(foxcast: Foxcast, inside: Inside) -> None:
+def test_standing_forecasts_are_counted_where_nothing_is_traded(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     (one,) = inside(foxcast, "portfolio", "--json").json
     assert one["cash"] is None
     assert one["standing_forecasts"] > 0

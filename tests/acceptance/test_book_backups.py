@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.acceptance.conftest import Inside, installed
+from tests.acceptance.conftest import InProcessCommand, installed
 from tests.acceptance.test_accounts import VENUE, trade
 
 
@@ -15,7 +15,9 @@ def cash_of(book: Path) -> int:
         return int(connection.execute("select cash from book").fetchone()[0])
 
 
-def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(tmp_path: Path, inside: Inside) -> None:
+def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(
+    tmp_path: Path, inside: InProcessCommand
+) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
     asyncio.run(trade(folder))
@@ -40,4 +42,4 @@ def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(tmp_path
     assert inside(foxcast, "db", "check").code == 0
 
     shutil.rmtree(Path(made["path"]).with_suffix(".books"))
-    assert inside(foxcast, "db", "restore", made["path"]).refuses(5, "half a backup", f"{VENUE}/book.sqlite")
+    assert inside(foxcast, "db", "restore", made["path"]).is_refusal(5, "half a backup", f"{VENUE}/book.sqlite")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.testing.venues.faults import Fault, Trouble
-from bot.testing.venues.kit import serve
-from bot.testing.venues.manifold import FakeManifold
-from tests.acceptance.living import Living, writes
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import serve_service
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.manifold import FakeManifold
+from tests.acceptance.live_installation import LiveInstallation, writes
 from tests.acceptance.test_live_manifold import ARM, KEY, living
 
 pytestmark = pytest.mark.timeout(180)
@@ -27,13 +27,13 @@ def sales(venue: FakeManifold) -> list[str]:
     return [path for path, _ in writes(venue) if path.endswith("/sell")]
 
 
-async def bought(foxcast: Living) -> None:
+async def bought(foxcast: LiveInstallation) -> None:
     assert (await foxcast(*ARM)).code == 0
     assert (await foxcast.once())["submit"] == "2 planned, 0 held, 2 acknowledged"
 
 
 async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: FakeManifold, tmp_path: Path) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\nstale_after_h = 0.001\n")
         await bought(foxcast)
         shown = await foxcast("close", "market000001", "--dry-run")
@@ -61,7 +61,7 @@ async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: Fak
 
 
 async def test_while_halted_or_disarmed_nothing_is_sold_and_it_says_so(venue: FakeManifold, tmp_path: Path) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         await bought(foxcast)
         assert (await foxcast("halt", "--reason", "prices look odd")).code == 0
@@ -77,10 +77,12 @@ async def test_while_halted_or_disarmed_nothing_is_sold_and_it_says_so(venue: Fa
 
 
 async def test_a_lost_answer_is_no_success_and_only_approvers_close(venue: FakeManifold, tmp_path: Path) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         await bought(foxcast)
-        venue.faults.next(Trouble(fault=Fault.DROPPED_AFTER), method="POST", path="/v0/market/market000001/sell")
+        venue.faults.schedule(
+            FaultDetails(fault=RequestFault.DROPPED_AFTER), method="POST", path="/v0/market/market000001/sell"
+        )
         lost = await foxcast("close", "market000001", "--yes")
         assert lost.code == 3
         assert "1 not known yet" in lost.out
@@ -93,7 +95,7 @@ async def test_a_lost_answer_is_no_success_and_only_approvers_close(venue: FakeM
 
 @pytest.mark.slow
 async def test_the_daemon_that_runs_does_it(venue: FakeManifold, tmp_path: Path) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, tail="[daemon]\nattend_every_s = 1\n")
         await bought(foxcast)
         done = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["close", "--all", "--yes"])
@@ -103,7 +105,7 @@ async def test_the_daemon_that_runs_does_it(venue: FakeManifold, tmp_path: Path)
 
 
 async def test_on_paper_nothing_is_sent_and_the_book_sells(venue: FakeManifold, tmp_path: Path) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         foxcast.foxcast.config.write_text(
             foxcast.foxcast.config.read_text().replace('"live"', '"paper"')

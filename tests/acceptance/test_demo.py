@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from bot.testing.sandbox.__main__ import main
-from bot.testing.sandbox.seen import Reader
-from tests.acceptance.conftest import COMMAND, Answer, Foxcast, Inside
+from bot.core.child_process import child_command
+from bot.simulator.demo.__main__ import main
+from bot.simulator.demo.ledger_snapshot import DemoLedgerReader
+from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, InProcessCommand
 
 # A small world in which something is over on the second day.
 SEED, DAYS = 51, 2
@@ -33,15 +34,15 @@ def hear(kind, arguments):
     if kind in KINDS:
         heard.write(json.dumps([kind, arguments[KINDS[kind]]], default=repr) + "\\n")
 sys.addaudithook(hear)
-from bot.testing.sandbox.__main__ import main
+from bot.simulator.demo.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answer, list[Any]]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[FoxcastInstallation, CommandResult, list[Any]]:
     """A demo that was listened to, what it said, and what was heard."""
-    foxcast = Foxcast(tmp_path_factory.mktemp("demo"), {"COLUMNS": "200"})
+    foxcast = FoxcastInstallation(tmp_path_factory.mktemp("demo"), {"COLUMNS": "200"})
     heard = foxcast.folder / "heard.jsonl"
     asked = {"folder": "state/demo", "program": str(COMMAND), "seed": SEED, "days": DAYS, "fast": True}
     done = subprocess.run(
@@ -57,12 +58,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answer, lis
     )
     return (
         foxcast,
-        Answer(done.returncode, done.stdout, done.stderr),
+        CommandResult(done.returncode, done.stdout, done.stderr),
         [*map(json.loads, heard.read_text().splitlines())],
     )
 
 
-def test_everything_is_shown_from_finding_to_scores(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+def test_everything_is_shown_from_finding_to_scores(demo: tuple[FoxcastInstallation, CommandResult, list[Any]]) -> None:
     _, answer, _ = demo
     assert (answer.code, answer.err) == (0, "")
     venues = ("manifold", "metaculus", "polymarket", "forecastbench")
@@ -76,7 +77,9 @@ def test_everything_is_shown_from_finding_to_scores(demo: tuple[Foxcast, Answer,
         assert part in answer.out
 
 
-def test_no_socket_outside_this_machine_is_asked_for(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+def test_no_socket_outside_this_machine_is_asked_for(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]],
+) -> None:
     _, _, heard = demo
     reached = [address for kind, address in heard if kind in {"socket.connect", "socket.sendto"}]
     assert len(reached) > 50
@@ -85,7 +88,9 @@ def test_no_socket_outside_this_machine_is_asked_for(demo: tuple[Foxcast, Answer
     assert [one for one in heard if not one[0].startswith("socket.")] == []
 
 
-def test_the_commands_to_look_further_work_as_printed(demo: tuple[Foxcast, Answer, list[Any]], inside: Inside) -> None:
+def test_the_commands_to_look_further_work_as_printed(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], inside: InProcessCommand
+) -> None:
     foxcast, answer, _ = demo
     told = [line.strip() for line in answer.out.partition("Look further")[2].splitlines()]
     ours, real = ([line for line in told if f" --config {name}" in line] for name in ("state/demo/", "real.toml"))
@@ -106,7 +111,9 @@ def test_the_commands_to_look_further_work_as_printed(demo: tuple[Foxcast, Answe
     assert all(table["bankroll"]["per_pass"] == 0.1 for table in venues.values() if "bankroll" in table)
 
 
-def test_the_ledger_of_the_demo_is_one_like_any_other(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+def test_the_ledger_of_the_demo_is_one_like_any_other(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]],
+) -> None:
     foxcast, _, _ = demo
     with closing(sqlite3.connect(foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite")) as ledger:
 
@@ -126,9 +133,13 @@ def test_the_ledger_of_the_demo_is_one_like_any_other(demo: tuple[Foxcast, Answe
     assert [path.name for path in (foxcast.folder / "state").iterdir()] == ["demo"]
 
 
-def test_the_screen_scores_as_the_command_does(demo: tuple[Foxcast, Answer, list[Any]], inside: Inside) -> None:
+def test_the_screen_scores_as_the_command_does(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], inside: InProcessCommand
+) -> None:
     foxcast, _, _ = demo
-    seen = Reader(foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite", ("blf", "baseline")).seen()
+    seen = DemoLedgerReader(
+        foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite", ("blf", "baseline")
+    ).read_snapshot()
     said = inside(foxcast, "--config", "state/demo/config.toml", "score", "--json", "-").json["by_forecaster"]
     assert seen.tallies.keys() == {"blf", "baseline"}
     for name, tally in seen.tallies.items():
@@ -138,7 +149,9 @@ def test_the_screen_scores_as_the_command_does(demo: tuple[Foxcast, Answer, list
         assert tally.with_crowd == whole["crowd"]["n"]
 
 
-def test_the_secrets_of_the_accounts_are_in_their_files_alone(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+def test_the_secrets_of_the_accounts_are_in_their_files_alone(
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]],
+) -> None:
     foxcast, answer, _ = demo
     folder = foxcast.folder / "state" / "demo"
     for name in ("manifold.key", "metaculus.token"):
@@ -149,8 +162,10 @@ def test_the_secrets_of_the_accounts_are_in_their_files_alone(demo: tuple[Foxcas
 
 
 @pytest.mark.parametrize(("option", "value"), [("--days", "0"), ("--days", "301"), ("--seed", "-1")])
-def test_numbers_that_make_no_world_are_refused(fresh: Foxcast, inside: Inside, option: str, value: str) -> None:
-    assert inside(fresh, "demo", option, value).refuses(2, option)
+def test_numbers_that_make_no_world_are_refused(
+    fresh: FoxcastInstallation, inside: InProcessCommand, option: str, value: str
+) -> None:
+    assert inside(fresh, "demo", option, value).is_refusal(2, option)
 
 
 @pytest.mark.parametrize(
@@ -173,16 +188,18 @@ def test_what_cannot_be_done_is_refused_in_a_line(
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
     code, said = main([json.dumps(asked)]), capsys.readouterr()
-    assert Answer(code, said.out, said.err).refuses(2, *words)
+    assert CommandResult(code, said.out, said.err).is_refusal(2, *words)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_the_command_becomes_the_demo(fresh: Foxcast, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_becomes_the_demo(
+    fresh: FoxcastInstallation, inside: InProcessCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, arguments: became.append(arguments))
     assert inside(fresh, "demo", "--seed", "3", "--fast", "--folder", "my place").code == 0
     ((*start, asked),) = became
-    assert start == [sys.executable, "-P", "-m", "bot.testing.sandbox"]
+    assert [*start, asked] == child_command("bot.simulator.demo.__main__:main", asked)
     found = json.loads(asked)
     assert (found["seed"], found["fast"], found["folder"]) == (3, True, "my place")
     assert "days" not in found
@@ -193,7 +210,7 @@ def test_the_keyboard_stops_it_with_what_there_is(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [COMMAND, "demo", "--fast", "--seed", str(SEED)],
         cwd=tmp_path,
-        env={**Foxcast(tmp_path).environment, "TERM": "xterm"},
+        env={**FoxcastInstallation(tmp_path).environment, "TERM": "xterm"},
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.PIPE,

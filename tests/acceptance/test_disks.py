@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CONFIG, Foxcast, Inside, installed
-from tests.unit.store.disks import small_disk
+from tests.acceptance.conftest import COMMAND, CONFIG, FoxcastInstallation, InProcessCommand, installed
+from tests.unit.store.faulty_disks import small_disk
 
 BUSY = (
     CONFIG
@@ -30,7 +30,7 @@ DISK_MB = 120
 
 
 @contextmanager
-def daemon(foxcast: Foxcast) -> Iterator["subprocess.Popen[bytes]"]:
+def daemon(foxcast: FoxcastInstallation) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the daemon, past its first pass; it must end by itself within the block."""
     # What measures the coverage of processes would need the disk too.
     environment = {name: value for name, value in foxcast.environment.items() if not name.startswith("COV")}
@@ -45,7 +45,7 @@ def daemon(foxcast: Foxcast) -> Iterator["subprocess.Popen[bytes]"]:
         process.wait()
 
 
-def _wait_for(foxcast: Foxcast, job: str) -> None:
+def _wait_for(foxcast: FoxcastInstallation, job: str) -> None:
     end = time.monotonic() + 20
     while time.monotonic() < end:
         path = foxcast.folder / LEDGER
@@ -69,12 +69,14 @@ def _fill(path: Path) -> None:
                 pass
 
 
-def _intents(foxcast: Foxcast) -> list[tuple[Any, ...]]:
+def _intents(foxcast: FoxcastInstallation) -> list[tuple[Any, ...]]:
     return _rows(foxcast.folder / LEDGER, "select id, state, changed_at from intent order by id")
 
 
 @pytest.mark.timeout(90)
-def test_a_full_disk_halts_the_daemon_with_a_last_word_and_a_new_start_goes_on(tmp_path: Path, inside: Inside) -> None:
+def test_a_full_disk_halts_the_daemon_with_a_last_word_and_a_new_start_goes_on(
+    tmp_path: Path, inside: InProcessCommand
+) -> None:
     foxcast = installed(tmp_path, BUSY)
     with small_disk(tmp_path / "state", megabytes=DISK_MB):
         with daemon(foxcast) as process:
@@ -97,7 +99,9 @@ def test_a_full_disk_halts_the_daemon_with_a_last_word_and_a_new_start_goes_on(t
 
 
 @pytest.mark.timeout(60)
-def test_a_disk_that_refuses_to_write_ends_the_daemon_and_leaves_a_sound_ledger(tmp_path: Path, inside: Inside) -> None:
+def test_a_disk_that_refuses_to_write_ends_the_daemon_and_leaves_a_sound_ledger(
+    tmp_path: Path, inside: InProcessCommand
+) -> None:
     foxcast = installed(tmp_path, BUSY)
     with daemon(foxcast) as process:
         # The operating system now refuses to write beyond the first page of any file: an I/O error to SQLite.
@@ -109,7 +113,7 @@ def test_a_disk_that_refuses_to_write_ends_the_daemon_and_leaves_a_sound_ledger(
     assert foxcast("run", "--once").code == 0
 
 
-def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, inside: Inside) -> None:
+def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
     assert foxcast("run", "--once").code == 0
     backup = inside(foxcast, "db", "backup", "--json").json["path"]
@@ -127,11 +131,11 @@ def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, inside
     assert _rows(ledger, "select ref from forecast where state = 'done' group by ref having count(*) > 1") == []
     assert {state for (state,) in _rows(ledger, "select state from intent")} == {"acked"}
     [(event,)] = _rows(ledger, "select text from event where kind = 'restored'")
-    assert event.endswith("submissions go on")
+    assert event.endswith("submissions continue")
     assert inside(foxcast, "db", "check").code == 0
 
 
-def _written(foxcast: Foxcast) -> dict[str, Counter[tuple[object, ...]]]:
+def _written(foxcast: FoxcastInstallation) -> dict[str, Counter[tuple[object, ...]]]:
     """Return the rows of each forecast set."""
     folder = foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets"
     return {

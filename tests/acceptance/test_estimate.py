@@ -4,14 +4,14 @@ import json
 import re
 from pathlib import Path
 
-from tests.acceptance.scripted import CONFIG, PRICE, RAIN, SHELF, searching, serving
+from tests.acceptance.scripted_installation import CONFIG, PRICE, RAIN, SHELF, searching, serving
 
 # Eight results of some six hundred characters a search, as engines give them.
 FULL_SHELF = SHELF.replace(
-    'return [Hit(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]',
+    'return [SearchResult(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]',
     "text = f'of {query}, and what was said of it. ' * 16\n"
-    "        return [Hit(url=f'https://almanac.example/{n}/{len(query)}', title=f'Rain {n}', snippet=f'{n} {text}', "
-    "published_at=at) for n in range(8)]",
+    "        return [SearchResult(url=f'https://almanac.example/{n}/{len(query)}', title=f'Rain {n}', "
+    "snippet=f'{n} {text}', published_at=at) for n in range(8)]",
 )
 ROLES = "".join(
     f'\n[llm.roles.{role}]\nmodel = "openai_compatible:here/scripted"\n'

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Foxcast, Inside, installed
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
 
-PLUGIN = Path(__file__).with_name("thinkers.py")
+PLUGIN = Path(__file__).with_name("fake_model_provider.py")
 CONFIG = f"""
-plugins = ["thinkers", "blf"]
+plugins = ["fake_model_provider", "blf"]
 plugin_files = ["{PLUGIN}"]
 
 [venues.harbour]
@@ -49,14 +49,16 @@ sys.exit(code)
 
 
 @pytest.fixture(scope="module")
-def thought(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
+def thought(tmp_path_factory: pytest.TempPathFactory) -> FoxcastInstallation:
     """An installation in which one question was forecast twice by models, only to be read."""
     foxcast = installed(tmp_path_factory.mktemp("harbour"), CONFIG.replace("{", "{{").replace("}", "}}"))
     assert foxcast("run", "--once").code == 0
     return foxcast
 
 
-def test_a_forecast_is_explained_from_question_to_decision(thought: Foxcast, inside: Inside) -> None:
+def test_a_forecast_is_explained_from_question_to_decision(
+    thought: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     answer = inside(thought, "explain", "lamp")
     assert answer.code == 0
     for part in (
@@ -76,15 +78,17 @@ def test_a_forecast_is_explained_from_question_to_decision(thought: Foxcast, ins
     assert (plain["state"], plain["question"]["ref"]) == ("done", "harbour:lamp")
 
 
-def test_a_plot_is_written_beside_the_explanation(thought: Foxcast, inside: Inside, tmp_path: Path) -> None:
+def test_a_plot_is_written_beside_the_explanation(
+    thought: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+) -> None:
     for suffix, start in ((".svg", b"<?xml"), (".png", b"\x89PNG")):
         file = tmp_path / f"belief{suffix}"
         assert inside(thought, "explain", "lamp", "--plot", file).code == 0
         assert file.read_bytes().startswith(start)
-    assert inside(thought, "explain", "lamp", "--plot", tmp_path / "belief.pdf").refuses(2, ".svg", ".png")
+    assert inside(thought, "explain", "lamp", "--plot", tmp_path / "belief.pdf").is_refusal(2, ".svg", ".png")
 
 
-def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: Foxcast) -> None:
+def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: FoxcastInstallation) -> None:
     asked = (thought.folder / "asked.txt").read_text()
     done = subprocess.run(
         [sys.executable, "-c", SEALED],
@@ -102,7 +106,7 @@ def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: Foxcas
     assert (thought.folder / "asked.txt").read_text() == asked
 
 
-def test_every_forecast_of_the_run_replays(thought: Foxcast, inside: Inside) -> None:
+def test_every_forecast_of_the_run_replays(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
     history = inside(thought, "show", "lamp", "--json").json["history"]
     assert {one["forecaster"] for one in history} == {"blf", "brief"}
     for one in history:
@@ -111,7 +115,7 @@ def test_every_forecast_of_the_run_replays(thought: Foxcast, inside: Inside) -> 
 
 
 def test_a_replay_works_with_the_settings_of_then_whatever_config_says_now(
-    thought: Foxcast, inside: Inside, tmp_path: Path
+    thought: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
 ) -> None:
     changed = tmp_path / "config.toml"
     own = """[forecasters.blf]
@@ -129,7 +133,7 @@ settings = { steps = 7, crowd = false, search = false, mode = "batch" }
         assert (answer.code, "not identical" in answer.out) == (0, False), answer.out
 
 
-def test_how_a_forecaster_was_configured_is_explained(thought: Foxcast, inside: Inside) -> None:
+def test_how_a_forecaster_was_configured_is_explained(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
     told = inside(thought, "explain", "lamp", "--forecaster", "brief", "--json").json["setup"]
     assert (told["uses"], told["trials"], told["aggregate"]) == ("blf", 1, "logit-mean")
     assert (told["settings"]["steps"], told["settings"]["crowd"]) == (4, True)
@@ -139,7 +143,7 @@ def test_how_a_forecaster_was_configured_is_explained(thought: Foxcast, inside: 
     assert "steps 4" in said.partition("settings: ")[2]
 
 
-def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
+def test_two_forecasters_are_compared(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
     said = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf").out
     lines = [" ".join(line.split()) for line in said.splitlines()]
     assert "outcome 80.0% 80.0% +0.0 +0.00" in lines
@@ -154,18 +158,20 @@ def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
     assert inside(thought, "diff", first, second, "--json").json == plain
 
 
-def test_one_forecast_is_not_compared_with_that_of_another_unasked(thought: Foxcast, inside: Inside) -> None:
-    assert inside(thought, "diff", "lamp").refuses(8, "one forecast by blf alone", "--forecaster brief")
+def test_one_forecast_is_not_compared_with_that_of_another_unasked(
+    thought: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    assert inside(thought, "diff", "lamp").is_refusal(8, "one forecast by blf alone", "--forecaster brief")
 
 
-def test_whose_forecast_is_meant_can_be_said(thought: Foxcast, inside: Inside) -> None:
+def test_whose_forecast_is_meant_can_be_said(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
     for name in ("blf", "brief"):
         told = inside(thought, "explain", "lamp", "--forecaster", name, "--json").json
         assert told["forecast"]["forecaster"] == name
     assert inside(thought, "replay", "lamp", "--forecaster", "brief").code == 0
 
 
-def test_costs_are_added_up_by_what_is_asked(thought: Foxcast, inside: Inside) -> None:
+def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
     # Three trials of two calls; of each 1,500 tokens at 1, 500 at 0.1 and 100 at 4 dollars per million.
     cost = 6 * (1500 * 1.0 + 500 * 0.1 + 100 * 4.0) / 1e6
     for by in ("question", "model", "day", "venue", "forecaster", "role"):
@@ -191,17 +197,19 @@ def test_costs_are_added_up_by_what_is_asked(thought: Foxcast, inside: Inside) -
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(
-    thought: Foxcast, inside: Inside, arguments: tuple[str, ...], code: int, word: str
+    thought: FoxcastInstallation, inside: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
-    assert inside(thought, *arguments).refuses(code, word)
+    assert inside(thought, *arguments).is_refusal(code, word)
 
 
-def test_without_a_ledger_the_commands_say_what_to_run(fresh: Foxcast, inside: Inside) -> None:
+def test_without_a_ledger_the_commands_say_what_to_run(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
     for command in (("explain", "x"), ("replay", "x"), ("diff", "x"), ("costs",)):
-        assert inside(fresh, *command).refuses(8, "foxcast run --once")
+        assert inside(fresh, *command).is_refusal(8, "foxcast run --once")
 
 
-def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     found = inside(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
     assert "Models" not in inside(foxcast, "explain", found).out
     assert inside(foxcast, "replay", found).code == 0

@@ -5,26 +5,35 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.step import Json
-from bot.testing.model_server import Asked, Play, Reply, fail
-from tests.acceptance.scripted import CONFIG, PRICE, RAIN, ROLE, VENUE, Desk, searching, serving
+from bot.core.values import Json
+from bot.testing.model_server import CompletionRequest, ReplyFunction, ScriptedReply, reply_error
+from tests.acceptance.scripted_installation import (
+    CONFIG,
+    PRICE,
+    RAIN,
+    ROLE,
+    VENUE,
+    ScriptedInstallation,
+    searching,
+    serving,
+)
 
 REFUSAL = "This model does not take such a request"
 POOL = CONFIG.replace("trials = 2", "trials = 5") + ROLE + PRICE + VENUE
 
 
-def failing(*trials: int) -> Play:
+def failing(*trials: int) -> ReplyFunction:
     """Search, and refuse the second step of these trials, counted as they come to it; of all of them without any."""
     through, came = searching(1, probability=0.2), count(1)
 
-    def play(asked: Asked) -> Reply:
-        refused = asked.turn == 1 and (next(came) in trials or not trials)
-        return fail(400, why=REFUSAL) if refused else through(asked)
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        refused = asked.assistant_turns == 1 and (next(came) in trials or not trials)
+        return reply_error(400, why=REFUSAL) if refused else through(asked)
 
     return play
 
 
-async def forecasts(desk: Desk, name: str) -> list[Json]:
+async def forecasts(desk: ScriptedInstallation, name: str) -> list[Json]:
     """Return the forecasts of the model that are on record."""
     history = (await desk("show", name, "--json")).json["history"]
     return [one for one in history if one["forecaster"] == "blf"]
@@ -84,7 +93,7 @@ async def test_one_question_asked_for_tells_the_same(tmp_path: Path, trials: tup
 
 
 async def test_a_share_of_all_trials_lets_none_of_them_fail(tmp_path: Path) -> None:
-    config = POOL + "[limits]\nleast_trials = 1.0\n"
+    config = POOL + "[limits]\nmin_trial_share = 1.0\n"
     async with serving(tmp_path, failing(2), config=config) as desk:
         assert (await desk("run", "--once")).code == 3
         assert await forecasts(desk, "harbour:lamp") == []

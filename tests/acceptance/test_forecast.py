@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.step import Json
-from bot.testing.model_server import Asked, Reply, fail, hang, moves
+from bot.core.values import Json
+from bot.testing.model_server import CompletionRequest, ScriptedReply, never_reply, play_moves, reply_error
 from tests.acceptance.conftest import COMMAND
-from tests.acceptance.scripted import (
+from tests.acceptance.scripted_installation import (
     CONFIG,
     PRICE,
     RAIN,
@@ -89,7 +89,7 @@ async def test_a_person_sees_every_step_the_evidence_and_what_stands_beside(tmp_
         "update_reasoning": "clouds",
         "evidence_for": ["it rained here"],
     }
-    play = moves(("web_search", {"query": "rain"}), ("submit", {"probability": 0.2, "updated_belief": belief}))
+    play = play_moves(("web_search", {"query": "rain"}), ("submit", {"probability": 0.2, "updated_belief": belief}))
     async with serving(tmp_path, play) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
         assert (made.code, made.err) == (0, "")
@@ -113,12 +113,12 @@ async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Pa
     through = searching(3, probability=0.2)
     hung = asyncio.Event()
 
-    def play(asked: Asked) -> Reply:
-        if asked.turn < 2:
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        if asked.assistant_turns < 2:
             return through(asked)
-        if sum(one.turn == 2 for one in desk.server.requests) == 2:
+        if sum(one.assistant_turns == 2 for one in desk.server.requests) == 2:
             hung.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play) as desk:
         name = desk.write("q.toml", RAIN)
@@ -127,8 +127,8 @@ async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Pa
             await hung.wait()
         process.send_signal(signal.SIGKILL)
         await process.communicate()
-        paid = conversations([asked for asked in desk.server.requests if asked.turn < 2])
-        unpaid = conversations([asked for asked in desk.server.requests if asked.turn == 2])
+        paid = conversations([asked for asked in desk.server.requests if asked.assistant_turns < 2])
+        unpaid = conversations([asked for asked in desk.server.requests if asked.assistant_turns == 2])
         assert (len(set(paid)), len(set(unpaid))) == (4, 2)
         desk.server.requests.clear()
         desk.server.script = through
@@ -146,11 +146,11 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
     hung = asyncio.Event()
     through = searching(1, probability=0.2)
 
-    def play(asked: Asked) -> Reply:
-        if asked.turn == 0:
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        if asked.assistant_turns == 0:
             return through(asked)
         hung.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play) as desk:
         name = desk.write("q.toml", RAIN)
@@ -166,7 +166,7 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
         again = shlex.split(ended.err.rpartition("go on with: ")[2])[1:]
         assert again == asked
         desk.server.script = through
-        first = conversations([asked for asked in desk.server.requests if asked.turn == 0])
+        first = conversations([asked for asked in desk.server.requests if asked.assistant_turns == 0])
         desk.server.requests.clear()
         made = await desk(*again)
         closer = shlex.split(made.out.rpartition("look closer with: ")[2])[1:]
@@ -179,7 +179,7 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
 async def test_without_a_model_for_the_role_the_table_to_add_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, searching(0), config=CONFIG) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.refuses(2, "role main", "[llm.roles.main] model = ")
+        assert made.is_refusal(2, "role main", "[llm.roles.main] model = ")
         assert desk.server.count == 0
 
 
@@ -210,7 +210,7 @@ async def test_a_budget_that_ends_all_trials_after_evidence_leaves_a_forecast_an
 async def test_a_model_without_a_price_is_told_as_that_before_anybody_is_asked(tmp_path: Path) -> None:
     async with serving(tmp_path, searching(0, probability=0.2), config=CONFIG + ROLE) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.refuses(2, "openai_compatible:here/scripted is not asked", "price_in = ...", "free = true")
+        assert made.is_refusal(2, "openai_compatible:here/scripted is not used", "price_in = ...", "free = true")
         assert "--yes" not in made.err
         assert desk.server.count == 0
 
@@ -218,7 +218,7 @@ async def test_a_model_without_a_price_is_told_as_that_before_anybody_is_asked(t
 async def test_a_pass_tells_which_model_has_no_price(tmp_path: Path) -> None:
     async with serving(tmp_path, searching(0, probability=0.2), config=CONFIG + ROLE + VENUE) as desk:
         held = await desk("run", "--once")
-        assert "blf held: openai_compatible:here/scripted is not asked: its provider knows no price" in held.out
+        assert "blf held: openai_compatible:here/scripted is not used: its provider gives no price" in held.out
         assert "say yes" not in held.out
 
 
@@ -226,7 +226,7 @@ async def test_what_may_cost_too_much_is_not_begun_before_a_yes(tmp_path: Path) 
     config = CONFIG + ROLE + PRICE + "[llm.budget]\nask_above_usd = 0.0\n"
     async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:
         name = desk.write("q.toml", RAIN)
-        assert (await desk("forecast", name)).refuses(2, "1 forecast by blf is expected to cost", "--yes")
+        assert (await desk("forecast", name)).is_refusal(2, "1 forecast by blf is expected to cost", "--yes")
         assert desk.server.count == 0
         assert (await desk("forecast", name, "--yes")).code == 0
         assert desk.server.count == 2
@@ -247,7 +247,7 @@ async def test_a_pass_tells_what_it_holds_and_does_it_after_a_yes(tmp_path: Path
 
 
 async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path: Path) -> None:
-    async with serving(tmp_path, lambda _: fail(401, why="no such key")) as desk:
+    async with serving(tmp_path, lambda _: reply_error(401, why="no such key")) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
         assert made.code == 4
         assert "status 401" in made.err.splitlines()[-1]
@@ -256,8 +256,8 @@ async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path
 async def test_trials_that_a_provider_cut_short_are_no_answer_whatever_they_believed(tmp_path: Path) -> None:
     search = searching(3)
 
-    def play(asked: Asked) -> Reply:
-        return search(asked) if asked.turn < 2 else fail(401, why="the key has run out")
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        return search(asked) if asked.assistant_turns < 2 else reply_error(401, why="the key has run out")
 
     async with serving(tmp_path, play) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
@@ -266,7 +266,7 @@ async def test_trials_that_a_provider_cut_short_are_no_answer_whatever_they_beli
         last = made.err.splitlines()[-1]
         assert last.startswith("foxcast: 2 trials failed: ")
         assert "status 401" in last
-        assert "Unauthorized" not in made.out + made.err
+        assert "AuthenticationError" not in made.out + made.err
 
 
 async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_
         ):
             assert part in made.out
         refused = await desk("forecast", "q.toml", "--forecaster", "baseline")
-        assert refused.refuses(9, "the forecaster baseline is not open here", "keeper")
+        assert refused.is_refusal(9, "the forecaster baseline is not running here", "keeper")
         lamp = await desk("forecast", "harbour:lamp", "--forecaster", "keeper", "--json")
         assert lamp.json["forecast"]["why"] in {"asked for", "new question"}
         assert (await desk("forecast", "q.toml", "--forecaster", "blf", "--no-wait")).code == 0
@@ -293,9 +293,9 @@ async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_
 async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_killed(tmp_path: Path) -> None:
     hung = asyncio.Event()
 
-    def play(_asked: Asked) -> Reply:
+    def play(_asked: CompletionRequest) -> ScriptedReply:
         hung.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play) as desk:
         name = desk.write("q.toml", RAIN)
@@ -319,12 +319,12 @@ async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_k
 async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_path: Path) -> None:
     through, hung = searching(1, probability=0.2), asyncio.Event()
 
-    def play(asked: Asked) -> Reply:
-        if asked.turn == 0 or "Paris" not in asked.heard():
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        if asked.assistant_turns == 0 or "Paris" not in asked.outside_text():
             return through(asked)
-        if sum(one.turn == 1 and "Paris" in one.heard() for one in desk.server.requests) == 2:
+        if sum(one.assistant_turns == 1 and "Paris" in one.outside_text() for one in desk.server.requests) == 2:
             hung.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play, config=CONFIG + ROLE + PRICE + VENUE) as desk:
         daemon = await daemon_of(desk)
@@ -337,7 +337,7 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
         made = await told(command)
     assert made.code == 0
     assert "the other Foxcast has ended; the forecast goes on here" in made.out
-    paid = [asked for asked in desk.server.requests if asked.turn == 0 and "Paris" in asked.heard()]
+    paid = [asked for asked in desk.server.requests if asked.assistant_turns == 0 and "Paris" in asked.outside_text()]
     assert len({*conversations(paid)}) == len(paid) == 2
 
 

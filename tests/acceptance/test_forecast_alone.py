@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Inside, installed
-from tests.acceptance.scripted import HARBOUR, RAIN
+from tests.acceptance.conftest import InProcessCommand, installed
+from tests.acceptance.scripted_installation import HARBOUR, RAIN
 
-HARBOUR_ONLY = f'plugins = ["harbour"]\nplugin_files = ["{HARBOUR}"]\n'
+HARBOUR_ONLY = f'plugins = ["fake_reader_venue"]\nplugin_files = ["{HARBOUR}"]\n'
 MUTE = """
 from contextlib import asynccontextmanager
-from bot.api import ForecasterSpec, Settings, hookimpl
+from bot.api import ForecasterSpec, PluginSettings, hookimpl
 from bot.testing.forecaster import ScriptedForecaster
 
 @asynccontextmanager
@@ -19,16 +19,16 @@ async def open_mute(settings, workplace):
 
 @hookimpl
 def foxcast_forecasters():
-    return [ForecasterSpec(name="mute", summary="Says nothing", settings=Settings, open=open_mute)]
+    return [ForecasterSpec(name="mute", summary="Says nothing", settings=PluginSettings, open=open_mute)]
 """
 
 
 def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_fail(
-    tmp_path: Path, inside: Inside
+    tmp_path: Path, inside: InProcessCommand
 ) -> None:
     (tmp_path / "mute.py").write_text(MUTE)
     foxcast = installed(
-        tmp_path, f'plugins = ["baseline", "harbour", "mute"]\nplugin_files = ["{HARBOUR}", "mute.py"]\n'
+        tmp_path, f'plugins = ["baseline", "fake_reader_venue", "mute"]\nplugin_files = ["{HARBOUR}", "mute.py"]\n'
     )
     (tmp_path / "q.toml").write_text(f"as_of = 2026-01-01\n{RAIN}")
     picture = tmp_path / "q.svg"
@@ -44,7 +44,7 @@ def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_f
         assert "RuntimeError (forecaster.py:" in made["beside"]["mute"]["why"]
     assert b"<svg" in picture.read_bytes()
     silent = inside(foxcast, "forecast", "q.toml", "--forecaster", "mute")
-    assert silent.refuses(3, "1 trial failed: RuntimeError (forecaster.py:")
+    assert silent.is_refusal(3, "1 trial failed: RuntimeError (forecaster.py:")
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_f
     ],
 )
 def test_what_cannot_be_forecast_is_refused_with_a_remedy(
-    tmp_path: Path, inside: Inside, name: str, code: int, words: tuple[str, ...]
+    tmp_path: Path, inside: InProcessCommand, name: str, code: int, words: tuple[str, ...]
 ) -> None:
     foxcast = installed(tmp_path, HARBOUR_ONLY)
     (tmp_path / "odd.toml").write_text('titel = "x"\ntitle = "y"\n')
     (tmp_path / "over.toml").write_text('title = "Over?"\ncloses_at = 2020-01-01\n')
-    assert inside(foxcast, "forecast", name).refuses(code, *words)
+    assert inside(foxcast, "forecast", name).is_refusal(code, *words)
 
 
-def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: Inside) -> None:
+def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path, HARBOUR_ONLY)
     (tmp_path / "q.toml").write_text(RAIN)
-    assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").refuses(8, "did you mean keeper?")
+    assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").is_refusal(8, "did you mean keeper?")
     assert inside(foxcast, "forecast", "q.toml").code == 0
 
 
-def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None:
+def test_a_locked_question_is_left_alone(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(
         tmp_path,
         HARBOUR_ONLY + '[venues.harbour]\nforecasters = ["keeper"]\n',
@@ -81,7 +81,7 @@ def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None
     assert inside(foxcast, "run", "--once").code == 0
     inside(foxcast, "lock", "lamp", "--reason", "disputed")
     inside(foxcast, "run", "--once")
-    assert inside(foxcast, "forecast", "lamp").refuses(9, "harbour:lamp is locked: disputed", "foxcast unlock")
+    assert inside(foxcast, "forecast", "lamp").is_refusal(9, "harbour:lamp is locked: disputed", "foxcast unlock")
 
 
 DEAD = """
@@ -98,14 +98,14 @@ attempts = 1
 
 
 def test_an_endpoint_that_is_not_there_is_told_as_that_by_all_trials_and_by_the_doctor(
-    tmp_path: Path, inside: Inside
+    tmp_path: Path, inside: InProcessCommand
 ) -> None:
     foxcast = installed(tmp_path, DEAD)
     (tmp_path / "q.toml").write_text(RAIN)
     made = inside(foxcast, "forecast", "q.toml")
     why = "http://127.0.0.1:1/v1/chat/completions cannot be reached"
     last = made.err.splitlines()[-1]
-    assert (made.code, why in last, "left alone" in last) == (3, True, False)
+    assert (made.code, why in last, "not used for" in last) == (3, True, False)
     # Five trials with one cause.
     assert made.out.count(": as trial ") == 4
     checked = inside(foxcast, "doctor", "--json")

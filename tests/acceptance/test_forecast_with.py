@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import folder_of
 from bot.config.loader import load_config
-from bot.store.lock import instance_lock
-from tests.acceptance.conftest import Foxcast, Inside, installed
-from tests.acceptance.scripted import HARBOUR, RAIN
+from bot.store.database import instance_lock
+from bot.store.ledger import state_folder
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.scripted_installation import HARBOUR, RAIN
 
 VOICES = """
 from contextlib import asynccontextmanager
-from bot.api import Action, Belief, Binary, ForecasterSpec, Observation, Settings, Step, hookimpl
+from bot.api import Belief, BinaryPrediction, ForecasterSpec, PluginSettings, Step, StepAction, StepObservation
+from bot.api import hookimpl
 
 class Voice:
     def __init__(self, *said):
@@ -21,8 +22,8 @@ class Voice:
 
     async def steps(self, question, desk):
         for number, said in enumerate(self.said, 1):
-            belief = Belief(predictions={target.key: Binary(said) for target in question.targets})
-            yield Step(action=Action(name="say"), observation=Observation(), belief=belief, final=number == 2)
+            belief = Belief(predictions={target.key: BinaryPrediction(said) for target in question.targets})
+            yield Step(action=StepAction(name="say"), observation=StepObservation(), belief=belief, final=number == 2)
         if not self.said:
             raise RuntimeError("lost my voice")
 
@@ -30,14 +31,14 @@ def voice(name, *said):
     @asynccontextmanager
     async def opened(settings, workplace):
         yield Voice(*said)
-    return ForecasterSpec(name=name, summary=f"Says {said}", settings=Settings, open=opened)
+    return ForecasterSpec(name=name, summary=f"Says {said}", settings=PluginSettings, open=opened)
 
 @hookimpl
 def foxcast_forecasters():
     return [voice("high", 0.6, 0.8), voice("even", 0.4, 0.5), voice("mute")]
 """
 CONFIG = """
-plugins = ["ensemble", "harbour", "voices"]
+plugins = ["ensemble", "fake_reader_venue", "voices"]
 plugin_files = ["voices.py", "HARBOUR"]
 
 [forecasters.ensemble.settings]
@@ -46,13 +47,15 @@ members = ["high", "even", "mute"]
 
 
 @pytest.fixture
-def foxcast(tmp_path: Path) -> Foxcast:
+def foxcast(tmp_path: Path) -> FoxcastInstallation:
     (tmp_path / "voices.py").write_text(VOICES)
     (tmp_path / "q.toml").write_text(RAIN)
     return installed(tmp_path, CONFIG.replace("HARBOUR", str(HARBOUR)))
 
 
-def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxcast, inside: Inside) -> None:
+def test_named_forecasters_stand_side_by_side_with_what_each_took(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     told = inside(foxcast, "forecast", "q.toml", "--with", "high,even,high,mute", "--json").json
     assert list(told["forecasts"]) == ["high", "even"]
     assert told["start"]["kind"] == "crowd"
@@ -80,13 +83,15 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxca
     assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
 
 
-def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(foxcast: Foxcast, inside: Inside) -> None:
+def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble", "--json").json
     made = told["forecasts"]["ensemble"]
     # Odds of 4 and 1: their geometric mean is 2.
     assert made["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)
     (step,) = made["trials"][0]["steps"]
-    assert step["remarks"] == ["mute is left out: it has no forecast of this question"]
+    assert step["remarks"] == ["mute is ignored: it has no forecast of this question"]
     replayed = inside(foxcast, "replay", made["id"])
     assert replayed.code == 0, replayed.err
     # What the members said a moment ago is not asked for again.
@@ -96,18 +101,22 @@ def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(foxcast: F
     assert again["forecasts"]["high"]["forecast"]["revision"] == 2
 
 
-def test_what_cannot_be_is_refused_with_what_there_is(foxcast: Foxcast, inside: Inside) -> None:
+def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     unknown = inside(foxcast, "forecast", "q.toml", "--with", "high,evn")
-    assert unknown.refuses(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
+    assert unknown.is_refusal(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
     dormant = inside(foxcast, "forecast", "q.toml", "--with", "high,court")
-    assert dormant.refuses(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
-    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").refuses(2, "there are: ensemble")
-    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").refuses(3, "no forecaster produced an answer: mute:")
+    assert dormant.is_refusal(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
+    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "there are: ensemble")
+    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
+        3, "no forecaster produced an answer: mute:"
+    )
     both = inside(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")
-    assert both.refuses(2, "leave out --forecaster")
+    assert both.is_refusal(2, "leave out --forecaster")
 
 
-def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble,high", "--json").json
     assert list(told["forecasts"]) == ["ensemble", "high"]
     made = [one["forecast"] for one in told["forecasts"].values()]
@@ -115,9 +124,11 @@ def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(foxcast
     assert made[0]["cutoff"] == made[1]["cutoff"]
 
 
-def test_each_of_several_is_asked_of_the_foxcast_that_runs(foxcast: Foxcast, inside: Inside) -> None:
+def test_each_of_several_is_asked_of_the_foxcast_that_runs(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     assert inside(foxcast, "forecast", "q.toml", "--with", "even").code == 0
-    folder = folder_of(load_config(foxcast.config, {}))
+    folder = state_folder(load_config(foxcast.config, {}))
     with instance_lock(folder, started_at=datetime.now(UTC)):
         asked = inside(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
     assert asked.code == 0
@@ -126,7 +137,9 @@ def test_each_of_several_is_asked_of_the_foxcast_that_runs(foxcast: Foxcast, ins
     assert "forecast of file:rain by even asked for" in asked.err
 
 
-def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(foxcast: Foxcast, inside: Inside) -> None:
+def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     more = '\n[forecasters.high]\ntrials = 2\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n'
     foxcast.config.write_text(foxcast.config.read_text() + more)
     (foxcast.folder / "dates.toml").write_text('title = "Dry?"\nkey = "dry"\ntargets = [2999-01-01, 2999-02-01]\n')
@@ -141,7 +154,9 @@ def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(foxcas
     assert told["forecasts"]["high"]["summary"]["confidence"] == "2 low"
 
 
-def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(foxcast: Foxcast, inside: Inside) -> None:
+def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     venue = '\n[venues.harbour]\nforecasters = ["keeper"]\nchoose = [{ source = "sea", forecasters = ["high"] }]\n'
     foxcast.config.write_text(foxcast.config.read_text() + venue)
     assert inside(foxcast, "run", "--once").code == 0
@@ -160,7 +175,7 @@ def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(foxcas
     ],
 )
 def test_members_that_cannot_be_are_refused(
-    foxcast: Foxcast, inside: Inside, members: str, words: tuple[str, ...]
+    foxcast: FoxcastInstallation, inside: InProcessCommand, members: str, words: tuple[str, ...]
 ) -> None:
     config = foxcast.config.read_text().replace('["high", "even", "mute"]', members)
     foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
@@ -174,6 +189,6 @@ def test_members_that_cannot_be_are_refused(
     assert all(word in refused.err for word in words), refused.err
 
 
-def test_an_ensemble_also_forecasts_alone(foxcast: Foxcast, inside: Inside) -> None:
+def test_an_ensemble_also_forecasts_alone(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     alone = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble", "--json").json
     assert alone["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)

@@ -7,13 +7,13 @@ import pytest
 
 from bot.cli.command_exit import EXIT_CODE_MEANINGS
 from bot.cli.command_table import COMMANDS
-from tests.acceptance.conftest import COMMAND, Foxcast, Inside, installed
+from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
 
 # Each takes longer to import than help takes to be read.
 HEAVY = {"ddgs", "httpx", "litellm", "matplotlib", "numpy", "scipy", "selectolax", "sqlite3", "trafilatura"}
 
 
-def test_help_waits_for_nothing_heavy(fresh: Foxcast) -> None:
+def test_help_waits_for_nothing_heavy(fresh: FoxcastInstallation) -> None:
     answer = fresh.with_environment(PYTHONPROFILEIMPORTTIME="1")("--help")
     assert answer.code == 0
     imported = {line.rpartition("|")[2].strip() for line in answer.err.splitlines() if line.startswith("import time:")}
@@ -21,7 +21,7 @@ def test_help_waits_for_nothing_heavy(fresh: Foxcast) -> None:
     assert imported & HEAVY == set()
 
 
-def test_help_lists_every_command_and_every_exit_code(fresh: Foxcast) -> None:
+def test_help_lists_every_command_and_every_exit_code(fresh: FoxcastInstallation) -> None:
     said = " ".join(fresh.with_environment(COLUMNS="300")("--help").out.split())
     for name, entry in COMMANDS.items():
         assert name in said
@@ -31,19 +31,21 @@ def test_help_lists_every_command_and_every_exit_code(fresh: Foxcast) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_as_the_overview_does(fresh: Foxcast, name: str, inside: Inside) -> None:
+def test_every_command_explains_itself_as_the_overview_does(
+    fresh: FoxcastInstallation, name: str, inside: InProcessCommand
+) -> None:
     answer = inside(fresh.with_environment(COLUMNS="300"), name, "--help")
     assert answer.code == 0
     assert COMMANDS[name].summary in answer.out
 
 
-def test_without_a_command_there_is_help(fresh: Foxcast) -> None:
+def test_without_a_command_there_is_help(fresh: FoxcastInstallation) -> None:
     answer = fresh()
     assert (answer.code, answer.err) == (0, "")
     assert "Usage: foxcast" in answer.out
 
 
-def test_the_version_is_one_line(fresh: Foxcast) -> None:
+def test_the_version_is_one_line(fresh: FoxcastInstallation) -> None:
     assert fresh("--version").out.startswith("foxcast 0.")
 
 
@@ -63,12 +65,12 @@ def test_the_version_is_one_line(fresh: Foxcast) -> None:
     ids=str,
 )
 def test_wrong_usage_is_one_line_that_says_what_is_right(
-    fresh: Foxcast, inside: Inside, arguments: list[str], words: list[str]
+    fresh: FoxcastInstallation, inside: InProcessCommand, arguments: list[str], words: list[str]
 ) -> None:
-    assert inside(fresh, *arguments).refuses(2, *words)
+    assert inside(fresh, *arguments).is_refusal(2, *words)
 
 
-def test_a_reader_that_goes_away_is_no_error(foxcast: Foxcast) -> None:
+def test_a_reader_that_goes_away_is_no_error(foxcast: FoxcastInstallation) -> None:
     with subprocess.Popen(
         [COMMAND, "questions", "--limit", "1000", "--json"],
         cwd=foxcast.folder,
@@ -83,18 +85,18 @@ def test_a_reader_that_goes_away_is_no_error(foxcast: Foxcast) -> None:
         assert process.wait(timeout=20) == 141
 
 
-def test_a_plugin_adds_a_command(foxcast: Foxcast) -> None:
+def test_a_plugin_adds_a_command(foxcast: FoxcastInstallation) -> None:
     answer = foxcast("greet", "--name", "ada")
     assert (answer.code, answer.out, answer.err) == (0, "hello ada\n", "")
 
 
-def test_an_unexpected_error_is_one_line_too(foxcast: Foxcast, inside: Inside) -> None:
-    assert inside(foxcast, "greet").refuses(1, "unexpected LookupError: nobody", "foxcast --debug")
+def test_an_unexpected_error_is_one_line_too(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
+    assert inside(foxcast, "greet").is_refusal(1, "unexpected LookupError: nobody", "foxcast --debug")
 
 
-def test_help_of_a_plugins_command_is_its_summary(foxcast: Foxcast, inside: Inside) -> None:
+def test_help_of_a_plugins_command_is_its_summary(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     assert "Greet somebody" in inside(foxcast, "greet", "--help").out
 
 
-def test_a_faulty_configuration_does_not_hide_a_mistyped_command(tmp_path: Path, inside: Inside) -> None:
-    assert inside(installed(tmp_path, "colour = 1\n"), "staus").refuses(2, "did you mean status")
+def test_a_faulty_configuration_does_not_hide_a_mistyped_command(tmp_path: Path, inside: InProcessCommand) -> None:
+    assert inside(installed(tmp_path, "colour = 1\n"), "staus").is_refusal(2, "did you mean status")

@@ -5,32 +5,34 @@ import re
 
 import pytest
 
-from bot.testing.lab.forecasters import VARIANTS
-from bot.testing.lab.variants import PARTS
-from tests.acceptance.conftest import Foxcast, Inside
+from bot.simulator.laboratory.forecaster_comparison import VARIANTS
+from bot.simulator.laboratory.forecaster_variants import PARTS
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand
 
 
-def test_a_misspelt_part_is_refused_with_what_there_is(fresh: Foxcast) -> None:
+def test_a_misspelt_part_is_refused_with_what_there_is(fresh: FoxcastInstallation) -> None:
     answer = fresh("lab", "sandbox", "--only", "believe")
     assert answer.code == 2
     assert "no part believe" in answer.err
     assert "belief, trials, aggregate" in answer.err
 
 
-def test_too_few_questions_for_an_interval_are_refused_with_the_least(fresh: Foxcast, inside: Inside) -> None:
+def test_too_few_questions_for_an_interval_are_refused_with_the_least(
+    fresh: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     answer = inside(fresh, "lab", "sandbox", "--questions", "19")
-    assert answer.refuses(2, "--questions", "greater than or equal to 20")
+    assert answer.is_refusal(2, "--questions", "greater than or equal to 20")
 
 
-def test_help_names_every_part_and_every_forecaster(fresh: Foxcast, inside: Inside) -> None:
+def test_help_names_every_part_and_every_forecaster(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
     words = inside(fresh, "lab", "sandbox", "--help").out.replace("│", " ").split()
-    told, others = " ".join(words).split("--forecasters")
+    told, others = " ".join(words).rsplit("--forecasters", 1)
     assert f"Only these parts: {', '.join(PARTS)}." in told
     assert {*VARIANTS} <= {*re.findall(r"\w+", others.partition("--")[0])}
 
 
 @pytest.mark.slow
-def test_what_a_part_is_worth_stands_in_a_table(fresh: Foxcast) -> None:
+def test_what_a_part_is_worth_stands_in_a_table(fresh: FoxcastInstallation) -> None:
     answer = fresh("lab", "sandbox", "--questions", "20", "--only", "belief", "--jobs", "2")
     assert answer.code == 0
     assert "no belief state" in answer.out
@@ -38,24 +40,28 @@ def test_what_a_part_is_worth_stands_in_a_table(fresh: Foxcast) -> None:
     assert "reference:" in answer.err
 
 
-def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(fresh: Foxcast, inside: Inside) -> None:
+def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(
+    fresh: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     answer = inside(fresh, "lab", "sandbox", "--questions", "20", "--only", "gate", "--json", "nowhere/x.json")
-    assert answer.refuses(2, "--json nowhere/x.json cannot be written")
+    assert answer.is_refusal(2, "--json nowhere/x.json cannot be written")
 
 
-def test_parts_and_whole_forecasters_are_not_asked_for_at_once(fresh: Foxcast, inside: Inside) -> None:
+def test_parts_and_whole_forecasters_are_not_asked_for_at_once(
+    fresh: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     answer = inside(fresh, "lab", "sandbox", "--only", "trials", "--forecasters", "blf,solo")
-    assert answer.refuses(2, "--only", "--forecasters", "leave one")
+    assert answer.is_refusal(2, "--only", "--forecasters", "leave one")
 
 
-def test_what_ends_the_laboratory_ends_the_command(fresh: Foxcast) -> None:
+def test_what_ends_the_laboratory_ends_the_command(fresh: FoxcastInstallation) -> None:
     (fresh.folder / "file").touch()
     answer = fresh("lab", "sandbox", "--questions", "20", "--jobs", "1", "--folder", str(fresh.folder / "file"))
     assert answer.code == 1
     assert "the laboratory ended with code 1" in answer.err
 
 
-def test_a_folder_that_holds_something_is_left_as_it_is(fresh: Foxcast) -> None:
+def test_a_folder_that_holds_something_is_left_as_it_is(fresh: FoxcastInstallation) -> None:
     answer = fresh("lab", "sandbox", "--questions", "20", "--folder", str(fresh.folder))
     assert answer.code == 2
     assert "is not empty" in answer.err
@@ -63,7 +69,7 @@ def test_a_folder_that_holds_something_is_left_as_it_is(fresh: Foxcast) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_leaks_are_measured_and_told_as_json_and_as_a_table(fresh: Foxcast) -> None:
+def test_leaks_are_measured_and_told_as_json_and_as_a_table(fresh: FoxcastInstallation) -> None:
     arguments = ("lab", "sandbox", "--questions", "20", "--only", "leaks", "--jobs", "2")
     answer = fresh(*arguments, "--json", "-")
     assert answer.code == 0

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import LEDGER_FILE
 from bot.cli.signed_requests import terminal_user
-from bot.clock import SystemClock
-from bot.testing.venues.faults import Fault, Trouble
-from bot.testing.venues.kit import serve
-from bot.testing.venues.manifold import FakeManifold
-from bot.testing.venues.manifold_math import Want
-from tests.acceptance.leaning import DIFFERENT
-from tests.acceptance.living import Living, writes
-from tests.unit.store.test_audit import tamper
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import serve_service
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.manifold import FakeManifold
+from bot.simulator.venues.manifold_market_maker import WantedTrade
+from bot.store.ledger import LEDGER_FILE
+from tests.acceptance.biased_forecaster import DIFFERENT
+from tests.acceptance.live_installation import LiveInstallation, writes
+from tests.unit.store.test_audit_log import tamper
 
 KEY = "key-of-a-fake-account-1"
 ARM = ("arm", "manifold", "--for", "24h", "--per-order", "50", "--per-day", "60", "--total", "200")
@@ -28,9 +28,9 @@ async def venue() -> FakeManifold:
     return venue
 
 
-def living(folder: Path, url: str, *more: str, tail: str = "") -> Living:
+def living(folder: Path, url: str, *more: str, tail: str = "") -> LiveInstallation:
     settings = [f'base_url = "{url}"', 'key_file = "secret"', 'username = "foxbot"', "min_bettors = 0", *more]
-    return Living(folder, "manifold", secret=KEY, settings=settings, more=tail)
+    return LiveInstallation(folder, "manifold", secret=KEY, settings=settings, more=tail)
 
 
 def bets(venue: FakeManifold) -> list[dict[str, object]]:
@@ -41,7 +41,7 @@ async def test_what_an_unarmed_run_held_leaves_with_the_first_armed_one_and_neve
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, "comments = true")
         assert "not armed for live submissions; arm it with: foxcast arm manifold" in (await foxcast.once())["submit"]
         shown = (await foxcast("preflight", "manifold", "--as-if-armed", "--json")).json
@@ -67,9 +67,9 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
-    moved = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: venue.world.move(market, 0.6))
-    venue.faults.next(moved, method="POST", path="/v0/bet")
-    async with serve(venue) as served:
+    moved = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: venue.world.move_price(market, 0.6))
+    venue.faults.schedule(moved, method="POST", path="/v0/bet")
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nattend_every_s = 1\n")
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
@@ -89,7 +89,7 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
 async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: FakeManifold, tmp_path: Path) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     venue.world.add_market("Will the fire be lit?", prob=0.4)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         foxcast.foxcast.config.write_text(foxcast.foxcast.config.read_text().replace('"live"', '"approve"'))
         assert (await foxcast(*ARM)).code == 0
@@ -109,7 +109,7 @@ async def test_a_change_of_mind_sells_first_and_buys_the_other_side_after_that(
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\n")
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
@@ -129,7 +129,7 @@ async def test_what_is_excluded_is_neither_forecast_nor_bet_on_also_where_it_was
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     dora = venue.world.add_user("dora")
     venue.world.add_market("Will the fire be lit?", prob=0.3, creator=dora.id)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, tail='[venues.manifold.exclude]\ncreators = ["dora"]\n')
         # Forecast, and not armed: it waits.
         assert (await foxcast.once())["submit"].startswith("0 planned, 1 held")
@@ -149,28 +149,28 @@ async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_w
 ) -> None:
     market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
     other = venue.world.add_market("Will the fire be lit?", prob=0.5)
-    moved = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: venue.world.move(market, 0.6))
-    venue.faults.next(moved, method="POST", path="/v0/bet")
-    async with serve(venue) as served:
+    moved = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: venue.world.move_price(market, 0.6))
+    venue.faults.schedule(moved, method="POST", path="/v0/bet")
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", f'markets = ["{market.id}"]', "scan = false")
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
         foxbot = venue.state.user_named("foxbot")
         assert foxbot is not None
-        by_hand = venue.world.trade(foxbot, other, Want(outcome="YES", amount=5.0, limit=0.2))
+        by_hand = venue.world.trade(foxbot, other, WantedTrade(outcome="YES", amount=5.0, limit=0.2))
         [own] = [bet for bet in venue.state.bets_by(foxbot.id) if bet.market == market.id]
-        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [True, True]
+        assert [bet.is_resting(venue.now_ms()) for bet in (own, by_hand)] == [True, True]
         assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
         await foxcast.once()
-        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, True]
+        assert [bet.is_resting(venue.now_ms()) for bet in (own, by_hand)] == [False, True]
         assert (await foxcast("halt", "manifold", "--reason", "odder", "--all-orders")).code == 0
         await foxcast.once()
-        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, False]
+        assert [bet.is_resting(venue.now_ms()) for bet in (own, by_hand)] == [False, False]
 
 
 async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast("halt", "--reason", "prices look odd")).code == 0
@@ -185,7 +185,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast(*ARM)).code == 0
         tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = 'x' || actor where seq = 1")
@@ -195,7 +195,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
             assert "audit: is broken: row 1 was changed" in runs["ready"]["detail"]
             assert runs["submit"]["detail"].startswith("0 planned, 1 held, 0 acknowledged")
             assert "everything stopped: the audit is broken" in runs["audit"]["detail"]
-            assert (await foxcast("resume")).refuses(9, "nothing is resumed while the audit is broken")
+            assert (await foxcast("resume")).is_refusal(9, "nothing is resumed while the audit is broken")
         assert writes(venue) == []
         tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = substr(actor, 2) where seq = 1")
         assert (await foxcast("resume")).code == 0
@@ -206,12 +206,12 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
 async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_of_the_doctor(
     venue: FakeManifold, tmp_path: Path
 ) -> None:
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
         shown = (await foxcast("status")).out
         assert f"stopped: manifold, by {terminal_user()}, " in shown
-        assert "UTC: odd; to go on: foxcast resume manifold\n" in shown
+        assert "UTC: odd; resume with: foxcast resume manifold\n" in shown
         [stop] = (await foxcast("status", "--json")).json["stops"]
         assert (stop["venue"], stop["by"], stop["why"]) == ("manifold", terminal_user(), "odd")
         rows = (await foxcast("doctor", "--json")).json
@@ -221,5 +221,5 @@ async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_
         assert (await foxcast("halt", "--reason", "odder")).code == 0
         shown = (await foxcast("status")).out
         assert [line.split(":")[0] for line in shown.splitlines() if "odd" in line] == ["halted", "stopped"]
-        assert (await foxcast("resume")).out == "everything resumed, 2 stops ended and the file STOP is taken away\n"
+        assert (await foxcast("resume")).out == "everything resumed, 2 stops ended and the file STOP is removed\n"
         assert (await foxcast("status", "--json")).json["stops"] == []

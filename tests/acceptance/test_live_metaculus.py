@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.testing.venues.kit import serve
-from bot.testing.venues.metaculus import FakeMetaculus
-from bot.testing.venues.metaculus_world import grid
-from tests.acceptance.living import Living, writes
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import serve_service
+from bot.simulator.venues.metaculus import FakeMetaculus
+from bot.simulator.venues.metaculus_world import question_scaling
+from tests.acceptance.live_installation import LiveInstallation, writes
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a fake account
 FORECASTS, COMMENTS = "/api/questions/forecast/", "/api/comments/create/"
@@ -24,9 +24,9 @@ async def venue() -> FakeMetaculus:
     return FakeMetaculus(SystemClock(), production=True)
 
 
-def living(folder: Path, url: str, *, tournaments: str = '["sample-aib"]') -> Living:
+def living(folder: Path, url: str, *, tournaments: str = '["sample-aib"]') -> LiveInstallation:
     settings = [f'base_url = "{url}"', f"tournaments = {tournaments}", 'token_file = "secret"']
-    return Living(folder, "metaculus", secret=TOKEN, settings=settings)
+    return LiveInstallation(folder, "metaculus", secret=TOKEN, settings=settings)
 
 
 async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
@@ -35,8 +35,8 @@ async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
     bot = venue.world.add_user("foxbot", token=TOKEN)
     binary = venue.world.add_question("Will the lamp be lit?")
     choice = venue.world.add_question("Which lamp?", type="multiple_choice", options=["Red", "Green", "Blue"])
-    number = venue.world.add_question("How many lamps?", type="numeric", scaling=grid(0, 100))
-    async with serve(venue) as served:
+    number = venue.world.add_question("How many lamps?", type="numeric", scaling=question_scaling(0, 100))
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         told = await foxcast.once()
@@ -60,7 +60,7 @@ async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
     assert all(body["is_private"] and body["included_forecast"] for body in comments)
     assert all("lamps are lit seven times in ten" in body["text"] for body in comments)
     assert not any("https:" in body["text"] or "@" in body["text"] for body in comments)
-    assert venue.judge.violations == []
+    assert venue.rate_limit_checker.violations == []
 
 
 async def test_a_forecast_can_be_taken_back_and_an_unknown_tournament_is_named_with_near_ones(
@@ -69,22 +69,22 @@ async def test_a_forecast_can_be_taken_back_and_an_unknown_tournament_is_named_w
     bot = venue.world.add_user("foxbot", token=TOKEN)
     question = venue.world.add_question("Will the oil run out?")
     name = f"metaculus:{question.post}:{question.id}"
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url, tournaments='["sample-aib", "sample-abi"]')
         assert (await foxcast("arm", "metaculus", "--for", "120d")).code == 0
         first = await foxcast("run", "--once")
         assert first.code == 0
-        assert "near it: sample-aib (Sample AI Benchmark)" in first.out + first.err
+        assert "similar names: sample-aib (Sample AI Benchmark)" in first.out + first.err
         asked = await foxcast("withdraw", name, "--reason", "the oil was counted twice")
         assert asked.code == 0
         assert f"foxcast lock {name}" in asked.out
         assert (await foxcast.once())["submit"] == "0 planned, 0 held, 1 acknowledged"
         again = await foxcast("withdraw", name)
         rows = {row["action"]: row["state"] for row in await foxcast.orders()}
-    assert [one for one in question.of(bot.id) if one.stands(venue.now().timestamp())] == []
+    assert [one for one in question.forecasts_of(bot.id) if one.is_standing(venue.now().timestamp())] == []
     assert rows == {"withdraw": "acked", "comment": "acked", "forecast": "acked"}
-    assert (again.code != 0, "no forecast of it stands at metaculus" in again.err) == (True, True)
-    assert venue.judge.violations == []
+    assert (again.code != 0, "no forecast of it is published at metaculus" in again.err) == (True, True)
+    assert venue.rate_limit_checker.violations == []
 
 
 async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_pat
     scored, void = (venue.world.add_question(f"Will the {what}?", **spot) for what in ("lamp be lit", "wick be dry"))
     for question in (scored, void):
         venue.world.forecast(rival, question, 0.5)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         await foxcast.once()
@@ -102,7 +102,7 @@ async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_pat
         venue.world.resolve(void, "annulled")
         await foxcast.once()
         told, shown = (await foxcast("score", "--json", "-")).json, (await foxcast("score")).out
-    # 0.7 was sent, and the rival had 0.5: section 9, by hand.
+    # 0.7 was sent, and the rival had 0.5: docs/facts/metaculus.md#scores, by hand.
     peer = 100 * 2 / 1 * (log(0.7) - (log(0.7) + log(0.5)) / 2)
     baseline = 100 * log(0.7 * 2) / log(2)
     by_title = {row["title"]: row for row in told["venue_scores"]}
@@ -128,11 +128,11 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
 ) -> None:
     user = venue.world.add_user("foxbot", token=TOKEN, access="disabled")
     venue.world.add_question("Will the lamp be lit?")
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         told = await foxcast.once()
-        assert "may not forecast by program" in told["ready"]
+        assert "may not forecast by API" in told["ready"]
         assert "confirms that under API forecasting access" in told["submit"]
         user.access = "enabled"
         user.token = "f" * 40

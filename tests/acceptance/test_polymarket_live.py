@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.testing.venues.faults import Fault, Trouble
-from bot.testing.venues.kit import Served, serve
-from bot.testing.venues.polymarket import FakePolymarket
-from bot.testing.venues.polymarket_state import Fees
-from tests.acceptance.living import Living
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import ServedService, serve_service
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.polymarket import FakePolymarket
+from bot.simulator.venues.polymarket_state import FakeFeeSchedule
+from tests.acceptance.live_installation import LiveInstallation
 
 KEY = "0x" + "7b" * 32
 ARM = ("arm", "polymarket", "--for", "24h", "--per-order", "8", "--per-day", "20", "--total", "50")
@@ -29,20 +29,20 @@ async def venue() -> AsyncIterator[FakePolymarket]:
     venue.world.give_key(venue.world.add_user(KEY))
     venue.world.add_market(
         "Will the lamp be lit?",
-        fees=Fees(rate=Decimal("0.04")),
+        fees=FakeFeeSchedule(rate=Decimal("0.04")),
         bids=(("0.49", "400"),),
         asks=(("0.51", "400"),),
     )
     yield venue
     assert venue.crashes == []
-    assert venue.judge.violations == []
+    assert venue.rate_limit_checker.violations == []
 
 
-def living(folder: Path, venue: FakePolymarket, served: Served, *more: str) -> Living:
+def living(folder: Path, venue: FakePolymarket, served: ServedService, *more: str) -> LiveInstallation:
     (user,) = venue.state.users.values()
     settings = [f'{name} = "{url}"' for name, url in venue.addresses(served).items()]
     settings += ['key_file = "secret"', f'wallet = "{user.wallet}"']
-    return Living(folder, "polymarket", secret=KEY, settings=[*settings, *(more or ("attested = true",))])
+    return LiveInstallation(folder, "polymarket", secret=KEY, settings=[*settings, *(more or ("attested = true",))])
 
 
 def posts(venue: FakePolymarket) -> list[dict[str, object]]:
@@ -67,9 +67,9 @@ def holding(folder: Path, *secrets: str) -> list[Path]:
 async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: FakePolymarket, tmp_path: Path) -> None:
     (user,) = venue.state.users.values()
     durable: list[tuple[str, str, str]] = []
-    look = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: durable.append(on_disk(tmp_path)))
-    venue.faults.next(look, method="POST", path="/order")
-    async with serve(venue) as served:
+    look = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: durable.append(on_disk(tmp_path)))
+    venue.faults.schedule(look, method="POST", path="/order")
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, venue, served)
         assert "not armed for live submissions; arm it with: foxcast arm polymarket" in (await foxcast.once())["submit"]
         assert posts(venue) == []
@@ -91,7 +91,7 @@ async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: 
     assert (tag, state) == (effect.subject, "sending")
     dollars = Decimal(str(order["order"]["limit"])) * Decimal(str(order["order"]["shares"]))
     assert Decimal(json.loads(spent)["dollars"]) == dollars
-    # PM-S11.
+    # See docs/facts/polymarket.md#paper-fills: keys and secrets reach no log.
     assert holding(tmp_path, KEY[2:], user.key, user.secret, user.passphrase) == []
 
 
@@ -100,8 +100,8 @@ async def test_pm_c3_a_lost_answer_is_settled_from_trades_before_anything_new_is
     venue: FakePolymarket, tmp_path: Path
 ) -> None:
     venue.world.exchange.confirmed_s = 0.0
-    venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/order")
-    async with serve(venue) as served:
+    venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order")
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, venue, served)
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 0 acknowledged"
@@ -119,10 +119,10 @@ async def test_what_does_not_permit_trading_is_named_and_nothing_is_signed(
     venue: FakePolymarket, tmp_path: Path, *, is_blocked: bool
 ) -> None:
     venue.is_blocked = is_blocked
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(tmp_path, venue, served, f"attested = {str(is_blocked).lower()}")
         assert (await foxcast(*ARM)).code == 0
         told = (await foxcast.once())["submit"]
-        assert ("takes no orders from this region" if is_blocked else "set attested = true") in told
+        assert ("accepts no orders from this region" if is_blocked else "set attested = true") in told
     assert posts(venue) == []
     assert list((tmp_path / "state").rglob("signer.json")) == []

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.testing.venues.kit import serve
-from bot.testing.venues.polymarket import FakePolymarket
-from bot.testing.venues.polymarket_state import Fees, Market
-from tests.acceptance.conftest import Answer, Foxcast, installed
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import serve_service
+from bot.simulator.venues.polymarket import FakePolymarket
+from bot.simulator.venues.polymarket_state import FakeFeeSchedule, FakePolymarketMarket
+from tests.acceptance.conftest import CommandResult, FoxcastInstallation, installed
 
-PLUGIN = Path(__file__).with_name("taker.py")
+PLUGIN = Path(__file__).with_name("fixed_probability_forecaster.py")
 CONFIG = """
-plugins = ["polymarket", "taker"]
+plugins = ["polymarket", "fixed_probability_forecaster"]
 plugin_files = ["{plugin}"]
 
 [venues.polymarket]
@@ -41,9 +41,9 @@ class Site:
     """The venue, and an installation that knows where it is."""
 
     venue: FakePolymarket
-    foxcast: Foxcast
+    foxcast: FoxcastInstallation
 
-    async def run(self, *arguments: str) -> Answer:
+    async def run(self, *arguments: str) -> CommandResult:
         """Run the command beside the venue, which answers from this process."""
         answer = await asyncio.to_thread(self.foxcast, *arguments)
         assert answer.code == 0, answer.err
@@ -61,13 +61,13 @@ class Site:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     venue = FakePolymarket(SystemClock())
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         addresses = "\n".join(f'{name} = "{url}"' for name, url in venue.addresses(served).items())
         yield Site(
             venue, installed(tmp_path, CONFIG.replace("{plugin}", str(PLUGIN)).replace("{addresses}", addresses))
         )
-        assert venue.judge.violations == []
-        # PM-X1: nothing is ever sent, and nothing is signed.
+        assert venue.rate_limit_checker.violations == []
+        # See docs/facts/polymarket.md#paper-fills: nothing is ever sent, and nothing is signed.
         assert {one.path for one in venue.requests if one.method != "GET"} <= {"/books"}
 
 
@@ -95,11 +95,11 @@ async def test_orders_are_planned_filled_shown_and_paid(site: Site) -> None:
     assert after["cash"] == pytest.approx(500.0 - spent + shares)
 
 
-def markets(site: Site) -> tuple[Market, Market]:
+def markets(site: Site) -> tuple[FakePolymarketMarket, FakePolymarketMarket]:
     """One with two levels and fees, and one that nobody should trade on."""
     lit = site.venue.world.add_market(
         "Will the lamp be lit?",
-        fees=Fees(rate=Decimal("0.04")),
+        fees=FakeFeeSchedule(rate=Decimal("0.04")),
         bids=(("0.49", "40"), ("0.45", "500")),
         asks=(("0.51", "30"), ("0.55", "500")),
     )
@@ -117,7 +117,7 @@ async def told(site: Site, shares: float) -> None:
     assert f"buy {shares:.2f} yes" in orders
     assert "filled" in orders
     assert "0 planned" in (await site.run("run", "--once")).out
-    # PM-X2, PM-X10: the book of the arrival and the honest report are on record.
+    # See docs/facts/polymarket.md#paper-fills: the book of the arrival and the honest report are on record.
     with closing(sqlite3.connect(site.book)) as database:
         ((market,),) = database.execute("select market from ticket").fetchall()
     assert '"report":{"decision_mid":"0.5"' in market

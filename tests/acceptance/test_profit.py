@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bot.clock import SystemClock
-from bot.testing.venues.kit import serve
-from bot.testing.venues.manifold import FakeManifold
-from bot.testing.venues.manifold_state import Market, User
-from tests.acceptance.leaning import DIFFERENT
-from tests.acceptance.living import Living
+from bot.core.clock import SystemClock
+from bot.simulator.fake_service import serve_service
+from bot.simulator.venues.manifold import FakeManifold
+from bot.simulator.venues.manifold_state import FakeManifoldMarket, FakeManifoldUser
+from tests.acceptance.biased_forecaster import DIFFERENT
+from tests.acceptance.live_installation import LiveInstallation
 
 KEY = "key-of-a-fake-account-1"
 ARM = ("arm", "manifold", "--for", "24h", "--per-order", "50", "--per-day", "160", "--total", "400")
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 
-def living(folder: Path, url: str) -> Living:
+def living(folder: Path, url: str) -> LiveInstallation:
     settings = [
         f'base_url = "{url}"',
         'key_file = "secret"',
@@ -31,16 +31,16 @@ def living(folder: Path, url: str) -> Living:
         "min_bettors = 0",
         "comments = true",
     ]
-    return Living(folder, "manifold", secret=KEY, settings=settings, more="[policy]\nmin_gap_h = 0.0\n")
+    return LiveInstallation(folder, "manifold", secret=KEY, settings=settings, more="[policy]\nmin_gap_h = 0.0\n")
 
 
-def resolve(venue: FakeManifold, market: Market, outcome: str) -> None:
+def resolve(venue: FakeManifold, market: FakeManifoldMarket, outcome: str) -> None:
     """Resolve it, some hours ago: what has just been resolved is not believed."""
     venue.world.resolve(market, outcome)
     market.resolution_time = (market.resolution_time or 0) - 3 * HOUR_MS
 
 
-def own_gain(venue: FakeManifold, user: User, market: Market) -> float:
+def own_gain(venue: FakeManifold, user: FakeManifoldUser, market: FakeManifoldMarket) -> float:
     """Return what a market brought by the venue's own list of bets and payouts."""
     return market.paid.get(user.id, 0.0) - sum(
         bet.amount for bet in venue.state.bets_on(market.id) if bet.user == user.id
@@ -52,10 +52,10 @@ class Lived:
     """What a live account went through: a market that pays, one that does not, one that is open; and what was said."""
 
     venue: FakeManifold
-    user: User
-    pays: Market
-    pays_nothing: Market
-    is_open: Market
+    user: FakeManifoldUser
+    pays: FakeManifoldMarket
+    pays_nothing: FakeManifoldMarket
+    is_open: FakeManifoldMarket
     account: dict[str, Any]
     shown: str
     history: list[dict[str, Any]]
@@ -72,7 +72,7 @@ class Lived:
     def comments(self) -> int:
         return len(self.venue.ledger.effects("comment"))
 
-    def market(self, market: Market) -> dict[str, Any]:
+    def market(self, market: FakeManifoldMarket) -> dict[str, Any]:
         (found,) = [one for one in self.account["markets"] if one["contract"] == market.id]
         return dict(found)
 
@@ -88,7 +88,7 @@ async def live(folder: Path) -> Lived:
     lamp = venue.world.add_market("Will the lamp be lit?", prob=0.3)
     fire = venue.world.add_market("Will the fire be lit?", prob=0.4)
     oven = venue.world.add_market("Will the oven be lit?", prob=0.35)
-    async with serve(venue) as served:
+    async with serve_service(venue) as served:
         foxcast = living(folder, served.url)
         assert (await foxcast(*ARM)).code == 0
         assert "3 planned" in (await foxcast.once())["submit"]
@@ -106,7 +106,7 @@ async def live(folder: Path) -> Lived:
         markets = folder / "markets.csv"
         assert (await foxcast("portfolio", "--csv", markets)).out == f"3 rows written to {markets}\n"
         assert (await foxcast("portfolio", "--history", "--csv", folder / "equity.csv")).code == 0
-        assert (await foxcast("portfolio", "--csv", folder / "none" / "x.csv")).refuses(2, "cannot be written")
+        assert (await foxcast("portfolio", "--csv", folder / "none" / "x.csv")).is_refusal(2, "cannot be written")
         shown, history = (await foxcast("portfolio")).out, (await foxcast("portfolio", "--history")).out
     return Lived(
         venue=venue,
@@ -146,7 +146,8 @@ def test_a_deposit_and_a_loan_are_in_the_cash_and_no_gain(lived: Lived) -> None:
 
 def test_the_history_ends_where_the_account_stands(lived: Lived) -> None:
     last = lived.history[-1]
-    assert (last["equity"], last["moved"]) == (pytest.approx(lived.account["equity"]), pytest.approx(500.0, abs=0.005))
+    assert last["equity"] == pytest.approx(lived.account["equity"])
+    assert last["transfers"] == pytest.approx(500.0, abs=0.005)
     assert last["gain"] == pytest.approx(lived.gain, abs=0.005)
     assert [one["at"] for one in lived.history] == sorted(one["at"] for one in lived.history)
     assert "+500.00" in lived.history_shown

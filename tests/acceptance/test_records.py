@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import CONFIG, Foxcast, Inside, installed
+from tests.acceptance.conftest import CONFIG, FoxcastInstallation, InProcessCommand, installed
 
 REF = "forecastbench:2026-06-21/polymarket/0xf0c5a5700001"
 
 
-def test_questions_are_chosen_by_source_and_state(foxcast: Foxcast, inside: Inside) -> None:
+def test_questions_are_chosen_by_source_and_state(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     found = inside(foxcast, "questions", "--source", "polymarket", "--state", "resolved", "--json").json
     assert found
     assert {(one["source"], one["state"]) for one in found} == {("polymarket", "resolved")}
@@ -21,7 +21,7 @@ def test_questions_are_chosen_by_source_and_state(foxcast: Foxcast, inside: Insi
     assert "no question fits" in inside(foxcast, "questions", "--source", "nowhere").out
 
 
-def test_a_question_shows_every_change_of_mind(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_question_shows_every_change_of_mind(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     said = inside(foxcast, "show", REF).out
     for part in (
         "Will the Harbour Party lead the next government of Valmora?",
@@ -40,20 +40,22 @@ def test_a_question_shows_every_change_of_mind(foxcast: Foxcast, inside: Inside)
 
 
 @pytest.mark.parametrize("name", [REF, "2026-06-21/polymarket/0xf0c5a5700001", "06-21/polymarket/0xf0c5a5700001"])
-def test_a_question_answers_to_its_reference_its_key_and_a_part(foxcast: Foxcast, inside: Inside, name: str) -> None:
+def test_a_question_answers_to_its_reference_its_key_and_a_part(
+    foxcast: FoxcastInstallation, inside: InProcessCommand, name: str
+) -> None:
     found = inside(foxcast, "show", name, "--json").json
     assert found["question"]["ref"] == REF
     (forecast,) = found["forecasts"]
     assert [step["action"]["name"] for step in forecast["trials"][0]["steps"]] == ["begin", "look_at_crowd"]
 
 
-def test_a_forecast_answers_to_its_id_and_its_beginning(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_forecast_answers_to_its_id_and_its_beginning(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     forecast = inside(foxcast, "show", REF, "--json").json["forecasts"][0]["id"]
     assert f"forecast {forecast}" in inside(foxcast, "show", forecast).out
     assert f"forecast {forecast}" in inside(foxcast, "show", forecast[:12]).out
 
 
-def test_an_ambiguous_name_lists_the_candidates(foxcast: Foxcast, inside: Inside) -> None:
+def test_an_ambiguous_name_lists_the_candidates(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     answer = inside(foxcast, "show", "polymarket/0xf0c5a5700001")
     assert answer.code == 8
     first, *candidates = answer.err.splitlines()
@@ -63,8 +65,8 @@ def test_an_ambiguous_name_lists_the_candidates(foxcast: Foxcast, inside: Inside
     ]
 
 
-def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, inside: Inside) -> None:
-    config = CONFIG.replace('"forecastbench", "steady"', '"forecastbench", "steady", "baseline"')
+def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, inside: InProcessCommand) -> None:
+    config = CONFIG.replace('"fake_crowd_forecaster"', '"fake_crowd_forecaster", "baseline"')
     foxcast = installed(tmp_path, config.replace('forecasters = ["steady"]', 'forecasters = ["steady", "baseline"]'))
     assert inside(foxcast, "run", "--once").code == 0
     said = inside(foxcast, "show", REF).out
@@ -79,30 +81,32 @@ def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, inside: I
     assert scored["forecaster"] == "steady"
 
 
-def test_an_unknown_name_says_how_to_find_one(foxcast: Foxcast, inside: Inside) -> None:
-    assert inside(foxcast, "show", "xyzzy").refuses(8, "xyzzy", "foxcast questions")
+def test_an_unknown_name_says_how_to_find_one(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
+    assert inside(foxcast, "show", "xyzzy").is_refusal(8, "xyzzy", "foxcast questions")
 
 
-def test_tables_for_a_pipe_have_a_row_a_line_and_no_colours(foxcast: Foxcast, inside: Inside) -> None:
+def test_tables_for_a_pipe_have_a_row_a_line_and_no_colours(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     answer = inside(foxcast, "questions", "--limit", "7")
     assert len(answer.out.splitlines()) == 1 + 7 + 1
     assert answer.out.isprintable() or "\x1b" not in answer.out
 
 
-def test_a_narrow_window_still_shows_whole_probabilities(foxcast: Foxcast) -> None:
+def test_a_narrow_window_still_shows_whole_probabilities(foxcast: FoxcastInstallation) -> None:
     said = foxcast.with_environment(COLUMNS="50")("show", REF).out
     assert max(map(len, said.splitlines())) <= 50
     assert "93.0%" in said
 
 
-def test_a_terminal_gets_no_colours_where_none_are_wanted(foxcast: Foxcast) -> None:
+def test_a_terminal_gets_no_colours_where_none_are_wanted(foxcast: FoxcastInstallation) -> None:
     coloured = foxcast.with_environment(FORCE_COLOR="1")("show", REF).out
     plain = foxcast.with_environment(FORCE_COLOR="1", NO_COLOR="1")("show", REF).out
     assert re.search(r"\x1b\[[0-9;]*3[0-9]m", coloured)
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
 
 
-def test_a_backup_restores_what_was_there(fresh: Foxcast, inside: Inside) -> None:
+def test_a_backup_restores_what_was_there(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
     assert inside(fresh, "run", "--once").code == 0
     made = inside(fresh, "db", "backup", "--json").json
     ledger = fresh.folder / "state" / "paper" / "ledger.sqlite"
@@ -116,25 +120,29 @@ def test_a_backup_restores_what_was_there(fresh: Foxcast, inside: Inside) -> Non
     assert "restored" in inside(fresh, "doctor").out
 
 
-def test_an_export_has_a_line_for_each_forecast(foxcast: Foxcast, inside: Inside, tmp_path: Path) -> None:
+def test_an_export_has_a_line_for_each_forecast(
+    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+) -> None:
     folder = tmp_path / "export"
     assert inside(foxcast, "db", "export", folder).code == 0
     forecasts = [json.loads(line) for line in (folder / "forecast.jsonl").read_text().splitlines()]
     assert len(forecasts) == inside(foxcast, "status", "--json").json["counts"]["forecasts"]
-    assert inside(foxcast, "db", "export", folder).refuses(5, "exists already")
+    assert inside(foxcast, "db", "export", folder).is_refusal(5, "exists already")
 
 
-def test_restoring_what_is_not_there_says_where_backups_are(foxcast: Foxcast, inside: Inside) -> None:
-    assert inside(foxcast, "db", "restore", "nothing.db").refuses(8, "nothing.db", "backups")
+def test_restoring_what_is_not_there_says_where_backups_are(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    assert inside(foxcast, "db", "restore", "nothing.db").is_refusal(8, "nothing.db", "backups")
 
 
-def test_the_ledger_is_for_its_owner_alone(foxcast: Foxcast) -> None:
+def test_the_ledger_is_for_its_owner_alone(foxcast: FoxcastInstallation) -> None:
     state = foxcast.folder / "state" / "paper"
     assert (state.stat().st_mode & 0o077, (state / "ledger.sqlite").stat().st_mode & 0o077) == (0, 0)
     assert (state / "ledger.sqlite").stat().st_uid == os.getuid()
 
 
-def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: Inside) -> None:
+def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('["steady"]\n\n', '["steady"]\nmode = "off"\n\n', 1))
     assert inside(foxcast, "run", "--once").code == 0
     assert "no question fits" in inside(foxcast, "questions").out
@@ -142,7 +150,9 @@ def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: Inside) -> Non
     assert inside(foxcast, "score", "--json", "-").json["forecaster"] is None
 
 
-def test_a_backup_and_an_export_answer_in_json(foxcast: Foxcast, inside: Inside, tmp_path: Path) -> None:
+def test_a_backup_and_an_export_answer_in_json(
+    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+) -> None:
     backup = inside(foxcast, "db", "backup", "--json").json
     assert Path(backup["path"]).stat().st_size == backup["size_bytes"]
     files = inside(foxcast, "db", "export", tmp_path / "export", "--json").json["files"]
@@ -176,6 +186,6 @@ def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) ->
     ],
 )
 def test_a_lock_that_makes_no_sense_is_refused(
-    foxcast: Foxcast, inside: Inside, arguments: tuple[str, ...], code: int, word: str
+    foxcast: FoxcastInstallation, inside: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
-    assert inside(foxcast, *arguments).refuses(code, word)
+    assert inside(foxcast, *arguments).is_refusal(code, word)

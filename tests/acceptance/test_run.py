@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import COMMAND, CONFIG, Answer, Foxcast, Inside, installed
+from tests.acceptance.conftest import COMMAND, CONFIG, CommandResult, FoxcastInstallation, InProcessCommand, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path("state") / "paper" / "ledger.sqlite"
 
 
-def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[Foxcast, Answer]) -> None:
+def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[FoxcastInstallation, CommandResult]) -> None:
     foxcast, answer = first_pass
     assert (answer.code, answer.err) == (0, "")
     for part in ("Newest forecasts", "Brier Index", "crowd", "Where it is", "Try next"):
@@ -29,7 +29,9 @@ def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[Foxcast
 
 
 def test_the_configuration_that_ships_forecasts_the_bundled_round(tmp_path: Path) -> None:
-    foxcast = Foxcast(tmp_path, {"FOXCAST_CONFIG": str(ROOT / "config.toml"), "FOXCAST_STATE": str(tmp_path / "state")})
+    foxcast = FoxcastInstallation(
+        tmp_path, {"FOXCAST_CONFIG": str(ROOT / "config.toml"), "FOXCAST_STATE": str(tmp_path / "state")}
+    )
     answer = foxcast("run", "--once")
     assert (answer.code, answer.err) == (0, "")
     assert "baseline: Brier Index" in answer.out
@@ -38,8 +40,8 @@ def test_the_configuration_that_ships_forecasts_the_bundled_round(tmp_path: Path
 
 def test_the_newest_real_round_becomes_a_complete_forecast_set(tmp_path: Path, shared: Path) -> None:
     rounds = shared / "data" / "forecastbench"
-    config = CONFIG.replace('rounds = "all"', f'source = "{rounds}"').replace('"steady"]\n\n', '"baseline"]\n\n')
-    foxcast = installed(tmp_path, config.replace('"steady"]\nplugin_files', '"baseline"]\nplugin_files'))
+    config = CONFIG.replace('rounds = "all"', f'source = "{rounds}"').replace('["steady"]', '["baseline"]')
+    foxcast = installed(tmp_path, config.replace('"fake_crowd_forecaster"', '"baseline"'))
     assert foxcast("run", "--once").code == 0
     (written,) = (tmp_path / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json")
     rows = json.loads(written.read_text())["forecasts"]
@@ -49,7 +51,9 @@ def test_the_newest_real_round_becomes_a_complete_forecast_set(tmp_path: Path, s
     assert len({(row["source"], row["id"], row["resolution_date"]) for row in rows}) == len(rows)
 
 
-def test_the_commands_to_try_next_work(first_pass: tuple[Foxcast, Answer], inside: Inside) -> None:
+def test_the_commands_to_try_next_work(
+    first_pass: tuple[FoxcastInstallation, CommandResult], inside: InProcessCommand
+) -> None:
     foxcast, answer = first_pass
     tried = [line.split()[1:] for line in answer.out.partition("Try next")[2].splitlines() if "foxcast" in line]
     assert len(tried) == 3
@@ -57,7 +61,7 @@ def test_the_commands_to_try_next_work(first_pass: tuple[Foxcast, Answer], insid
         assert inside(foxcast, *arguments).code == 0
 
 
-def test_a_second_pass_repeats_nothing(tmp_path: Path, inside: Inside) -> None:
+def test_a_second_pass_repeats_nothing(tmp_path: Path, inside: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
     first, second = inside(foxcast, "run", "--once"), inside(foxcast, "run", "--once")
     assert (first.code, second.code) == (0, 0)
@@ -65,7 +69,9 @@ def test_a_second_pass_repeats_nothing(tmp_path: Path, inside: Inside) -> None:
     assert "  0 forecasts made" in second.out
 
 
-def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(tmp_path: Path, inside: Inside) -> None:
+def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(
+    tmp_path: Path, inside: InProcessCommand
+) -> None:
     rounds = tmp_path / "rounds" / "question_sets"
     rounds.mkdir(parents=True)
     (rounds / "2026-06-21-llm.json").write_text("{")
@@ -77,11 +83,11 @@ def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(tmp_path
     assert "ledger-" in answer.out
 
 
-def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path, inside: Inside) -> None:
-    assert inside(installed(tmp_path, ""), "run", "--once").refuses(2, "no venue is configured")
+def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path, inside: InProcessCommand) -> None:
+    assert inside(installed(tmp_path, ""), "run", "--once").is_refusal(2, "no venue is configured")
 
 
-def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fresh: Foxcast) -> None:
+def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fresh: FoxcastInstallation) -> None:
     daemon = subprocess.Popen(
         [COMMAND, "run"], cwd=fresh.folder, env=fresh.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -89,7 +95,7 @@ def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fr
         status = _status_once_scored(fresh)
         assert status["running"]
         assert len(fresh("questions", "--limit", "200", "--json").json) == status["counts"]["questions"]
-        assert fresh("run", "--once").refuses(6, f"Foxcast process {daemon.pid}", "stop it")
+        assert fresh("run", "--once").is_refusal(6, f"Foxcast process {daemon.pid}", "stop it")
         assert fresh("db", "backup").code == 0
     finally:
         daemon.send_signal(signal.SIGTERM)
@@ -99,7 +105,7 @@ def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fr
     assert not fresh("status", "--json").json["running"]
 
 
-def _status_once_scored(foxcast: Foxcast) -> dict[str, Any]:
+def _status_once_scored(foxcast: FoxcastInstallation) -> dict[str, Any]:
     """Ask until the first pass is over; each question takes a process, so this does not spin."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
@@ -110,7 +116,7 @@ def _status_once_scored(foxcast: Foxcast) -> dict[str, Any]:
     pytest.fail("the daemon did not finish its first pass in 20 s")
 
 
-def test_the_keyboard_stops_a_command_with_its_own_code(fresh: Foxcast, shared: Path) -> None:
+def test_the_keyboard_stops_a_command_with_its_own_code(fresh: FoxcastInstallation, shared: Path) -> None:
     command: list[str | Path] = [
         COMMAND,
         "backtest",
@@ -127,7 +133,7 @@ def test_the_keyboard_stops_a_command_with_its_own_code(fresh: Foxcast, shared: 
     assert (process.returncode, said) == (130, b"")
 
 
-def test_status_counts_what_the_ledger_holds(foxcast: Foxcast) -> None:
+def test_status_counts_what_the_ledger_holds(foxcast: FoxcastInstallation) -> None:
     status = foxcast("status", "--json").json
     assert status["modes"] == {"forecastbench": "paper"}
     assert status["counts"]["forecasts"] == status["counts"]["questions"] == status["counts"]["intents acked"]
@@ -137,7 +143,7 @@ def test_status_counts_what_the_ledger_holds(foxcast: Foxcast) -> None:
     assert "last backup" in foxcast("status").out
 
 
-def test_status_says_when_it_is_halted(fresh: Foxcast) -> None:
+def test_status_says_when_it_is_halted(fresh: FoxcastInstallation) -> None:
     stop = fresh.folder / "state" / "STOP"
     stop.parent.mkdir()
     stop.touch()
@@ -150,18 +156,20 @@ def test_status_says_when_it_is_halted(fresh: Foxcast) -> None:
 @pytest.mark.parametrize(
     "command", [["questions"], ["show", "x"], ["score"], ["db", "check"], ["db", "backup"]], ids=" ".join
 )
-def test_before_the_first_pass_readers_say_how_to_begin(fresh: Foxcast, inside: Inside, command: list[str]) -> None:
-    assert inside(fresh, *command).refuses(8, "no ledger", "foxcast run --once")
+def test_before_the_first_pass_readers_say_how_to_begin(
+    fresh: FoxcastInstallation, inside: InProcessCommand, command: list[str]
+) -> None:
+    assert inside(fresh, *command).is_refusal(8, "no ledger", "foxcast run --once")
 
 
-def test_json_goes_to_stdout_alone(foxcast: Foxcast, inside: Inside) -> None:
+def test_json_goes_to_stdout_alone(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     for command in (["status"], ["questions"], ["plugins"], ["config", "show"], ["doctor"], ["db", "check"]):
         answer = inside(foxcast, *command, "--json")
         assert (answer.code, answer.err) == (0, "")
         json.loads(answer.out)
 
 
-def test_on_a_terminal_a_pass_shows_how_far_it_is(fresh: Foxcast) -> None:
+def test_on_a_terminal_a_pass_shows_how_far_it_is(fresh: FoxcastInstallation) -> None:
     ours, theirs = os.openpty()
     with subprocess.Popen(
         [COMMAND, "run", "--once"],

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import Foxcast, Inside
-from tests.acceptance.rounds import SAMPLE, brier_index, resolved
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand
+from tests.acceptance.published_rounds import SAMPLE, brier_index, resolved
 
 STABLE_KEYS = {"market", "dataset", "overall", "by_source", "by_round", "by_horizon", "intervals"}
 CELL_KEYS = {"n", "base_rate", "brier", "brier_index"}
@@ -15,7 +15,7 @@ TOLERANCE = 1e-6
 
 
 @pytest.fixture(scope="module")
-def report(foxcast: Foxcast) -> dict[str, Any]:
+def report(foxcast: FoxcastInstallation) -> dict[str, Any]:
     """The backtest of a forecaster that repeats the crowd, on the bundled rounds."""
     answer = foxcast("backtest", "--forecaster", "steady", "--rounds", "sample", "--json", "-")
     assert (answer.code, answer.err) == (0, "")
@@ -46,14 +46,16 @@ def test_a_report_keeps_to_the_documented_keys(report: dict[str, Any]) -> None:
         assert 0.0 <= span["low"] <= span["estimate"] <= span["high"] <= 100.0
 
 
-def test_a_report_that_could_not_be_written_is_refused_before_the_work(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_report_that_could_not_be_written_is_refused_before_the_work(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     # That nobody is called so would come out with the work.
     answer = inside(foxcast, "backtest", "--forecaster", "nobody", "--rounds", "sample", "--json", "nowhere/x.json")
-    assert answer.refuses(2, "--json nowhere/x.json cannot be written")
+    assert answer.is_refusal(2, "--json nowhere/x.json cannot be written")
 
 
 def test_what_was_written_scores_as_the_backtest_does(
-    foxcast: Foxcast, report: dict[str, Any], tmp_path: Path, inside: Inside
+    foxcast: FoxcastInstallation, report: dict[str, Any], tmp_path: Path, inside: InProcessCommand
 ) -> None:
     written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))
     place = tmp_path / "report.json"
@@ -66,7 +68,9 @@ def test_what_was_written_scores_as_the_backtest_does(
     assert all(one["missing"] == 0.0 for one in found["by_file"].values())
 
 
-def test_a_missing_row_counts_as_one_half_and_is_told(foxcast: Foxcast, tmp_path: Path, inside: Inside) -> None:
+def test_a_missing_row_counts_as_one_half_and_is_told(
+    foxcast: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand
+) -> None:
     (written,) = (foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("2026-06-21*.json")
     forecasts = json.loads(written.read_text())
     left_out = next(row for row in resolved(SAMPLE) if row.due == "2026-06-21" and row.price is not None)
@@ -81,7 +85,9 @@ def test_a_missing_row_counts_as_one_half_and_is_told(foxcast: Foxcast, tmp_path
     assert any("1 of" in note for note in found["notes"])
 
 
-def test_the_ledger_scores_as_the_backtest_does(foxcast: Foxcast, report: dict[str, Any], inside: Inside) -> None:
+def test_the_ledger_scores_as_the_backtest_does(
+    foxcast: FoxcastInstallation, report: dict[str, Any], inside: InProcessCommand
+) -> None:
     found = inside(foxcast, "score", "--json", "-").json
     assert found["forecaster"] == "steady"
     for key in ("market", "dataset", "overall"):
@@ -95,7 +101,9 @@ def test_the_ledger_scores_as_the_backtest_does(foxcast: Foxcast, report: dict[s
     assert found["standings"]["family"]["dataset"]["crowd"] is None
 
 
-def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(foxcast: Foxcast, inside: Inside) -> None:
+def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     said = inside(foxcast, "score", "--venue", "forecastbench").out
     assert all(part in said for part in ("By venue", "By source", "By horizon", "[95 %]", "crowd"))
     for option, value in (("--forecaster", "nobody"), ("--since", "2030-01-01")):
@@ -104,14 +112,14 @@ def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(foxcast: Fo
         assert "nothing that was asked for has resolved yet" in answer.out
 
 
-def test_a_window_of_rounds_includes_its_ends(foxcast: Foxcast, inside: Inside) -> None:
+def test_a_window_of_rounds_includes_its_ends(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     command = ("backtest", "--forecaster", "steady", "--rounds", "sample", "--json", "-")
     found = inside(foxcast, *command, "--from", "2026-06-07", "--to", "2026-06-07").json
     assert found["by_round"].keys() == {"2026-06-07"}
 
 
 def test_a_fit_uses_only_what_was_known_and_says_where_it_comes_from(
-    foxcast: Foxcast, tmp_path: Path, inside: Inside
+    foxcast: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand
 ) -> None:
     place = tmp_path / "steady.json"
     answer = inside(foxcast, "fit", "steady", "--rounds", SAMPLE, "--before", "2026-06-21", "--out", place)
@@ -124,7 +132,7 @@ def test_a_fit_uses_only_what_was_known_and_says_where_it_comes_from(
     assert fitted["provenance"].keys() == {"rounds", "inputs", "foxcast", "command"}
 
 
-def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: Foxcast, shared: Path) -> None:
+def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: FoxcastInstallation, shared: Path) -> None:
     expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["crowd_emp"]
     rounds = shared / "data" / "forecastbench"
     command = ("backtest", "--forecaster", "steady", "--rounds", rounds, "--from", "2025-10-26", "--json", "-")
@@ -140,7 +148,9 @@ def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: Foxcast, sha
         )
 
 
-def test_the_tranches_of_the_paper_score_as_it_says(fresh: Foxcast, shared: Path, inside: Inside) -> None:
+def test_the_tranches_of_the_paper_score_as_it_says(
+    fresh: FoxcastInstallation, shared: Path, inside: InProcessCommand
+) -> None:
     expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["blf_tranches"]
     data = shared / "data" / "forecastbench"
     (fresh.folder / "question_sets").symlink_to(data / "question_sets")

@@ -1,17 +1,18 @@
 """Plugins, configuration and the doctor; and what goes wrong with files, dates and folders that people name."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import CONFIG, Foxcast, Inside, installed
+from tests.acceptance.conftest import CONFIG, FoxcastInstallation, InProcessCommand, installed
 
 
-def test_plugins_are_listed_with_what_they_offer(foxcast: Foxcast, inside: Inside) -> None:
+def test_plugins_are_listed_with_what_they_offer(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     listed = {plugin["name"]: plugin for plugin in inside(foxcast, "plugins", "--json").json}
-    assert listed["steady"]["state"] == "enabled"
-    assert [(one["kind"], one["name"]) for one in listed["steady"]["offers"]] == [
+    assert listed["fake_crowd_forecaster"]["state"] == "enabled"
+    assert [(one["kind"], one["name"]) for one in listed["fake_crowd_forecaster"]["offers"]] == [
         ("forecaster", "steady"),
         ("command", "greet"),
     ]
@@ -19,9 +20,11 @@ def test_plugins_are_listed_with_what_they_offer(foxcast: Foxcast, inside: Insid
     assert "forecaster steady (learn)" in inside(foxcast, "plugins").out
 
 
-def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: Path, inside: Inside) -> None:
+def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: Path, inside: InProcessCommand) -> None:
     (tmp_path / "shaky.py").write_text("import a_library_that_nobody_has\n")
-    config = CONFIG.replace('"steady"]\n', '"steady", "shaky"]\n').replace('["{plugin}"]', '["{plugin}", "shaky.py"]')
+    config = CONFIG.replace('"fake_crowd_forecaster"]\n', '"fake_crowd_forecaster", "shaky"]\n').replace(
+        '["{plugin}"]', '["{plugin}", "shaky.py"]'
+    )
     foxcast = installed(tmp_path, config)
     assert "shaky is broken: it cannot be imported: ModuleNotFoundError" in inside(foxcast, "plugins").out
     assert inside(foxcast, "run", "--once").code == 0
@@ -30,7 +33,7 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: P
     assert "a_library_that_nobody_has" in doctor.out
 
 
-def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast, inside: Inside) -> None:
+def test_config_show_tells_every_origin_and_no_secret(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
     secret = "correct-horse"  # noqa: S105 - it must not appear
     foxcast = fresh.with_environment(FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY=secret, FOXCAST_SEED="7")
     shown = inside(foxcast, "config", "show", "--json")
@@ -43,8 +46,8 @@ def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast, inside: In
     assert values["forecasters.steady.settings.key"]["set"] is True
 
 
-def test_config_show_tells_how_a_forecaster_without_a_table_works(tmp_path: Path, inside: Inside) -> None:
-    foxcast = installed(tmp_path, CONFIG.replace('"steady"]\n', '"steady", "blf"]\n', 1))
+def test_config_show_tells_how_a_forecaster_without_a_table_works(tmp_path: Path, inside: InProcessCommand) -> None:
+    foxcast = installed(tmp_path, CONFIG.replace('"fake_crowd_forecaster"]\n', '"fake_crowd_forecaster", "blf"]\n', 1))
     values = inside(foxcast, "config", "show", "--json").json
     switches = {
         name: values[f"forecasters.blf.{name}"] for name in ("trials", "aggregate", "calibration", "clairvoyant")
@@ -60,7 +63,7 @@ def test_config_show_tells_how_a_forecaster_without_a_table_works(tmp_path: Path
 
 
 def test_config_show_names_the_variable_of_each_secret_and_says_whether_it_is_set(
-    fresh: Foxcast, inside: Inside
+    fresh: FoxcastInstallation, inside: InProcessCommand
 ) -> None:
     variable = "FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY"
     unset = inside(fresh, "config", "show", "--json").json["forecasters.steady.settings.key"]
@@ -77,12 +80,14 @@ def test_config_show_names_the_variable_of_each_secret_and_says_whether_it_is_se
 
 
 def test_config_show_tells_all_there_is_before_it_complains_of_a_secret_that_is_missing(
-    tmp_path: Path, inside: Inside
+    tmp_path: Path, inside: InProcessCommand
 ) -> None:
-    foxcast = installed(tmp_path, CONFIG.replace('"steady"]\n', '"steady", "tavily"]\n', 1))
+    foxcast = installed(
+        tmp_path, CONFIG.replace('"fake_crowd_forecaster"]\n', '"fake_crowd_forecaster", "tavily"]\n', 1)
+    )
     variable = "FOXCAST_SEARCH__TAVILY__SETTINGS__KEY"
     shown = inside(foxcast, "config", "show", "--json")
-    assert shown.refuses(2, variable, "is missing")
+    assert shown.is_refusal(2, variable, "is missing")
     assert shown.json["search.tavily.settings.key"] == {
         "value": None,
         "origin": "default",
@@ -93,19 +98,171 @@ def test_config_show_tells_all_there_is_before_it_complains_of_a_secret_that_is_
     assert "not set, and needed" in inside(foxcast, "config", "show").out
 
 
-def test_a_venue_that_nobody_knows_is_a_mistake_that_names_those_there_are(foxcast: Foxcast, inside: Inside) -> None:
+def test_config_show_explains_a_setting_with_its_value_and_origin(
+    fresh: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    said = inside(fresh, "config", "show", "--explain", "venues.forecastbench.settings.rounds").out
+    assert "Rounds to forecast" in said
+    assert 'type: "latest" or "all" or list of dates' in said
+    assert 'default: "latest"' in said
+    assert re.search(r"venues\.forecastbench\.settings\.rounds = .* \(.*config\.toml:9\)", said)
+    explained = inside(
+        fresh.with_environment(FOXCAST_DAEMON__LEASE_S="7"), "config", "show", "--explain", "daemon.lease_s", "--json"
+    ).json
+    assert explained["default"] == "900.0"
+    assert explained["values"] == {"daemon.lease_s": {"value": "7.0", "origin": "env FOXCAST_DAEMON__LEASE_S"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("daemon", ["How often each job runs", "keys: concurrency, lease_s"]),
+        ("venues.*.mode", ["venues.NAME.mode", "venues.forecastbench.mode = unset (default)"]),
+        ("venues.manifold.settings.topics", ["Only markets of these topics", "default: empty"]),
+        ("search.tavily.settings.key", ["type: secret text", "default: none, it must be set"]),
+        ("search.tavily.settings", ["Web or news search", "keys: key, base_url"]),
+        ("models.litellm.settings.keys.gemini", ["API keys by vendor", "any name, also gemini"]),
+    ],
+)
+def test_config_show_explains_tables_wildcards_and_plugins_that_are_not_enabled(
+    fresh: FoxcastInstallation, inside: InProcessCommand, key: str, words: list[str]
+) -> None:
+    said = inside(fresh, "config", "show", "--explain", key).out
+    assert [word for word in words if word not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("lease_s", ["there is no setting lease_s", "did you mean daemon.lease_s?"]),
+        ("daemon.leas_s", ["did you mean daemon.lease_s"]),
+        ("venues.manifold.settings.topic", ["did you mean venues.manifold.settings.topics"]),
+        ("qqqqqqqq", ["foxcast config show lists all of them"]),
+        ("desk.results", ["desk.results is now research.results"]),
+        ("venues.manifold.settings.most", ["is now venues.manifold.settings.max_markets"]),
+    ],
+)
+def test_config_show_names_what_an_unknown_key_may_mean(
+    fresh: FoxcastInstallation, inside: InProcessCommand, key: str, words: list[str]
+) -> None:
+    assert inside(fresh, "config", "show", "--explain", key).is_refusal(2, *words)
+
+
+OLD_CONFIG = """\
+# mine
+plugins = ["forecastbench", "shaky"]
+plugin_files = ["shaky.py"]
+daemon = {{ attend_every_s = 5 }}  # seconds
+
+[venues.forecastbench]
+forecasters = ["twin"]
+
+[venues.forecastbench.settings]
+number = 2   # of three
+
+[forecasters.twin]
+uses = "shaky"
+settings.depth = 3
+
+[forecasters.shaky]
+trials = 1
+"""
+SHAKY = """\
+from collections.abc import Mapping
+from typing import ClassVar
+from bot.api import ForecasterSpec, PluginSettings, hookimpl
+
+class ShakySettings(PluginSettings):
+    renamed_keys: ClassVar[Mapping[str, str]] = {"depth": "max_depth"}
+    max_depth: int = 1
+
+@hookimpl
+def foxcast_forecasters():
+    return [ForecasterSpec(name="shaky", summary="Shaky", settings=ShakySettings, open=None)]
+"""
+
+
+def test_config_upgrade_rewrites_an_old_file_once_and_keeps_it(tmp_path: Path, inside: InProcessCommand) -> None:
+    foxcast = installed(tmp_path, OLD_CONFIG)
+    (foxcast.folder / "shaky.py").write_text(SHAKY)
+    file = Path(foxcast.config)
+    file.chmod(0o600)
+    old = file.read_bytes()
+    remedy = "`foxcast config upgrade config.toml` rewrites the file"
+    assert inside(foxcast, "plugins").is_refusal(2, "config.toml:4: daemon.attend_every_s: is now", remedy)
+
+    upgraded = inside(foxcast, "config", "upgrade", str(file))
+    assert upgraded.code == 0
+    assert upgraded.out.splitlines() == [
+        f"{file}:4: daemon.attend_every_s is now daemon.requests_every_s",
+        f"{file}:10: venues.forecastbench.settings.number is now venues.forecastbench.settings.set_number",
+        f"{file}:14: forecasters.twin.settings.depth is now forecasters.twin.settings.max_depth",
+        f"rewrote {file}; the old file is {file}.bak",
+    ]
+    assert file.with_name("config.toml.bak").read_bytes() == old
+    renamed = old.replace(b"attend_every_s", b"requests_every_s").replace(b"number = 2", b"set_number = 2")
+    assert file.read_bytes() == renamed.replace(b"depth", b"max_depth")
+    assert file.stat().st_mode & 0o777 == 0o600
+    shown = inside(foxcast, "config", "show", "--json")
+    assert shown.err == ""
+    assert shown.json["forecasters.twin.settings.max_depth"]["value"] == "3"
+
+    again = inside(foxcast, "config", "upgrade", str(file))
+    assert (again.code, again.out) == (0, f"{file}: nothing to upgrade, all names are current\n")
+    assert file.with_name("config.toml.bak").read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[daemon\nattend_every_s = 5", ["is not valid TOML", "line 1"]),
+        ("daemon.attend_every_s = 5\ndaemon.requests_every_s = 6", ["set too", "nothing was changed"]),
+        ('plugin_files = ["nowhere.py"]\ndaemon.attend_every_s = 5', ["there is no Python file"]),
+    ],
+)
+def test_config_upgrade_changes_nothing_that_it_cannot_read(
+    fresh: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand, text: str, words: list[str]
+) -> None:
+    file = tmp_path / "old.toml"
+    file.write_text(text)
+    assert inside(fresh, "config", "upgrade", str(file)).is_refusal(2, "old.toml", *words)
+    assert (file.read_text(), [*tmp_path.glob("*.bak")]) == (text, [])
+
+
+def test_config_upgrade_keeps_marks_links_and_ends_of_lines(
+    fresh: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand
+) -> None:
+    file, link = tmp_path / "real.toml", tmp_path / "link.toml"
+    file.write_bytes("\ufeffseed = 1\r\n[desk]\r\n".encode())
+    link.symlink_to(file)
+    assert inside(fresh, "config", "upgrade", str(link)).code == 0
+    assert file.read_bytes() == "\ufeffseed = 1\r\n[research]\r\n".encode()
+    assert link.is_symlink()
+
+
+def test_config_upgrade_of_a_file_that_is_not_there_is_refused(
+    fresh: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    assert inside(fresh, "config", "upgrade", "nowhere.toml").is_refusal(2, "nowhere.toml", "cannot be read")
+
+
+def test_a_venue_that_nobody_knows_is_a_mistake_that_names_those_there_are(
+    foxcast: FoxcastInstallation, inside: InProcessCommand
+) -> None:
     for command in (
         ["score", "--venue", "forecastbnch"],
         ["questions", "--venue", "forecastbnch"],
         ["backtest", "--forecaster", "steady", "--rounds", "sample", "--venue", "forecastbnch"],
         ["score", "--rounds", "sample", "--forecasts", "any.json", "--venue", "forecastbnch"],
     ):
-        assert inside(foxcast, *command).refuses(2, "--venue forecastbnch", "forecastbench")
+        assert inside(foxcast, *command).is_refusal(2, "--venue forecastbnch", "forecastbench")
     assert inside(foxcast, "score", "--venue", "forecastbench").code == 0
 
 
-def test_the_configuration_may_be_anywhere(fresh: Foxcast, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = Foxcast(tmp_path_factory.mktemp("elsewhere"))
+def test_the_configuration_may_be_anywhere(
+    fresh: FoxcastInstallation, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = FoxcastInstallation(tmp_path_factory.mktemp("elsewhere"))
     named = elsewhere("--config", fresh.config, "config", "show", "--json")
     pointed = elsewhere.with_environment(FOXCAST_CONFIG=str(fresh.config))("config", "show", "--json")
     assert named.json == pointed.json
@@ -113,7 +270,7 @@ def test_the_configuration_may_be_anywhere(fresh: Foxcast, tmp_path_factory: pyt
 
 
 def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(
-    fresh: Foxcast, foxcast: Foxcast, inside: Inside
+    fresh: FoxcastInstallation, foxcast: FoxcastInstallation, inside: InProcessCommand
 ) -> None:
     for one in (fresh, foxcast):
         answer = inside(one, "doctor", "--json")
@@ -133,7 +290,7 @@ def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(
     }
 
 
-def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast, inside: Inside) -> None:
+def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
     answer = inside(fresh.with_environment(FOXCAST_SEEED="7"), "doctor")
     assert answer.code == 1
     assert "FOXCAST_SEED" in answer.out
@@ -154,19 +311,19 @@ def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast, inside: Ins
     ids=["unknown key", "no TOML", "misspelt value", "unknown plugin"],
 )
 def test_a_faulty_configuration_is_refused_by_name_and_line(
-    tmp_path: Path, inside: Inside, config: str, words: list[str]
+    tmp_path: Path, inside: InProcessCommand, config: str, words: list[str]
 ) -> None:
-    assert inside(installed(tmp_path, config), "plugins").refuses(2, *words)
+    assert inside(installed(tmp_path, config), "plugins").is_refusal(2, *words)
 
 
-def test_a_configuration_that_is_not_there_is_refused(fresh: Foxcast, inside: Inside) -> None:
-    assert inside(fresh, "--config", "nowhere.toml", "status").refuses(2, "nowhere.toml", "cannot be read")
+def test_a_configuration_that_is_not_there_is_refused(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
+    assert inside(fresh, "--config", "nowhere.toml", "status").is_refusal(2, "nowhere.toml", "cannot be read")
 
 
 def test_a_state_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     foxcast = installed(tmp_path, CONFIG.replace("\nplugins", '\nstate = "file/state"\nplugins'))
-    assert foxcast("run", "--once").refuses(5, "file/state")
+    assert foxcast("run", "--once").is_refusal(5, "file/state")
     assert foxcast("doctor").code == 1
 
 
@@ -199,14 +356,14 @@ FIT = ("fit", "steady", "--rounds", "sample", "--before")
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_bad_input_is_one_line_with_its_own_code(
-    foxcast: Foxcast, inside: Inside, command: tuple[str, ...], code: int, words: list[str]
+    foxcast: FoxcastInstallation, inside: InProcessCommand, command: tuple[str, ...], code: int, words: list[str]
 ) -> None:
     (foxcast.folder / "broken.json").write_text("{")
     (foxcast.folder / "other.json").write_text(json.dumps({"forecasts": "none"}))
-    assert inside(foxcast, *command).refuses(code, *words)
+    assert inside(foxcast, *command).is_refusal(code, *words)
 
 
-def test_debug_adds_the_traceback_to_the_line(fresh: Foxcast) -> None:
+def test_debug_adds_the_traceback_to_the_line(fresh: FoxcastInstallation) -> None:
     answer = fresh("--debug", "show", "x")
     assert answer.code == 8
     assert "Traceback" in answer.err

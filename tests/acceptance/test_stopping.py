@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.testing.model_server import Asked, Reply, fail, hang
-from tests.acceptance.scripted import CONFIG, PRICE, RAIN, ROLE, VENUE, daemon_of, searching, serving, told
+from bot.testing.model_server import CompletionRequest, ScriptedReply, never_reply, reply_error
+from tests.acceptance.scripted_installation import CONFIG, PRICE, RAIN, ROLE, VENUE, daemon_of, searching, serving, told
 
 ALL = CONFIG + VENUE + ROLE + PRICE
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -18,7 +18,7 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
     begun = asyncio.Event()
     through = searching(4, probability=0.2)
 
-    def play(asked: Asked) -> Reply:
+    def play(asked: CompletionRequest) -> ScriptedReply:
         begun.set()
         return through(asked)
 
@@ -39,9 +39,9 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
 async def test_a_second_signal_ends_a_pass_that_winds_down(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
-    def play(_: Asked) -> Reply:
+    def play(_: CompletionRequest) -> ScriptedReply:
         begun.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play, config=ALL) as desk:
         process = await desk.begin("run", "--once")
@@ -58,9 +58,9 @@ async def test_a_second_signal_ends_a_pass_that_winds_down(tmp_path: Path) -> No
 async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
-    def play(_: Asked) -> Reply:
+    def play(_: CompletionRequest) -> ScriptedReply:
         begun.set()
-        return hang()
+        return never_reply()
 
     async with serving(tmp_path, play) as desk:
         process = await desk.begin("forecast", desk.write("q.toml", RAIN))
@@ -73,7 +73,7 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
 
 
 async def test_a_pass_whose_key_is_refused_ends_with_the_variable_to_set(tmp_path: Path) -> None:
-    async with serving(tmp_path, lambda _: fail(401), config=ALL) as desk:
+    async with serving(tmp_path, lambda _: reply_error(401), config=ALL) as desk:
         ended = await desk("run", "--once")
     assert ended.code == 4
     assert "FOXCAST_MODELS__OPENAI_COMPATIBLE__SETTINGS__ENDPOINTS__HERE__API_KEY" in ended.err

@@ -164,8 +164,8 @@ def _is_inert(node: ast.stmt) -> bool:
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
-        case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]):
-            return all(map(_is_inert, body))
+        case ast.If(test=test, body=body, orelse=[]):
+            return ast.unparse(test) in ("TYPE_CHECKING", "not TYPE_CHECKING") and all(map(_is_inert, body))
         case _:
             return isinstance(node, INERT)
 

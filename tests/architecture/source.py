@@ -24,7 +24,7 @@ class Module:
 
     @property
     def component(self) -> str:
-        """The unit of the arrows: bot.gate for bot.gate.caps."""
+        """The unit of the arrows: bot.execution for bot.execution.gate.caps."""
         return component(self.name)
 
     def at(self, node: ast.stmt | ast.expr | ast.arg) -> str:
@@ -47,8 +47,9 @@ def component(name: str) -> str:
 
 
 def load(root: Path, package: str) -> list[Module]:
-    """Return all modules of the package folder under root, sorted by path."""
-    return [_module(root, path) for path in sorted((root / package).rglob("*.py"))]
+    """Return all modules of the package folder under root, sorted by path, or the one module of that name."""
+    single = root / f"{package}.py"
+    return [_module(root, path) for path in ([single] if single.is_file() else sorted((root / package).rglob("*.py")))]
 
 
 def imports(module: Module) -> Iterator[tuple[str, int]]:

@@ -7,29 +7,17 @@ from tests.architecture.source import ROOT, Module, load
 
 # From low to high; a module imports its own component and lower layers, never its own layer or a higher one.
 LAYERS = (
-    ("bot.redact",),
-    ("bot.errors",),
-    ("bot.core", "bot.domain", "bot.clock", "bot.ids", "bot.told"),
-    ("bot.ports",),
-    ("bot.specs", "bot.net"),
-    ("bot.hookspecs", "bot.config", "bot.stats"),
-    ("bot.discovery", "bot.store"),
-    ("bot.registry", "bot.gate", "bot.desk", "bot.llm", "bot.paper"),
-    ("bot.agent",),
-    ("bot.outbox",),
-    ("bot.jobs",),
-    ("bot.members", "bot.limits"),
-    ("bot.evaluation", "bot.outfit"),
-    ("bot.venues",),
-    ("bot.guards",),
-    ("bot.means",),
-    ("bot.duties",),
-    ("bot.app",),
-    ("bot.api", "bot.daemon", "bot.web"),
-    ("bot.cli",),
+    ("bot.core",),
+    ("bot.config", "bot.net", "bot.stats"),
+    ("bot.plugin_system", "bot.store"),
+    ("bot.llm",),
+    ("bot.execution", "bot.forecasting"),
+    ("bot.evaluation", "bot.jobs"),
+    ("bot.api", "bot.app", "bot.daemon"),
+    ("bot.cli", "bot.web"),
 )
-# The package itself is a docstring; the test kit may use everything and nothing of bot may use it.
-OUTSIDE_LAYERS = {"bot", "bot.testing"}
+# The package itself is a docstring; test kit and simulator may use everything and nothing of bot may use them.
+OUTSIDE_LAYERS = {"bot", "bot.testing", "bot.simulator"}
 
 BOT = load(ROOT, "bot")
 PLUGINS = load(ROOT, "plugins")
@@ -45,7 +33,7 @@ def test_bot_imports_point_to_lower_layers() -> None:
 
 
 def test_bot_imports_neither_plugins_nor_tests_nor_the_test_kit_nor_the_api_for_plugins() -> None:
-    assert forbidden_imports(ENGINE, ("plugins", "tests", "bot.testing", "bot.api")) == []
+    assert forbidden_imports(ENGINE, ("plugins", "tests", "bot.testing", "bot.simulator", "bot.api")) == []
 
 
 def test_the_test_kit_imports_neither_plugins_nor_tests() -> None:
@@ -68,21 +56,23 @@ def test_the_package_bot_is_a_docstring() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import bot.app",
-        "from bot import app",
-        "from bot.app import open_app",
-        "def late():\n    from bot.app import open_app",
-        "if TYPE_CHECKING:\n    from bot.app import App",
-        "import bot.desk",
+        "import bot.app.app",
+        "from bot.app.app import app",
+        "from bot.app.app import open_app",
+        "def late():\n    from bot.app.app import open_app",
+        "if TYPE_CHECKING:\n    from bot.app.app import FoxcastApp",
+        "import bot.forecasting",
     ],
 )
 def test_an_upward_or_sideways_import_is_found(source: str) -> None:
-    assert len(upward_imports([Module(name="bot.gate.caps", text=source)], LAYERS)) == 1
+    assert len(upward_imports([Module(name="bot.execution.gate.caps", text=source)], LAYERS)) == 1
 
 
-@pytest.mark.parametrize("source", ["import bot.gate.arm", "from bot.domain.belief import Belief", "import json"])
+@pytest.mark.parametrize(
+    "source", ["import bot.execution.gate.arm", "from bot.core.beliefs import Belief", "import json"]
+)
 def test_a_downward_or_inner_import_is_allowed(source: str) -> None:
-    assert upward_imports([Module(name="bot.gate.caps", text=source)], LAYERS) == []
+    assert upward_imports([Module(name="bot.execution.gate.caps", text=source)], LAYERS) == []
 
 
 def test_a_component_without_a_layer_is_found() -> None:
@@ -91,12 +81,10 @@ def test_a_component_without_a_layer_is_found() -> None:
 
 @pytest.mark.parametrize("source", ["import plugins", "from plugins.blf import prompts", "from tests import conftest"])
 def test_a_forbidden_import_is_found(source: str) -> None:
-    assert len(forbidden_imports([Module(name="bot.app", text=source)], ("plugins", "tests"))) == 1
+    assert len(forbidden_imports([Module(name="bot.app.app", text=source)], ("plugins", "tests"))) == 1
 
 
-@pytest.mark.parametrize(
-    "source", ["import plugins.society", "from bot.domain import belief", "from bot import apiary"]
-)
+@pytest.mark.parametrize("source", ["import plugins.society", "from bot.core import beliefs", "from bot import apiary"])
 def test_a_stray_import_of_a_plugin_is_found(source: str) -> None:
     planted = Module(name="plugins.blf.prompts", text=source)
     assert len(strays([planted], homes=("bot", "plugins"), allowed=("bot.api",))) == 1

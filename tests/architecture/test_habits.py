@@ -1,5 +1,7 @@
 """What code of this house does not do: reach for clock, chance, sleep or sockets, name a venue, act on import."""
 
+import ast
+
 import pytest
 
 from tests.architecture.rules import busy_on_import, loose_use, mentions, undocumented, unowned_tasks
@@ -26,18 +28,18 @@ OWNERS = {
             "time.time",
             "time.time_ns",
         ),
-        ("bot.clock",),
+        ("bot.core.clock",),
     ),
     # The same seed gives the same trace: generators are made in one place, the global ones are used nowhere.
     "numpy.random": NOBODY,
     "numpy.random.Generator": ANYBODY,
-    "numpy.random.default_rng": ("bot.clock",),
+    "numpy.random.default_rng": ("bot.core.clock",),
     "os.urandom": NOBODY,
     "random": NOBODY,
     # Tokens are made where they are checked.
-    "secrets": ("bot.gate.tokens",),
+    "secrets": ("bot.execution.gate.access_control",),
     # An id is derived from content, so that a repeated step finds its own earlier work.
-    "uuid": ("bot.ids",),
+    "uuid": ("bot.core.ids",),
     # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.
     **dict.fromkeys(
         (
@@ -47,23 +49,26 @@ OWNERS = {
             "requests",
             "urllib.request",
         ),
-        ("bot.net.client", "bot.net.web"),
+        ("bot.net",),
     ),
-    # What must not be repeated goes over a wire of its own.
-    "httpx": ("bot.net.client", "bot.net.web", "bot.net.write_client"),
-    "websockets": ("bot.net.websocket", "bot.testing"),
+    "httpcore": ("bot.net",),
+    "httpx": ("bot.net",),
+    "websockets": ("bot.net.websocket", "bot.testing", "bot.simulator"),
     # The supervisor is told about life and readiness over a local socket.
-    "socket": ("bot.net.client", "bot.net.web", "bot.daemon", "bot.testing.network"),
+    "socket": ("bot.net.web", "bot.daemon", "bot.simulator.network"),
     # Environment variables are read and checked once.
     # One provider's library takes two switches from the environment, which must be set before it is imported.
     "os.environ": ("bot.config", "plugins.models"),
     "os.getenv": ("bot.config",),
+    # A child of ours must run the code of this installation. One call of the program names its interpreter for a shell,
+    # and the signer is one file that imports nothing of ours.
+    "sys.executable": ("bot.core.child_process", "bot.cli.options", "plugins.polymarket.signer_client"),
     # Replaceable libraries stay behind one door.
     "apscheduler": ("bot.daemon",),
     "litellm": ("plugins.models",),
-    "pluggy": ("bot.hookspecs", "bot.registry"),
-    "sqlite3": ("bot.store", "bot.testing"),
-    "sqlite_utils": ("bot.store", "bot.paper", "bot.testing"),
+    "pluggy": ("bot.plugin_system.hook_specs", "bot.plugin_system.registry"),
+    "sqlite3": ("bot.store", "bot.testing", "bot.simulator"),
+    "sqlite_utils": ("bot.store", "bot.execution.paper", "bot.testing", "bot.simulator"),
     # Output goes through rich or the log.
     "builtins.print": NOBODY,
 }
@@ -74,8 +79,9 @@ ENGINES = ("tavily", "perplexity", "serper", "duckduckgo", "brave", "exa.ai")
 MODELS = ("openai", "anthropic", "claude", "gpt-", "gemini", "llama", "mistral", "deepseek", "qwen")
 
 MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
-# The doubles of real venues and model providers are shipped for tests and the sandbox; the engine cannot import them.
-DOUBLES = {ROOT / "bot" / "testing" / name for name in ("venues", "providers")}
+LAUNCHER = load(ROOT, "foxcast")
+# The simulator has doubles of real venues and model providers; the engine cannot import it.
+DOUBLES = {ROOT / "bot" / "simulator"}
 TEXTS = [
     path
     for path in sorted((ROOT / "bot").rglob("*"))
@@ -84,7 +90,17 @@ TEXTS = [
 
 
 def test_clock_chance_network_and_other_owned_things_are_used_by_their_owners_only() -> None:
-    assert loose_use(MODULES, OWNERS) == []
+    assert loose_use([*LAUNCHER, *MODULES], OWNERS) == []
+
+
+def test_no_client_is_opened_without_the_proxy_that_config_names() -> None:
+    clients = {"RetryingHttpClient", "HttpWriteClient", "GuardedFetcher", "WebSocketConnector"}
+    engine = [module for module in MODULES if not module.name.startswith(("bot.testing.", "bot.simulator."))]
+    calls = [node for module in engine for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+    # By its name, or as the first argument of partial.
+    opened = [call for call in calls if clients & {ast.unparse(part) for part in (call.func, *call.args[:1])}]
+    assert {ast.unparse(part) for call in opened for part in (call.func, *call.args[:1])} >= clients
+    assert [ast.unparse(call) for call in opened if "proxies" not in {one.arg for one in call.keywords}] == []
 
 
 def test_bot_names_no_venue_search_engine_or_model() -> None:
@@ -97,7 +113,7 @@ def test_importing_a_module_only_defines_things() -> None:
 
 
 def test_every_public_module_says_why_it_exists() -> None:
-    assert undocumented(MODULES) == []
+    assert undocumented([*LAUNCHER, *MODULES]) == []
 
 
 def test_every_task_note_has_an_owner() -> None:
@@ -122,7 +138,7 @@ def test_every_task_note_has_an_owner() -> None:
     ],
 )
 def test_use_of_an_owned_thing_is_found(source: str) -> None:
-    assert loose_use([Module(name="bot.gate.caps", text=source)], OWNERS) != []
+    assert loose_use([Module(name="bot.execution.gate.caps", text=source)], OWNERS) != []
 
 
 @pytest.mark.parametrize(
@@ -135,12 +151,12 @@ def test_use_of_an_owned_thing_is_found(source: str) -> None:
     ],
 )
 def test_use_of_an_argument_or_of_a_type_is_free(source: str) -> None:
-    assert loose_use([Module(name="bot.gate.caps", text=source)], OWNERS) == []
+    assert loose_use([Module(name="bot.execution.gate.caps", text=source)], OWNERS) == []
 
 
 def test_an_owner_may_use_what_it_owns() -> None:
     source = "import time\ntime.monotonic()"
-    assert loose_use([Module(name="bot.clock", text=source)], OWNERS) == []
+    assert loose_use([Module(name="bot.core.clock", text=source)], OWNERS) == []
     assert loose_use([Module(name="bot.clockwork", text=source)], OWNERS) == ["bot.clockwork:2 uses time.monotonic"]
 
 
@@ -151,7 +167,15 @@ def test_a_name_of_a_service_is_found(text: str) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["configure()", "for x in range(3): ...", "with open('x') as f: ...", "if TYPE_CHECKING:\n    run()", "del x"],
+    [
+        "configure()",
+        "for x in range(3): ...",
+        "with open('x') as f: ...",
+        "if TYPE_CHECKING:\n    run()",
+        "if not TYPE_CHECKING:\n    run()",
+        "if x:\n    import b",
+        "del x",
+    ],
 )
 def test_work_on_import_is_found(source: str) -> None:
     assert busy_on_import([Module(name="bot.x", text=f"from typing import TYPE_CHECKING\n{source}")]) == ["bot.x:2"]
@@ -166,6 +190,7 @@ def test_only_a_program_may_start_and_only_when_it_is_run() -> None:
 
 def test_definitions_on_import_are_allowed() -> None:
     source = '"""Why."""\nimport a\nX: int = 1\nif TYPE_CHECKING:\n    import b\ndef f(): ...\nclass C: ...'
+    source += "\nif not TYPE_CHECKING:\n    def g(): ..."
     assert busy_on_import([Module(name="bot.x", text=source)]) == []
 
 

@@ -22,6 +22,10 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     assert _loaded_by("bot.cli.main") & set(HEAVY) == set()
 
 
+def test_the_launcher_loads_nothing_of_the_program_before_it_is_called() -> None:
+    assert _loaded_by("foxcast") & {"bot", "plugins"} == set()
+
+
 def test_a_heavy_import_would_be_seen() -> None:
     assert "numpy" in _loaded_by("bot.stats.logit")
 

@@ -16,6 +16,7 @@ NAMES = (
     "science",
     "store",
     "gateway",
+    "http",
     "models",
     "redact",
     "trials",

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from bot.app import App, open_app
-from bot.clock import SystemClock
+from bot.app.app import FoxcastApp, open_app
 from bot.config.loader import load_config
-from bot.desk.desk import TrialDesk, cutoff_of
-from bot.domain.learning import Fitted
-from bot.domain.question import Question
-from bot.registry import load_registry
+from bot.core.clock import SystemClock
+from bot.core.learning import FittedParameters
+from bot.core.questions import Question
+from bot.forecasting.trial_tools import GuardedTrialContext, question_cutoff
+from bot.plugin_system.registry import load_registry
 from tests.benchmarks.figures import VENUE, Size, environment, rounds, say
 
 FORECASTER = "baseline"
@@ -31,18 +31,24 @@ async def _measure(state: Path, size: Size) -> None:
     async with open_app(config, load_registry(config), clock=SystemClock(), patience_s=math.inf) as app:
         questions = [question async for question in app.venues[VENUE].questions()]
         started = perf_counter()
-        known = await app.means.teacher.known(FORECASTER, cutoff_of(questions[0], app.clock.now()))
+        known = await app.forecast_context.parameter_fitter.parameters_for(
+            FORECASTER, question_cutoff(questions[0], app.clock.now())
+        )
         say("baseline: learn what was known before the round", f"{perf_counter() - started:.2f} s")
-        await _alone(app, questions, known.fitted if known else None, times=size.pick(10, 1))
+        await _alone(app, questions, known.parameters if known else None, times=size.pick(10, 1))
         await _in_jobs(app, len(questions))
 
 
-async def _alone(app: App, questions: Sequence[Question], fitted: Fitted | None, *, times: int) -> None:
-    forecaster = app.seats[FORECASTER].forecaster
+async def _alone(
+    app: FoxcastApp, questions: Sequence[Question], fitted: FittedParameters | None, *, times: int
+) -> None:
+    forecaster = app.forecasters[FORECASTER].implementation
     started, steps = perf_counter(), 0
     for question in [*questions] * times:
-        cutoff = cutoff_of(question, app.clock.now())
-        desk = TrialDesk(forecast="benchmark", cutoff=cutoff, trial=1, fitted=fitted, random=app.means.random)
+        cutoff = question_cutoff(question, app.clock.now())
+        desk = GuardedTrialContext(
+            forecast="benchmark", cutoff=cutoff, trial=1, fitted=fitted, random=app.forecast_context.random
+        )
         steps += len([step async for step in forecaster.steps(question, desk)])
     took_s = perf_counter() - started
     count = len(questions) * times
@@ -52,7 +58,7 @@ async def _alone(app: App, questions: Sequence[Question], fitted: Fitted | None,
     )
 
 
-async def _in_jobs(app: App, count: int) -> None:
+async def _in_jobs(app: FoxcastApp, count: int) -> None:
     for job in app.jobs():
         started = perf_counter()
         await job.run()

@@ -9,13 +9,22 @@ from pathlib import Path
 
 import psutil
 
-from bot.clock import SeededRandom, SystemClock
 from bot.config.llm_schema import LlmSection
-from bot.domain.inquiry import Charge, Inquiry
-from bot.domain.prompt import Completion, Message, Price, Prompt, Sampling, Speaker, Tool
-from bot.llm.gateway import Gateway, open_gateway
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.language_models import (
+    CostAttribution,
+    Message,
+    MessageRole,
+    ModelCompletion,
+    ModelRequest,
+    Prompt,
+    SamplingSettings,
+    TokenPrice,
+    ToolDefinition,
+)
+from bot.llm.gateway import LlmGateway, open_gateway
 from bot.store.ledger import open_ledger
-from bot.testing.llm import CHEAP, said
+from bot.testing.models import CHEAP_PRICE, text_completion
 from tests.benchmarks.figures import Size, say
 
 SECTION = LlmSection.model_validate(
@@ -26,10 +35,12 @@ SECTION = LlmSection.model_validate(
     }
 )
 TOOLS = tuple(
-    Tool(name=f"tool_{number}", description="What it does. " * 10, parameters={"type": "object", "properties": {}})
+    ToolDefinition(
+        name=f"tool_{number}", description="What it does. " * 10, parameters={"type": "object", "properties": {}}
+    )
     for number in range(8)
 )
-ANSWER = said("No. " * 200, tokens_in=1000, tokens_out=200)
+ANSWER = text_completion("No. " * 200, tokens_in=1000, tokens_out=200)
 
 
 def main(size: Size) -> None:
@@ -73,7 +84,7 @@ async def _growing(trials: int) -> None:
             messages: tuple[Message, ...] = ()
             for step in range(steps):
                 text = f"trial {trial}, step {step}: " + "what a page says about it " * 400
-                messages += (Message(speaker=Speaker.USER, text=text),)
+                messages += (Message(speaker=MessageRole.USER, text=text),)
                 inquiry = _inquiry(Prompt(messages=messages, tools=TOOLS), scope=f"trial {trial}")
                 started = time.process_time()
                 await gateway.ask(inquiry, deadline_s=60)
@@ -102,16 +113,16 @@ class _AtOnce:
     def __init__(self) -> None:
         self.answered = 0
 
-    async def price(self, model: str) -> Price:
-        return CHEAP
+    async def price(self, model: str) -> TokenPrice:
+        return CHEAP_PRICE
 
-    async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         self.answered += 1
         return ANSWER
 
 
 @asynccontextmanager
-async def _opened() -> AsyncIterator[tuple[Gateway, _AtOnce]]:
+async def _opened() -> AsyncIterator[tuple[LlmGateway, _AtOnce]]:
     clock, llm = SystemClock(), _AtOnce()
     with tempfile.TemporaryDirectory() as folder:
         async with (
@@ -127,13 +138,15 @@ async def _silent(subject: str, text: str) -> None:
     pass
 
 
-async def _measured(gateway: Gateway, count: int, concurrency: int, *, first: int = 0) -> tuple[float, float]:
+async def _measured(gateway: LlmGateway, count: int, concurrency: int, *, first: int = 0) -> tuple[float, float]:
     """Ask that many different questions; return the CPU time of this process and the wall time, in seconds."""
     waiting = iter(range(first, first + count))
 
     async def ask() -> None:
         for number in waiting:
-            prompt = Prompt(messages=(Message(speaker=Speaker.USER, text=f"Question {number}: " + "will it? " * 200),))
+            prompt = Prompt(
+                messages=(Message(speaker=MessageRole.USER, text=f"Question {number}: " + "will it? " * 200),)
+            )
             await gateway.ask(_inquiry(prompt, scope=f"forecast {number // 10}"), deadline_s=600)
 
     cpu_s, wall_s = time.process_time(), time.perf_counter()
@@ -141,6 +154,6 @@ async def _measured(gateway: Gateway, count: int, concurrency: int, *, first: in
     return time.process_time() - cpu_s, time.perf_counter() - wall_s
 
 
-def _inquiry(prompt: Prompt, *, scope: str) -> Inquiry:
-    charge = Charge(scope=scope, ref="bench:question", venue="bench", forecaster="bench", trial=1)
-    return Inquiry(role="main", prompt=prompt, charge=charge)
+def _inquiry(prompt: Prompt, *, scope: str) -> ModelRequest:
+    charge = CostAttribution(scope=scope, ref="bench:question", venue="bench", forecaster="bench", trial=1)
+    return ModelRequest(role="main", prompt=prompt, charge=charge)

@@ -14,11 +14,11 @@ from typing import Any
 
 import psutil
 
-from bot.clock import SystemClock
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.core.clock import SystemClock
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.store.ledger import Ledger, open_ledger
-from bot.store.schedule import Due
+from bot.store.schedule import DueEntry
 from tests.benchmarks.figures import COMMAND, Size, environment, percentiles, say
 
 CHUNK = 500
@@ -115,12 +115,12 @@ def _question(number: int, now: datetime) -> Question:
         source="almanac",
         family="market",
         closes_at=now + CLOSES_IN + timedelta(seconds=number),
-        crowd=Crowd(prediction=Binary(0.25), at=now),
+        crowd=CrowdForecast(prediction=BinaryPrediction(0.25), at=now),
     )
 
 
-def _due(question: Question, now: datetime) -> Due:
-    return Due(
+def _due(question: Question, now: datetime) -> DueEntry:
+    return DueEntry(
         ref=question.ref, forecaster=FORECASTER, due_at=now + DUE_IN, why="benchmark", closes_at=question.closes_at
     )
 

@@ -13,11 +13,11 @@ from time import perf_counter, process_time
 
 import psutil
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Message, Prompt, Sampling, Speaker
-from bot.domain.step import Json
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.language_models import Message, MessageRole, Prompt, SamplingSettings
+from bot.core.plugin_specs import PluginContext
+from bot.core.values import Json
 from bot.net.client import RetryingHttpClient
-from bot.specs import Workplace
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
 from tests.benchmarks.figures import ROOT, Size, say
@@ -27,15 +27,15 @@ Call = Callable[[], Awaitable[object]]
 AT_ONCE = (1, 50, 200)
 SERVING = """
 import asyncio, sys
-from bot.testing.model_server import say, serve
+from bot.testing.model_server import reply_text, serve_script
 def announce(url):
     sys.stdout.write(url + "\\n")
     sys.stdout.flush()
-asyncio.run(serve(say("x" * 400), announce))
+asyncio.run(serve_script(reply_text("x" * 400), announce))
 """
 QUESTION = "Will it rain in Paris tomorrow? " * 60
-PROMPT = Prompt(messages=(Message(speaker=Speaker.USER, text=QUESTION),))
-SAMPLING = Sampling(max_tokens=400)
+PROMPT = Prompt(messages=(Message(speaker=MessageRole.USER, text=QUESTION),))
+SAMPLING = SamplingSettings(max_tokens=400)
 BODY: dict[str, Json] = {"model": "small", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 400}
 MAX_BYTES = 2**20
 
@@ -117,7 +117,7 @@ async def _compatible(base_url: str) -> AsyncIterator[Call]:
     chosen = OpenAiCompatibleSettings.model_validate({"endpoints": {"local": {"base_url": base_url}}})
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)))
-        place = Workplace(clock=SystemClock(), http=http, folder=Path())
+        place = PluginContext(clock=SystemClock(), http=http, folder=Path())
         llm = await stack.enter_async_context(open_openai_compatible(chosen, place))
         yield lambda: llm.complete("local/small", PROMPT, SAMPLING)
 
@@ -126,7 +126,7 @@ async def _compatible(base_url: str) -> AsyncIterator[Call]:
 async def _through_litellm(base_url: str) -> AsyncIterator[Call]:
     chosen = LitellmSettings.model_validate({"keys": {"openai": "none"}, "base_urls": {"openai": base_url}})
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
-        place = Workplace(clock=SystemClock(), http=http, folder=Path())
+        place = PluginContext(clock=SystemClock(), http=http, folder=Path())
         async with open_litellm(chosen, place) as llm:
             yield lambda: llm.complete("openai/small", PROMPT, SAMPLING)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bot.domain.step import Usage
-from bot.testing.model_server import Script, moves
-from bot.testing.world.habits import Habits
-from bot.testing.world.mind import Mind
+from bot.core.beliefs import ModelUsage
+from bot.simulator.models.behaviour import ModelBehaviour
+from bot.simulator.models.simulated_model import SimulatedModel
+from bot.testing.model_server import ReplyScript, play_moves
 from tests.benchmarks.figures import Size, say
-from tests.integration.providers import FAMILIES, MINDS, rain, served
+from tests.integration.provider_installations import FAMILIES, MINDS, rain, served
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 
@@ -42,20 +42,20 @@ def main(size: Size) -> None:
     warnings.filterwarnings("ignore", category=UserWarning)
     families = [*FAMILIES][: size.pick(len(FAMILIES), 1)]
     for family in families:
-        say(f"ten steps of blf, {family}", str(asyncio.run(_measured(family, "blf", moves(*NINE)))))
+        say(f"ten steps of blf, {family}", str(asyncio.run(_measured(family, "blf", play_moves(*NINE)))))
     for mind in MINDS[: size.pick(len(MINDS), 1)]:
-        figures = asyncio.run(_measured("openai", mind, Mind(habits=Habits()).answer))
+        figures = asyncio.run(_measured("openai", mind, SimulatedModel(habits=ModelBehaviour()).answer))
         say(f"one forecast of {mind}, openai, simulated model", str(figures))
-    five = asyncio.run(_measured("openai", "blf", moves(*NINE), trials=size.pick(5, 2)))
+    five = asyncio.run(_measured("openai", "blf", play_moves(*NINE), trials=size.pick(5, 2)))
     say(f"{size.pick(5, 2)} trials of blf on one question, openai", str(five))
 
 
-async def _measured(family: str, name: str, script: Script, *, trials: int = 1) -> PromptShare:
+async def _measured(family: str, name: str, script: ReplyScript, *, trials: int = 1) -> PromptShare:
     with TemporaryDirectory() as folder:
         async with served(Path(folder), FAMILIES[family], script, trials=trials) as opened:
             trace = await opened.forecast(name, rain())
             double = opened.double
-            used = sum((one.trial.usage for one in trace.trials if one.trial is not None), Usage())
+            used = sum((one.trial.usage for one in trace.trials if one.trial is not None), ModelUsage())
             return PromptShare(
                 calls=len(double.requests),
                 shared=min(double.shared_prefixes, default=1.0),

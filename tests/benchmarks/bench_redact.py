@@ -5,7 +5,7 @@ from time import perf_counter
 
 import numpy as np
 
-from bot.redact import Redactor
+from bot.core.redaction import SecretRedactor
 from tests.benchmarks.figures import Size, say
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -14,7 +14,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 def main(size: Size) -> None:
     """Measure and print everything."""
     rng = np.random.default_rng(2026)
-    redactor = Redactor.of(_word(rng, 40) for _ in range(8))
+    redactor = SecretRedactor.from_secrets(_word(rng, 40) for _ in range(8))
     words = [_word(rng, int(length)).lower() for length in rng.integers(2, 10, size.pick(18_000, 500))]
     prose = " ".join(words)
     form = json.dumps({word: [float(rng.random()), f"https://almanac.example/{word}"] for word in words[:1200]})
@@ -22,7 +22,7 @@ def main(size: Size) -> None:
         rounds = size.pick(max(20, 200_000 // len(text)), 2)
         started = perf_counter()
         for _ in range(rounds):
-            redactor.hide(text)
+            redactor.redact(text)
         took_ms = (perf_counter() - started) / rounds * 1e3
         say(f"redact: {what} of {len(text):,} characters, 8 secrets", f"{took_ms:.3f} ms")
 

@@ -12,25 +12,32 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Self
 
-from bot.clock import SeededRandom
 from bot.config.schema import ResearchSection
-from bot.desk.combine import Pool
-from bot.domain.forecast import Limits
-from bot.domain.inquiry import Charge
-from bot.domain.prompt import Message, Prompt, Speaker
-from bot.domain.question import Question
-from bot.domain.research import Hit
-from bot.domain.step import Step
+from bot.core.beliefs import Step
+from bot.core.clock import SeededRandom
+from bot.core.forecasts import TrialLimits
+from bot.core.ids import sha256_hex
+from bot.core.interfaces import TrialContext
+from bot.core.language_models import CostAttribution, Message, MessageRole, Prompt
+from bot.core.questions import Question
+from bot.core.research import SearchResult
 from bot.evaluation.explanation import read_recorded_calls
 from bot.evaluation.replay import replay_forecast
-from bot.ids import digest
-from bot.jobs.sitting import Seat
-from bot.ports import Desk
-from bot.store.forecasts import Trace
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.trial_tools import GuardedTrialContext
+from bot.store.forecasts import ForecastTrace
 from bot.store.trials import TrialRecord
-from bot.testing.llm import ScriptedLlm
+from bot.testing.models import ScriptedModelProvider
 from tests.benchmarks.figures import Size, peak_mb, say
-from tests.unit.sittings import BLF, Playing, Theatre, open_theatre, question, thoughts
+from tests.unit.forecast_run_fixture import (
+    BLF,
+    ForecastRunFixture,
+    FunctionForecaster,
+    model_with_beliefs,
+    open_forecast_runs,
+    question,
+)
 
 TRIALS, STEPS, RESULTS = 5, 10, 10
 
@@ -98,16 +105,16 @@ async def _measure(folder: Path, script: Script, forecasts: int) -> None:
 
 
 @asynccontextmanager
-async def _stage(folder: Path, script: Script) -> AsyncIterator[Theatre]:
+async def _stage(folder: Path, script: Script) -> AsyncIterator[ForecastRunFixture]:
     believed = [0.3 + 0.05 * step for step in range(STEPS)]
-    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(*believed)])) as theatre:
+    async with open_forecast_runs(folder, ScriptedModelProvider(turns=[model_with_beliefs(*believed)])) as theatre:
         theatre.section = script.desk
-        theatre.limits = Limits(steps=STEPS + 1)
+        theatre.limits = TrialLimits(steps=STEPS + 1)
         theatre.engine.hits = [_hit(number, script) for number in range(RESULTS)]
         yield theatre
 
 
-async def _replayed(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+async def _replayed(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Run the forecaster again on the record, one forecast after the other, as ``foxcast replay`` does with one."""
     seat, workshop, random = theatre.seat(trials=TRIALS), theatre.workshop(sealed=True), SeededRandom(1)
     asked = len(theatre.llm.requests)
@@ -123,7 +130,7 @@ async def _replayed(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     with _Watch(steps) as reading_told:
         for name in ids:
             for trial in range(1, TRIALS + 1):
-                await theatre.ledger.exchanges.of(name, trial, {"desk", "dialect", "model", "tool"})
+                await theatre.ledger.recordings.read_trial(name, trial, {"desk", "dialect", "model", "tool"})
     rest = 1000 * (whole.used - reading_steps.used - reading_told.used) / steps
     say("replayed by BLF, reading included", str(whole))
     say("of this reading the steps", str(reading_steps))
@@ -131,7 +138,7 @@ async def _replayed(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     say("of this BLF, its prompts digested, each step compared", f"CPU {rest:.3f} ms a step")
 
 
-async def _recited(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+async def _recited(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Run a forecaster that knows its steps: what it costs the engine to run, check and compare any."""
     # From another reading, so that no step is compared with itself.
     scores = [await _trace(theatre, name) for name in ids]
@@ -144,25 +151,31 @@ async def _recited(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     say("run again and compared, no forecaster, steps at hand", str(watch))
 
 
-async def _recite(trace: Trace, score: Trace) -> Trace:
+async def _recite(trace: ForecastTrace, score: ForecastTrace) -> ForecastTrace:
     for recorded, known in zip(trace.trials, score.trials, strict=True):
         await _recite_trial(trace, recorded, known)
     return trace
 
 
-async def _recite_trial(trace: Trace, recorded: TrialRecord, known: TrialRecord) -> None:
-    async def recite(question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+async def _recite_trial(trace: ForecastTrace, recorded: TrialRecord, known: TrialRecord) -> None:
+    async def recite(question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         for logged in known.steps:
             yield logged.step
 
-    seat = Seat(name=BLF, forecaster=Playing(recite), trials=1, pool=Pool.MEAN, limits=Limits(steps=STEPS + 1))
+    seat = ConfiguredForecaster(
+        name=BLF,
+        implementation=FunctionForecaster(recite),
+        trials=1,
+        pool=PoolingMethod.MEAN,
+        limits=TrialLimits(steps=STEPS + 1),
+    )
     told = await replay_forecast(replace(trace, trials=(recorded,)), seat, None, SeededRandom(1), None)
     if told.trials[0].discrepancy is not None or told.steps != len(recorded.steps):
         message = "a step that was recited differs from itself"
         raise RuntimeError(message)
 
 
-async def _verified(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+async def _verified(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Read all that forecasts rest on, down to the documents, each checked by its digest; no code is run again."""
     traces = [await _trace(theatre, name) for name in ids]
     with _Watch(steps) as watch:
@@ -173,26 +186,39 @@ async def _verified(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     say("chain verified from the record, steps at hand", str(watch))
 
 
-async def _answered(theatre: Theatre, script: Script, *, trials: int) -> None:
+async def _answered(theatre: ForecastRunFixture, script: Script, *, trials: int) -> None:
     """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
     asked = _asked(0, script)
     told = [_text(f"told {step}", RESULTS * script.snippet) for step in range(STEPS)]
     with _Watch(trials * STEPS) as watch:
         for trial in range(1, trials + 1):
-            charge = Charge(scope="asking", ref=str(asked.ref), venue=asked.ref.venue, forecaster=BLF, trial=trial)
-            bench = await theatre.workshop().bench(
-                asked, charge=charge, cutoff=theatre.clock.now(), limits=theatre.limits
+            charge = CostAttribution(
+                scope="asking", ref=str(asked.ref), venue=asked.ref.venue, forecaster=BLF, trial=trial
             )
-            messages = [Message(speaker=Speaker.USER, text=asked.background)]
+            bench = await theatre.workshop().open_trial(
+                asked,
+                GuardedTrialContext(
+                    forecast="asking",
+                    cutoff=theatre.clock.now(),
+                    trial=trial,
+                    fitted=None,
+                    random=SeededRandom(1),
+                    limits=theatre.limits,
+                ),
+                charge=charge,
+            )
+            messages = [Message(speaker=MessageRole.USER, text=asked.background)]
             for step in range(STEPS):
                 prompt = Prompt(messages=tuple(messages), tools=tuple(bench.tools), stable=len(messages))
-                answer = await bench.ask("main", prompt, seed=trial)
-                messages.append(Message(speaker=Speaker.ASSISTANT, calls=answer.completion.calls))
-                messages.append(Message(speaker=Speaker.TOOL, text=told[step], answers=answer.completion.calls[0].id))
+                answer = await bench.ask_model("main", prompt, seed=trial)
+                messages.append(Message(speaker=MessageRole.ASSISTANT, calls=answer.completion.calls))
+                messages.append(
+                    Message(speaker=MessageRole.TOOL, text=told[step], answers=answer.completion.calls[0].id)
+                )
     say("asked through the desk, no forecaster and no tool", str(watch))
 
 
-async def _trace(theatre: Theatre, name: str) -> Trace:
+async def _trace(theatre: ForecastRunFixture, name: str) -> ForecastTrace:
     return await theatre.ledger.forecasts.trace(name)
 
 
@@ -201,12 +227,12 @@ def _asked(number: int, script: Script) -> Question:
     return replace(asked, background=_text(f"background {number}", script.background))
 
 
-def _hit(number: int, script: Script) -> Hit:
+def _hit(number: int, script: Script) -> SearchResult:
     text = _text(f"hit {number}", script.snippet)
-    return Hit(url=f"https://news.example/{number}", title=f"News {number}", snippet=text, published_at=None)
+    return SearchResult(url=f"https://news.example/{number}", title=f"News {number}", snippet=text, published_at=None)
 
 
 def _text(name: str, chars: int) -> str:
     """Return text of about that length that is not made of repetitions."""
-    words = (digest(f"{name} {place}".encode())[:7] for place in range(chars // 8))
+    words = (sha256_hex(f"{name} {place}".encode())[:7] for place in range(chars // 8))
     return " ".join(words)

@@ -11,17 +11,16 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from bot.domain.inquiry import Charge
-from bot.domain.step import Usage
-from bot.ids import digest
-from bot.store.backup import back_up
-from bot.store.calls import CostBy, Reservation, Settlement
-from bot.store.checks import quick_check
+from bot.core.beliefs import ModelUsage
+from bot.core.ids import sha256_hex
+from bot.core.language_models import CostAttribution
+from bot.store.backups import create_backup
+from bot.store.connections import ReaderPool, WriterThread
 from bot.store.database import open_writer
-from bot.store.exchanges import ExchangeKey
+from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger, open_ledger
-from bot.store.readers import Readers
-from bot.store.writer import Writer
+from bot.store.model_calls import CallReservation, CallSettlement, CostGrouping
+from bot.store.trials import RecordingKey
 from tests.benchmarks.figures import Size, percentiles, say
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,7 +42,7 @@ def main(size: Size) -> None:
 
 
 async def _measure(path: Path, rows: int) -> None:
-    async with Writer(path) as writer, Readers(path) as readers:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
         waits: list[float] = []
         started = time.perf_counter()
         await asyncio.gather(*(_produce(writer, rows // PRODUCERS, waits) for _ in range(PRODUCERS)))
@@ -71,13 +70,13 @@ async def _measure_calls(path: Path, count: int) -> None:
         # A call is reserved, settled with its answer and kept as an exchange: three durable rows, two documents.
         say("reserve + settle + exchange, 50 producers", f"{3 * len(waits) / took:,.0f} rows/s, {percentiles(waits)}")
         started = time.perf_counter()
-        found = [await ledger.exchanges.of(f"f{n}", 1) for n in range(PRODUCERS)]
+        found = [await ledger.recordings.read_trial(f"f{n}", 1) for n in range(PRODUCERS)]
         took = time.perf_counter() - started
         say("exchanges read back, a trial at once", f"{sum(map(len, found)) / took:,.0f} exchanges/s")
         for what, work in (
             ("spent today", ledger.calls.spent(since=NOON)),
-            ("typical cost", ledger.calls.typical(FORECASTER)),
-            ("costs by model", ledger.calls.costs(CostBy.MODEL)),
+            ("typical cost", ledger.calls.typical_cost(FORECASTER)),
+            ("costs by model", ledger.calls.costs(CostGrouping.MODEL)),
         ):
             started = time.perf_counter()
             await work
@@ -85,13 +84,13 @@ async def _measure_calls(path: Path, count: int) -> None:
 
 
 async def _call(ledger: Ledger, scope: str, count: int, waits: list[float]) -> None:
-    charge = Charge(scope=scope, ref="lantern:question", venue="lantern", forecaster=FORECASTER, trial=1)
-    usage = Usage(calls=1, tokens_in=6000, tokens_cached=5000, tokens_out=300, cost_usd=0.002)
+    charge = CostAttribution(scope=scope, ref="lantern:question", venue="lantern", forecaster=FORECASTER, trial=1)
+    usage = ModelUsage(calls=1, tokens_in=6000, tokens_cached=5000, tokens_out=300, cost_usd=0.002)
     for number in range(count):
         name = f"{scope}-{number}"
         # As long as a typical answer with its reasoning, and as hard to compress as hex is.
-        answer = json.dumps([digest(f"{name}{part}".encode()) for part in range(30)])
-        reservation = Reservation(
+        answer = json.dumps([sha256_hex(f"{name}{part}".encode()) for part in range(30)])
+        reservation = CallReservation(
             id=name,
             at=NOON,
             charge=charge,
@@ -103,22 +102,22 @@ async def _call(ledger: Ledger, scope: str, count: int, waits: list[float]) -> N
         )
         started = time.perf_counter()
         await ledger.calls.reserve(reservation)
-        await ledger.calls.settle(name, Settlement(usage=usage, attempts=1, latency_s=2.0, answer=answer))
-        await ledger.exchanges.add(scope, 1, ExchangeKey("model", name), f'{{"answer":{answer}}}', at=NOON)
+        await ledger.calls.settle(name, CallSettlement(usage=usage, attempts=1, latency_s=2.0, answer=answer))
+        await ledger.recordings.add(scope, 1, RecordingKey("model", name), f'{{"answer":{answer}}}', at=NOON)
         waits.append(time.perf_counter() - started)
 
 
 def _measure_file(path: Path) -> None:
     size = path.stat().st_size / 1e6
     started = time.perf_counter()
-    quick_check(path)
+    run_quick_check(path)
     say("quick check", f"{time.perf_counter() - started:.3f} s for {size:.0f} MB")
     started = time.perf_counter()
-    back_up(path, path.parent / "backups", at=datetime(2026, 1, 1, tzinfo=UTC))
+    create_backup(path, path.parent / "backups", at=datetime(2026, 1, 1, tzinfo=UTC))
     say("backup with all checks", f"{time.perf_counter() - started:.3f} s for {size:.0f} MB")
 
 
-async def _produce(writer: Writer, count: int, waits: list[float]) -> None:
+async def _produce(writer: WriterThread, count: int, waits: list[float]) -> None:
     for _ in range(count):
         started = time.perf_counter()
         await writer.run(_add)

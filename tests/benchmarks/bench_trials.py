@@ -15,11 +15,11 @@ from time import perf_counter, process_time
 
 import psutil
 
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.question import QuestionRef
-from bot.domain.step import Usage
+from bot.core.beliefs import ModelUsage
+from bot.core.forecasts import TrialEnd, TrialLimits
+from bot.core.questions import QuestionRef
 from tests.benchmarks.figures import ROOT, Size, say
-from tests.integration.stage import COMPATIBLE, LITELLM, Setup, Stage, question, staged
+from tests.integration.engine_fixture import COMPATIBLE, LITELLM, EngineFixture, EngineSetup, open_engine, question
 
 STEPS = 10
 MODEL_S = 2.0
@@ -27,14 +27,14 @@ PLACES = (200, 300, 400, 500, 600, 800)
 # How often it is looked whether the event loop is in time, and what share of the ideal is still called carried.
 PROBE_S = 0.05
 LEAST_SHARE = 0.9
-LIMITS = Limits(steps=STEPS, seconds=600.0)
+LIMITS = TrialLimits(steps=STEPS, seconds=600.0)
 PAGE = "What the page says about the lamp, the keeper and the weather. " * 60
 # It searches nine times and submits; of what it is sent it counts as cached what began the request before.
 SERVING = """
 import asyncio, json, os, sys
 from dataclasses import replace
-from bot.testing.model_server import serve, slowly
-from tests.integration.stage import search, submit
+from bot.testing.model_server import serve_script, delay_reply
+from tests.integration.engine_fixture import search, submit
 DELAY_S, STEPS = float(sys.argv[1]), int(sys.argv[2])
 before = {}
 def play(asked):
@@ -49,11 +49,11 @@ def play(asked):
         before.pop(name, None)
     tokens = [sum(map(len, part)) // 4 for part in (messages, messages[:same])]
     reply = replace(reply, tokens_in=tokens[0], tokens_cached=tokens[1], tokens_out=150)
-    return slowly(reply, DELAY_S) if DELAY_S else reply
+    return delay_reply(reply, DELAY_S) if DELAY_S else reply
 def announce(url):
     sys.stdout.write(url + "\\n")
     sys.stdout.flush()
-asyncio.run(serve(play, announce))
+asyncio.run(serve_script(play, announce))
 """
 
 
@@ -190,7 +190,7 @@ async def _together(place: Callable[[int], Awaitable[None]], places: int) -> Asy
         raise error or RuntimeError
 
 
-async def _steps(stage: Stage) -> int:
+async def _steps(stage: EngineFixture) -> int:
     """Return how many steps are on record."""
     return await stage.ledger.calls.readers.run(
         lambda database: int(database.execute("select count(*) from step").fetchone()[0])
@@ -202,10 +202,10 @@ def _load() -> float:
     return os.getloadavg()[0]
 
 
-async def _trials(stage: Stage, trials: int, *, at_once: int, first: int = 0) -> Usage:
+async def _trials(stage: EngineFixture, trials: int, *, at_once: int, first: int = 0) -> ModelUsage:
     """Play that many questions, one trial each; raises RuntimeError for one that does not come to its end."""
     waiting = iter(range(first, first + trials))
-    total = Usage()
+    total = ModelUsage()
 
     async def work() -> None:
         nonlocal total
@@ -222,10 +222,10 @@ async def _trials(stage: Stage, trials: int, *, at_once: int, first: int = 0) ->
 
 
 @asynccontextmanager
-async def _opened(base_url: str, kind: str) -> AsyncIterator[Stage]:
-    setup = Setup(kind=kind, provider={"attempts": 1, "concurrency": 1000}, role={"timeout_s": 120.0})
+async def _opened(base_url: str, kind: str) -> AsyncIterator[EngineFixture]:
+    setup = EngineSetup(kind=kind, provider={"attempts": 1, "concurrency": 1000}, role={"timeout_s": 120.0})
     with tempfile.TemporaryDirectory() as folder:
-        async with staged(Path(folder), base_url, setup) as stage:
+        async with open_engine(Path(folder), base_url, setup) as stage:
             yield stage
 
 

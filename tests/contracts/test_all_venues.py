@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from bot.discovery import Kind, discover
-from bot.ports import Finder, Sealer
-from bot.specs import Can, PaperPlace, Settings, VenueSpec, WriterPlace
+from bot.core.interfaces import QuestionReader, SealingSubmitter
+from bot.core.plugin_specs import PaperBookContext, PluginSettings, VenueSpec, VenueWriterContext
+from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
-from bot.testing.feed_contract import FinderContract, PriceFeedContract
-from bot.testing.http import DictHttp
-from bot.testing.sealer_contract import SealerContract, TraderContract
-from bot.testing.wires import MemoryWire
+from bot.testing.http import FakeHttpClient, FakeWriteClient
+from bot.testing.price_feed_contract import PriceFeedContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.venue_contracts import ArchiveContract, QuestionReaderContract, VenueContract
 
 WRITER, PAPER = "writer", "paper"
 Need = tuple[type, str]
@@ -33,7 +32,7 @@ class Opened:
 
 
 def built_in() -> list[VenueSpec[Any]]:
-    modules = [candidate.load() for candidate in discover() if candidate.kind is Kind.BUILT_IN]
+    modules = [candidate.load() for candidate in discover_plugins() if candidate.origin is PluginOrigin.BUILT_IN]
     return [spec for module in modules if hasattr(module, "foxcast_venues") for spec in module.foxcast_venues()]
 
 
@@ -52,20 +51,20 @@ def needs(spec: VenueSpec[Any], opened: Opened) -> Iterator[Need]:
     """Yield the kits that a venue has to keep, and for which half of it."""
     yield VenueContract, ""
     if opened.finds:
-        yield FinderContract, ""
-    if Can.ARCHIVE in spec.abilities:
+        yield QuestionReaderContract, ""
+    if spec.archive is not None:
         yield ArchiveContract, ""
-    if Can.PUSH_PRICES in spec.abilities:
+    if spec.prices is not None:
         yield PriceFeedContract, ""
-    for part, ability in ((WRITER, Can.SUBMIT), (PAPER, Can.PAPER)):
-        if ability not in spec.abilities:
+    for part, factory in ((WRITER, spec.writer), (PAPER, spec.paper)):
+        if factory is None:
             continue
-        if Can.TRADE in spec.abilities:
-            yield TraderContract, part
+        if spec.planner is not None:
+            yield TradingSubmitterContract, part
             continue
         yield SubmitterContract, part
         if part in opened.seals:
-            yield SealerContract, part
+            yield SealingSubmitterContract, part
 
 
 def lacking(spec: VenueSpec[Any], opened: Opened, classes: Iterable[type]) -> list[str]:
@@ -78,24 +77,24 @@ def lacking(spec: VenueSpec[Any], opened: Opened, classes: Iterable[type]) -> li
     ]
 
 
-async def opened(spec: VenueSpec[Any], settings: Settings, folder: Path) -> Opened:
-    place: Mapping[str, Any] = {"clock": FakeClock(), "http": DictHttp({}), "folder": folder}
+async def opened(spec: VenueSpec[Any], settings: PluginSettings, folder: Path) -> Opened:
+    place: Mapping[str, Any] = {"clock": FakeClock(), "http": FakeHttpClient({}), "folder": folder}
     seals = set()
     async with AsyncExitStack() as stack:
-        writing = WriterPlace(**place, wire=MemoryWire())
+        writing = VenueWriterContext(**place, wire=FakeWriteClient())
         reader = await stack.enter_async_context(spec.reader(settings, writing))
         halves = []
-        if spec.writer is not None and Can.TRADE not in spec.abilities:
+        if spec.writer is not None and spec.planner is None:
             halves.append((WRITER, spec.writer(settings, writing)))
-        if spec.paper is not None and Can.TRADE not in spec.abilities:
-            halves.append((PAPER, spec.paper(settings, PaperPlace(**place, cash=1.0, delay_s=0.0))))
+        if spec.paper is not None and spec.planner is None:
+            halves.append((PAPER, spec.paper(settings, PaperBookContext(**place, cash=1.0, delay_s=0.0))))
         for part, half in halves:
-            if isinstance(await stack.enter_async_context(half), Sealer):
+            if isinstance(await stack.enter_async_context(half), SealingSubmitter):
                 seals.add(part)
-    return Opened(finds=isinstance(reader, Finder), seals=frozenset(seals))
+    return Opened(finds=isinstance(reader, QuestionReader), seals=frozenset(seals))
 
 
-def settings_of(spec: VenueSpec[Any], classes: Sequence[type]) -> Settings:
+def settings_of(spec: VenueSpec[Any], classes: Sequence[type]) -> PluginSettings:
     found = [one for one in classes if issubclass(one, VenueContract) and one.spec.name == spec.name]
     assert found, f"{spec.name}: no test class with VenueContract"
     return found[0].settings
@@ -112,33 +111,30 @@ def test_all_built_in_venues_are_looked_at() -> None:
     assert {spec.name for spec in built_in()} == {"forecastbench", "manifold", "metaculus", "polymarket"}
 
 
-def test_every_ability_of_a_venue_has_a_kit_or_is_one_of_a_kit() -> None:
-    # Comments and withdrawals go through the writer, and whether it is a trader is told by the same ability.
-    with_kit = {Can.ARCHIVE, Can.PUSH_PRICES, Can.SUBMIT, Can.PAPER, Can.TRADE, Can.COMMENT, Can.WITHDRAW}
-    assert {ability for spec in built_in() for ability in spec.abilities} <= with_kit
-
-
 # The test is tested: a venue that can all, and its classes one by one taken away.
 
-ABLE = frozenset({Can.SUBMIT, Can.PAPER, Can.TRADE, Can.PUSH_PRICES, Can.ARCHIVE})
+
+def invented(**changes: Any) -> VenueSpec[Any]:
+    trading, archived = (
+        next(spec for spec in built_in() if spec.name == name) for name in ("manifold", "forecastbench")
+    )
+    return replace(trading, **({"name": "lantern", "archive": archived.archive} | changes))
 
 
-def invented(abilities: frozenset[Can]) -> VenueSpec[Any]:
-    spec = next(spec for spec in built_in() if spec.name == "manifold")
-    return replace(spec, name="lantern", abilities=abilities)
+NOTHING = dict.fromkeys(("writer", "paper", "planner", "prices", "archive"))
 
 
 def kit_class(kit: type, spec: VenueSpec[Any], part: str) -> type:
     return type("TestIt", (kit,), {"spec": spec, "part": part})
 
 
-@pytest.mark.parametrize("abilities", [ABLE, ABLE - {Can.TRADE}], ids=["trading", "standing"])
-def test_a_venue_that_lacks_a_kit_is_named(abilities: frozenset[Can]) -> None:
-    spec = invented(abilities)
+@pytest.mark.parametrize(("changes", "kits"), [({}, 6), ({"planner": None}, 8)], ids=["trading", "standing"])
+def test_a_venue_that_lacks_a_kit_is_named(changes: Mapping[str, Any], kits: int) -> None:
+    spec = invented(**changes)
     known = Opened(finds=True, seals=frozenset({WRITER, PAPER}))
     wanted = list(needs(spec, known))
     classes = [kit_class(kit, spec, part) for kit, part in wanted]
-    assert len(wanted) == (6 if Can.TRADE in abilities else 8)
+    assert len(wanted) == kits
     assert lacking(spec, known, classes) == []
     for place, (kit, part) in enumerate(wanted):
         [told] = lacking(spec, known, classes[:place] + classes[place + 1 :])
@@ -147,10 +143,10 @@ def test_a_venue_that_lacks_a_kit_is_named(abilities: frozenset[Can]) -> None:
 
 
 def test_the_class_of_another_venue_does_not_count() -> None:
-    spec = invented(frozenset())
+    spec = invented(**NOTHING)
     other = kit_class(VenueContract, replace(spec, name="torch"), "")
     assert lacking(spec, Opened(), [other]) == ["lantern: no test class with VenueContract"]
 
 
 def test_what_cannot_be_done_needs_no_kit() -> None:
-    assert list(needs(invented(frozenset()), Opened())) == [(VenueContract, "")]
+    assert list(needs(invented(**NOTHING), Opened())) == [(VenueContract, "")]

@@ -7,11 +7,20 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from bot.api import Batch, IntentState, PaperPlace, Question, Settings, Submitter, VenueSpec, WriterPlace
+from bot.api import (
+    IntentState,
+    PaperBookContext,
+    PluginSettings,
+    Question,
+    SubmissionBatch,
+    VenueSpec,
+    VenueSubmitter,
+    VenueWriterContext,
+)
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
-from bot.testing.http import DictHttp
-from bot.testing.wires import MemoryWire
+from bot.testing.http import FakeHttpClient, FakeWriteClient
+from bot.testing.submitter_contracts import SubmitterContract
+from bot.testing.venue_contracts import ArchiveContract, VenueContract
 from plugins.forecastbench import foxcast_venues
 from plugins.forecastbench.archive import ForecastBenchArchive
 from plugins.forecastbench.settings import ForecastBenchSettings
@@ -23,19 +32,19 @@ ROUND = "2026-06-07"
 
 @pytest.fixture(scope="module")
 def questions() -> tuple[Question, ...]:
-    return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).round(ROUND).questions
+    return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).read_round(ROUND).questions
 
 
 class TestReader(VenueContract):
     spec = SPEC
-    settings: ClassVar[Settings] = ForecastBenchSettings(rounds="all", upload_folder=Path(__file__).parent)
-    remote: ClassVar[Settings] = ForecastBenchSettings(source="https://example.org/datasets")
+    settings: ClassVar[PluginSettings] = ForecastBenchSettings(rounds="all", upload_folder=Path(__file__).parent)
+    remote_settings: ClassVar[PluginSettings] = ForecastBenchSettings(source="https://example.org/datasets")
 
 
 class TestArchive(ArchiveContract):
     spec = SPEC
-    settings: ClassVar[Settings] = ForecastBenchSettings()
-    late = datetime(2026, 9, 1, tzinfo=UTC)
+    settings: ClassVar[PluginSettings] = ForecastBenchSettings()
+    known_before = datetime(2026, 9, 1, tzinfo=UTC)
 
     @pytest.fixture
     def folder(self) -> Path:
@@ -46,11 +55,11 @@ class FileContract(SubmitterContract):
     """What paper book and live writer have in common: one file in the fixture ``folder``."""
 
     @pytest.fixture
-    def batch(self, questions: tuple[Question, ...]) -> Batch:
+    def batch(self, questions: tuple[Question, ...]) -> SubmissionBatch:
         return answered(questions)
 
     @pytest.fixture
-    def refused_batch(self, batch: Batch) -> Batch:
+    def refused_batch(self, batch: SubmissionBatch) -> SubmissionBatch:
         return replace(batch, key="no due date")
 
     @pytest.fixture
@@ -58,7 +67,7 @@ class FileContract(SubmitterContract):
         return lambda: sum(len(json.loads(path.read_bytes())["forecasts"]) for path in folder.glob("*"))
 
     async def test_half_a_round_is_absent_and_stands_once_it_comes_whole(
-        self, submitter: Submitter, batch: Batch, answers: Callable[[], int]
+        self, submitter: VenueSubmitter, batch: SubmissionBatch, answers: Callable[[], int]
     ) -> None:
         half = replace(batch, intents=batch.intents[: len(batch.intents) // 2])
         receipts = await submitter.submit(half)
@@ -67,12 +76,12 @@ class FileContract(SubmitterContract):
         assert {receipt.state for receipt in await submitter.submit(batch)} == {IntentState.ACKED}
 
 
-def paper_place(folder: Path, now: datetime) -> PaperPlace:
-    return PaperPlace(clock=FakeClock(now), http=DictHttp({}), folder=folder, cash=1.0, delay_s=0.0)
+def paper_place(folder: Path, now: datetime) -> PaperBookContext:
+    return PaperBookContext(clock=FakeClock(now), http=FakeHttpClient({}), folder=folder, cash=1.0, delay_s=0.0)
 
 
-def writer_place(folder: Path, now: datetime) -> WriterPlace:
-    return WriterPlace(clock=FakeClock(now), http=DictHttp({}), folder=folder, wire=MemoryWire())
+def writer_place(folder: Path, now: datetime) -> VenueWriterContext:
+    return VenueWriterContext(clock=FakeClock(now), http=FakeHttpClient({}), folder=folder, wire=FakeWriteClient())
 
 
 class TestPaperBook(FileContract):
@@ -84,7 +93,7 @@ class TestPaperBook(FileContract):
         return tmp_path / "forecast_sets"
 
     @pytest.fixture
-    async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
+    async def submitter(self, tmp_path: Path) -> AsyncIterator[VenueSubmitter]:
         assert SPEC.paper is not None
         async with SPEC.paper(ForecastBenchSettings(), paper_place(tmp_path, datetime(2026, 9, 1, tzinfo=UTC))) as book:
             yield book
@@ -99,7 +108,7 @@ class TestWriter(FileContract):
         return tmp_path
 
     @pytest.fixture
-    async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
+    async def submitter(self, tmp_path: Path) -> AsyncIterator[VenueSubmitter]:
         assert SPEC.writer is not None
         settings = ForecastBenchSettings(upload_folder=tmp_path)
         async with SPEC.writer(settings, writer_place(tmp_path, datetime(2026, 6, 7, 12, tzinfo=UTC))) as writer:

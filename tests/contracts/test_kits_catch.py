@@ -9,30 +9,30 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.testing.contracts import ArchiveContract, ClosingContract, SubmitterContract, VenueContract
-from bot.testing.feed_contract import FinderContract, PriceFeedContract
-from bot.testing.sealer_contract import SealerContract, TraderContract
+from bot.testing.price_feed_contract import PriceFeedContract
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterContract, TradingSubmitterContract
+from bot.testing.venue_contracts import ArchiveContract, ClosingPlannerContract, QuestionReaderContract, VenueContract
 from tests.contracts.test_all_venues import kit_classes
 from tests.unit.testing import (
     test_archive_contract,
     test_closing_contract,
     test_feed_contract,
-    test_sealer_contract,
+    test_sealing_contracts,
     test_submitter_contract,
     test_venue_contract,
 )
-from tests.unit.testing.lantern import checks_of
+from tests.unit.testing.correct_venue import checks_of
 
 A_DOZEN = 12
 BREAKS: Sequence[tuple[type, Sequence[tuple[str, object]]]] = [
     (VenueContract, test_venue_contract.VENUE_MUTANTS),
     (ArchiveContract, test_archive_contract.ARCHIVE_MUTANTS),
-    (ClosingContract, test_closing_contract.CLOSING_MUTANTS),
+    (ClosingPlannerContract, test_closing_contract.CLOSING_MUTANTS),
     (SubmitterContract, test_submitter_contract.SUBMITTER_MUTANTS),
-    (SealerContract, test_sealer_contract.SEALER_MUTANTS),
-    (TraderContract, test_sealer_contract.TRADER_MUTANTS),
+    (SealingSubmitterContract, test_sealing_contracts.SEALER_MUTANTS),
+    (TradingSubmitterContract, test_sealing_contracts.TRADER_MUTANTS),
     (PriceFeedContract, test_feed_contract.FEED_MUTANTS),
-    (FinderContract, test_feed_contract.FINDER_MUTANTS),
+    (QuestionReaderContract, test_feed_contract.FINDER_MUTANTS),
 ]
 
 

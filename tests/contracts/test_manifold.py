@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.api import Can, Json, NotFound, Settings, VenueSpec, Workplace
+from bot.api import Json, NotFoundError, PluginContext, PluginSettings, VenueSpec
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import VenueContract
+from bot.testing.venue_contracts import VenueContract
 from plugins.manifold import foxcast_venues
 from plugins.manifold.settings import ManifoldSettings
-from tests.plugins.manifold.replies import NOW, answer, binary, choice, numeric
+from tests.plugins.manifold.api_replies import NOW, answer, binary, choice, numeric
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 DONE: Mapping[str, Any] = {"isResolved": True, "resolutionTime": 1_767_225_600_000}
@@ -45,7 +45,7 @@ class Pages:
         found = self.markets.get(path.removeprefix("market/"))
         if found is None:
             message = f"status 404: {path}"
-            raise NotFound(message)
+            raise NotFoundError(message)
         return json.dumps(found).encode()
 
     async def post(
@@ -62,27 +62,27 @@ class Pages:
 
 class ReaderContract(VenueContract):
     spec = SPEC
-    settings: ClassVar[Settings] = ManifoldSettings(min_bettors=0)
+    settings: ClassVar[PluginSettings] = ManifoldSettings(min_bettors=0)
     # Of markets that are named, each must be there; a list of results may well be empty.
-    remote: ClassVar[Settings] = ManifoldSettings(scan=False, markets=("m1",))
+    remote_settings: ClassVar[PluginSettings] = ManifoldSettings(scan=False, markets=("m1",))
     markets: ClassVar[Mapping[str, Mapping[str, Any]]]
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> Workplace:
-        return Workplace(clock=FakeClock(NOW), http=Pages(self.markets), folder=tmp_path)
+    def workplace(self, tmp_path: Path) -> PluginContext:
+        return PluginContext(clock=FakeClock(NOW), http=Pages(self.markets), folder=tmp_path)
 
 
 class TestReader(ReaderContract):
     markets: ClassVar[Mapping[str, Mapping[str, Any]]] = MARKETS
 
-    async def test_all_kinds_are_listed(self, workplace: Workplace) -> None:
+    async def test_all_kinds_are_listed(self, workplace: PluginContext) -> None:
         assert {question.ref.key for question in await self._questions(workplace)} == {"m1", "m2", "m3/a", "m3/b", "m4"}
 
 
 async def test_outcomes_are_in_the_shape_of_their_questions(tmp_path: Path) -> None:
     clock = FakeClock(NOW)
-    before = Workplace(clock=clock, http=Pages(MARKETS), folder=tmp_path)
-    after = Workplace(clock=clock, http=Pages(OVER), folder=tmp_path)
+    before = PluginContext(clock=clock, http=Pages(MARKETS), folder=tmp_path)
+    after = PluginContext(clock=clock, http=Pages(OVER), folder=tmp_path)
     settings = ManifoldSettings(min_bettors=0)
     async with SPEC.reader(settings, before) as venue:
         asked = {question.ref: question async for question in venue.questions()}
@@ -97,7 +97,6 @@ async def test_outcomes_are_in_the_shape_of_their_questions(tmp_path: Path) -> N
 
 
 def test_what_the_venue_can_do_is_said() -> None:
-    assert {Can.SUBMIT, Can.COMMENT, Can.PAPER, Can.TRADE, Can.PUSH_PRICES} <= SPEC.abilities
-    assert SPEC.planner is not None
+    assert SPEC.abilities == ("submit", "comment", "paper", "trade", "push prices")
     assert SPEC.check is not None
     assert SPEC.hosts == ("manifold.markets",)

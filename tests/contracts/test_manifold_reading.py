@@ -8,35 +8,44 @@ from typing import Any
 
 import pytest
 
-from bot.api import Binary, Choice, Finder, Prediction, PricePlace, Question, VenueSpec
-from bot.testing.feed_contract import Booth, FinderContract, PriceFeedContract
-from bot.testing.venues.faults import SocketFault
-from bot.testing.venues.manifold_state import Answer, Market
+from bot.api import (
+    BinaryPrediction,
+    ChoicePrediction,
+    Prediction,
+    PriceFeedContext,
+    Question,
+    QuestionReader,
+    VenueSpec,
+)
+from bot.simulator.faults import SocketFault
+from bot.simulator.venues.manifold_state import FakeManifoldAnswer, FakeManifoldMarket
+from bot.testing.price_feed_contract import PriceFeedContract, PriceFeedSetup
+from bot.testing.venue_contracts import QuestionReaderContract
 from plugins.manifold import foxcast_venues
-from plugins.manifold.feed import ManifoldFeed
-from plugins.manifold.venue import ManifoldVenue
-from tests.contracts.wiring import ClockedSockets, NotingHttp
-from tests.plugins.manifold.stand import Stand, standing
+from plugins.manifold.price_feed import ManifoldPriceFeed
+from plugins.manifold.reader import ManifoldReader
+from tests.contracts.lossy_clients import ClockedWebSocketClient, HostRecordingClient
+from tests.plugins.manifold.fixture import ManifoldFixture, open_fixture
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    async with standing(tmp_path) as here:
+async def stand(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
+    async with open_fixture(tmp_path) as here:
         yield here
 
 
 class Crowd:
     """Moves what it is asked to, each time to another price."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: ManifoldFixture) -> None:
         self._stand = stand
         self._prices = (0.15 + 0.07 * (step * 3 % 10) for step in count())
-        self.places: dict[str, tuple[Market, Answer | None]] = {}
+        self.places: dict[str, tuple[FakeManifoldMarket, FakeManifoldAnswer | None]] = {}
 
-    async def watch(self, market: Market, answer: Answer | None = None) -> Question:
+    async def watch(self, market: FakeManifoldMarket, answer: FakeManifoldAnswer | None = None) -> Question:
         question = await self._stand.question(market, answer)
         self.places[question.ref.key] = (market, answer)
         return question
@@ -44,20 +53,20 @@ class Crowd:
     async def move(self, question: Question) -> Prediction:
         market, answer = self.places[question.ref.key]
         moved = market.answers[0] if answer is None and market.answers else answer
-        self._stand.world.move(market, next(self._prices), answer=moved)
+        self._stand.world.move_price(market, next(self._prices), answer=moved)
         if answer is not None:
-            return Binary(answer.pool.prob)
+            return BinaryPrediction(answer.pool.prob)
         if not market.answers:
-            return Binary(market.pool.prob)
+            return BinaryPrediction(market.pool.prob)
         whole = sum(one.pool.prob for one in market.answers)
-        return Choice({one.text: one.pool.prob / whole for one in market.answers})
+        return ChoicePrediction({one.text: one.pool.prob / whole for one in market.answers})
 
 
 class TestFeed(PriceFeedContract):
     spec = SPEC
 
     @pytest.fixture
-    async def booth(self, stand: Stand) -> Booth:
+    async def booth(self, stand: ManifoldFixture) -> PriceFeedSetup:
         crowd, world = Crowd(stand), stand.world
         many = world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
         questions = [
@@ -73,9 +82,11 @@ class TestFeed(PriceFeedContract):
             for _ in range(100):
                 await stand.clock.advance(1.0)
 
-        place: PricePlace = replace(stand.price_place(), sockets=ClockedSockets(stand.sockets, stand.clock))
-        return Booth(
-            feed=ManifoldFeed(stand.settings, place),
+        place: PriceFeedContext = replace(
+            stand.price_place(), sockets=ClockedWebSocketClient(stand.sockets, stand.clock)
+        )
+        return PriceFeedSetup(
+            feed=ManifoldPriceFeed(stand.settings, place),
             questions=questions,
             others=others,
             move=crowd.move,
@@ -84,31 +95,31 @@ class TestFeed(PriceFeedContract):
         )
 
 
-class TestFinder(FinderContract):
+class TestFinder(QuestionReaderContract):
     spec = SPEC
 
     @pytest.fixture
-    def http(self, stand: Stand) -> NotingHttp:
-        return NotingHttp(stand.http)
+    def http(self, stand: ManifoldFixture) -> HostRecordingClient:
+        return HostRecordingClient(stand.http)
 
     @pytest.fixture
-    def finder(self, stand: Stand, http: NotingHttp) -> Finder:
+    def finder(self, stand: ManifoldFixture, http: HostRecordingClient) -> QuestionReader:
         stand.world.add_market("Rain?")
         stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
         stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
         stand.world.add_numeric("How many?", 0.0, 100.0)
-        return ManifoldVenue(stand.settings, replace(stand.place, http=http))
+        return ManifoldReader(stand.settings, replace(stand.place, http=http))
 
     @pytest.fixture
-    def unfit(self, stand: Stand) -> str:
+    def unfit(self, stand: ManifoldFixture) -> str:
         over = stand.world.add_market("Over?")
         stand.world.close(over)
         return over.id
 
     @pytest.fixture
-    def hosts(self, stand: Stand) -> frozenset[str]:
+    def hosts(self, stand: ManifoldFixture) -> frozenset[str]:
         return frozenset({stand.served.url.removeprefix("http://")})
 
     @pytest.fixture
-    def reached(self, http: NotingHttp) -> Callable[[], frozenset[str]]:
+    def reached(self, http: HostRecordingClient) -> Callable[[], frozenset[str]]:
         return lambda: frozenset(http.reached)

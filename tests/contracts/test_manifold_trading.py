@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal, cast
 
 import pytest
 
-from bot.api import Batch, Leg, PaperPlace, Question, Trader, VenueSpec
-from bot.testing.sealer_contract import Bench, TraderContract
-from bot.testing.venues.faults import Fault
+from bot.api import ContractSide, PaperBookContext, Question, SubmissionBatch, TradingSubmitter, VenueSpec
+from bot.simulator.faults import RequestFault
+from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
 from plugins.manifold import foxcast_venues
-from tests.contracts.wiring import LossyTrader
-from tests.intents import intent_of
-from tests.plugins.manifold.stand import KEY, Stand, order_of, standing
+from tests.contracts.lossy_clients import LossyTradingSubmitter
+from tests.order_intents import make_intent
+from tests.plugins.manifold.fixture import KEY, ManifoldFixture, open_fixture, order_of
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
@@ -25,7 +25,7 @@ RESTART_S = 1.0
 class Batches:
     """Orders on a yes-or-no market, on an answer that stands for itself, and on one of several that exclude another."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: ManifoldFixture) -> None:
         self.stand = stand
         world = stand.world
         self.rain = world.add_market(liquidity=1000.0)
@@ -34,7 +34,7 @@ class Batches:
         self.dear = world.add_market("Too much?")
         self.quiet = world.add_market("Will nobody come?")
 
-    async def bought(self) -> Batch:
+    async def bought(self) -> SubmissionBatch:
         bob, ann = self.many.answers[1], self.one.answers[0]
         on_rain = await self.stand.question(self.rain)
         on_bob = await self.stand.question(self.many, bob)
@@ -42,95 +42,97 @@ class Batches:
         return of(
             "bought",
             (on_rain, order_of(self.rain)),
-            (on_bob, order_of(self.many, answer=bob, leg=Leg.NO, limit="0.25")),
+            (on_bob, order_of(self.many, answer=bob, leg=ContractSide.NO, limit="0.25")),
             (on_one, order_of(self.one, answer=ann, option="Ann", limit="0.55")),
         )
 
     def edit(self) -> None:
-        self.stand.clock.pass_unnoticed(1)
+        self.stand.clock.advance_without_waking(1)
         for market in (self.rain, self.many, self.one):
             self.stand.world.edit(market, description="Resolves by another source.")
 
-    async def refused(self) -> Batch:
+    async def refused(self) -> SubmissionBatch:
         """Of more than the account has."""
         return of("refused", (await self.stand.question(self.dear), order_of(self.dear, amount=5000.0)))
 
-    async def resting(self) -> Batch:
+    async def resting(self) -> SubmissionBatch:
         """At a price below the market, where nobody sells."""
         return of("resting", (await self.stand.question(self.quiet), order_of(self.quiet, limit="0.40")))
 
 
-def of(key: str, *wanted: tuple[Question, Any]) -> Batch:
-    intents = tuple(intent_of(question, order, f"{key} {place}") for place, (question, order) in enumerate(wanted))
-    return Batch(key=key, intents=intents, questions=tuple(question for question, _ in wanted))
+def of(key: str, *wanted: tuple[Question, Any]) -> SubmissionBatch:
+    intents = tuple(make_intent(question, order, f"{key} {place}") for place, (question, order) in enumerate(wanted))
+    return SubmissionBatch(key=key, intents=intents, questions=tuple(question for question, _ in wanted))
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    async with standing(tmp_path) as here:
+async def stand(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
+    async with open_fixture(tmp_path) as here:
         yield here
 
 
-class TestWriter(TraderContract):
+class TestWriter(TradingSubmitterContract):
     spec = SPEC
     part: ClassVar[Literal["writer", "paper"]] = "writer"
-    by_stake = True
+    orders_name_cost = True
 
     @pytest.fixture
-    async def bench(self, stand: Stand) -> Bench:
+    async def bench(self, stand: ManifoldFixture) -> SubmitterSetup:
         batches = Batches(stand)
 
-        async def reopen() -> Trader:
-            stand.clock.pass_unnoticed(RESTART_S)
+        async def reopen() -> TradingSubmitter:
+            stand.clock.advance_without_waking(RESTART_S)
             return stand.writer()
 
         later: Callable[[float], Awaitable[None]] = stand.clock.advance
-        return Bench(
+        return SubmitterSetup(
             sealer=stand.writer(),
             batch=await batches.bought(),
-            refused=await batches.refused(),
-            effects=lambda: len(stand.venue.ledger.effects("bet", account=stand.ada.id)),
+            refused_batch=await batches.refused(),
+            count_effects=lambda: len(stand.venue.ledger.effects("bet", account=stand.ada.id)),
             reopen=reopen,
-            later=later,
+            advance_time=later,
             now=stand.clock.now,
-            lose_request=lambda: stand.venue.faults.next(Fault.DROPPED_BEFORE, method="POST", path="/v0/bet"),
-            lose_reply=lambda: stand.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/v0/bet"),
-            edit=batches.edit,
-            resting=await batches.resting(),
+            lose_request=lambda: stand.venue.faults.schedule(
+                RequestFault.DROPPED_BEFORE, method="POST", path="/v0/bet"
+            ),
+            lose_reply=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/v0/bet"),
+            edit_questions=batches.edit,
+            resting_batch=await batches.resting(),
             secrets=(KEY,),
         )
 
 
-class TestPaperBook(TraderContract):
+class TestPaperBook(TradingSubmitterContract):
     spec = SPEC
     part: ClassVar[Literal["writer", "paper"]] = "paper"
-    by_stake = True
+    orders_name_cost = True
 
     @pytest.fixture
-    async def bench(self, stand: Stand, tmp_path: Path) -> AsyncIterator[Bench]:
+    async def bench(self, stand: ManifoldFixture, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
         batches = Batches(stand)
-        place = PaperPlace(clock=stand.clock, http=stand.http, folder=tmp_path, cash=1000.0, delay_s=0.0)
+        place = PaperBookContext(clock=stand.clock, http=stand.http, folder=tmp_path, cash=1000.0, delay_s=0.0)
         assert SPEC.paper is not None
         async with AsyncExitStack() as stack:
-            book = LossyTrader(await stack.enter_async_context(SPEC.paper(stand.settings, place)))
+            book = LossyTradingSubmitter(await stack.enter_async_context(SPEC.paper(stand.settings, place)))
 
-            async def reopen() -> Trader:
-                stand.clock.pass_unnoticed(RESTART_S)
+            async def reopen() -> TradingSubmitter:
+                stand.clock.advance_without_waking(RESTART_S)
                 assert SPEC.paper is not None
-                return cast("Trader", await stack.enter_async_context(SPEC.paper(stand.settings, place)))
+                return cast("TradingSubmitter", await stack.enter_async_context(SPEC.paper(stand.settings, place)))
 
             later: Callable[[float], Awaitable[None]] = stand.clock.advance
-            yield Bench(
+            yield SubmitterSetup(
                 sealer=book,
                 batch=await batches.bought(),
-                refused=await batches.refused(),
-                effects=lambda: taken(tmp_path),
+                refused_batch=await batches.refused(),
+                count_effects=lambda: taken(tmp_path),
                 reopen=reopen,
-                later=later,
+                advance_time=later,
                 now=stand.clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
-                resting=await batches.resting(),
+                resting_batch=await batches.resting(),
             )
         # On paper nothing is ever written there.
         assert [one.path for one in stand.venue.requests if one.method != "GET"] == []

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.resolution import Happened, Resolution
-from bot.domain.submission import Batch, Intent, IntentAction
-from bot.ports import Submitter, Venue
-from bot.specs import Can, Settings, VenueSpec, Workplace
-from bot.testing.book import MemoryBook
-from bot.testing.contracts import SubmitterContract, VenueContract
-from bot.testing.venue import MemoryVenue
+from bot.core.interfaces import VenueReader, VenueSubmitter
+from bot.core.outcomes import BinaryOutcome, Resolution
+from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.core.submissions import Intent, IntentAction, SubmissionBatch
+from bot.testing.submitter_contracts import SubmitterContract
+from bot.testing.venue import FakeSubmitter, FakeVenueReader
+from bot.testing.venue_contracts import VenueContract
 
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,38 +32,39 @@ def question(key: str) -> Question:
 
 def resolution(key: str) -> Resolution:
     resolved_at = OPENED + timedelta(days=2)
-    return Resolution(ref=QuestionRef("memory", key), target="outcome", outcome=Happened(1.0), resolved_at=resolved_at)
+    return Resolution(
+        ref=QuestionRef("memory", key), target="outcome", outcome=BinaryOutcome(1.0), resolved_at=resolved_at
+    )
 
 
 @asynccontextmanager
-async def reader(settings: Settings, workplace: Workplace) -> AsyncIterator[Venue]:
-    yield MemoryVenue(map(question, "abc"), map(resolution, "ab"))
+async def reader(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+    yield FakeVenueReader(map(question, "abc"), map(resolution, "ab"))
 
 
 @asynccontextmanager
-async def paper(settings: Settings, workplace: Workplace) -> AsyncIterator[Submitter]:
-    yield MemoryBook()
+async def paper(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueSubmitter]:
+    yield FakeSubmitter()
 
 
 class TestMemoryVenue(VenueContract):
     spec = VenueSpec(
         name="memory",
         summary="Questions that a test invents",
-        abilities=frozenset({Can.PAPER}),
-        settings=Settings,
+        settings=PluginSettings,
         reader=reader,
         paper=paper,
     )
-    settings = Settings()
+    settings = PluginSettings()
 
 
 class TestMemoryBook(SubmitterContract):
     @pytest.fixture
-    def submitter(self) -> MemoryBook:
-        return MemoryBook()
+    def submitter(self) -> FakeSubmitter:
+        return FakeSubmitter()
 
     @pytest.fixture
-    def batch(self) -> Batch:
+    def batch(self) -> SubmissionBatch:
         questions = tuple(map(question, "abc"))
         intents = tuple(
             Intent(
@@ -72,18 +73,18 @@ class TestMemoryBook(SubmitterContract):
                 ref=asked.ref,
                 forecast=f"forecast {asked.ref.key}",
                 action=IntentAction.FORECAST,
-                predictions={"outcome": Binary(0.25)},
+                predictions={"outcome": BinaryPrediction(0.25)},
                 batch="round",
             )
             for asked in questions
         )
-        return Batch(key="round", intents=intents, questions=questions)
+        return SubmissionBatch(key="round", intents=intents, questions=questions)
 
     @pytest.fixture
-    def refused_batch(self, submitter: MemoryBook, batch: Batch) -> Batch:
+    def refused_batch(self, submitter: FakeSubmitter, batch: SubmissionBatch) -> SubmissionBatch:
         submitter.refuse_all("question closed")
         return batch
 
     @pytest.fixture
-    def answers(self, submitter: MemoryBook) -> Callable[[], int]:
-        return lambda: len(submitter.answers)
+    def answers(self, submitter: FakeSubmitter) -> Callable[[], int]:
+        return lambda: len(submitter.standing_intents)

@@ -12,29 +12,30 @@ import pytest
 from pydantic import SecretStr
 
 from bot.api import (
-    Batch,
-    Binary,
+    BinaryPrediction,
     IntentState,
-    PaperPlace,
+    PaperBookContext,
+    PluginSettings,
     Question,
-    Receipt,
-    Rejected,
-    Sealer,
-    Settings,
-    Submitter,
+    RequestRejectedError,
+    SealingSubmitter,
+    SubmissionBatch,
     VenueSpec,
+    VenueSubmitter,
+    WriteReceipt,
 )
+from bot.simulator.faults import RequestFault
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import SubmitterContract, VenueContract
-from bot.testing.http import DictHttp
-from bot.testing.venues.faults import Fault
+from bot.testing.http import FakeHttpClient
+from bot.testing.submitter_contracts import SubmitterContract
+from bot.testing.venue_contracts import VenueContract
 from plugins.metaculus import foxcast_venues
-from plugins.metaculus.client import Parameters, address
-from plugins.metaculus.paper import PaperRecord
-from plugins.metaculus.parse import Unpacked, question_of
+from plugins.metaculus.api_client import QueryParameters, api_url
+from plugins.metaculus.paper_record import MetaculusPaperRecord
+from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
+from plugins.metaculus.question_names import question_ref
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import ref_of
-from tests.plugins.metaculus.conftest import Site
+from tests.plugins.metaculus.conftest import MetaculusFixture
 from tests.plugins.metaculus.conftest import site as site_fixture
 from tests.plugins.metaculus.records import batch as batch_of
 from tests.plugins.metaculus.records import choice, group, intent, numeric, post, question
@@ -52,16 +53,16 @@ def listing(*posts: object) -> bytes:
 
 def pages() -> Mapping[str, bytes]:
     """The open list, and what became of every second question of it."""
-    asked: Parameters = {"tournaments": "sample-aib", "statuses": "open", "with_cp": "true", "limit": 100}
-    ids: Parameters = {"ids": [40001, 40003, 40004], "with_cp": "true", "limit": 100}
+    asked: QueryParameters = {"tournaments": "sample-aib", "statuses": "open", "with_cp": "true", "limit": 100}
+    ids: QueryParameters = {"ids": [40001, 40003, 40004], "with_cp": "true", "limit": 100}
     return {
-        address(SETTINGS, "posts/", asked): listing(
+        api_url(SETTINGS, "posts/", asked): listing(
             post(40001),
             post(40002, question=numeric(50002)),
             post(40003, question=choice(50003)),
             group(question(50004, label="France"), question(50005, label="Spain"), number=40004),
         ),
-        address(SETTINGS, "posts/", ids): listing(
+        api_url(SETTINGS, "posts/", ids): listing(
             post(40001, question=question(50001, resolution="yes", **RESOLVED)),
             post(40003, question=choice(50003, resolution="Green", **RESOLVED)),
             group(question(50004), question(50005, resolution="annulled", **RESOLVED), number=40004),
@@ -71,27 +72,27 @@ def pages() -> Mapping[str, bytes]:
 
 class TestReader(VenueContract):
     spec = SPEC
-    settings: ClassVar[Settings] = SETTINGS
-    remote: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
+    remote_settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
-    idle: ClassVar[str] = "fresh"
+    ignored_parameter: ClassVar[str] = "fresh"
 
 
 class Sealing:
     """Seals what it is to submit, as the outbox does."""
 
-    def __init__(self, writer: Sealer) -> None:
+    def __init__(self, writer: SealingSubmitter) -> None:
         self._writer = writer
 
-    async def submit(self, batch: Batch) -> list[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> list[WriteReceipt]:
         try:
-            sealed = tuple(await self._writer.seal(batch))
-        except Rejected as error:
-            return [Receipt(intent=one.id, state=IntentState.REFUSED, detail=str(error)) for one in batch.intents]
+            sealed = tuple(await self._writer.seal_requests(batch))
+        except RequestRejectedError as error:
+            return [WriteReceipt(intent=one.id, state=IntentState.REFUSED, detail=str(error)) for one in batch.intents]
         return list(await self._writer.submit(replace(batch, sealed=sealed)))
 
-    async def standing(self, batch: Batch) -> list[Receipt]:
-        return list(await self._writer.standing(batch))
+    async def read_submissions(self, batch: SubmissionBatch) -> list[WriteReceipt]:
+        return list(await self._writer.read_submissions(batch))
 
 
 class TestWriter(SubmitterContract):
@@ -99,23 +100,25 @@ class TestWriter(SubmitterContract):
     part: ClassVar[Literal["writer", "paper"]] = "writer"
 
     @pytest.fixture
-    def submitter(self, site: Site) -> Submitter:
+    def submitter(self, site: MetaculusFixture) -> VenueSubmitter:
         return Sealing(site.writer)
 
     @pytest.fixture
-    def batch(self, site: Site) -> Batch:
+    def batch(self, site: MetaculusFixture) -> SubmissionBatch:
         rain, snow = site.fake.world.add_question("Rain?"), site.fake.world.add_question("Snow?")
-        return batch_of(intent(ref_of(rain.post, rain.id)), intent(ref_of(snow.post, snow.id), Binary(0.4)))
+        return batch_of(
+            intent(question_ref(rain.post, rain.id)), intent(question_ref(snow.post, snow.id), BinaryPrediction(0.4))
+        )
 
     @pytest.fixture
-    def refused_batch(self, site: Site) -> Batch:
+    def refused_batch(self, site: MetaculusFixture) -> SubmissionBatch:
         """Sealed while the question was open, which it is not any more when the request arrives."""
         rain = site.fake.world.add_question("Rain?")
-        site.fake.faults.next(Fault.CLOSING, method="POST")
-        return batch_of(intent(ref_of(rain.post, rain.id)))
+        site.fake.faults.schedule(RequestFault.CLOSING, method="POST")
+        return batch_of(intent(question_ref(rain.post, rain.id)))
 
     @pytest.fixture
-    def answers(self, site: Site) -> Callable[[], int]:
+    def answers(self, site: MetaculusFixture) -> Callable[[], int]:
         return lambda: sum(len(site.ours(one)) for one in site.fake.state.questions.values())
 
 
@@ -124,23 +127,23 @@ class TestPaperRecord(SubmitterContract):
     part: ClassVar[Literal["writer", "paper"]] = "paper"
 
     @pytest.fixture
-    async def paper(self, tmp_path: Path) -> AsyncIterator[PaperRecord]:
-        place = PaperPlace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path, cash=1000.0, delay_s=2.0)
+    async def paper(self, tmp_path: Path) -> AsyncIterator[MetaculusPaperRecord]:
+        place = PaperBookContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path, cash=1000.0, delay_s=2.0)
         assert SPEC.paper is not None
         async with SPEC.paper(SETTINGS, place) as book:
-            yield cast("PaperRecord", book)
+            yield cast("MetaculusPaperRecord", book)
 
     @pytest.fixture
-    def submitter(self, paper: PaperRecord) -> Submitter:
+    def submitter(self, paper: MetaculusPaperRecord) -> VenueSubmitter:
         return Sealing(paper)
 
     @pytest.fixture
-    def batch(self) -> Batch:
+    def batch(self) -> SubmissionBatch:
         rain, snow = asked(post(40001)), asked(post(40002))
-        return batch_of(intent(rain.ref), intent(snow.ref, Binary(0.4)), questions=(rain, snow))
+        return batch_of(intent(rain.ref), intent(snow.ref, BinaryPrediction(0.4)), questions=(rain, snow))
 
     @pytest.fixture
-    def refused_batch(self) -> Batch:
+    def refused_batch(self) -> SubmissionBatch:
         over = asked(post(40001, question=question(50001, scheduled_close_time="2026-01-01T00:00:00Z", open_time=None)))
         return batch_of(intent(over.ref), questions=(over,))
 
@@ -155,9 +158,9 @@ class TestPaperRecord(SubmitterContract):
 
 
 def asked(raw: object) -> Question:
-    unpacked = Unpacked()
-    unpacked.add(raw)
-    return question_of(unpacked.entries[0])
+    unpacked = MetaculusParsedPosts()
+    unpacked.add_post(raw)
+    return build_question(unpacked.entries[0])
 
 
 def test_the_folder_of_this_plugin_names_its_host() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bot.api import Finder, VenueSpec
-from bot.testing.feed_contract import FinderContract
+from bot.api import QuestionReader, VenueSpec
+from bot.testing.venue_contracts import QuestionReaderContract
 from plugins.metaculus import foxcast_venues
-from plugins.metaculus.venue import MetaculusVenue
-from tests.contracts.wiring import NotingHttp
-from tests.plugins.metaculus.conftest import Site
+from plugins.metaculus.reader import MetaculusReader
+from tests.contracts.lossy_clients import HostRecordingClient
+from tests.plugins.metaculus.conftest import MetaculusFixture
 from tests.plugins.metaculus.conftest import site as site_fixture
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
@@ -19,30 +19,30 @@ SPEC: VenueSpec[Any] = foxcast_venues()[0]
 site = site_fixture
 
 
-class TestFinder(FinderContract):
+class TestFinder(QuestionReaderContract):
     spec = SPEC
 
     @pytest.fixture
-    def http(self, site: Site) -> NotingHttp:
-        return NotingHttp(site.place.http)
+    def http(self, site: MetaculusFixture) -> HostRecordingClient:
+        return HostRecordingClient(site.place.http)
 
     @pytest.fixture
-    def finder(self, site: Site, http: NotingHttp) -> Finder:
+    def finder(self, site: MetaculusFixture, http: HostRecordingClient) -> QuestionReader:
         world = site.fake.world
         world.add_question("Rain?")
         world.add_group("How much?", ("France", "Spain"))
-        return MetaculusVenue(site.settings, replace(site.place, http=http))
+        return MetaculusReader(site.settings, replace(site.place, http=http))
 
     @pytest.fixture
-    def unfit(self, site: Site) -> str:
+    def unfit(self, site: MetaculusFixture) -> str:
         over = site.fake.world.add_question("Over?")
         site.fake.world.close(over)
         return f"{over.post}:{over.id}"
 
     @pytest.fixture
-    def hosts(self, site: Site) -> frozenset[str]:
+    def hosts(self, site: MetaculusFixture) -> frozenset[str]:
         return frozenset({site.served.url.removeprefix("http://")})
 
     @pytest.fixture
-    def reached(self, http: NotingHttp) -> Callable[[], frozenset[str]]:
+    def reached(self, http: HostRecordingClient) -> Callable[[], frozenset[str]]:
         return lambda: frozenset(http.reached)

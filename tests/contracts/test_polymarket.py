@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Literal, cast
 
 import pytest
 
-from bot.api import Batch, Leg, Order, Question, Settings, Trader, VenueSpec
-from bot.testing.contracts import VenueContract
-from bot.testing.sealer_contract import Bench, TraderContract
-from bot.testing.venues.polymarket_state import Fees
+from bot.api import ContractSide, Order, PluginSettings, Question, SubmissionBatch, TradingSubmitter, VenueSpec
+from bot.simulator.venues.polymarket_state import FakeFeeSchedule
+from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
+from bot.testing.venue_contracts import VenueContract
 from plugins.polymarket import foxcast_venues
-from plugins.polymarket.client import Parameters, address
-from plugins.polymarket.parse import contracts_of
+from plugins.polymarket.api_client import QueryParameters, build_url
+from plugins.polymarket.market_parser import question_contracts
+from plugins.polymarket.order_terms import PolymarketOrderType
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.terms import OrderType
-from tests.contracts.wiring import LossyTrader
-from tests.plugins.polymarket.paper_stand import PaperStand, intent_of, standing
+from tests.contracts.lossy_clients import LossyTradingSubmitter
+from tests.plugins.polymarket.paper_fixture import PaperFixture, intent_of, open_paper_fixture
 from tests.plugins.polymarket.records import book, condition, event, market, member, resolved, token
-from tests.plugins.polymarket.trading import order
+from tests.plugins.polymarket.trading_inputs import order
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 SETTINGS = PolymarketSettings()
@@ -34,15 +34,15 @@ GROUP = event(member(2, "Ann"), member(3, "Bob"))
 
 def pages() -> Mapping[str, bytes]:
     """The open list, books, and what became of every second question."""
-    asked: Parameters = {
+    asked: QueryParameters = {
         "closed": "false",
         "limit": 50,
         "order": "volume24hr",
         "ascending": "false",
         "end_date_min": "2026-01-01T02:00:00Z",
         "end_date_max": "2027-01-01T00:00:00Z",
-        "volume_min": SETTINGS.volume_min,
-        "liquidity_min": SETTINGS.liquidity_min,
+        "volume_min": SETTINGS.min_volume,
+        "liquidity_min": SETTINGS.min_liquidity,
         "version": ("v1", "v2"),
     }
     before = {"condition_id": ",".join(condition(number) for number in (1, 2, 3, 4))}
@@ -50,90 +50,92 @@ def pages() -> Mapping[str, bytes]:
     events = {"events": [event(market(1), number=1), GROUP, event(market(4), number=4)]}
     rows = {"data": [resolved(1), resolved(4, 500_000, 500_000)], "pagination": {"has_more": False}}
     found: dict[str, object] = {
-        address(SETTINGS, SETTINGS.gamma_url, "events/keyset", asked): events,
-        address(SETTINGS, SETTINGS.data_url, "v2/resolutions", before): {"data": [], "pagination": {}},
-        address(SETTINGS, SETTINGS.data_url, "v2/resolutions", after): rows,
-        address(SETTINGS, SETTINGS.clob_url, "books"): [book(token(number)) for number in (1, 4)],
+        build_url(SETTINGS, SETTINGS.gamma_url, "events/keyset", asked): events,
+        build_url(SETTINGS, SETTINGS.data_url, "v2/resolutions", before): {"data": [], "pagination": {}},
+        build_url(SETTINGS, SETTINGS.data_url, "v2/resolutions", after): rows,
+        build_url(SETTINGS, SETTINGS.clob_url, "books"): [book(token(number)) for number in (1, 4)],
     }
     return {url: json.dumps(answer).encode() for url, answer in found.items()}
 
 
 class TestReader(VenueContract):
     spec = SPEC
-    settings: ClassVar[Settings] = SETTINGS
-    remote: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
+    remote_settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
 
 
 class Batches:
     """Orders on a yes-or-no market, on its like without fees, and on an option of an event."""
 
-    def __init__(self, stand: PaperStand) -> None:
+    def __init__(self, stand: PaperFixture) -> None:
         self.stand = stand
         world = stand.venue.world
-        self.rain = world.add_market("Will it rain?", fees=Fees(rate=Decimal("0.04")))
+        self.rain = world.add_market("Will it rain?", fees=FakeFeeSchedule(rate=Decimal("0.04")))
         self.snow = world.add_market("Will it snow?", version="v2")
         self.event, self.racers = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
         self.quiet = world.add_market("Will nobody come?")
 
-    async def bought(self) -> Batch:
+    async def bought(self) -> SubmissionBatch:
         rain = await self.stand.question(self.rain.condition)
         snow = await self.stand.question(self.snow.condition)
         race = await self.stand.question(f"event:{self.event.id}")
         return of(
             "bought",
-            (rain, order("30", "0.52", of=contracts_of(rain)[""])),
-            (snow, order("120", "0.52", leg=Leg.NO, of=contracts_of(snow)[""])),
-            (race, order("20", "0.31", of=contracts_of(race)["Bob"], option="Bob")),
+            (rain, order("30", "0.52", of=question_contracts(rain)[""])),
+            (snow, order("120", "0.52", leg=ContractSide.NO, of=question_contracts(snow)[""])),
+            (race, order("20", "0.31", of=question_contracts(race)["Bob"], option="Bob")),
         )
 
-    async def refused(self) -> Batch:
+    async def refused(self) -> SubmissionBatch:
         """Of more than the account has."""
         rain = await self.stand.question(self.rain.condition)
-        return of("refused", (rain, order("5000", "0.52", of=contracts_of(rain)[""])))
+        return of("refused", (rain, order("5000", "0.52", of=question_contracts(rain)[""])))
 
-    async def resting(self) -> Batch:
+    async def resting(self) -> SubmissionBatch:
         """At a price below the market, where nobody sells."""
         quiet = await self.stand.question(self.quiet.condition)
-        contract, lasts = contracts_of(quiet)[""], timedelta(hours=1)
-        return of("resting", (quiet, order("50", "0.40", of=contract, kind=OrderType.GTD, lifetime=lasts)))
+        contract, lasts = question_contracts(quiet)[""], timedelta(hours=1)
+        return of("resting", (quiet, order("50", "0.40", of=contract, kind=PolymarketOrderType.GTD, lifetime=lasts)))
 
 
-def of(key: str, *wanted: tuple[Question, Order]) -> Batch:
+def of(key: str, *wanted: tuple[Question, Order]) -> SubmissionBatch:
     intents = tuple(intent_of(f"{key} {place}", one, asked.ref) for place, (asked, one) in enumerate(wanted))
-    return Batch(key=key, intents=intents, questions=tuple(asked for asked, _ in wanted))
+    return SubmissionBatch(key=key, intents=intents, questions=tuple(asked for asked, _ in wanted))
 
 
-class TestPaperBook(TraderContract):
+class TestPaperBook(TradingSubmitterContract):
     spec = SPEC
     part: ClassVar[Literal["writer", "paper"]] = "paper"
 
     @pytest.fixture
-    async def bench(self, tmp_path: Path) -> AsyncIterator[Bench]:
-        async with standing(tmp_path) as stand, AsyncExitStack() as stack:
+    async def bench(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_paper_fixture(tmp_path) as stand, AsyncExitStack() as stack:
             batches = Batches(stand)
 
-            async def opened() -> Trader:
+            async def opened() -> TradingSubmitter:
                 assert SPEC.paper is not None
-                return cast("Trader", await stack.enter_async_context(SPEC.paper(stand.settings, stand.place())))
+                return cast(
+                    "TradingSubmitter", await stack.enter_async_context(SPEC.paper(stand.settings, stand.place()))
+                )
 
-            async def reopen() -> Trader:
-                stand.clock.pass_unnoticed(RESTART_S)
+            async def reopen() -> TradingSubmitter:
+                stand.clock.advance_without_waking(RESTART_S)
                 return await opened()
 
             later: Callable[[float], Awaitable[None]] = stand.clock.advance
-            book = LossyTrader(await opened())
-            yield Bench(
+            book = LossyTradingSubmitter(await opened())
+            yield SubmitterSetup(
                 sealer=book,
                 batch=await batches.bought(),
-                refused=await batches.refused(),
-                effects=lambda: taken(stand.place().folder),
+                refused_batch=await batches.refused(),
+                count_effects=lambda: taken(stand.place().folder),
                 reopen=reopen,
-                later=later,
+                advance_time=later,
                 now=stand.clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
-                resting=await batches.resting(),
+                resting_batch=await batches.resting(),
             )
             # On paper nothing is ever written there: books are asked for by POST.
             assert {one.path for one in stand.venue.requests if one.method != "GET"} <= {"/books"}

@@ -8,22 +8,31 @@ from typing import Any
 
 import pytest
 
-from bot.api import Binary, Choice, Finder, Prediction, PricePlace, Question, VenueSpec
-from bot.clock import SeededRandom, SystemClock
+from bot.api import (
+    BinaryPrediction,
+    ChoicePrediction,
+    Prediction,
+    PriceFeedContext,
+    Question,
+    QuestionReader,
+    VenueSpec,
+)
+from bot.core.clock import SeededRandom, SystemClock
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.websocket import WebSocketConnector
+from bot.simulator.fake_service import serve_service
+from bot.simulator.faults import SocketFault
+from bot.simulator.venues.polymarket import FakePolymarket
+from bot.simulator.venues.polymarket_state import FakePolymarketMarket
 from bot.testing.clock import FakeClock
-from bot.testing.feed_contract import Booth, FinderContract, PriceFeedContract
-from bot.testing.venues.faults import SocketFault
-from bot.testing.venues.kit import serve
-from bot.testing.venues.polymarket import FakePolymarket
-from bot.testing.venues.polymarket_state import Market
+from bot.testing.price_feed_contract import PriceFeedContract, PriceFeedSetup
+from bot.testing.venue_contracts import QuestionReaderContract
 from plugins.polymarket import foxcast_venues
-from plugins.polymarket.feed import PolymarketFeed
+from plugins.polymarket.price_feed import PolymarketPriceFeed
+from plugins.polymarket.reader import PolymarketReader
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.venue import PolymarketVenue
-from tests.contracts.wiring import ClockedSockets, NotingHttp
+from tests.contracts.lossy_clients import ClockedWebSocketClient, HostRecordingClient
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 RACE = {"Ann": "0.50", "Bob": "0.30", "Cat": "0.20"}
@@ -36,8 +45,8 @@ class Stand:
     venue: FakePolymarket
     clock: FakeClock
     settings: PolymarketSettings
-    place: PricePlace
-    http: NotingHttp
+    place: PriceFeedContext
+    http: HostRecordingClient
     host: str
 
 
@@ -47,14 +56,17 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
     venue = FakePolymarket(clock)
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     rates = RateLimiter((), clock=SystemClock(), random=random)
-    async with serve(venue) as served, RetryingHttpClient(clock=SystemClock(), random=random, limits=limits) as reader:
+    async with (
+        serve_service(venue) as served,
+        RetryingHttpClient(clock=SystemClock(), random=random, limits=limits) as reader,
+    ):
         host = served.url.removeprefix("http://")
         settings = PolymarketSettings.model_validate(
-            {**venue.addresses(served), "test_host": host, "ends_within_d": 3650, "volume_min": 0, "liquidity_min": 0}
+            {**venue.addresses(served), "test_host": host, "ends_within_d": 3650, "min_volume": 0, "min_liquidity": 0}
         )
-        http = NotingHttp(reader)
-        sockets = ClockedSockets(WebSocketConnector(clock=SystemClock(), rates=rates), clock)
-        place = PricePlace(clock=clock, http=http, folder=tmp_path, sockets=sockets)
+        http = HostRecordingClient(reader)
+        sockets = ClockedWebSocketClient(WebSocketConnector(clock=SystemClock(), rates=rates), clock)
+        place = PriceFeedContext(clock=clock, http=http, folder=tmp_path, sockets=sockets)
         yield Stand(venue=venue, clock=clock, settings=settings, place=place, http=http, host=host)
 
 
@@ -65,10 +77,10 @@ class Crowd:
         self._stand = stand
         self._prices = (f"{0.15 + 0.07 * (step * 3 % 10):.2f}" for step in count())
         self._middles: dict[str, str] = {}
-        self.places: dict[str, Sequence[Market]] = {}
+        self.places: dict[str, Sequence[FakePolymarketMarket]] = {}
 
-    async def watch(self, name: str, *markets: Market, middles: Sequence[str] = ("0.50",)) -> Question:
-        question = await PolymarketVenue(self._stand.settings, self._stand.place).find(name)
+    async def watch(self, name: str, *markets: FakePolymarketMarket, middles: Sequence[str] = ("0.50",)) -> Question:
+        question = await PolymarketReader(self._stand.settings, self._stand.place).find_question(name)
         self.places[question.ref.key] = markets
         self._middles |= {market.condition: middle for market, middle in zip(markets, middles, strict=True)}
         return question
@@ -76,24 +88,26 @@ class Crowd:
     async def move(self, question: Question) -> Prediction:
         markets = self.places[question.ref.key]
         # The feed puts what it hears and what it reads in order by the venue's time.
-        self._stand.clock.pass_unnoticed(0.01)
+        self._stand.clock.advance_without_waking(0.01)
         # Of a race the prices of all must go on summing to about 1: two change places.
         changed = [markets[0]] if len(markets) == 1 else markets[:2]
         wanted = [next(self._prices)] if len(markets) == 1 else [self._middles[one.condition] for one in changed][::-1]
         for market, price in zip(changed, wanted, strict=True):
             self._middles[market.condition] = price
-            self._stand.venue.world.move(market, price)
+            self._stand.venue.world.move_price(market, price)
         middles = [float(self._middles[market.condition]) for market in markets]
         if len(markets) == 1:
-            return Binary(middles[0])
-        return Choice({market.item: middle / sum(middles) for market, middle in zip(markets, middles, strict=True)})
+            return BinaryPrediction(middles[0])
+        return ChoicePrediction(
+            {market.item: middle / sum(middles) for market, middle in zip(markets, middles, strict=True)}
+        )
 
 
 class TestFeed(PriceFeedContract):
     spec = SPEC
 
     @pytest.fixture
-    async def booth(self, stand: Stand) -> Booth:
+    async def booth(self, stand: Stand) -> PriceFeedSetup:
         crowd, world = Crowd(stand), stand.venue.world
         rain, snow, newer = (
             world.add_market("Rain?"),
@@ -113,8 +127,8 @@ class TestFeed(PriceFeedContract):
             for _ in range(100):
                 await stand.clock.advance(1.0)
 
-        return Booth(
-            feed=PolymarketFeed(stand.settings, stand.place),
+        return PriceFeedSetup(
+            feed=PolymarketPriceFeed(stand.settings, stand.place),
             questions=questions,
             others=others,
             move=crowd.move,
@@ -123,16 +137,16 @@ class TestFeed(PriceFeedContract):
         )
 
 
-class TestFinder(FinderContract):
+class TestFinder(QuestionReaderContract):
     spec = SPEC
 
     @pytest.fixture
-    def finder(self, stand: Stand) -> Finder:
+    def finder(self, stand: Stand) -> QuestionReader:
         world = stand.venue.world
         world.add_market("Rain?")
         world.add_market("Hail?", version="v2")
         world.add_choice("Who will win?", RACE)
-        return PolymarketVenue(stand.settings, replace(stand.place))
+        return PolymarketReader(stand.settings, replace(stand.place))
 
     @pytest.fixture
     def unfit(self, stand: Stand) -> str:

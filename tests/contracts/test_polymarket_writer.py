@@ -8,69 +8,69 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import Sealer, VenueSpec
-from bot.testing.sealer_contract import Bench, TraderContract
-from bot.testing.venues.faults import Fault
+from bot.api import SealingSubmitter, VenueSpec
+from bot.simulator.faults import RequestFault
+from bot.testing.submitter_contracts import SubmitterSetup, TradingSubmitterContract
 from plugins.polymarket import foxcast_venues
-from plugins.polymarket.terms import OrderType
-from tests.intents import batch_of, intent_of
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, KEY, Stand, order_of, standing
+from plugins.polymarket.order_terms import PolymarketOrderType
+from tests.order_intents import make_batch, make_intent
+from tests.plugins.polymarket.writer_fixture import BOOK, FEES, KEY, WriterFixture, open_writer_fixture, order_of
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    async with standing(tmp_path) as opened:
+async def stand(tmp_path: Path) -> AsyncIterator[WriterFixture]:
+    async with open_writer_fixture(tmp_path) as opened:
         # What is matched is confirmed by the time anybody looks.
         opened.world.exchange.mined_s = opened.world.exchange.confirmed_s = 0.0
         yield opened
 
 
-async def bench_of(stand: Stand, **order: Any) -> Bench:
+async def bench_of(stand: WriterFixture, **order: Any) -> SubmitterSetup:
     markets = [stand.world.add_market(f"Will it {what}?", fees=FEES, **BOOK) for what in ("rain", "snow")]
     questions = [await stand.question(market) for market in markets]
-    intents = [intent_of(one, order_of(one, **order), f"i{place}") for place, one in enumerate(questions)]
-    odd = intent_of(questions[0], order_of(questions[0], price="0.505", size="20"), "odd")
-    rests = intent_of(questions[0], order_of(questions[0], price="0.45", type=OrderType.GTD), "rests")
+    intents = [make_intent(one, order_of(one, **order), f"i{place}") for place, one in enumerate(questions)]
+    odd = make_intent(questions[0], order_of(questions[0], price="0.505", size="20"), "odd")
+    rests = make_intent(questions[0], order_of(questions[0], price="0.45", type=PolymarketOrderType.GTD), "rests")
     later, now, reopen = _time(stand)
 
     def edit() -> None:
         for market in markets:
             stand.world.edit(market, description="Resolves by another source.")
 
-    return Bench(
+    return SubmitterSetup(
         sealer=stand.writer(),
-        batch=replace(batch_of(questions[0], *intents), questions=tuple(questions)),
-        refused=batch_of(questions[0], odd),
-        effects=lambda: len(stand.effects()),
+        batch=replace(make_batch(questions[0], *intents), questions=tuple(questions)),
+        refused_batch=make_batch(questions[0], odd),
+        count_effects=lambda: len(stand.effects()),
         reopen=reopen,
-        later=later,
+        advance_time=later,
         now=now,
-        lose_request=lambda: stand.venue.faults.next(Fault.DROPPED_BEFORE, method="POST", path="/order"),
-        lose_reply=lambda: stand.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/order"),
-        edit=edit,
-        resting=batch_of(questions[0], rests),
+        lose_request=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_BEFORE, method="POST", path="/order"),
+        lose_reply=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order"),
+        edit_questions=edit,
+        resting_batch=make_batch(questions[0], rests),
         secrets=(KEY[2:], stand.user.key, stand.user.secret, stand.user.passphrase),
     )
 
 
 def _time(
-    stand: Stand,
-) -> tuple[Callable[[float], Awaitable[None]], Callable[[], datetime], Callable[[], Awaitable[Sealer]]]:
+    stand: WriterFixture,
+) -> tuple[Callable[[float], Awaitable[None]], Callable[[], datetime], Callable[[], Awaitable[SealingSubmitter]]]:
     async def later(seconds: float) -> None:
-        stand.clock.pass_unnoticed(seconds)
+        stand.clock.advance_without_waking(seconds)
 
-    async def reopen() -> Sealer:
+    async def reopen() -> SealingSubmitter:
         return stand.writer()
 
     return later, stand.clock.now, reopen
 
 
-class TestOrdersThatAreMatchedAtOnce(TraderContract):
+class TestOrdersThatAreMatchedAtOnce(TradingSubmitterContract):
     spec: ClassVar[VenueSpec[Any]] = SPEC
     part = "writer"
 
     @pytest.fixture
-    async def bench(self, stand: Stand) -> Bench:
+    async def bench(self, stand: WriterFixture) -> SubmitterSetup:
         return await bench_of(stand)

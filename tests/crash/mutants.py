@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.store import writes
-from tests.breaks import COMMON, Mutant, named, put
-from tests.crash import desks
+from bot.store import submission_attempts
+from tests.crash import venue_clients
+from tests.mutations import COMMON_MUTANTS, ProgramMutant, mutants_by_name, replace_attribute
 
 
 def _no_tag() -> None:
-    put(writes, "_request", lambda *_: {"tag": "", "request": None, "fence": None})
+    replace_attribute(submission_attempts, "_request_columns", lambda *_: {"tag": "", "request": None, "fence": None})
 
 
 def _paper_writes() -> None:
-    for name, desk in desks.DESKS.items():
-        desks.DESKS[name] = replace(desk, paper=desk.writer)
+    for name, desk in venue_clients.VENUE_CLIENTS.items():
+        venue_clients.VENUE_CLIENTS[name] = replace(desk, paper=desk.writer)
 
 
-MUTANTS: Mapping[str, Mutant] = {
-    **COMMON,
-    **named(
+MUTANTS: Mapping[str, ProgramMutant] = {
+    **COMMON_MUTANTS,
+    **mutants_by_name(
         (
             ("no-tag", "requests are not kept with their attempts", _no_tag),
             ("paper-writes", "the paper book is the writer", _paper_writes),

@@ -1,5 +1,5 @@
 """Reading what a life left on disk."""
 
-from tests.ledgers import Row, rows_of
+from tests.ledger_checks import Row, read_rows
 
-__all__ = ["Row", "rows_of"]
+__all__ = ["Row", "read_rows"]

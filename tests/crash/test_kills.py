@@ -2,34 +2,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.campaign import Plan, campaign
-from tests.crash.story import Story, Violation, require_unchanged
+from tests.crash.daemon_campaign import CampaignPlan, campaign
+from tests.crash.kill_scenario import InvariantViolation, KillScenario, require_unchanged
 
 
 @pytest.mark.crash
 @pytest.mark.timeout(180)
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """A small version of `make crash`, on the sample."""
-    tally = campaign(Plan(kills=8, source="sample", rounds='"all"', seed=11), tmp_path)
+    tally = campaign(CampaignPlan(kills=8, source="sample", rounds='"all"', seed=11), tmp_path)
     assert tally.stories >= 1
     assert tally.forecasts > 0
 
 
 def test_a_story_that_does_not_end_is_a_violation(tmp_path: Path) -> None:
-    plan = Plan(kills=1, source="sample", rounds='"latest"', seed=11, most_lives=0)
-    with pytest.raises(Violation, match="not done after 0 lives"):
+    plan = CampaignPlan(kills=1, source="sample", rounds='"latest"', seed=11, most_lives=0)
+    with pytest.raises(InvariantViolation, match="not done after 0 lives"):
         campaign(plan, tmp_path)
 
 
 def test_a_daemon_that_ends_by_itself_is_a_violation(tmp_path: Path) -> None:
-    story = Story.begin(tmp_path / "story", source=str(tmp_path / "nothing here"), rounds='"nonsense"')
-    with pytest.raises(Violation, match="ended by itself with 2"):
+    story = KillScenario.begin(tmp_path / "story", source=str(tmp_path / "nothing here"), rounds='"nonsense"')
+    with pytest.raises(InvariantViolation, match="ended by itself with 2"):
         story.live(20.0)
 
 
 def test_a_forecast_that_changes_or_vanishes_is_a_violation(tmp_path: Path) -> None:
-    with pytest.raises(Violation, match="lost"):
+    with pytest.raises(InvariantViolation, match="lost"):
         require_unchanged({"a": "0.3"}, {}, "forecast")
-    with pytest.raises(Violation, match=r"is now 0\.4"):
+    with pytest.raises(InvariantViolation, match=r"is now 0\.4"):
         require_unchanged({"a": "0.3"}, {"a": "0.4"}, "forecast")
     require_unchanged({"a": "0.3"}, {"a": "0.3", "b": "0.5"}, "forecast")

@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from bot.testing.venues.faults import Fault
-from tests.crash.grounds import GROUNDS
-from tests.crash.outbox import Plan, campaign, hunt
+from bot.simulator.faults import RequestFault
+from tests.crash.outbox_campaign import OutboxCampaignPlan, campaign, hunt
+from tests.crash.venue_servers import SCENARIO_VENUES
 
 
 @pytest.mark.crash
 @pytest.mark.timeout(900)
 def test_killed_at_commits_and_writes_nothing_leaves_twice_and_nothing_is_lost(tmp_path: Path) -> None:
-    tally = campaign(Plan(kills=50, seed=7), tmp_path)
+    tally = campaign(OutboxCampaignPlan(kills=50, seed=7), tmp_path)
     assert tally.kills >= 50
     assert tally.effects > 0
     assert tally.fills > 0
     assert tally.quiet > 0
-    assert set(GROUNDS) <= set(tally.stories)
+    assert set(SCENARIO_VENUES) <= set(tally.stories)
     assert any(name.endswith("on paper") for name in tally.stories)
     assert {"before a commit", "inside a transaction", "after a commit"} <= set(tally.where)
     assert {"before the wire", "on the wire", "after the wire"} & set(tally.where)
-    assert {str(Fault.LATE), str(Fault.DROPPED_AFTER)} <= set(tally.faults)
+    assert {str(RequestFault.LATE), str(RequestFault.DROPPED_AFTER)} <= set(tally.faults)
 
 
 @pytest.mark.crash
@@ -35,7 +35,7 @@ def test_killed_at_commits_and_writes_nothing_leaves_twice_and_nothing_is_lost(t
     ],
 )
 def test_a_program_that_is_broken_is_found_out(tmp_path: Path, mutant: str, broken: str) -> None:
-    """All of them: `python -m tests.crash.outbox --mutants`."""
-    tally, violation = hunt(Plan(kills=400, seed=2, mutant=mutant), tmp_path)
+    """All of them: `python -m tests.crash.outbox_campaign --mutants`."""
+    tally, violation = hunt(OutboxCampaignPlan(kills=400, seed=2, mutant=mutant), tmp_path)
     assert violation is not None, tally
     assert str(violation).startswith(f"{broken}: ")

@@ -1,4 +1,4 @@
-"""Plugins as outsiders make them: a real distribution, and the file of plugins/README.md."""
+"""Plugins as outsiders make them: a real distribution, and the file of docs/writing-a-plugin.md."""
 
 import importlib
 import inspect
@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot import hookspecs
-from bot.api import Can, Workplace
-from bot.clock import SeededRandom
+from bot.api import PluginContext
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
-from bot.desk.desk import TrialDesk
-from bot.discovery import Kind, discover
-from bot.domain.belief import unfit
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.errors import ConfigError
-from bot.registry import HOOKS, Registry, load_registry
+from bot.core.beliefs import belief_mismatch
+from bot.core.clock import SeededRandom
+from bot.core.errors import ConfigError
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.forecasting.trial_tools import GuardedTrialContext
+from bot.plugin_system import hook_specs
+from bot.plugin_system.discovery import PluginOrigin, discover_plugins
+from bot.plugin_system.registry import HOOK_SPECS, Registry, load_registry
 from bot.testing.clock import START, FakeClock
-from bot.testing.http import DictHttp
+from bot.testing.http import FakeHttpClient
 
 HERE = Path(__file__).resolve().parent
-README = (HERE.parents[1] / "plugins" / "README.md").read_text()
+PAGE = (HERE.parents[1] / "docs" / "writing-a-plugin.md").read_text()
 TOKEN = {"FOXCAST_VENUES__LANTERN__SETTINGS__TOKEN": "hush"}
 
 
@@ -53,8 +53,8 @@ def installed(distribution: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Workplace:
-    return Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+def workplace(tmp_path: Path) -> PluginContext:
+    return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
 
 
 def registry_of(folder: Path, text: str) -> Registry:
@@ -63,21 +63,21 @@ def registry_of(folder: Path, text: str) -> Registry:
 
 
 def code(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     return str(block)
 
 
 @pytest.mark.timeout(180)
 def test_an_installed_plugin_is_found_and_not_imported(installed: Path) -> None:
-    (lantern,) = [plugin for plugin in discover() if plugin.name == "lantern"]
-    assert lantern.kind is Kind.INSTALLED
+    (lantern,) = [plugin for plugin in discover_plugins() if plugin.name == "lantern"]
+    assert lantern.origin is PluginOrigin.INSTALLED
     assert lantern.where == "foxcast-lantern 1.0.0, foxcast_lantern"
     assert "foxcast_lantern" not in sys.modules
 
 
 @pytest.mark.timeout(180)
 async def test_an_installed_plugin_offers_venue_command_and_job(
-    installed: Path, tmp_path: Path, workplace: Workplace
+    installed: Path, tmp_path: Path, workplace: PluginContext
 ) -> None:
     text = "plugins = ['lantern', 'ember']\nplugin_files = ['ember.py']\n[venues.lantern]\nforecasters = ['ember']\n"
     (tmp_path / "ember.py").write_text(code("python"))
@@ -107,7 +107,7 @@ def test_a_file_named_like_an_installed_plugin_is_refused_with_both(installed: P
         registry_of(tmp_path, "plugins = ['lantern']\nplugin_files = ['lantern.py']")
 
 
-async def test_the_plugin_of_the_readme_works_as_written(tmp_path: Path, workplace: Workplace) -> None:
+async def test_the_plugin_of_the_page_works_as_written(tmp_path: Path, workplace: PluginContext) -> None:
     (tmp_path / "ember.py").write_text(code("python"))
     (tmp_path / "config.toml").write_text(code("toml"))
     config = load_config(tmp_path / "config.toml", {})
@@ -117,20 +117,20 @@ async def test_the_plugin_of_the_readme_works_as_written(tmp_path: Path, workpla
         title="Will the harbour lantern be lit tonight?",
         shape=BinaryShape(),
         targets=(Target(),),
-        crowd=Crowd(prediction=Binary(0.9), at=START),
+        crowd=CrowdForecast(prediction=BinaryPrediction(0.9), at=START),
     )
     cutoff = datetime(2026, 1, 1, tzinfo=UTC)
-    desk = TrialDesk(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
+    desk = GuardedTrialContext(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
     async with spec.open(load_plugin_settings(spec, config), workplace) as forecaster:
         (step,) = [step async for step in forecaster.steps(question, desk)]
-    assert unfit(step.belief, question) is None
-    # 0.9 shaded by the weight 0.2 of the README towards 0.5.
+    assert belief_mismatch(step.belief, question) is None
+    # 0.9 shaded by the weight 0.2 of the page towards 0.5.
     prediction = step.belief.predictions["outcome"]
-    assert isinstance(prediction, Binary)
+    assert isinstance(prediction, BinaryPrediction)
     assert prediction.probability == pytest.approx(0.82)
 
 
-def test_the_settings_of_the_readme_refuse_what_they_do_not_know(tmp_path: Path) -> None:
+def test_the_settings_of_the_page_refuse_what_they_do_not_know(tmp_path: Path) -> None:
     (tmp_path / "ember.py").write_text(code("python"))
     (tmp_path / "config.toml").write_text(code("toml"))
     spec = load_registry(load_config(tmp_path / "config.toml", {})).forecasters["ember"]
@@ -139,18 +139,14 @@ def test_the_settings_of_the_readme_refuse_what_they_do_not_know(tmp_path: Path)
 
 
 def test_every_hook_has_a_heading_with_its_signature() -> None:
-    signatures = re.findall(r"^def (foxcast_.*):$", inspect.getsource(hookspecs), re.MULTILINE)
-    assert len(signatures) == len(HOOKS)
-    assert re.findall(r"^### `(.*)`$", README, re.MULTILINE) == signatures
-
-
-def test_every_ability_is_explained() -> None:
-    assert sorted(re.findall(r"^\| `Can\.(\w+)`", README, re.MULTILINE)) == sorted(Can.__members__)
+    signatures = re.findall(r"^def (foxcast_.*):$", inspect.getsource(hook_specs), re.MULTILINE)
+    assert len(signatures) == len(HOOK_SPECS)
+    assert re.findall(r"^### `(.*)`$", PAGE, re.MULTILINE) == signatures
 
 
 def test_every_table_of_config_is_named() -> None:
-    tables = {kind.table for kind in HOOKS.values() if hasattr(kind, "table")}
-    assert [table for table in sorted(tables) if f"`[{table}.<name>]`" not in README] == []
+    tables = {kind.table for kind in HOOK_SPECS.values() if hasattr(kind, "table")}
+    assert [table for table in sorted(tables) if f"`[{table}.<name>]`" not in PAGE] == []
 
 
 def test_the_distribution_asks_for_what_it_imports() -> None:

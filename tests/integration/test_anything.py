@@ -10,12 +10,24 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.domain.belief import unfit
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prediction import BinaryShape, ChoiceShape, CurveShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.testing.model_server import Asked, ModelServer, Reply, fail, hang, hang_up, huge, page, refuse, say, torn
-from tests.integration.stage import FIRST, Setup, Stage, answers_to_calls, question, staged
+from bot.core.beliefs import belief_mismatch
+from bot.core.forecasts import TrialEnd, TrialLimits
+from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.testing.model_server import (
+    CompletionRequest,
+    ScriptedModelServer,
+    ScriptedReply,
+    cut_connection,
+    drop_connection,
+    never_reply,
+    reply_error,
+    reply_of_size,
+    reply_refusal,
+    reply_text,
+    reply_web_page,
+)
+from tests.integration.engine_fixture import FIRST, EngineFixture, EngineSetup, answers_to_calls, open_engine, question
 
 NAMES = st.sampled_from(["web_search", "lookup_url", "summarize_results", "submit", "run_shell", "", "a b", "x" * 99])
 KEYS = st.sampled_from(
@@ -42,20 +54,29 @@ def cut(text: str, share: float) -> str:
 CALLS = st.lists(st.tuples(NAMES, OBJECTS.map(sent) | st.text(max_size=8)), min_size=1, max_size=3)
 ACTIONS = st.builds(lambda name, arguments: sent({"action": name, "arguments": arguments}), NAMES, OBJECTS)
 SAID = st.one_of(
-    CALLS.map(lambda calls: Reply(calls=tuple(calls))),
-    ACTIONS.map(say),
-    st.builds(cut, ACTIONS, st.floats(0, 1)).map(lambda text: Reply(text=text, finish="length")),
-    st.text(max_size=20).map(say),
+    CALLS.map(lambda calls: ScriptedReply(calls=tuple(calls))),
+    ACTIONS.map(reply_text),
+    st.builds(cut, ACTIONS, st.floats(0, 1)).map(lambda text: ScriptedReply(text=text, finish="length")),
+    st.text(max_size=20).map(reply_text),
 )
 RAW = st.binary(max_size=40) | VALUES.map(lambda value: sent(value).encode())
 DONE = st.one_of(
     SAID,
     SAID,
     SAID,
-    SAID.map(torn),
-    st.sampled_from([fail(status) for status in (400, 401, 404, 409, 413, 422, 429, 500, 502, 503, 529)]),
-    st.sampled_from([hang(), hang_up(), page(), huge(3 * 2**20), refuse("no"), fail(429, retry_after_s=86_400)]),
-    RAW.map(lambda raw: Reply(raw=raw)),
+    SAID.map(cut_connection),
+    st.sampled_from([reply_error(status) for status in (400, 401, 404, 409, 413, 422, 429, 500, 502, 503, 529)]),
+    st.sampled_from(
+        [
+            never_reply(),
+            drop_connection(),
+            reply_web_page(),
+            reply_of_size(3 * 2**20),
+            reply_refusal("no"),
+            reply_error(429, retry_after_s=86_400),
+        ]
+    ),
+    RAW.map(lambda raw: ScriptedReply(raw=raw)),
 )
 SHAPES = st.sampled_from(
     [
@@ -69,16 +90,16 @@ SHAPES = st.sampled_from(
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tools", "json"])
 async def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[tuple[ModelServer, Stage]]:
+) -> AsyncIterator[tuple[ScriptedModelServer, EngineFixture]]:
     """One server and one ledger for all examples: each is a question of its own, and all of them leave their traces."""
-    setup = Setup(
+    setup = EngineSetup(
         dialect=request.param,
         role={"timeout_s": 0.3},
         # Never left alone: every example is to reach the server.
         provider={"attempts": 2, "break_after": 10**9},
     )
     folder: Path = tmp_path_factory.mktemp("anything")
-    async with ModelServer(say("")) as server, staged(folder, server.base_url, setup) as stage:
+    async with ScriptedModelServer(reply_text("")) as server, open_engine(folder, server.base_url, setup) as stage:
         yield server, stage
 
 
@@ -86,17 +107,17 @@ async def served(
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(shape=SHAPES, said=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
 async def test_whatever_a_server_does_the_trial_ends_in_order(
-    served: tuple[ModelServer, Stage], shape: Any, said: list[Reply], steps: int
+    served: tuple[ScriptedModelServer, EngineFixture], shape: Any, said: list[ScriptedReply], steps: int
 ) -> None:
     server, stage = served
     asked = numbered(shape, server.count)
     begun = len(server.requests)
 
-    def script(request: Asked) -> Reply:
+    def script(request: CompletionRequest) -> ScriptedReply:
         return said[(request.number - begun - 1) % len(said)]
 
     server.script = script
-    limits = Limits(steps=steps, seconds=20.0)
+    limits = TrialLimits(steps=steps, seconds=20.0)
     played = await stage.play(asked, limits)
 
     trial = played.trial
@@ -104,7 +125,7 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
     assert not (trial.end is TrialEnd.FAILED and trial.detail == "")
     assert not (trial.end is TrialEnd.FINISHED and trial.detail != "")
     assert 1 <= trial.steps == len(played.steps) <= steps
-    assert [unfit(step.belief, asked) for step in played.steps] == [None] * trial.steps
+    assert [belief_mismatch(step.belief, asked) for step in played.steps] == [None] * trial.steps
     assert trial.belief == played.steps[-1].belief
     assert played.steps[-1].observation.text.startswith(("submitted ", "ended without submitting: ")) or (
         trial.end is TrialEnd.STEP_LIMIT

@@ -11,29 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SeededRandom
-from bot.domain.forecast import Forecast, Limits, Trial
-from bot.domain.prompt import Completion, Prompt
-from bot.domain.step import Step
-from bot.ids import digest
-from bot.jobs.learn import Teacher
-from bot.jobs.policy import Reforecast
-from bot.jobs.sitting import Means, begin
-from bot.ports import Forecaster
-from bot.testing.llm import ScriptedLlm
-from plugins.orchestra.forecaster import Orchestra
+from bot.core.beliefs import Step
+from bot.core.clock import SeededRandom
+from bot.core.forecasts import Forecast, Trial, TrialLimits
+from bot.core.ids import sha256_hex
+from bot.core.interfaces import Forecaster
+from bot.core.language_models import ModelCompletion, Prompt
+from bot.forecasting.forecast_run import ForecastContext, begin_forecast
+from bot.forecasting.parameter_fitting import ParameterFitter
+from bot.forecasting.reforecast_policy import ReforecastPolicy
+from bot.testing.models import ScriptedModelProvider
+from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
-from plugins.society.forecaster import Court
+from plugins.society.forecaster import CourtForecaster
 from plugins.society.settings import CourtSettings
-from plugins.solo.forecaster import Solo
+from plugins.solo.forecaster import SoloForecaster
 from plugins.solo.settings import SoloSettings
-from plugins.team.forecaster import Team
+from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
 from tests.plugins.orchestra import cases as orchestra
-from tests.plugins.society.cases import Actor
+from tests.plugins.society.cases import ScriptedParticipant
 from tests.plugins.solo import cases as solo
-from tests.plugins.team.cases import Player, told
-from tests.unit.sittings import SCHOOL, open_theatre, question
+from tests.plugins.team.cases import ScriptedMember, told
+from tests.unit.forecast_run_fixture import SCHOOL, open_forecast_runs, question
 
 LATER_S = 3600.0
 
@@ -54,31 +54,33 @@ class Life:
     async def forecast(self, forecaster: Forecaster, steps: int) -> Forecast:
         """Begin or take up the forecast, and complete it."""
 
-        def answer(prompt: Prompt) -> Completion:
+        def answer(prompt: Prompt) -> ModelCompletion:
             said = self.script(prompt)
-            assert isinstance(said, Completion)
+            assert isinstance(said, ModelCompletion)
             return said
 
-        async with open_theatre(self.folder, ScriptedLlm(turns=[answer])) as theatre:
+        async with open_forecast_runs(self.folder, ScriptedModelProvider(turns=[answer])) as theatre:
             await theatre.clock.advance(self.later_s)
-            theatre.limits, theatre.forecasters[self.name] = Limits(steps=steps), forecaster
+            theatre.limits, theatre.forecasters[self.name] = TrialLimits(steps=steps), forecaster
             asked = question()
             await theatre.record(asked)
-            means = Means(
+            means = ForecastContext(
                 ledger=theatre.ledger,
-                teacher=Teacher(ledger=theatre.ledger, archives=(), schools={self.name: SCHOOL}, clock=theatre.clock),
+                parameter_fitter=ParameterFitter(
+                    ledger=theatre.ledger, archives=(), trainings={self.name: SCHOOL}, clock=theatre.clock
+                ),
                 calibrator=theatre.calibrator,
-                policy=Reforecast(),
+                policy=ReforecastPolicy(),
                 clock=theatre.clock,
                 random=SeededRandom(1),
-                benches=theatre.workshop(),
-                watch=self,
+                resources=theatre.workshop(),
+                observer=self,
             )
-            made = await (await begin(means, theatre.seat(self.name, trials=1), asked, "asked for")).forecast()
+            made = await (await begin_forecast(means, theatre.seat(self.name, trials=1), asked, "asked for")).run()
             self.requests, self.searches = len(theatre.llm.requests), len(theatre.engine.searched)
             return made
 
-    def step(self, _trial: int, _number: int, step: Step) -> None:
+    def on_step(self, _trial: int, _number: int, step: Step) -> None:
         """Copy the ledger as it is once a step is durable."""
         self.steps.append(step)
         copy = self.folder / f"killed-{len(self.steps)}"
@@ -90,16 +92,16 @@ class Life:
             ledger.backup(kept)
         self.copies.append(copy)
 
-    def ended(self, _trial: Trial) -> None:
+    def on_trial_end(self, _trial: Trial) -> None:
         """Nothing is to be seen."""
 
 
-def lone(prompt: Prompt) -> Completion:
+def lone(prompt: Prompt) -> ModelCompletion:
     lines = [solo.search(), solo.update(0.4), solo.search("mooring"), solo.submit(0.62)]
     return lines[sum(message.speaker == "assistant" for message in prompt.messages)]
 
 
-def conducted(prompt: Prompt) -> Completion:
+def conducted(prompt: Prompt) -> ModelCompletion:
     lines = {
         orchestra.LEADER: [orchestra.make("ann"), orchestra.make("bob"), orchestra.parallel("ann", "bob")],
         "ann": [orchestra.search("clouds"), orchestra.store("clouds come"), orchestra.report("it will rain")],
@@ -111,14 +113,14 @@ def conducted(prompt: Prompt) -> Completion:
 
 
 # Each of its searches is a new one.
-SEEKER = Player(picks=("search",), words=lambda prompt: f"clouds {digest(told(prompt).encode())[:4]}")
+SEEKER = ScriptedMember(picks=("search",), words=lambda prompt: f"clouds {sha256_hex(told(prompt).encode())[:4]}")
 CASES: dict[str, tuple[Callable[[], Forecaster], Callable[[Prompt], object], int]] = {
-    "court": (lambda: Court(CourtSettings(jurors=2)), Actor(), 60),
-    "court in few steps": (lambda: Court(CourtSettings(jurors=2)), Actor(), 4),
-    "team": (lambda: Team(TeamSettings(members=2, steps=3)), SEEKER, 60),
-    "solo": (lambda: Solo(SoloSettings()), lone, 20),
-    "orchestra": (lambda: Orchestra(OrchestraSettings()), conducted, 100),
-    "orchestra in few steps": (lambda: Orchestra(OrchestraSettings()), conducted, 10),
+    "court": (lambda: CourtForecaster(CourtSettings(jurors=2)), ScriptedParticipant(), 60),
+    "court in few steps": (lambda: CourtForecaster(CourtSettings(jurors=2)), ScriptedParticipant(), 4),
+    "team": (lambda: TeamForecaster(TeamSettings(members=2, steps=3)), SEEKER, 60),
+    "solo": (lambda: SoloForecaster(SoloSettings()), lone, 20),
+    "orchestra": (lambda: OrchestraForecaster(OrchestraSettings()), conducted, 100),
+    "orchestra in few steps": (lambda: OrchestraForecaster(OrchestraSettings()), conducted, 10),
 }
 
 
@@ -145,5 +147,5 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
 def _answered(folder: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger:
         (answered,) = ledger.execute("select count(*) from model_call where state = 'done'").fetchone()
-        (searched,) = ledger.execute("select count(*) from exchange where kind = 'search'").fetchone()
+        (searched,) = ledger.execute("select count(*) from recording where kind = 'search'").fetchone()
     return int(answered), int(searched)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.scenes import HALF, NAMES_OF_HALF, Scene, hold
-from tests.integration.stage import LITELLM
+from tests.integration.engine_fixture import LITELLM
+from tests.integration.server_scenarios import HALF, NAMES_OF_HALF, ServerScenario, check_scenario
 
 pytestmark = [
     pytest.mark.xdist_group("litellm trials"),
@@ -17,5 +17,5 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(("scene", "dialect"), HALF, ids=NAMES_OF_HALF)
-async def test_a_trial_ends_as_it_should(scene: Scene, dialect: str, tmp_path: Path) -> None:
-    await hold(scene, LITELLM, dialect, tmp_path)
+async def test_a_trial_ends_as_it_should(scene: ServerScenario, dialect: str, tmp_path: Path) -> None:
+    await check_scenario(scene, LITELLM, dialect, tmp_path)

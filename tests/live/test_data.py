@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot.api import DataSpec, NotFound, Series, Settings, Workplace
-from bot.clock import SeededRandom, SystemClock
+from bot.api import DataSpec, NotFoundError, PluginContext, PluginSettings, TimeSeries
+from bot.core.clock import SeededRandom, SystemClock
 from bot.net.client import RetryingHttpClient
 from plugins.data import acled, dbnomics, fred, manifold_prices, polymarket_prices, wikipedia, yahoo
 
@@ -35,14 +35,16 @@ pytestmark = [pytest.mark.live, pytest.mark.allow_hosts(["0.0.0.0/0", "::/0"]), 
 
 
 @pytest.fixture
-async def workplace(tmp_path: Path) -> AsyncIterator[Workplace]:
+async def workplace(tmp_path: Path) -> AsyncIterator[PluginContext]:
     clock = SystemClock()
     async with RetryingHttpClient(clock=clock, random=SeededRandom(0)) as http:
-        yield Workplace(clock=clock, http=http, folder=tmp_path)
+        yield PluginContext(clock=clock, http=http, folder=tmp_path)
 
 
 @pytest.mark.parametrize(("plugin", "name", "days"), SERIES, ids=[plugin.SOURCE for plugin, _, _ in SERIES])
-async def test_a_series_ends_shortly_before_the_moment(plugin: Any, name: str, days: int, workplace: Workplace) -> None:
+async def test_a_series_ends_shortly_before_the_moment(
+    plugin: Any, name: str, days: int, workplace: PluginContext
+) -> None:
     found = await _series(plugin, name, workplace)
     assert len(found.dates) > 10
     assert all(a < b for a, b in pairwise(found.dates))
@@ -60,41 +62,41 @@ async def test_a_series_ends_shortly_before_the_moment(plugin: Any, name: str, d
     ],
     ids=lambda value: getattr(value, "SOURCE", "missing"),
 )
-async def test_an_unknown_series_is_not_found(plugin: Any, name: str, workplace: Workplace) -> None:
-    with pytest.raises(NotFound):
+async def test_an_unknown_series_is_not_found(plugin: Any, name: str, workplace: PluginContext) -> None:
+    with pytest.raises(NotFoundError):
         await _series(plugin, name, workplace)
 
 
-async def test_a_market_price_is_the_one_that_the_benchmark_froze(workplace: Workplace) -> None:
+async def test_a_market_price_is_the_one_that_the_benchmark_froze(workplace: PluginContext) -> None:
     """The question set of 2025-10-26 has 0.979920031255855 at 2025-10-16T00:00Z."""
     found = await _series(manifold_prices, "K8qazyZJ3tXyuLlzkkyk", workplace)
     assert found.values[found.dates.index(date(2025, 10, 15))] == pytest.approx(0.979920031255855, abs=0.02)
 
 
 @pytest.mark.parametrize(("page", "word"), [("FIDE_rankings", "Carlsen"), ("List_of_infectious_diseases", "Vaccine")])
-async def test_a_page_is_read_as_it_stood_with_its_tables(page: str, word: str, workplace: Workplace) -> None:
+async def test_a_page_is_read_as_it_stood_with_its_tables(page: str, word: str, workplace: PluginContext) -> None:
     (spec,) = wikipedia.foxcast_data_sources()
     assert spec.pages is not None
     async with spec.pages(spec.settings(), workplace) as source:
         address = f"https://en.wikipedia.org/wiki/{page}"
-        headings = await source.contents(address, before=CUTOFF)
+        headings = await source.page_headings(address, before=CUTOFF)
         passages = [await source.section(address, name, before=CUTOFF) for name in headings]
     assert all(passage.revised_at < CUTOFF for passage in passages)
     assert any(word in passage.text and " | " in passage.text for passage in passages)
 
 
-async def _series(plugin: Any, name: str, workplace: Workplace) -> Series:
+async def _series(plugin: Any, name: str, workplace: PluginContext) -> TimeSeries:
     (spec,) = plugin.foxcast_data_sources()
     async with spec.open(_settings(spec), workplace) as source:
-        found: Series = await source.series(name, before=CUTOFF)
+        found: TimeSeries = await source.series(name, before=CUTOFF)
     return found
 
 
-def _settings(spec: DataSpec[Any]) -> Settings:
+def _settings(spec: DataSpec[Any]) -> PluginSettings:
     prefix = f"FOXCAST_DATA__{spec.name.upper()}__SETTINGS__"
     given = {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
     try:
-        settings: Settings = spec.settings.model_validate(given)
+        settings: PluginSettings = spec.settings.model_validate(given)
     except ValidationError as error:
         missing = ", ".join(f"{prefix}{str(fault['loc'][0]).upper()}" for fault in error.errors(include_input=False))
         pytest.skip(f"set {missing}")

@@ -54,7 +54,7 @@ trials = 1
 [forecasters.team.settings]
 members = 2
 steps = 3
-cot = false
+think_aloud = false
 
 [forecasters.solo]
 trials = 1

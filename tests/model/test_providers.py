@@ -11,11 +11,19 @@ import jsonschema  # type: ignore[import-untyped]  # ships none
 import psutil
 import pytest
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.interfaces import ModelProvider
+from bot.core.language_models import (
+    FinishReason,
+    Message,
+    MessageRole,
+    ModelCompletion,
+    Prompt,
+    SamplingSettings,
+    ToolDefinition,
+)
+from bot.core.plugin_specs import PluginContext
 from bot.net.client import RetryingHttpClient
-from bot.ports import Llm
-from bot.specs import Workplace
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
 from tests.model.conftest import SmallModel
@@ -51,10 +59,10 @@ UNION = {"anyOf": [SEARCH, SUBMIT]}
 
 
 @asynccontextmanager
-async def opened(provider: str, model: SmallModel) -> AsyncIterator[tuple[Llm, str]]:
+async def opened(provider: str, model: SmallModel) -> AsyncIterator[tuple[ModelProvider, str]]:
     """Open a provider on the model; yield it with the name it knows the model by."""
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
-        place = Workplace(clock=SystemClock(), http=http, folder=Path())
+        place = PluginContext(clock=SystemClock(), http=http, folder=Path())
         if provider == "litellm":
             chosen = LitellmSettings.model_validate(
                 {"keys": {"openai": "none"}, "base_urls": {"openai": model.base_url}}
@@ -67,11 +75,13 @@ async def opened(provider: str, model: SmallModel) -> AsyncIterator[tuple[Llm, s
                 yield llm, f"local/{model.name}"
 
 
-async def ask(provider: str, model: SmallModel, *, max_tokens: int = 120, seed: int = 1, **form: Any) -> Completion:
+async def ask(
+    provider: str, model: SmallModel, *, max_tokens: int = 120, seed: int = 1, **form: Any
+) -> ModelCompletion:
     question = "Will it rain in Paris tomorrow? Answer with a forecast."
-    prompt = Prompt(messages=(Message(speaker=Speaker.USER, text=question),), **form)
+    prompt = Prompt(messages=(Message(speaker=MessageRole.USER, text=question),), **form)
     async with opened(provider, model) as (llm, name):
-        return await llm.complete(name, prompt, Sampling(max_tokens=max_tokens, temperature=0.7, seed=seed))
+        return await llm.complete(name, prompt, SamplingSettings(max_tokens=max_tokens, temperature=0.7, seed=seed))
 
 
 def test_it_listens_on_this_machine_only_and_is_well(small_model: SmallModel) -> None:
@@ -95,10 +105,10 @@ async def test_an_answer_under_a_schema_fits_it_or_was_cut(
     assert answer.usage.calls == 1
     assert answer.usage.tokens_in > 0
     assert 0 < answer.usage.tokens_out <= 120
-    if answer.finish is Finish.LENGTH:
+    if answer.finish is FinishReason.LENGTH:
         assert answer.usage.tokens_out == 120
     else:
-        assert answer.finish is Finish.STOP
+        assert answer.finish is FinishReason.STOP
         jsonschema.validate(json.loads(answer.text), schema)
 
 
@@ -107,7 +117,7 @@ async def test_only_the_action_that_is_offered_is_taken(
     small_model: SmallModel, offered: dict[str, Any], name: str
 ) -> None:
     answer = await ask("openai_compatible", small_model, schema={"anyOf": [offered]})
-    assert answer.finish is Finish.STOP
+    assert answer.finish is FinishReason.STOP
     assert json.loads(answer.text)["action"] == name
 
 
@@ -115,16 +125,16 @@ async def test_only_the_action_that_is_offered_is_taken(
 async def test_a_tool_that_the_server_drops_ends_in_an_answer_and_no_exception(
     small_model: SmallModel, provider: str
 ) -> None:
-    tool = Tool(name="search", description="Search the web.", parameters={"type": "object", "properties": {}})
+    tool = ToolDefinition(name="search", description="Search the web.", parameters={"type": "object", "properties": {}})
     answer = await ask(provider, small_model, tools=(tool,), max_tokens=40)
-    assert answer.finish in {Finish.STOP, Finish.LENGTH, Finish.CALLS}
-    assert bool(answer.calls) == (answer.finish is Finish.CALLS) or answer.finish is Finish.LENGTH
+    assert answer.finish in {FinishReason.STOP, FinishReason.LENGTH, FinishReason.CALLS}
+    assert bool(answer.calls) == (answer.finish is FinishReason.CALLS) or answer.finish is FinishReason.LENGTH
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_a_cut_answer_says_so(small_model: SmallModel, provider: str) -> None:
     answer = await ask(provider, small_model, max_tokens=5)
-    assert (answer.finish, answer.usage.tokens_out) == (Finish.LENGTH, 5)
+    assert (answer.finish, answer.usage.tokens_out) == (FinishReason.LENGTH, 5)
 
 
 async def test_nobody_knows_its_price(small_model: SmallModel) -> None:

@@ -14,13 +14,20 @@ from time import perf_counter
 
 import pytest
 
-from bot.domain.belief import unfit
-from bot.domain.forecast import LIMITS as LIMIT_ENDS
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prediction import BinaryShape, ChoiceShape, CurveShape, Shape
-from bot.domain.question import QuestionRef
+from bot.core.beliefs import belief_mismatch
+from bot.core.forecasts import LIMIT_ENDS, TrialEnd, TrialLimits
+from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape, QuestionShape
+from bot.core.questions import QuestionRef
 from plugins.blf.settings import BlfSettings
-from tests.integration.stage import COMPATIBLE, LITELLM, Played, Setup, Stage, question, staged
+from tests.integration.engine_fixture import (
+    COMPATIBLE,
+    LITELLM,
+    EngineFixture,
+    EngineSetup,
+    RecordedRun,
+    open_engine,
+    question,
+)
 from tests.model.conftest import SmallModel
 
 pytestmark = [
@@ -29,10 +36,10 @@ pytestmark = [
 ]
 
 STEPS = 2
-LIMITS = Limits(steps=STEPS, seconds=240.0)
+LIMITS = TrialLimits(steps=STEPS, seconds=240.0)
 SETTINGS = BlfSettings(steps=STEPS)
 ROLE = {"max_tokens": 200, "timeout_s": 100.0, "temperature": 0.7}
-SHAPES: Sequence[Shape] = (
+SHAPES: Sequence[QuestionShape] = (
     BinaryShape(),
     ChoiceShape(options=("red", "green", "blue")),
     CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True),
@@ -47,7 +54,7 @@ class Ended:
     """How one trial ended, in which dialect and by which provider, and how long it took."""
 
     way: tuple[str, str]
-    played: Played
+    played: RecordedRun
     seconds: float
 
     @property
@@ -64,18 +71,18 @@ class Ended:
         return why.partition("after a repair: ")[2].partition(":")[0] or why[:80]
 
 
-async def trials(model: SmallModel, folder: Path, plan: Sequence[tuple[Shape, tuple[str, str]]]) -> list[Ended]:
+async def trials(model: SmallModel, folder: Path, plan: Sequence[tuple[QuestionShape, tuple[str, str]]]) -> list[Ended]:
     """Forecast a question of each shape in the way that is planned for it."""
     ended: list[Ended] = []
     async with AsyncExitStack() as stack:
-        stages: dict[tuple[str, str], Stage] = {}
+        stages: dict[tuple[str, str], EngineFixture] = {}
         for number, (shape, way) in enumerate(plan, 1):
             if way not in stages:
                 kind, dialect = way
                 place = folder / f"{kind} {dialect}"
                 place.mkdir()
-                setup = Setup(kind=kind, dialect=dialect, role=ROLE)
-                stages[way] = await stack.enter_async_context(staged(place, model.base_url, setup))
+                setup = EngineSetup(kind=kind, dialect=dialect, role=ROLE)
+                stages[way] = await stack.enter_async_context(open_engine(place, model.base_url, setup))
             asked = question(ref=QuestionRef("lantern", f"lamp {number}"), title=TITLES[number % 5], shape=shape)
             begun = perf_counter()
             played = await stages[way].play(asked, LIMITS, settings=SETTINGS)
@@ -93,11 +100,11 @@ TITLES = (
 )
 
 
-def require_order(played: Played) -> None:
+def require_order(played: RecordedRun) -> None:
     """Check that a trial ended within its limits, with a valid belief and a reason on record."""
     asked, trial = played.trace.question, played.trial
     assert 1 <= trial.steps == len(played.steps) <= STEPS
-    assert [unfit(step.belief, asked) for step in played.steps] == [None] * trial.steps
+    assert [belief_mismatch(step.belief, asked) for step in played.steps] == [None] * trial.steps
     assert trial.belief == played.steps[-1].belief
     assert trial.end in {TrialEnd.FINISHED, TrialEnd.FAILED, *LIMIT_ENDS}
     last = played.steps[-1].observation.text
@@ -107,7 +114,7 @@ def require_order(played: Played) -> None:
     assert 1 <= trial.usage.calls <= 4 * STEPS
     assert trial.usage.tokens_out <= 200 * trial.usage.calls
     # What failed, or was cut short before a belief on evidence, is on record, but no forecast comes of it.
-    assert (played.trace.forecast is not None) == trial.counts
+    assert (played.trace.forecast is not None) == trial.is_answer
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.gateway_stage import Stage
-from tests.unit.llm.rig import make_blank
+from tests.simulation.virtual_gateway import VirtualGateway
+from tests.unit.llm.gateway_fixture import make_blank
 
 
 @pytest.fixture(scope="session")
@@ -14,5 +14,5 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stage(blank: Path, tmp_path: Path) -> Stage:
-    return Stage(blank, tmp_path)
+def stage(blank: Path, tmp_path: Path) -> VirtualGateway:
+    return VirtualGateway(blank, tmp_path)

@@ -5,21 +5,21 @@ from datetime import timedelta
 
 import pytest
 
+from bot.daemon.health_events import HeartbeatRecord
 from bot.daemon.runner import DaemonExit, ExitReason
-from bot.domain.vitals import Beat
-from bot.testing.loop import VirtualClock, simulate
-from tests.simulation.daemon import Daemon
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from tests.simulation.virtual_daemon import VirtualDaemon
 
 
 def test_a_full_disk_ends_the_daemon_with_the_remedy() -> None:
     async def main(clock: VirtualClock) -> tuple[DaemonExit, float, bool]:
-        daemon = Daemon(clock)
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("job", 1)
         daemon.at(300, daemon.fill_disk)
         end = await daemon.serve(until_s=3600)
         return end, clock.monotonic(), daemon.stop.is_set()
 
-    end, ended_s, stopped = simulate(main)
+    end, ended_s, stopped = run_in_virtual_time(main)
     assert end.reason is ExitReason.STORE
     assert "free some space" in end.detail
     assert 300 <= ended_s <= 312
@@ -27,14 +27,14 @@ def test_a_full_disk_ends_the_daemon_with_the_remedy() -> None:
 
 
 def test_a_stop_lets_a_running_job_finish_and_starts_no_other() -> None:
-    async def main(clock: VirtualClock) -> tuple[DaemonExit, float, Daemon]:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, float, VirtualDaemon]:
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("quick", 0.5, every=timedelta(seconds=2))
         daemon.sleeper("long", 40, every=timedelta(hours=6))
         end = await daemon.serve(until_s=20)
         return end, clock.monotonic(), daemon
 
-    end, ended_s, daemon = simulate(main)
+    end, ended_s, daemon = run_in_virtual_time(main)
     assert end == DaemonExit(reason=ExitReason.ASKED)
     assert ended_s == pytest.approx(40.5, abs=0.1)
     assert max(daemon.starts("quick")) <= 20
@@ -42,8 +42,8 @@ def test_a_stop_lets_a_running_job_finish_and_starts_no_other() -> None:
 
 
 def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_before() -> None:
-    async def main(clock: VirtualClock) -> tuple[DaemonExit, list[float], Daemon]:
-        daemon, cut = Daemon(clock), []
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, list[float], VirtualDaemon]:
+        daemon, cut = VirtualDaemon(clock), []
 
         async def endless() -> None:
             try:
@@ -54,16 +54,16 @@ def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_befo
         daemon.job("endless", run=endless)
         return await daemon.serve(until_s=20), cut, daemon
 
-    end, cut, daemon = simulate(main)
+    end, cut, daemon = run_in_virtual_time(main)
     assert end == DaemonExit(reason=ExitReason.CUT, detail="endless")
     assert cut == pytest.approx([50])
     # The supervisor goes on hearing from a daemon that winds down.
-    assert [beat for beat in daemon.of(Beat) if isinstance(beat, Beat) and beat.monotonic_s > 40]
+    assert [beat for beat in daemon.of(HeartbeatRecord) if isinstance(beat, HeartbeatRecord) and beat.monotonic_s > 40]
 
 
 def test_a_job_that_will_not_be_cut_does_not_hold_up_the_end_of_scheduled_work() -> None:
     async def main(clock: VirtualClock) -> tuple[DaemonExit, float]:
-        daemon = Daemon(clock)
+        daemon = VirtualDaemon(clock)
         first = True
 
         async def stubborn() -> None:
@@ -80,6 +80,6 @@ def test_a_job_that_will_not_be_cut_does_not_hold_up_the_end_of_scheduled_work()
         daemon.job("stubborn", run=stubborn)
         return await daemon.serve(until_s=90), clock.monotonic()
 
-    end, ended_s = simulate(main)
+    end, ended_s = run_in_virtual_time(main)
     assert end.reason is ExitReason.CUT
     assert ended_s < 90 + 30 + 3

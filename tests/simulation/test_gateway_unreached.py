@@ -5,18 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.domain.inquiry import Inquiry
-from bot.domain.prompt import Message, Price, Prompt, Speaker
-from bot.errors import FoxcastError, QuotaExhausted, ServerUnreachable, Unavailable
-from bot.testing.llm import Slow, Turn, said
-from tests.simulation.gateway_stage import DOWN, Stage, failure, waiting
-from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, section, with_fallback
+from bot.core.errors import FoxcastError, QuotaExhaustedError, ServerUnreachableError, ServiceUnavailableError
+from bot.core.language_models import Message, MessageRole, ModelRequest, Prompt, TokenPrice
+from bot.testing.models import ProviderTurn, SlowAnswer, text_completion
+from tests.simulation.virtual_gateway import DOWN, VirtualGateway, failure, waiting
+from tests.unit.llm.gateway_fixture import MAIN, SPARE, GatewayFixture, charge, inquiry, section, with_fallback
 
-GONE = ServerUnreachable("http://127.0.0.1:1/v1 cannot be reached")
+GONE = ServerUnreachableError("http://127.0.0.1:1/v1 cannot be reached")
 TRIALS = [inquiry(f"hello {trial}", to=charge(trial=trial)) for trial in range(1, 6)]
 
 
-async def errors(rig: Rig, asked: Sequence[Inquiry]) -> list[FoxcastError]:
+async def errors(rig: GatewayFixture, asked: Sequence[ModelRequest]) -> list[FoxcastError]:
     """Ask all at once, each with ten minutes, and return how they failed."""
     results = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in asked), return_exceptions=True)
     assert all(isinstance(one, FoxcastError) for one in results)
@@ -26,11 +25,11 @@ async def errors(rig: Rig, asked: Sequence[Inquiry]) -> list[FoxcastError]:
 @pytest.mark.parametrize("concurrency", [1, 20])
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_server_that_is_not_there_is_tried_for_three_seconds_by_all_trials_together(
-    stage: Stage, count: int, concurrency: int
+    stage: VirtualGateway, count: int, concurrency: int
 ) -> None:
-    async def story(rig: Rig) -> None:
+    async def story(rig: GatewayFixture) -> None:
         failed = await errors(rig, TRIALS[:count])
-        assert {(type(error), str(error)) for error in failed} == {(ServerUnreachable, str(GONE))}
+        assert {(type(error), str(error)) for error in failed} == {(ServerUnreachableError, str(GONE))}
         assert rig.clock.monotonic() == pytest.approx(3.0, abs=0.1)
         assert 3 <= len(rig.prime.requests) <= 3 * count
         # Nothing left, so nothing is counted or held.
@@ -40,33 +39,33 @@ def test_a_server_that_is_not_there_is_tried_for_three_seconds_by_all_trials_tog
     stage.play(story, GONE, section=waiting(concurrency=concurrency))
 
 
-def test_who_asks_while_it_is_left_alone_is_told_at_once_with_the_cause(stage: Stage) -> None:
-    async def story(rig: Rig) -> None:
+def test_who_asks_while_it_is_left_alone_is_told_at_once_with_the_cause(stage: VirtualGateway) -> None:
+    async def story(rig: GatewayFixture) -> None:
         await failure(rig)
         began, asked = rig.clock.monotonic(), len(rig.prime.requests)
         assert {str(error) for error in await errors(rig, TRIALS)} == {str(GONE)}
         assert (rig.clock.monotonic(), len(rig.prime.requests)) == (began, asked)
         await rig.settled()
         (told,) = [text for subject, text in rig.alerts if subject == "Provider prime does not answer"]
-        assert told.startswith(f"{GONE}. It is left alone for 30 s")
+        assert told.startswith(f"{GONE}. Nothing is sent to it for 30 s")
 
     stage.play(story, GONE, section=waiting())
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_a_server_that_restarts_costs_no_trial(stage: Stage, failures: int) -> None:
-    async def story(rig: Rig) -> None:
+def test_a_server_that_restarts_costs_no_trial(stage: VirtualGateway, failures: int) -> None:
+    async def story(rig: GatewayFixture) -> None:
         answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
         assert {answer.model for answer in answers} == {MAIN}
         assert rig.clock.monotonic() <= 3.1
         await rig.settled()
         assert rig.alerts == []
 
-    stage.play(story, *[GONE] * 5 * failures, said("back"), section=waiting())
+    stage.play(story, *[GONE] * 5 * failures, text_completion("back"), section=waiting())
 
 
-def test_after_the_rest_one_request_tries_it_and_the_others_wait_for_what_comes_of_that(stage: Stage) -> None:
-    async def story(rig: Rig) -> None:
+def test_after_the_rest_one_request_tries_it_and_the_others_wait_for_what_comes_of_that(stage: VirtualGateway) -> None:
+    async def story(rig: GatewayFixture) -> None:
         await failure(rig)
         await rig.clock.sleep(30)
         began = rig.clock.monotonic()
@@ -77,25 +76,25 @@ def test_after_the_rest_one_request_tries_it_and_the_others_wait_for_what_comes_
         answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
         assert {answer.completion.text for answer in answers} == {"back"}
 
-    stage.play(story, *[GONE] * 4, Slow(2.0, said("back")), section=waiting())
+    stage.play(story, *[GONE] * 4, SlowAnswer(2.0, text_completion("back")), section=waiting())
 
 
-def test_a_server_that_is_back_and_fails_is_waited_for_as_any_that_fails(stage: Stage) -> None:
-    async def story(rig: Rig) -> None:
+def test_a_server_that_is_back_and_fails_is_waited_for_as_any_that_fails(stage: VirtualGateway) -> None:
+    async def story(rig: GatewayFixture) -> None:
         await failure(rig)
         await rig.clock.sleep(30)
         answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
         assert {answer.completion.text for answer in answers} == {"back"}
         assert rig.clock.monotonic() == pytest.approx(63, abs=2)
 
-    stage.play(story, *[GONE] * 3, DOWN, said("back"), section=waiting())
+    stage.play(story, *[GONE] * 3, DOWN, text_completion("back"), section=waiting())
 
 
-def test_the_fallback_takes_over_where_the_main_model_cannot_be_reached_any_more(stage: Stage) -> None:
-    first = Message(speaker=Speaker.USER, text="Will it rain?")
-    summary = Message(speaker=Speaker.USER, text="In short?")
+def test_the_fallback_takes_over_where_the_main_model_cannot_be_reached_any_more(stage: VirtualGateway) -> None:
+    first = Message(speaker=MessageRole.USER, text="Will it rain?")
+    summary = Message(speaker=MessageRole.USER, text="In short?")
 
-    async def story(rig: Rig) -> None:
+    async def story(rig: GatewayFixture) -> None:
         ongoing = Prompt(messages=(first,), model=MAIN, handover=(summary,))
         assert (await rig.gateway.ask(inquiry(ongoing), deadline_s=600)).model == SPARE
         assert rig.clock.monotonic() == pytest.approx(3.0, abs=0.1)
@@ -109,8 +108,8 @@ def test_the_fallback_takes_over_where_the_main_model_cannot_be_reached_any_more
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 10])
-def test_as_many_tries_as_configured_and_three_at_most(stage: Stage, attempts: int) -> None:
-    async def story(rig: Rig) -> None:
+def test_as_many_tries_as_configured_and_three_at_most(stage: VirtualGateway, attempts: int) -> None:
+    async def story(rig: GatewayFixture) -> None:
         await failure(rig)
         assert len(rig.prime.requests) == min(3, attempts)
         assert rig.clock.monotonic() <= 3.1
@@ -118,54 +117,58 @@ def test_as_many_tries_as_configured_and_three_at_most(stage: Stage, attempts: i
     stage.play(story, GONE, section=waiting(attempts=attempts))
 
 
-def test_a_caller_without_three_seconds_is_told_the_cause_and_not_that_time_is_up(stage: Stage) -> None:
-    async def story(rig: Rig) -> None:
+def test_a_caller_without_three_seconds_is_told_the_cause_and_not_that_time_is_up(stage: VirtualGateway) -> None:
+    async def story(rig: GatewayFixture) -> None:
         assert str(await failure(rig, deadline_s=0.5)) == str(GONE)
 
     stage.play(story, GONE, section=waiting())
 
 
-def test_a_breaker_that_opened_tells_the_last_failure(stage: Stage) -> None:
-    async def story(rig: Rig) -> None:
+def test_a_breaker_that_opened_tells_the_last_failure(stage: VirtualGateway) -> None:
+    async def story(rig: GatewayFixture) -> None:
         for number in range(3):
             await failure(rig, text=str(number))
         resting = await failure(rig, text="while it rests", deadline_s=20)
-        assert "failed 3 times in a row and is left alone for 30 s: 500" in str(resting)
+        assert "failed 3 times in a row and is not used for 30 s: 500" in str(resting)
         await rig.settled()
         (text,) = [text for subject, text in rig.alerts if subject == "Provider prime does not answer"]
-        assert text.startswith("3 requests in a row failed: 500. It is left alone")
+        assert text.startswith("3 consecutive requests failed: 500. Nothing is sent to it")
 
     stage.play(story, DOWN, section=waiting(attempts=1, break_after=3, break_s=30.0))
 
 
-@pytest.mark.parametrize("wait", [Unavailable("429", retry_after_s=300.0), DOWN])
-def test_an_empty_account_stops_those_too_that_wait_for_something_else(stage: Stage, wait: Unavailable) -> None:
-    broke = QuotaExhausted("no credit")
+@pytest.mark.parametrize("wait", [ServiceUnavailableError("429", retry_after_s=300.0), DOWN])
+def test_an_empty_account_stops_those_too_that_wait_for_something_else(
+    stage: VirtualGateway, wait: ServiceUnavailableError
+) -> None:
+    broke = QuotaExhaustedError("no credit")
 
-    async def story(rig: Rig) -> None:
-        assert {type(error) for error in await errors(rig, TRIALS)} == {QuotaExhausted}
+    async def story(rig: GatewayFixture) -> None:
+        assert {type(error) for error in await errors(rig, TRIALS)} == {QuotaExhaustedError}
         assert rig.clock.monotonic() <= 2 * 2.0 + 0.1
 
-    turns: list[Turn] = [Slow(0.1, wait), Slow(0.1, wait), Slow(2.0, broke)]
+    turns: list[ProviderTurn] = [SlowAnswer(0.1, wait), SlowAnswer(0.1, wait), SlowAnswer(2.0, broke)]
     stage.play(story, *turns, section=waiting(timeout_s=600.0))
 
 
-def test_five_trials_ask_at_once_for_long_answers_of_a_dear_model_within_the_usual_budgets(stage: Stage) -> None:
-    dear = Price(tokens_in=4.0, tokens_cached=0.2, tokens_out=20.0)
+def test_five_trials_ask_at_once_for_long_answers_of_a_dear_model_within_the_usual_budgets(
+    stage: VirtualGateway,
+) -> None:
+    dear = TokenPrice(tokens_in=4.0, tokens_cached=0.2, tokens_out=20.0)
     models = {MAIN: {"price_in": dear.tokens_in, "price_out": dear.tokens_out}}
     roles = {"main": {"model": MAIN, "max_tokens": 32_000}}
     text = "x" * 4 * 19_000
 
-    async def story(rig: Rig) -> None:
+    async def story(rig: GatewayFixture) -> None:
         assert await rig.gateway.worst_usd("main") == pytest.approx(0.72)
         # Seven steps of each trial, at what such a step costs where its beginning is in the provider's cache.
         for step in range(7):
             asked = [inquiry(f"{step} {text}", to=charge(trial=trial), seed=trial) for trial in range(1, 6)]
             await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in asked))
-        assert rig.prime.most == 5
+        assert rig.prime.max_running == 5
         assert rig.clock.monotonic() == pytest.approx(7 * 60, abs=1)
         await rig.settled()
         assert rig.alerts == []
 
-    answer = Slow(60.0, said("yes", tokens_in=5_000, tokens_out=1_000))
+    answer = SlowAnswer(60.0, text_completion("yes", tokens_in=5_000, tokens_out=1_000))
     stage.play(story, answer, section=section(roles=roles, models=models, budget={}))

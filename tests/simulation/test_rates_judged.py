@@ -8,9 +8,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.wire import Rate
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import IN_TRANSIT_S, RateLimiter
-from bot.testing.loop import VirtualClock, simulate
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from tests.unit.net.rate_usage_stores import URL, FakeRateUsageStore, most_in_window, paced, rate
 
 
@@ -81,7 +81,7 @@ class World:
         self.pending.clear()
 
 
-async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: Rate, *, reboots: bool) -> None:
+async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: RateLimit, *, reboots: bool) -> None:
     """Several processes, one after the other, each killed at a random moment."""
     chance = world.chance
     for _ in range(chance.randint(2, 5)):
@@ -89,7 +89,9 @@ async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: R
         longest_s = chance.choice([0.01, 0.3, 2.0]) * the.per_s
         clients = [asyncio.create_task(world.client(rates, longest_s)) for _ in range(chance.randint(1, 12))]
         await world.clock.sleep(chance.uniform(0.0, 3.0) * the.per_s)
-        world.clock.step(-chance.choice([0.0, 0.0, 1.0, 3600.0]) if reboots else chance.uniform(-7200.0, 7200.0))
+        world.clock.set_wall_clock(
+            -chance.choice([0.0, 0.0, 1.0, 3600.0]) if reboots else chance.uniform(-7200.0, 7200.0)
+        )
         await world.clock.sleep(chance.uniform(0.0, 3.0) * the.per_s)
         for client in clients:
             client.cancel()
@@ -123,7 +125,7 @@ CASES = st.builds(
 @settings(max_examples=80)
 @given(CASES)
 def test_no_window_of_the_other_side_holds_more_than_it_allows_whoever_is_killed_when(case: Case) -> None:
-    the = rate(case.count, case.per_s, burst=case.burst, at_once=case.at_once)
+    the = rate(case.count, case.per_s, burst=case.burst, max_in_flight=case.at_once)
 
     async def main(clock: VirtualClock) -> World:
         world = World(clock, Random(case.seed))
@@ -131,7 +133,7 @@ def test_no_window_of_the_other_side_holds_more_than_it_allows_whoever_is_killed
         await lives(world, Machine(clock), book, the, reboots=case.reboots)
         return world
 
-    world = simulate(main)
+    world = run_in_virtual_time(main)
     if world.arrivals:
         assert most_in_window(world.arrivals, case.per_s) <= case.count
         assert case.at_once is None or world.most_under_way <= case.at_once

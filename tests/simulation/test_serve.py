@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bot.clock import SeededRandom
+from bot.core.clock import SeededRandom
 from bot.daemon.health import HeartbeatLoop, nearest_rank
+from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
 from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, JobRunner
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.service import run_daemon
 from bot.daemon.systemd import SystemdNotifier
-from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
-from bot.testing.loop import Trace, VirtualClock, simulate
-from tests.simulation.daemon import CALM, MINUTE, WEEK, Daemon
+from bot.testing.event_loop import EventTrace, VirtualClock, run_in_virtual_time
+from tests.simulation.virtual_daemon import CALM, MINUTE, WEEK, VirtualDaemon
 
 
 def test_every_job_runs_at_once_in_order_and_then_on_its_own_slots() -> None:
-    async def main(clock: VirtualClock) -> Daemon:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> VirtualDaemon:
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("first", 2)
         daemon.sleeper("second", 3, every=10 * MINUTE)
         daemon.sleeper("third", 1, every=timedelta(days=30))
         await daemon.serve(until_s=3600)
         return daemon
 
-    daemon = simulate(main)
+    daemon = run_in_virtual_time(main)
     assert [daemon.starts(name)[0] for name in ("first", "second", "third")] == pytest.approx([0, 2, 5])
     first, second = daemon.starts("first")[1:], daemon.starts("second")[1:]
     assert {round(b - a, 2) for a, b in pairwise(first)} == {60}
@@ -40,13 +40,15 @@ def test_every_job_runs_at_once_in_order_and_then_on_its_own_slots() -> None:
 
 
 def test_the_heart_beats_every_ten_seconds_also_during_a_long_first_run() -> None:
-    async def main(clock: VirtualClock) -> Daemon:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> VirtualDaemon:
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("catch up", 5000)
         await daemon.serve(until_s=3600)
         return daemon
 
-    beats = [beat.monotonic_s for beat in simulate(main).of(Beat) if isinstance(beat, Beat)]
+    beats = [
+        beat.monotonic_s for beat in run_in_virtual_time(main).of(HeartbeatRecord) if isinstance(beat, HeartbeatRecord)
+    ]
     assert len(beats) >= 360
     assert max(b - a for a, b in pairwise([0.0, *beats])) <= 11.1
 
@@ -55,12 +57,12 @@ def test_the_supervisor_hears_of_start_life_and_end(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
 
     async def main(clock: VirtualClock) -> None:
-        await Daemon(clock, DaemonLimits(notify_socket=address)).serve(until_s=25)
+        await VirtualDaemon(clock, DaemonLimits(notify_socket=address)).serve(until_s=25)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
         listener.settimeout(0)
-        simulate(main)
+        run_in_virtual_time(main)
         heard = [listener.recv(64) for _ in range(5)]
         with pytest.raises(BlockingIOError):
             listener.recv(64)
@@ -69,8 +71,8 @@ def test_the_supervisor_hears_of_start_life_and_end(tmp_path: Path) -> None:
 
 
 def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
-    async def main(clock: VirtualClock) -> Daemon:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> VirtualDaemon:
+        daemon = VirtualDaemon(clock)
 
         async def broken() -> None:
             message = "a bug"
@@ -83,34 +85,34 @@ def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
         assert [(entry["event"], entry["job"]) for entry in logs] == [("job failed", "broken"), ("job done", "sound")]
         return daemon
 
-    daemon = simulate(main)
+    daemon = run_in_virtual_time(main)
     runs = [vital for vital in daemon.vitals if isinstance(vital, JobRun)]
     outcomes = {name: {run.outcome for run in runs if run.job == name} for name in ("broken", "sound")}
-    assert outcomes == {"broken": {Outcome.FAILED}, "sound": {Outcome.DONE}}
+    assert outcomes == {"broken": {JobOutcome.FAILED}, "sound": {JobOutcome.DONE}}
     assert len(daemon.starts("broken")) == pytest.approx(61, abs=1)
     assert len(daemon.starts("sound")) == pytest.approx(61, abs=1)
 
 
 def test_a_job_that_hangs_at_the_start_keeps_no_other_from_its_slots_and_ends_at_its_limit() -> None:
-    async def main(clock: VirtualClock) -> Daemon:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> VirtualDaemon:
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("before", 1)
         daemon.job("hangs", every=timedelta(hours=6), run=asyncio.Event().wait)
         daemon.sleeper("after", 1)
         await daemon.serve(until_s=3600)
         return daemon
 
-    daemon = simulate(main)
+    daemon = run_in_virtual_time(main)
     assert len(daemon.starts("before")) == pytest.approx(61, abs=1)
     assert len(daemon.starts("after")) == pytest.approx(61, abs=1)
     [hung] = [vital for vital in daemon.vitals if isinstance(vital, JobRun) and vital.job == "hangs"]
-    assert (hung.outcome, hung.detail) == (Outcome.FAILED, "stopped after 0:30:00")
+    assert (hung.outcome, hung.detail) == (JobOutcome.FAILED, "stopped after 0:30:00")
     assert hung.took_s == pytest.approx(1800)
 
 
 def test_no_job_runs_twice_at_the_same_time_also_while_the_first_pass_comes_to_it() -> None:
     async def main(clock: VirtualClock) -> tuple[int, list[float]]:
-        daemon, under_way, most, began = Daemon(clock), 0, 0, []
+        daemon, under_way, most, began = VirtualDaemon(clock), 0, 0, []
 
         async def run() -> None:
             nonlocal under_way, most
@@ -126,7 +128,7 @@ def test_no_job_runs_twice_at_the_same_time_also_while_the_first_pass_comes_to_i
         await daemon.serve(until_s=600)
         return most, began
 
-    most, began = simulate(main)
+    most, began = run_in_virtual_time(main)
     assert most == 1
     assert min(b - a for a, b in pairwise(began)) >= 45
     assert min(began) < 60
@@ -134,23 +136,23 @@ def test_no_job_runs_twice_at_the_same_time_also_while_the_first_pass_comes_to_i
 
 @pytest.mark.parametrize("step_s", [-3600.0, -60.0, 3600.0])
 def test_a_wall_clock_that_is_set_is_reported_and_costs_no_job_its_next_slot(step_s: float) -> None:
-    async def main(clock: VirtualClock) -> tuple[Daemon, list[float]]:
-        daemon, ran = Daemon(clock), []
+    async def main(clock: VirtualClock) -> tuple[VirtualDaemon, list[float]]:
+        daemon, ran = VirtualDaemon(clock), []
 
         async def run() -> None:
             ran.append(clock.monotonic())
 
         daemon.job("job", every=timedelta(seconds=30), run=run)
-        daemon.at(1000, clock.step, step_s)
+        daemon.at(1000, clock.set_wall_clock, step_s)
         await daemon.serve(until_s=2000)
         return daemon, ran
 
-    daemon, ran = simulate(main)
+    daemon, ran = run_in_virtual_time(main)
     (step,) = daemon.of(ClockStep)
     assert isinstance(step, ClockStep)
     assert step.seconds == pytest.approx(step_s)
     assert max(b - a for a, b in pairwise(ran)) <= 30 + CALM.check_every_s
-    beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
+    beats = [beat.monotonic_s for beat in daemon.of(HeartbeatRecord) if isinstance(beat, HeartbeatRecord)]
     assert max(b - a for a, b in pairwise(beats)) <= 30
 
 
@@ -158,36 +160,36 @@ def test_a_clock_set_forward_and_back_between_two_looks_stops_no_heart_for_good(
     # The slot between the two leaves the next one an hour ahead, and the looks see no step.
     watch = replace(CALM, check_every_s=7.0)
 
-    async def main(clock: VirtualClock) -> tuple[Daemon, DaemonExit]:
-        daemon = Daemon(clock, watch)
-        daemon.at(29, clock.step, 3600.0)
-        daemon.at(33, clock.step, -3600.0)
+    async def main(clock: VirtualClock) -> tuple[VirtualDaemon, DaemonExit]:
+        daemon = VirtualDaemon(clock, watch)
+        daemon.at(29, clock.set_wall_clock, 3600.0)
+        daemon.at(33, clock.set_wall_clock, -3600.0)
         return daemon, await daemon.serve(until_s=2000)
 
-    daemon, end = simulate(main)
+    daemon, end = run_in_virtual_time(main)
     assert daemon.of(ClockStep) == []
     assert end.reason is ExitReason.ASKED
-    beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
+    beats = [beat.monotonic_s for beat in daemon.of(HeartbeatRecord) if isinstance(beat, HeartbeatRecord)]
     assert 30 < max(b - a for a, b in pairwise(beats)) <= watch.wake_after_s + watch.check_every_s + watch.heartbeat_s
 
 
 def test_a_clock_slewed_gently_is_no_step() -> None:
-    async def main(clock: VirtualClock) -> Daemon:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> VirtualDaemon:
+        daemon = VirtualDaemon(clock)
         for second in range(100):
-            daemon.at(second, clock.step, 0.5)
+            daemon.at(second, clock.set_wall_clock, 0.5)
         await daemon.serve(until_s=200)
         return daemon
 
-    assert simulate(main).of(ClockStep) == []
+    assert run_in_virtual_time(main).of(ClockStep) == []
 
 
 def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> None:
     async def main(clock: VirtualClock) -> list[float]:
         ticker, beats = JobScheduler(seed=0), []
 
-        async def record(vital: Vital, /) -> None:
-            if isinstance(vital, Beat):
+        async def record(vital: HealthEvent, /) -> None:
+            if isinstance(vital, HeartbeatRecord):
                 beats.append(vital.monotonic_s)
 
         runner = JobRunner(clock=clock, record=record, stop=asyncio.Event())
@@ -202,18 +204,18 @@ def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> Non
         ticker.shutdown(wait=False)
         return beats
 
-    gaps = [b - a for a, b in pairwise(simulate(main))]
+    gaps = [b - a for a, b in pairwise(run_in_virtual_time(main))]
     assert sorted(gaps)[-2] == pytest.approx(10, abs=0.01)
     assert 30 <= max(gaps) <= 30 + 10 + CALM.check_every_s
 
 
 def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capfd: pytest.CaptureFixture[str]) -> None:
     async def main(clock: VirtualClock) -> tuple[DaemonExit, float]:
-        daemon = Daemon(clock)
+        daemon = VirtualDaemon(clock)
         hang = False
 
-        async def record(vital: Vital, /) -> None:
-            if hang and isinstance(vital, Beat):
+        async def record(vital: HealthEvent, /) -> None:
+            if hang and isinstance(vital, HeartbeatRecord):
                 await clock.sleep(10_000)
 
         def break_down() -> None:
@@ -223,37 +225,37 @@ def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capf
         daemon.at(100, break_down)
         return await run_daemon([], clock=clock, watch=CALM, record=record, stop=daemon.stop), clock.monotonic()
 
-    end, ended_s = simulate(main)
+    end, ended_s = run_in_virtual_time(main)
     assert (end.reason, end.is_clean) == (ExitReason.STALLED, False)
     assert 220 <= ended_s <= 270
 
 
 def test_a_loop_blocked_for_five_minutes_is_no_reason_to_end_once_it_is_back() -> None:
-    async def main(clock: VirtualClock) -> tuple[DaemonExit, Daemon]:
-        daemon = Daemon(clock)
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, VirtualDaemon]:
+        daemon = VirtualDaemon(clock)
 
         async def compute() -> None:
-            clock.loop.block(300)
+            clock.loop.pass_time_blocking(300)
 
         daemon.job("compute", every=timedelta(hours=1), run=compute)
         daemon.sleeper("job", 1)
         return await daemon.serve(until_s=7200), daemon
 
-    end, daemon = simulate(main)
+    end, daemon = run_in_virtual_time(main)
     assert end.is_clean
     assert max(b - a for a, b in pairwise(daemon.starts("job"))) <= 300 + 60
 
 
 def test_a_lagging_loop_is_logged_once_and_once_when_it_is_on_time_again() -> None:
     async def main(clock: VirtualClock) -> list[str]:
-        daemon = Daemon(clock, DaemonLimits())
+        daemon = VirtualDaemon(clock, DaemonLimits())
         for second in range(60):
-            daemon.at(100 + second, clock.loop.block, 0.3)
+            daemon.at(100 + second, clock.loop.pass_time_blocking, 0.3)
         with capture_logs() as logs:
             await daemon.serve(until_s=400)
         return [entry["event"] for entry in logs]
 
-    assert simulate(main) == ["event loop lags", "event loop is on time again"]
+    assert run_in_virtual_time(main) == ["event loop lags", "event loop has recovered"]
 
 
 def test_the_percentile_is_the_nearest_rank() -> None:
@@ -264,21 +266,21 @@ def test_the_percentile_is_the_nearest_rank() -> None:
 
 def served(days: float, *, seed: int) -> tuple[str, int, dict[str, int]]:
     """Serve that long with jobs that take, fail and wait by chance, and two restarts of the clock."""
-    trace = Trace()
+    trace = EventTrace()
 
     async def main(clock: VirtualClock) -> dict[str, int]:
-        daemon = Daemon(clock, WEEK)
+        daemon = VirtualDaemon(clock, WEEK)
         for number in range(8):
             name = f"job {number}"
             daemon.job(name, every=timedelta(minutes=5 * 2**number), run=chance(clock, seed, name))
-        daemon.at(200_000, clock.step, -90.0)
-        daemon.at(400_000, clock.step, 3600.0)
+        daemon.at(200_000, clock.set_wall_clock, -90.0)
+        daemon.at(400_000, clock.set_wall_clock, 3600.0)
         end = await daemon.serve(until_s=days * 86_400)
         assert end.reason in {ExitReason.ASKED, ExitReason.CUT}
         note(trace, daemon.vitals)
         return {job.name: len(daemon.starts(job.name)) for job in daemon.jobs}
 
-    counts = simulate(main)
+    counts = run_in_virtual_time(main)
     return trace.digest(), trace.length, counts
 
 
@@ -296,7 +298,7 @@ def chance(clock: VirtualClock, seed: int, name: str) -> Callable[[], Awaitable[
     return run
 
 
-def note(trace: Trace, vitals: Sequence[Vital]) -> None:
+def note(trace: EventTrace, vitals: Sequence[HealthEvent]) -> None:
     for vital in vitals:
         trace.add(vital)
 
@@ -316,9 +318,9 @@ def test_a_week_runs_every_slot_and_the_same_seed_leaves_the_same_trace() -> Non
 
 def test_moments_are_kept_in_utc() -> None:
     async def main(clock: VirtualClock) -> list[datetime]:
-        daemon = Daemon(clock)
+        daemon = VirtualDaemon(clock)
         daemon.sleeper("job", 1)
         await daemon.serve(until_s=100)
         return [vital.started_at for vital in daemon.vitals if isinstance(vital, JobRun)]
 
-    assert {moment.utcoffset() for moment in simulate(main)} == {timedelta()}
+    assert {moment.utcoffset() for moment in run_in_virtual_time(main)} == {timedelta()}

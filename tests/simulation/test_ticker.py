@@ -1,4 +1,4 @@
-"""Every trap of APScheduler 3.11 that the reliability study found, in virtual time.
+"""Every trap of APScheduler 3.11 of docs/facts/reliability.md#scheduler, in virtual time.
 
 Each shows what the stock scheduler does with its defaults, or what ours does instead. The stock half also tells when a
 new release has mended a trap.
@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 import bot
 from bot.daemon.scheduler import RETRY_S, SLOT_EPOCH, JobScheduler, SlotTrigger
 from bot.testing.clock import START
-from bot.testing.loop import VirtualClock, simulate
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 Add = Callable[[AsyncIOScheduler, float, Callable[[], Awaitable[None]]], None]
 
@@ -91,22 +91,22 @@ def test_a_loop_blocked_across_the_only_slot_loses_it_by_default_and_not_with_us
     async def main(clock: VirtualClock) -> list[float]:
         scheduler, runs = new(), Runs(clock)
         add(scheduler, 3, runs.run)
-        clock.loop.call_later(2.9, clock.loop.block, 2.5)
+        clock.loop.call_later(2.9, clock.loop.pass_time_blocking, 2.5)
         await watch(clock, scheduler, 5.9)
         return runs.began
 
-    assert simulate(main) == pytest.approx(began)
+    assert run_in_virtual_time(main) == pytest.approx(began)
 
 
 def test_slots_missed_while_blocked_are_one_run_and_the_grid_stays() -> None:
     async def main(clock: VirtualClock) -> list[float]:
         scheduler, runs = JobScheduler(seed=0), Runs(clock)
         ours(scheduler, 1, runs.run)
-        clock.loop.call_later(1.5, clock.loop.block, 100.25)
+        clock.loop.call_later(1.5, clock.loop.pass_time_blocking, 100.25)
         await watch(clock, scheduler, 103.5)
         return runs.began
 
-    assert simulate(main) == pytest.approx([1, 101.75, 102, 103], abs=1e-3)
+    assert run_in_virtual_time(main) == pytest.approx([1, 101.75, 102, 103], abs=1e-3)
 
 
 def test_without_coalescing_missed_slots_would_run_one_after_another_in_one_task() -> None:
@@ -114,11 +114,11 @@ def test_without_coalescing_missed_slots_would_run_one_after_another_in_one_task
         runs = Runs(clock, takes_s=0.1)
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": False, "misfire_grace_time": None})
         stock(scheduler, 1, runs.run)
-        clock.loop.call_later(1.5, clock.loop.block, 2.6)
+        clock.loop.call_later(1.5, clock.loop.pass_time_blocking, 2.6)
         await watch(clock, scheduler, 4.9)
         return runs.began
 
-    assert simulate(main) == pytest.approx([1, 4.1, 4.2, 4.3], abs=1e-3)
+    assert run_in_virtual_time(main) == pytest.approx([1, 4.1, 4.2, 4.3], abs=1e-3)
 
 
 def test_a_job_longer_than_its_period_never_runs_twice_at_once_and_skips_slots() -> None:
@@ -128,7 +128,7 @@ def test_a_job_longer_than_its_period_never_runs_twice_at_once_and_skips_slots()
         await watch(clock, scheduler, 60)
         return runs
 
-    runs = simulate(main)
+    runs = run_in_virtual_time(main)
     assert runs.began == pytest.approx([5, 20, 35, 50], abs=1e-3)
     assert all(end <= start for end, start in zip(runs.ended, runs.began[1:], strict=False))
 
@@ -147,7 +147,7 @@ def test_a_trigger_that_raises_kills_the_stock_scheduler_silently_until_somebody
         scheduler.shutdown(wait=False)
         return *dead, len(runs.began) > 15
 
-    assert simulate(main) == (True, 0, True)
+    assert run_in_virtual_time(main) == (True, 0, True)
 
 
 def test_a_trigger_that_raises_costs_ours_a_retry_each_time_and_two_lines_of_log() -> None:
@@ -160,7 +160,7 @@ def test_a_trigger_that_raises_costs_ours_a_retry_each_time_and_two_lines_of_log
 
     assert RETRY_S < 3
     with capture_logs() as logs:
-        began = simulate(main)
+        began = run_in_virtual_time(main)
     assert [entry["event"] for entry in logs] == ["scheduler fails", "scheduler works again"]
     assert began == pytest.approx([3, 6, 9], abs=1e-3)
 
@@ -178,18 +178,18 @@ def test_a_six_hour_job_on_a_host_that_restarts_every_five_hours_runs_only_with_
         return len(runs.began)
 
     # 24 lives of 5 hours hold 20 slots of 6 hours; half an hour keeps them away from the moments of restart.
-    assert simulate(main, start=START + timedelta(minutes=30)) == count
+    assert run_in_virtual_time(main, start=START + timedelta(minutes=30)) == count
 
 
 def test_a_wall_clock_set_back_silences_the_stock_scheduler_for_as_long() -> None:
     async def main(clock: VirtualClock) -> list[float]:
         scheduler, runs = new_stock(), Runs(clock)
         stock(scheduler, 5, runs.run)
-        clock.loop.call_later(11, clock.step, -60)
+        clock.loop.call_later(11, clock.set_wall_clock, -60)
         await watch(clock, scheduler, 80)
         return runs.began
 
-    assert simulate(main) == pytest.approx([5, 10, 75, 80], abs=1e-3)
+    assert run_in_virtual_time(main) == pytest.approx([5, 10, 75, 80], abs=1e-3)
 
 
 @pytest.mark.parametrize("step_s", [-60, -86_400, 3600, 86_400 * 365 * 56])
@@ -199,14 +199,14 @@ def test_after_any_step_of_the_wall_clock_a_realigned_ticker_goes_on_within_one_
         ours(scheduler, 5, runs.run)
 
         def step() -> None:
-            clock.step(step_s)
+            clock.set_wall_clock(step_s)
             scheduler.realign(clock.now())
 
         clock.loop.call_later(11, step)
         await watch(clock, scheduler, 30.5)
         return runs.began
 
-    began = simulate(main, start=datetime(1971, 1, 1, tzinfo=UTC))
+    began = run_in_virtual_time(main, start=datetime(1971, 1, 1, tzinfo=UTC))
     assert max(later - earlier for earlier, later in pairwise(began)) <= 5 + 1e-3
     # A step forward is one catch-up run, not one run per missed slot.
     assert len(began) == (7 if step_s > 0 else 6)
@@ -231,7 +231,7 @@ def test_a_job_or_a_listener_that_raises_does_not_stop_the_scheduler() -> None:
         await watch(clock, scheduler, 10.5)
         return len(runs.began), len(heard)
 
-    ran, heard = simulate(main)
+    ran, heard = run_in_virtual_time(main)
     assert ran == 10
     assert heard > 20
 
@@ -246,7 +246,7 @@ def test_the_shutdown_of_the_library_cancels_running_jobs_even_when_told_to_wait
         await clock.sleep(20)
         return runs
 
-    runs = simulate(main)
+    runs = run_in_virtual_time(main)
     assert (len(runs.began), runs.ended, runs.cancelled) == (1, [], 1)
 
 
@@ -275,7 +275,7 @@ def test_phases_spread_jobs_over_a_tenth_of_their_period_and_stay_the_same_for_a
     async def main(_: VirtualClock) -> tuple[list[float], list[float], list[float]]:
         return phases(1), phases(1), phases(2)
 
-    first, again, other = simulate(main)
+    first, again, other = run_in_virtual_time(main)
     assert first == again != other
     assert len({*first}) == 20
     assert all(0 <= phase < 10 for phase in first)

@@ -16,13 +16,20 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from bot.cli.output.plot_fonts import DEFAULT_FONT, apply_fallback_fonts
-from bot.cli.output.safe_output import replace_invisible
-from bot.domain.curves import quantile_within
-from bot.domain.forecast import TrialEnd
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
-from bot.domain.question import SINGLE_TARGET
-from bot.errors import ConfigError
-from bot.store.forecasts import Trace
+from bot.core.distributions import clamped_quantile
+from bot.core.errors import ConfigError
+from bot.core.forecasts import TrialEnd
+from bot.core.plain_text import replace_invisible
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
+from bot.core.questions import SINGLE_TARGET
+from bot.store.forecasts import ForecastTrace
 from bot.store.trials import TrialRecord
 
 if TYPE_CHECKING:
@@ -81,7 +88,7 @@ class PlotPanels:
     left_out: int = 0
 
 
-def plot_panels(trace: Trace) -> PlotPanels:
+def plot_panels(trace: ForecastTrace) -> PlotPanels:
     """Return the panels of a forecast: one for each target, or each option of a choice."""
     every = tuple(_all_panels(trace))
     options = len(trace.question.shape.options) if isinstance(trace.question.shape, ChoiceShape) else 0
@@ -89,7 +96,7 @@ def plot_panels(trace: Trace) -> PlotPanels:
     return PlotPanels(shown=every[:MAX_PANELS_SHOWN], left_out=hidden + max(0, len(every) - MAX_PANELS_SHOWN))
 
 
-def _all_panels(trace: Trace) -> Iterator[ProbabilityPanel | QuantilePanel]:
+def _all_panels(trace: ForecastTrace) -> Iterator[ProbabilityPanel | QuantilePanel]:
     records = [record for record in trace.trials if record.steps]
     crowd = trace.question.crowd.prediction if trace.question.crowd else None
     for target in [target.key for target in trace.question.targets]:
@@ -133,9 +140,9 @@ def _probability_panel(
 
 def _option_probability(prediction: Prediction, option: str) -> float:
     match prediction:
-        case Binary(probability=probability):
+        case BinaryPrediction(probability=probability):
             return probability
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             return options[option]
         case _:
             message = f"a {prediction.kind} prediction has no probability of its own"
@@ -151,14 +158,14 @@ def _likeliest_options(options: Sequence[str], predictions: Sequence[Prediction]
     return [option for option in options if option in chosen]
 
 
-def _curves_of_target(record: TrialRecord, target: str) -> list[Curve]:
+def _curves_of_target(record: TrialRecord, target: str) -> list[CurvePrediction]:
     found = (logged.step.belief.predictions[target] for logged in record.steps)
-    return [curve for curve in found if isinstance(curve, Curve)]
+    return [curve for curve in found if isinstance(curve, CurvePrediction)]
 
 
 def _quantile_panel(
     title: str,
-    trials: Mapping[int, Sequence[Curve]],
+    trials: Mapping[int, Sequence[CurvePrediction]],
     shape: CurveShape,
     *,
     ends: Mapping[int, TrialEnd | None],
@@ -169,30 +176,30 @@ def _quantile_panel(
     # A trial that has ended goes on believing what it believed last.
     means = [_mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
     medians = {
-        number: tuple(quantile_within(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
+        number: tuple(clamped_quantile(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
     }
     return QuantilePanel(
         title=title,
         unit=shape.unit,
         rows=tuple(_curve_quantiles(curve, shape) for curve in means),
         lines=tuple(TrialLine(trial=number, end=ends[number], values=values) for number, values in medians.items()),
-        crowd=quantile_within(crowd, shape, 0.5) if isinstance(crowd, Curve) else None,
-        answer=_curve_quantiles(answer, shape) if isinstance(answer, Curve) else None,
+        crowd=clamped_quantile(crowd, shape, 0.5) if isinstance(crowd, CurvePrediction) else None,
+        answer=_curve_quantiles(answer, shape) if isinstance(answer, CurvePrediction) else None,
     )
 
 
-def _mean_curve(curves: Sequence[Curve]) -> Curve:
+def _mean_curve(curves: Sequence[CurvePrediction]) -> CurvePrediction:
     means = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
     # Sums of numbers that increase do so but for their last digit.
     running, top = [], 0.0
     for mean in means:
         top = min(1.0, max(top, mean))
         running.append(top)
-    return Curve(tuple(running))
+    return CurvePrediction(tuple(running))
 
 
-def _curve_quantiles(curve: Curve, shape: CurveShape) -> tuple[float, ...]:
-    return tuple(quantile_within(curve, shape, level) for level in QUANTILE_LEVELS)
+def _curve_quantiles(curve: CurvePrediction, shape: CurveShape) -> tuple[float, ...]:
+    return tuple(clamped_quantile(curve, shape, level) for level in QUANTILE_LEVELS)
 
 
 FILE_FORMATS = {".svg": "svg", ".png": "png"}
@@ -279,7 +286,7 @@ def require_plot_file(path: Path) -> None:
         raise ConfigError(message)
 
 
-def draw_beliefs(trace: Trace, path: Path) -> None:
+def draw_beliefs(trace: ForecastTrace, path: Path) -> None:
     """Draw how the belief of a forecast moved; raises ConfigError where that or the file is not possible."""
     require_plot_file(path)
     panels = plot_panels(trace)
@@ -294,7 +301,7 @@ def draw_beliefs(trace: Trace, path: Path) -> None:
         raise ConfigError(message) from error
 
 
-def _render_plot(trace: Trace, panels: PlotPanels, form: str) -> bytes:
+def _render_plot(trace: ForecastTrace, panels: PlotPanels, form: str) -> bytes:
     import matplotlib as mpl  # half a second, and an extra
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -312,7 +319,7 @@ def _render_plot(trace: Trace, panels: PlotPanels, form: str) -> bytes:
     return file.getvalue()
 
 
-def _build_figure(trace: Trace, panels: PlotPanels) -> "Figure":
+def _build_figure(trace: ForecastTrace, panels: PlotPanels) -> "Figure":
     from matplotlib.figure import Figure
 
     count = len(panels.shown)
@@ -422,7 +429,7 @@ def _probability_range(panels: Sequence[ProbabilityPanel]) -> tuple[float, float
     return -0.02, 1.02
 
 
-def _write_title(figure: "Figure", trace: Trace) -> None:
+def _write_title(figure: "Figure", trace: ForecastTrace) -> None:
     title = " ".join(replace_invisible(trace.question.title).split())
     # Some scripts have characters of double width, and no spaces.
     width = max(1, TITLE_WIDTH * len(title) // max(1, cell_len(title)))
@@ -432,7 +439,7 @@ def _write_title(figure: "Figure", trace: Trace) -> None:
     figure.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=11, fontweight="bold")
 
 
-def _write_legend(figure: "Figure", trace: Trace, panels: PlotPanels) -> None:
+def _write_legend(figure: "Figure", trace: ForecastTrace, panels: PlotPanels) -> None:
     by = f"{trace.forecast.forecaster}, " if trace.forecast else ""
     more = f"; {panels.left_out} more not shown" if panels.left_out else ""
     handles = list(_legend_handles(trace, panels))
@@ -448,7 +455,7 @@ def _write_legend(figure: "Figure", trace: Trace, panels: PlotPanels) -> None:
     )
 
 
-def _legend_handles(trace: Trace, panels: PlotPanels) -> "Iterator[Line2D]":
+def _legend_handles(trace: ForecastTrace, panels: PlotPanels) -> "Iterator[Line2D]":
     from matplotlib.lines import Line2D
 
     first = panels.shown[0]

@@ -22,7 +22,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from bot.cli.output.safe_output import escape_json_text, replace_invisible
+from bot.cli.output.safe_output import escape_json_text
+from bot.core.plain_text import replace_invisible
 
 # Lines for a pipe are not broken, unless COLUMNS says how wide they may be: one row is one line for grep and cut.
 UNLIMITED_WIDTH = 20_000

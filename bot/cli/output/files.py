@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from bot.cli.output.console import print_json, to_json_text
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 STDOUT = Path("-")
 
@@ -35,14 +35,17 @@ def require_writable(place: Path | None, option: str) -> None:
         raise ConfigError(message) from error
 
 
-def write_text_atomically(path: Path, text: str) -> None:
-    """Put the text in the place of the file at once; raises ConfigError where that is not possible."""
+def write_text_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Put the text in the place of the file at once; raises ConfigError where that is not possible.
+
+    ``mode`` are its permissions; None: those of any new file.
+    """
     try:
         with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False, encoding="utf-8") as file:
             file.write(text)
         written = Path(file.name)
-        # As any new file: temporary ones are for their owner alone.
-        written.chmod(0o666 & ~_current_umask())
+        # Temporary files are for their owner alone.
+        written.chmod(0o666 & ~_current_umask() if mode is None else mode)
         written.replace(path)
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror}"

@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from bot.domain.prediction import Binary, Choice, Curve, Prediction
-from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
-from bot.domain.step import Json, Usage
+from bot.core.beliefs import ModelUsage
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
+from bot.core.values import Json
 
 NO_VALUE = "-"
 
@@ -87,12 +88,12 @@ def format_prediction(value: Prediction | None) -> str:
     match value:
         case None:
             return NO_VALUE
-        case Binary(probability=probability):
+        case BinaryPrediction(probability=probability):
             return format_percent(probability)
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             told = ", ".join(f"{name} {format_percent(options[name])}" for name in likeliest_options(options))
             return told if len(options) <= MAX_OPTIONS_SHOWN else f"{told}, …"
-        case Curve(cdf=cdf):
+        case CurvePrediction(cdf=cdf):
             return f"CDF of {len(cdf)} points"
 
 
@@ -106,13 +107,13 @@ def format_outcome(value: Outcome | None) -> str:
     match value:
         case None:
             return NO_VALUE
-        case Happened(value=share):
+        case BinaryOutcome(value=share):
             return {0.0: "no", 1.0: "yes"}.get(share) or format_percent(share)
-        case Chosen(option=option):
+        case ChoiceOutcome(option=option):
             return option
-        case Landed(value=landed):
+        case NumericOutcome(value=landed):
             return f"{landed:g}"
-        case Void(reason=reason):
+        case VoidOutcome(reason=reason):
             return f"void ({reason})"
 
 
@@ -134,16 +135,16 @@ def format_predictions(values: Mapping[str, Prediction], each: Callable[[Predict
     return ", ".join(f"{key} {each(value)}" for key, value in values.items())
 
 
-def format_usage(usage: Usage) -> str:
+def format_usage(usage: ModelUsage) -> str:
     """Return what was consumed in a line, "" for nothing."""
-    if usage == Usage():
+    if usage == ModelUsage():
         return ""
     tokens_in, cached, tokens_out = format_token_counts(usage)
     calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
     return f"{calls}, {tokens_in} tokens in ({cached} cached), {tokens_out} out, {usage.cost_usd:.4f} USD"
 
 
-def format_token_counts(usage: Usage) -> tuple[str, str, str]:
+def format_token_counts(usage: ModelUsage) -> tuple[str, str, str]:
     """Return tokens in, the share of them that was cached, and tokens out."""
     share = usage.tokens_cached / usage.tokens_in if usage.tokens_in else 0.0
     return f"{usage.tokens_in:,}", f"{share:.0%}", f"{usage.tokens_out:,}"

@@ -9,19 +9,19 @@ from typing import Any
 
 from bot.cli.output.formatting import format_percent, likeliest_options
 from bot.cli.output.formatting import format_prediction as shortly
-from bot.domain.curves import quantile
-from bot.domain.prediction import Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
+from bot.core.distributions import curve_quantile
+from bot.core.predictions import ChoicePrediction, ChoiceShape, CurvePrediction, CurveShape, Prediction, QuestionShape
 
 QUANTILES = (0.1, 0.5, 0.9)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def describe_prediction(prediction: Prediction, shape: Shape) -> str:
+def describe_prediction(prediction: Prediction, shape: QuestionShape) -> str:
     """Return a prediction in full."""
     match prediction:
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             return ", ".join(f"{name} {format_percent(share)}" for name, share in _order_choice(options, shape).items())
-        case Curve() if isinstance(shape, CurveShape):
+        case CurvePrediction() if isinstance(shape, CurveShape):
             return ", ".join(
                 f"{quantile_label(level)} {quantile_text(prediction, shape, level)}" for level in QUANTILES
             )
@@ -29,12 +29,12 @@ def describe_prediction(prediction: Prediction, shape: Shape) -> str:
             return shortly(prediction)
 
 
-def describe_prediction_short(prediction: Prediction, shape: Shape) -> str:
+def describe_prediction_short(prediction: Prediction, shape: QuestionShape) -> str:
     """Return a prediction in a few words: a curve by its quantiles, of many options the likeliest."""
     match prediction:
-        case Curve():
+        case CurvePrediction():
             return describe_prediction(prediction, shape)
-        case Choice(probabilities=options):
+        case ChoicePrediction(probabilities=options):
             foremost = likeliest_options(options)
             told = ", ".join(
                 f"{n} {format_percent(share)}" for n, share in _order_choice(options, shape).items() if n in foremost
@@ -44,7 +44,7 @@ def describe_prediction_short(prediction: Prediction, shape: Shape) -> str:
             return shortly(prediction)
 
 
-def order_options(plain: Any, shape: Shape) -> Any:  # noqa: ANN401 - the JSON edge
+def order_options(plain: Any, shape: QuestionShape) -> Any:  # noqa: ANN401 - the JSON edge
     """Return JSON values with the options of each choice, however deep, in the order of the question."""
     match plain:
         case {"kind": "choice", "probabilities": dict(options)}:
@@ -57,20 +57,20 @@ def order_options(plain: Any, shape: Shape) -> Any:  # noqa: ANN401 - the JSON e
             return plain
 
 
-def _order_choice(options: Mapping[str, float], shape: Shape) -> Mapping[str, float]:
+def _order_choice(options: Mapping[str, float], shape: QuestionShape) -> Mapping[str, float]:
     asked = shape.options if isinstance(shape, ChoiceShape) else ()
     # Of an earlier version of the question there may be others.
     others = (name for name in options if name not in asked)
     return {name: options[name] for name in (*asked, *others) if name in options}
 
 
-def quantile_text(curve: Curve, shape: CurveShape, level: float) -> str:
+def quantile_text(curve: CurvePrediction, shape: CurveShape, level: float) -> str:
     """Return a quantile with its unit, or on which side of the grid it lies."""
-    found = quantile(curve, shape, level)
+    found = curve_quantile(curve, shape, level)
     if found is not None:
         return format_with_unit(found, shape.unit)
     below = curve.cdf[0] > level
-    return f"{'below' if below else 'above'} {format_with_unit(shape.ends[0 if below else 1], shape.unit)}"
+    return f"{'below' if below else 'above'} {format_with_unit(shape.value_range[0 if below else 1], shape.unit)}"
 
 
 def quantile_label(level: float) -> str:
@@ -88,7 +88,7 @@ def format_with_unit(number: float, unit: str) -> str:
 
 
 def describe_changes(
-    before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction], shape: Shape
+    before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction], shape: QuestionShape
 ) -> list[str]:
     """Return how each target moved, a line each, or one line for all where they moved together."""
     lines = {key: _describe_change(before.get(key) if before else None, now, shape) for key, now in after.items()}
@@ -98,7 +98,7 @@ def describe_changes(
     return [f"{key}: {line}" for key, line in lines.items()]
 
 
-def _describe_change(before: Prediction | None, after: Prediction, shape: Shape) -> str:
+def _describe_change(before: Prediction | None, after: Prediction, shape: QuestionShape) -> str:
     now = describe_prediction(after, shape)
     if before is None:
         return now

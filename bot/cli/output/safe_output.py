@@ -9,33 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO, cast
 
-from bot import redact
-from bot.domain.invisible import visible
-
-REPLACEMENT = "\ufffd"
-
-
-def replace_invisible(text: str) -> str:
-    """Return the text, as long as before, with U+FFFD for each character that draws nothing, but newline and tab."""
-    return _change_invisible(text, lambda _: REPLACEMENT)
+from bot.core import redaction
+from bot.core.plain_text import change_invisible
 
 
 def escape_json_text(json_text: str) -> str:
     """Return JSON text that says the same, with an escape for each such character."""
-    return _change_invisible(json_text, lambda character: json.dumps(character)[1:-1])
-
-
-def _change_invisible(text: str, change: Callable[[str], str]) -> str:
-    return "\n".join(line if _is_visible(line) else _change_line(line, change) for line in text.split("\n"))
-
-
-def _is_visible(text: str) -> bool:
-    # Nearly every line is. Beyond ASCII, what Python calls printable may still draw nothing.
-    return (text.isascii() and text.isprintable()) or visible(text) == text
-
-
-def _change_line(line: str, change: Callable[[str], str]) -> str:
-    return "".join(character if visible(character) == character else change(character) for character in line)
+    return change_invisible(json_text, lambda character: json.dumps(character)[1:-1])
 
 
 class _RedactedStream:
@@ -63,10 +43,10 @@ def redacted_streams() -> Iterator[None]:
     Answers keep whatever else they hold; on stderr what merely looks like a secret is left out as well.
     """
     out, err = sys.stdout, sys.stderr
-    sys.stdout = cast("TextIO", _RedactedStream(out, redact.hide))
-    sys.stderr = cast("TextIO", _RedactedStream(err, redact.said))
+    sys.stdout = cast("TextIO", _RedactedStream(out, redaction.redact_known_secrets))
+    sys.stderr = cast("TextIO", _RedactedStream(err, redaction.redact_message))
     try:
-        with redact.forgetting():
+        with redaction.temporary_secrets():
             yield
     finally:
         sys.stdout, sys.stderr = out, err

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
 from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
-from bot.domain.score import Rule, rules_of
+from bot.core.outcomes import ScoringRule, scoring_rules_for
 from bot.evaluation.score_report import BinaryScores, FamilyScores, GroupMeans, KindReport, ScoreInterval, ScoreReport
 
 SCORE_COLUMNS = (
@@ -67,7 +67,7 @@ def print_report(console: Console, report: ScoreReport, *, title: str) -> None:
 def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, whose: str = "", groups: bool = True) -> None:
     """Print the scores of choices and of curves, each kind by itself; ``whose`` begins the headings."""
     for kind, found in kinds.items():
-        rules = rules_of(kind)
+        rules = scoring_rules_for(kind)
         missing = f", {found.imputed} of them missing and counted as the flat forecast" if found.imputed else ""
         print_heading(console, f"{whose}{found.n} resolved {kind if found.n == 1 else KIND_PLURALS[kind]}{missing}")
         console.print(make_table(RULE_COLUMNS, [_rule_cells(found, rule) for rule in rules]))
@@ -82,7 +82,7 @@ def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, whose: str
                 console.print(make_table(columns, [(name, *_mean_cells(part, rules)) for name, part in parts.items()]))
 
 
-def _rule_cells(found: KindReport, rule: Rule) -> tuple[str, ...]:
+def _rule_cells(found: KindReport, rule: ScoringRule) -> tuple[str, ...]:
     span, crowd = found.scores[rule.name], found.crowd
     better = "more" if rule.more_is_better else "less"
     own = (rule.title, better, format_number(span.estimate, rule.digits), _interval_text(span, rule))
@@ -93,11 +93,11 @@ def _rule_cells(found: KindReport, rule: Rule) -> tuple[str, ...]:
     return *own, format_number(crowd.scores[rule.name], rule.digits), str(crowd.n), told
 
 
-def _interval_text(span: ScoreInterval, rule: Rule) -> str:
+def _interval_text(span: ScoreInterval, rule: ScoringRule) -> str:
     return f"[{format_number(span.low, rule.digits)}, {format_number(span.high, rule.digits)}]"
 
 
-def _mean_cells(group: GroupMeans, rules: Sequence[Rule]) -> tuple[str, ...]:
+def _mean_cells(group: GroupMeans, rules: Sequence[ScoringRule]) -> tuple[str, ...]:
     return str(group.n), *(format_number(group.scores[rule.name], rule.digits) for rule in rules)
 
 

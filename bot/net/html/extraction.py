@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from bot.errors import ContractError
+from bot.core.errors import MalformedDataError
 from bot.net.html.publication_date import publication_date
-from bot.net.html.text import clean_text, decode_page
-from bot.net.html.visible_text import page_text, strip_hidden
+from bot.net.html.text import clean_text, decode_page, page_text
+from bot.net.html.visible_text import strip_hidden
 from bot.net.html.xml_documents import is_xhtml_page, parse_xml, read_feed, to_html
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _MIN_MAIN_CHARS = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedPage:
-    """What is read out of a page; the fields are those of ``bot.domain.research.Page``."""
+    """What is read out of a page; the fields are those of ``bot.core.research.PageText``."""
 
     title: str
     text: str
@@ -72,12 +72,12 @@ def _require_text(content: bytes) -> None:
     for magic, what in _BINARY_SIGNATURES.items():
         if content.startswith(magic):
             message = f"it is {what}, whatever its declared type"
-            raise ContractError(message)
+            raise MalformedDataError(message)
     head = content[:1024]
     odd = sum(byte < 32 and byte not in b"\t\n\r\x0c\x1b" for byte in head)
     if not content.startswith((b"\xff\xfe", b"\xfe\xff")) and odd * 10 > len(head) > 0:
         message = "it is no text, whatever its declared type"
-        raise ContractError(message)
+        raise MalformedDataError(message)
 
 
 def _extract_xml(decoded: str, kind: str, longest: int) -> ExtractedPage:
@@ -151,7 +151,7 @@ def answer_page(content: bytes, media_type: str, *, longest: int) -> dict[str, s
     """Return the answer to one page: its title, text and date, or why it could not be read."""
     try:
         found = extract_page(content, media_type, longest=longest)
-    except ContractError as error:
+    except MalformedDataError as error:
         return {"error": str(error)}
     except MemoryError:
         return {"error": "it takes too much memory"}

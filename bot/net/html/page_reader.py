@@ -8,30 +8,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from bot.domain.research import Fetched, Page
-from bot.errors import ContractError, Unavailable
+from bot.core.child_process import MINIMAL_ENVIRONMENT, child_command
+from bot.core.errors import MalformedDataError, ServiceUnavailableError
+from bot.core.research import FetchedPage, PageText
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-# The child runs the code of this very tree, whatever else is installed.
-_CHILD_CODE = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from bot.net.html.extraction import serve_pages; serve_pages()"
-)
-
-
-_PROJECT_ROOT = Path(__file__).resolve().parents[3]
-
-
-_CHILD_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-
 
 # A character is at most six bytes of JSON, as an escape.
 _BYTES_PER_CHAR = 6
@@ -61,7 +48,7 @@ class PageReadLimits:
     remembered: int = 500
 
 
-class PageReaderCrash(ContractError):
+class PageReaderCrash(MalformedDataError):
     """The page took too long, or ended the process that read it; so it would the next time."""
 
 
@@ -93,7 +80,7 @@ class PageReaderProcess:
         # Takes what is left in the pipes, which the end of the process waits for.
         await child.communicate()
 
-    async def read_page(self, fetched: Fetched, shown: str) -> Mapping[str, Any]:
+    async def read_page(self, fetched: FetchedPage, shown: str) -> Mapping[str, Any]:
         """Return the child's answer to a page; raises Broken, or Unavailable where no child starts."""
         child = await self._start_child(shown)
         whole = False
@@ -114,7 +101,7 @@ class PageReaderProcess:
                 await self.close()
         return answer
 
-    async def _exchange(self, child: asyncio.subprocess.Process, fetched: Fetched) -> Mapping[str, Any]:
+    async def _exchange(self, child: asyncio.subprocess.Process, fetched: FetchedPage) -> Mapping[str, Any]:
         await _send_frame(child, json.dumps({"media_type": fetched.media_type}).encode())
         await _send_frame(child, fetched.content)
         return await _read_answer(child, self._limits.chars * _BYTES_PER_CHAR + 10_000)
@@ -125,15 +112,11 @@ class PageReaderProcess:
             return self._child
         await self.close()
         self._child = child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-c",
-            _CHILD_CODE,
-            str(_PROJECT_ROOT),
+            *child_command("bot.net.html.extraction:serve_pages", is_isolated=True),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env=_CHILD_ENVIRONMENT,
+            env=MINIMAL_ENVIRONMENT,
         )
         limits = {"memory_bytes": self._limits.memory_bytes, "cpu_s": self._limits.cpu_s, "chars": self._limits.chars}
         ready = False
@@ -144,7 +127,7 @@ class PageReaderProcess:
             ready = True
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError):
             message = f"{shown}: the reader of pages did not start"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
         finally:
             if not ready:
                 await self.close()
@@ -223,12 +206,12 @@ class SubprocessPageReader:
         """The numbers in the system of all children that there are."""
         return tuple(number for worker in self._all if (number := worker.process_id) is not None)
 
-    async def read(self, fetched: Fetched) -> Page:
+    async def read(self, fetched: FetchedPage) -> PageText:
         """Return the page. Raises ContractError for one that cannot be read, Unavailable where too many wait."""
         shown = fetched.url.partition("?")[0]
         if self._queue_length >= self._limits.waiting:
             message = f"{shown}: {self._queue_length} pages are waiting to be read already"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message)
         self._queue_length += 1
         try:
             answer = await self._answer(fetched, shown)
@@ -236,16 +219,16 @@ class SubprocessPageReader:
             self._queue_length -= 1
         if (why := answer.get("error")) is not None:
             message = f"{shown}: the page could not be read: {why}"
-            raise ContractError(message)
+            raise MalformedDataError(message)
         return _page_from_answer(fetched.url, answer)
 
-    async def _answer(self, fetched: Fetched, shown: str) -> Mapping[str, Any]:
+    async def _answer(self, fetched: FetchedPage, shown: str) -> Mapping[str, Any]:
         name = hashlib.sha256(fetched.media_type.encode() + b"\n" + fetched.content).hexdigest()
         async with self._read_slots:
             # Asked only now: others with the same page may have stood before this one.
             if (why := self._crashed_pages.get(name)) is not None:
                 message = f"{shown}: the page could not be read before, and is not tried again ({why})"
-                raise ContractError(message)
+                raise MalformedDataError(message)
             worker = self._idle.pop()
             try:
                 return await worker.read_page(fetched, shown)
@@ -261,10 +244,10 @@ class SubprocessPageReader:
             del self._crashed_pages[next(iter(self._crashed_pages))]
 
 
-def _page_from_answer(url: str, answer: Mapping[str, Any]) -> Page:
+def _page_from_answer(url: str, answer: Mapping[str, Any]) -> PageText:
     try:
         moment = answer["published_at"]
-        return Page(
+        return PageText(
             url=url,
             title=str(answer["title"]),
             text=str(answer["text"]),
@@ -272,4 +255,4 @@ def _page_from_answer(url: str, answer: Mapping[str, Any]) -> Page:
         )
     except (KeyError, TypeError, ValueError):
         message = f"{url.partition('?')[0]}: the page could not be read: its reader answered oddly"
-        raise ContractError(message) from None
+        raise MalformedDataError(message) from None

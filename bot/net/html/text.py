@@ -1,13 +1,19 @@
-"""Bytes of the web to clean text.
+"""Bytes and trees of the web to clean text.
 
 Character sets as the WHATWG Encoding standard names them, no invisible characters, blanks collapsed, bounded length.
 """
 
+from __future__ import annotations
+
 import codecs
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-from bot.domain.invisible import visible
+from bot.core.plain_text import strip_invisible
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser
 
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -83,9 +89,35 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 def clean_text(text: str, *, longest: int) -> str:
     """Return the text in form NFKC as a person would see it, at most ``longest`` characters, cut at the end."""
-    shown = visible(text)
+    shown = strip_invisible(text)
     if not shown.isascii():
         # Once more after composing, which makes fillers and blanks of other characters.
-        shown = visible(unicodedata.normalize("NFKC", shown))
+        shown = strip_invisible(unicodedata.normalize("NFKC", shown))
     lines = _BLANK_LINES.sub("\n\n", _LINE_BREAKS.sub("\n", _BLANKS.sub(" ", shown)))
     return lines.strip()[:longest].rstrip()
+
+
+_CELL_TAGS = frozenset({"td", "th"})
+_INLINE_TAGS = frozenset(
+    {
+        "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
+        "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var",
+        "wbr", "-text", "-comment",
+    }
+)  # fmt: skip
+
+
+def page_text(tree: LexborHTMLParser) -> str:
+    """Return the text of a stripped tree, each block on a line of its own."""
+    parts: list[str] = []
+    if tree.body is None:
+        return ""
+    for node in tree.body.traverse(include_text=True):
+        if node.tag == "-text":
+            after_block = node.prev is not None and node.prev.tag not in _INLINE_TAGS
+            parts.append(f"\n{node.text_content}" if after_block else node.text_content or "")
+        elif node.tag in _CELL_TAGS:
+            parts.append(" | ")
+        elif node.tag not in _INLINE_TAGS:
+            parts.append("\n")
+    return "".join(parts)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.net.html.publication_date import parse_moment
-from bot.net.html.text import clean_text
-from bot.net.html.visible_text import page_text, strip_hidden
+from bot.net.html.text import clean_text, page_text
+from bot.net.html.visible_text import strip_hidden
 
 if TYPE_CHECKING:
     from datetime import datetime

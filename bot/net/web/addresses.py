@@ -6,22 +6,20 @@ Source: the IANA special-purpose address registries, RFC 6890.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
-
-from bot.errors import Rejected
-
-if TYPE_CHECKING:
-    import httpx
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
 
-from bot.errors import Unavailable
+from bot.core.errors import RequestRejectedError, ServiceUnavailableError
+from bot.net.urls import loggable_url
+
+if TYPE_CHECKING:
+    import httpx
 
 _RESERVED_V4 = {
     IPv4Network("0.0.0.0/8"): "this network",
@@ -130,28 +128,19 @@ def parse_fetch_target(url: str, *, relative_to: str | None = None) -> FetchTarg
 
     if len(url) > MAX_URL_CHARS:
         message = f"an address of {len(url)} characters is not fetched"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     if "\\" in url or not url.isprintable() or " " in url.strip():
         message = "an address with odd characters is not fetched"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     if _USER_INFO.match(url.strip()):
         message = f"{loggable_url(url.strip())}: an address with a user name is not fetched"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     try:
         parsed = httpx.URL(url.strip()) if relative_to is None else httpx.URL(relative_to).join(url.strip())
     except (httpx.InvalidURL, ValueError):
         message = "what is to be fetched is no address"
-        raise Rejected(message) from None
+        raise RequestRejectedError(message) from None
     return _checked_target(parsed.copy_with(fragment=None))
-
-
-def loggable_url(url: str) -> str:
-    """Return an address without user name, query and fragment."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "an address"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def is_numeric_host(host: str) -> bool:
@@ -163,15 +152,15 @@ def _checked_target(url: httpx.URL) -> FetchTarget:
     text = loggable_url(str(url))
     if url.scheme not in ALLOWED_PORTS:
         message = f"{text}: only http and https are fetched"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     port = ALLOWED_PORTS[url.scheme] if url.port is None else url.port
     if port not in ALLOWED_PORTS.values():
         message = f"{text}: only ports 80 and 443 are fetched from"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     host = url.raw_host.decode("ascii").lower().removesuffix(".")
     if (why := _host_fault(host)) is not None:
         message = f"{text}: {why}"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     return FetchTarget(str(url), url.scheme, host, port, url.raw_path)
 
 
@@ -230,7 +219,7 @@ class SystemResolver:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Sequence[str]] = loop.create_future()
 
-        def done(addresses: Sequence[str], error: Unavailable | None) -> None:
+        def done(addresses: Sequence[str], error: ServiceUnavailableError | None) -> None:
             self._slots.release()
             if answer.done():
                 return
@@ -250,9 +239,9 @@ class SystemResolver:
         return await answer
 
 
-def _resolve_host(host: str, port: int) -> tuple[Sequence[str], Unavailable | None]:
+def _resolve_host(host: str, port: int) -> tuple[Sequence[str], ServiceUnavailableError | None]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return (), Unavailable(f"{host}: the name has no address")
+        return (), ServiceUnavailableError(f"{host}: the name has no address")
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found)), None

@@ -1,31 +1,35 @@
 """The guarded fetcher: a page of the open web, within bounds of bytes and time, or an error that says why not.
 
 Nothing here trusts the other side: not its redirects, headers, lengths, encodings or name servers. It keeps no
-cookies, reuses no connection, and reads no environment variable.
+cookies and reuses no connection.
+
+Through a proxy it is as strict: names are looked up and checked here, and the proxy is asked for a connection to the
+checked address (CONNECT with a number), never to a name, which it would look up itself and might find inside its own
+network. So no pages are read where the proxy refuses numbers or port 80, or where this machine cannot look names up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
 
-from bot.domain.research import Fetched
-from bot.errors import ContractError, NotFound, Rejected, Unavailable
+from bot.core.errors import MalformedDataError, NotFoundError, RequestRejectedError, ServiceUnavailableError
+from bot.core.proxy_settings import NO_PROXY, ProxySettings
+from bot.core.research import FetchedPage
+from bot.net.connections import ProxySelector, SendTrace, create_tls_context, open_http_client, send_once
+from bot.net.rate_limit import parse_retry_after
 from bot.net.response_body import BoundedBody
 from bot.net.web.addresses import FetchTarget, HostResolver, SystemResolver, parse_fetch_target
 
 if TYPE_CHECKING:
-    import ssl
     from types import TracebackType
 
-    import httpcore
+    import httpx
 
+    from bot.core.interfaces import Clock
     from bot.net.web.transport import ConnectRoute
-    from bot.ports import Clock
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_FOUND = frozenset({404, 410})
@@ -86,8 +90,10 @@ def _direct_route(address: str, port: int) -> tuple[str, int]:
 
 
 class GuardedFetcher:
-    """Implements ``bot.ports.Fetcher``; ``resolver`` answers names, ``route`` is for tests: where to connect instead.
+    """Implements ``bot.core.interfaces.PageFetcher``.
 
+    ``resolver`` answers names; ``route`` is for tests and says where to connect instead. Environment variables are
+    ignored unless ``proxies`` says otherwise.
     Used as an async context manager, or closed with ``aclose``.
     """
 
@@ -98,12 +104,14 @@ class GuardedFetcher:
         resolver: HostResolver | None = None,
         route: ConnectRoute = _direct_route,
         limits: FetchLimits = DEFAULT_FETCH_LIMITS,
+        proxies: ProxySettings = NO_PROXY,
     ) -> None:
         self._clock = clock
         self._resolver = resolver
         self._route = route
         self._limits = limits
-        self._pool: httpcore.AsyncConnectionPool | None = None
+        self._proxies = ProxySelector(proxies)
+        self._client: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,11 +123,11 @@ class GuardedFetcher:
 
     async def aclose(self) -> None:
         """Close all connections; the next fetch would open new ones."""
-        if self._pool is not None:
-            await self._pool.aclose()
-            self._pool = None
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
-    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
         """Return what the address holds: its body unpacked, its declared type in lower case with any parameters.
 
         Raises Rejected for an address inside or refused, for a type that is no text and for a status from 400 on
@@ -135,66 +143,65 @@ class GuardedFetcher:
                 return await self._follow_redirects(target, refusal)
         except TimeoutError:
             message = f"{target.display_url}: no complete answer within {self._limits.deadline_s:g} s"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             # The library's own message may hold what the other side sent.
             message = f"{target.display_url}: {type(error).__name__}"
-            raise Unavailable(message) from None
+            raise ServiceUnavailableError(message) from None
 
-    async def _follow_redirects(self, target: FetchTarget, refusal: Callable[[str], str | None]) -> Fetched:
+    async def _follow_redirects(self, target: FetchTarget, refusal: Callable[[str], str | None]) -> FetchedPage:
         for _ in range(self._limits.redirects + 1):
             if (why := refusal(target.url)) is not None:
-                raise Rejected(why)
+                raise RequestRejectedError(why)
             reached = await self._request(target)
-            if isinstance(reached, Fetched):
+            if isinstance(reached, FetchedPage):
                 return reached
             target = reached
         message = f"{target.display_url}: more than {self._limits.redirects} redirects"
-        raise ContractError(message)
+        raise MalformedDataError(message)
 
-    async def _request(self, target: FetchTarget) -> Fetched | FetchTarget:
+    async def _request(self, target: FetchTarget) -> FetchedPage | FetchTarget:
         """Return what the address holds, or where it leads."""
-        import httpcore  # noqa: PLC0415 - as above
+        import httpx  # noqa: PLC0415 - as above
 
-        limits = self._limits
-        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.request)
-        waits = {
-            "connect": limits.connect_s,
-            "read": limits.deadline_s,
-            "write": limits.deadline_s,
-            "pool": limits.deadline_s,
-        }
-        async with self._open_pool().stream(
-            "GET", url, headers=_REQUEST_HEADERS, extensions={"timeout": waits}
-        ) as response:
-            headers = _ResponseHeaders(response.headers)
-            if headers.size > limits.header_bytes:
-                message = f"{target.display_url}: its headers are larger than {limits.header_bytes} bytes"
-                raise ContractError(message)
-            if response.status in _REDIRECTS:
+        trace = SendTrace()
+        url = httpx.URL(scheme=target.scheme, host=target.host, port=target.port, raw_path=target.request)
+        request = httpx.Request("GET", url, headers=_REQUEST_HEADERS, extensions={"trace": trace})
+        try:
+            response = await send_once(self._open_client(), request)
+        finally:
+            await trace.close_unfinished()
+        try:
+            headers = _ResponseHeaders(response.headers.raw)
+            if headers.size > self._limits.header_bytes:
+                message = f"{target.display_url}: its headers are larger than {self._limits.header_bytes} bytes"
+                raise MalformedDataError(message)
+            if response.status_code in _REDIRECTS:
                 return _redirect_target(target, headers)
-            self._raise_for_status(response.status, headers, target.display_url)
+            self._raise_for_status(response.status_code, headers, target.display_url)
             media_type = _require_readable_type(headers, target.display_url)
-            return Fetched(
+            return FetchedPage(
                 url=target.url, content=await self._read_body(response, headers, target), media_type=media_type
             )
+        finally:
+            await response.aclose()
 
-    async def _read_body(self, response: httpcore.Response, headers: _ResponseHeaders, target: FetchTarget) -> bytes:
+    async def _read_body(self, response: httpx.Response, headers: _ResponseHeaders, target: FetchTarget) -> bytes:
         body = BoundedBody(
-            encoding=headers.joined("content-encoding").lower(),
+            self._limits.unpacked_bytes,
+            encoding=headers.joined("content-encoding"),
             wire_bytes=self._limits.wire_bytes,
-            unpacked_bytes=self._limits.unpacked_bytes,
             shown=target.display_url,
         )
         waiting: list[bytes] = []
         parts = size = 0
-        async for chunk in response.aiter_stream():
+        async for chunk in response.aiter_raw():
             parts += 1
             size += len(chunk)
             waiting.append(chunk)
             if parts > self._limits.parts:
                 message = f"{target.display_url}: the body comes in more than {self._limits.parts} pieces"
-                raise ContractError(message)
+                raise MalformedDataError(message)
             if parts % _YIELD_EVERY == 0:
                 # Pieces that have arrived already are given out without a pause.
                 await self._clock.sleep(0.0)
@@ -210,35 +217,23 @@ class GuardedFetcher:
             return
         message = f"{shown}: status {status}"
         if status in _NOT_FOUND:
-            raise NotFound(message)
+            raise NotFoundError(message)
         if status in _TRY_LATER or status >= 500:
-            raise Unavailable(message, retry_after_s=self._retry_after_s(headers.joined("retry-after")))
-        raise Rejected(message) if status >= 400 else ContractError(message)
+            asked_s = parse_retry_after(headers.joined("retry-after"), now=self._clock.now())
+            raise ServiceUnavailableError(message, retry_after_s=asked_s)
+        raise RequestRejectedError(message) if status >= 400 else MalformedDataError(message)
 
-    def _retry_after_s(self, text: str) -> float | None:
-        if text.isascii() and text.isdigit():
-            return float(text[:9])
-        try:
-            return max(0.0, (parsedate_to_datetime(text) - self._clock.now()).total_seconds())
-        except (TypeError, ValueError, OverflowError):  # no date, or one without a zone
-            return None
+    def _open_client(self) -> httpx.AsyncClient:
+        if self._client is None:
+            from bot.net.web.transport import GuardedBackend, GuardedTransport  # noqa: PLC0415 - brings httpcore
 
-    def _open_pool(self) -> httpcore.AsyncConnectionPool:
-        if self._pool is None:
-            import httpcore  # noqa: PLC0415 - as above
-
-            from bot.net.web.transport import GuardedBackend  # noqa: PLC0415 - brings httpcore
-
-            # Below WARNING it logs what the other side sent, cookies included.
-            logging.getLogger("httpcore").setLevel(logging.WARNING)
-            self._pool = httpcore.AsyncConnectionPool(
-                ssl_context=_tls_context(),
-                max_connections=self._limits.connections,
-                # A connection serves one request: what a server sends beyond its answer meets no other page.
-                max_keepalive_connections=0,
-                network_backend=GuardedBackend(self._resolver or SystemResolver(), self._route, self._limits.raw_bytes),
+            limits, tls = self._limits, create_tls_context(self._proxies.settings)
+            backend = GuardedBackend(
+                self._resolver or SystemResolver(), self._route, limits.raw_bytes, self._proxies, tls
             )
-        return self._pool
+            transport = GuardedTransport(backend, tls=tls, connections=limits.connections)
+            self._client = open_http_client(transport, connect_s=limits.connect_s)
+        return self._client
 
 
 class _ResponseHeaders:
@@ -258,7 +253,7 @@ def _redirect_target(target: FetchTarget, headers: _ResponseHeaders) -> FetchTar
     location = headers.joined("location").encode("latin-1").decode("utf-8", "replace")
     if not location:
         message = f"{target.display_url}: redirects without saying where to"
-        raise ContractError(message)
+        raise MalformedDataError(message)
     return parse_fetch_target(location, relative_to=target.url)
 
 
@@ -267,14 +262,8 @@ def _require_readable_type(headers: _ResponseHeaders, shown: str) -> str:
     kind = declared.partition(";")[0].strip()
     if kind == "application/pdf":
         message = f"{shown}: PDF files are not read; look for the same text as a web page"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     if kind not in _READABLE_TYPES:
         message = f"{shown}: type {kind[:60]!r} is not read" if kind else f"{shown}: does not say what type it is"
-        raise Rejected(message)
+        raise RequestRejectedError(message)
     return declared
-
-
-def _tls_context() -> ssl.SSLContext:
-    import httpx  # noqa: PLC0415 - as above
-
-    return httpx.create_ssl_context(trust_env=False)

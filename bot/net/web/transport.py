@@ -1,26 +1,25 @@
 """Connections to checked addresses only, whose bytes are counted before any library looks at them.
 
-Import it late: httpcore takes a tenth of a second.
+Import it late: the libraries take a tenth of a second.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import httpcore
+import httpx
 
-from bot.errors import ContractError
-
-if TYPE_CHECKING:
-    import ssl
-    from typing import Any
-from collections.abc import Callable, Iterable, Sequence
-
-from bot.errors import Rejected, Unavailable
+from bot.core.errors import MalformedDataError, RequestRejectedError, ServiceUnavailableError
+from bot.net.connections import ProxySelector, describe_proxy_status
 from bot.net.web.addresses import HostResolver, is_numeric_host, private_address_reason
 
 if TYPE_CHECKING:
+    import ssl
+
     from httpcore import SOCKET_OPTION
 
 # Each read gives way to the loop: no more than this is parsed in between.
@@ -55,7 +54,7 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         self._left -= len(data)
         if self._left < 0:
             message = f"{self._shown}: more than {self._most_bytes} bytes came over the wire"
-            raise ContractError(message)
+            raise MalformedDataError(message)
         if not self._headed:
             self._count_hints(data)
         return data
@@ -69,7 +68,7 @@ class BoundedStream(httpcore.AsyncNetworkStream):
             self._hints += 1
         if self._hints > _MAX_HINTS:
             message = f"{self._shown}: more than {_MAX_HINTS} answers before the answer"
-            raise ContractError(message)
+            raise MalformedDataError(message)
         self._tail = seen[-_HEAD_OVERLAP:]
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
@@ -96,16 +95,71 @@ ConnectRoute = Callable[[str, int], tuple[str, int]]
 
 
 MAX_TRIED_ADDRESSES = 3
+HTTP_PORT, HTTPS_PORT = 80, 443
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Sends requests of an ``httpx.AsyncClient`` over a guarded backend; raises errors of httpcore as they come.
+
+    A connection serves one request: what a server sends beyond its answer meets no other page.
+    """
+
+    def __init__(self, backend: GuardedBackend, *, tls: ssl.SSLContext, connections: int) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls, max_connections=connections, max_keepalive_connections=0, network_backend=backend
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        response = await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=request.headers.raw,
+                content=request.stream,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=_ResponseStream(response),
+            extensions=dict(response.extensions),
+        )
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _ResponseStream(httpx.AsyncByteStream):
+    """The body of a response of httpcore, as httpx takes it."""
+
+    def __init__(self, response: httpcore.Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._response.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses of the open internet only; raises Rejected for a host with any address inside."""
+    """Connects to addresses of the open internet only; raises Rejected for a host with any address inside.
 
-    def __init__(self, resolver: HostResolver, route: ConnectRoute, most_bytes: int) -> None:
+    Where a proxy is set, it is asked for a connection to the checked address and is given no name to look up.
+    """
+
+    def __init__(
+        self, resolver: HostResolver, route: ConnectRoute, most_bytes: int, proxies: ProxySelector, tls: ssl.SSLContext
+    ) -> None:
         """Bound each connection to ``most_bytes`` of answer, heads and framing included."""
         self._resolver = resolver
         self._most_bytes = most_bytes
         self._route = route
+        self._proxies = proxies
+        self._tls = tls
         self._network = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -118,13 +172,45 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         failure: Exception | None = None
         for address in (await self._resolve_public_addresses(host, port))[:MAX_TRIED_ADDRESSES]:
-            goal, goal_port = self._route(address, port)
             try:
-                stream = await self._network.connect_tcp(goal, goal_port, timeout, None, socket_options)
+                proxy = self._proxies.proxy_for_host(host, secure=port == HTTPS_PORT)
+                if proxy is not None:
+                    stream = await self._open_tunnel(httpx.Proxy(proxy), address, port, timeout)
+                else:
+                    stream = await self._network.connect_tcp(*self._route(address, port), timeout, None, socket_options)
                 return BoundedStream(stream, self._most_bytes, host)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
-        raise failure or Unavailable(f"{host}: the name has no address")
+        raise failure or ServiceUnavailableError(f"{host}: the name has no address")
+
+    async def _open_tunnel(
+        self,
+        proxy: httpx.Proxy,
+        address: str,
+        goal_port: int,
+        timeout: float | None,  # noqa: ASYNC109 - as above
+    ) -> httpcore.AsyncNetworkStream:
+        """Return a stream through the proxy to an address; raises ServiceUnavailableError where the proxy refuses."""
+        host, port = proxy.url.raw_host, proxy.url.port or (HTTPS_PORT if proxy.url.scheme == "https" else HTTP_PORT)
+        target = f"[{address}]:{goal_port}" if ":" in address else f"{address}:{goal_port}"
+        headers = [("Host", target), ("User-Agent", "foxcast")]
+        if proxy.raw_auth is not None:
+            headers.append(("Proxy-Authorization", f"Basic {b64encode(b':'.join(proxy.raw_auth)).decode()}"))
+        url = httpcore.URL(scheme=proxy.url.raw_scheme, host=host, port=port, target=target)
+        connection = httpcore.AsyncHTTPConnection(url.origin, ssl_context=self._tls)
+        try:
+            response = await connection.handle_async_request(
+                httpcore.Request("CONNECT", url, headers=headers, extensions={"timeout": {"connect": timeout}})
+            )
+        except BaseException:
+            await connection.aclose()
+            raise
+        if not 200 <= response.status < 300:
+            await connection.aclose()
+            message = f"{target}: {describe_proxy_status(response.status)}"
+            raise ServiceUnavailableError(message)
+        stream: httpcore.AsyncNetworkStream = response.extensions["network_stream"]
+        return stream
 
     async def _resolve_public_addresses(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of the host, all of them good: one bad among good ones is how rebinding looks."""
@@ -132,5 +218,5 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         for address in addresses:
             if (why := private_address_reason(address)) is not None:
                 message = f"{host}: its address is inside ({why})"
-                raise Rejected(message)
+                raise RequestRejectedError(message)
         return addresses

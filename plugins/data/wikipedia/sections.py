@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plugins.data.wikipedia.hidden import visible
-from plugins.data.wikipedia.wikitext import one_line, plain
+from plugins.data.wikipedia.hidden_markup import visible_wikitext
+from plugins.data.wikipedia.wikitext import wikitext_to_line, wikitext_to_text
 
-LEVELS = range(2, 7)
+HEADING_LEVELS = range(2, 7)
 # Longer headings are mistakes.
-MAX_TITLE = 250
+MAX_TITLE_CHARS = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading as it is listed and as it reads, and where it stands: its markup, its text, and what is below it."""
+class PageSection:
+    """A heading as it is listed and as it reads, and its place: its markup, its text, and the text below it."""
 
     heading: str
     title: str
@@ -24,8 +24,8 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """A line that is a heading: how deep it is, what is between its signs, and where it stands."""
+class _HeadingLine:
+    """A line that is a heading: its level, the text between its signs, and its place."""
 
     level: int
     markup: str
@@ -34,61 +34,64 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Article:
-    """A page without what no reader sees; ``sections`` are in the order of the page, the lead is not among them."""
+class WikipediaArticle:
+    """A page without the parts that no reader sees; ``sections`` are in the order of the page, without the lead."""
 
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
 
     @property
     def headings(self) -> Sequence[str]:
-        """The headings as they are listed; one that comes twice has the heading above it in front."""
+        """The headings as they are listed; a repeated one has the heading above it in front."""
         return tuple(section.heading for section in self.sections)
 
-    def under(self, heading: str) -> str | None:
-        """Return the plain text under a heading with its sections, before the first one for ""; None for no such."""
+    def section_text(self, heading: str) -> str | None:
+        """Return the plain text under a heading with its sections, before the first one for "".
+
+        None for an unknown one.
+        """
         if not heading.strip():
-            return plain(self.text[: self.sections[0].at] if self.sections else self.text)
-        wanted = _folded(heading)
+            return wikitext_to_text(self.text[: self.sections[0].at] if self.sections else self.text)
+        wanted = _fold_heading(heading)
         for section in self.sections:
-            if wanted == _folded(section.heading):
-                return plain(self.text[section.start : section.end])
+            if wanted == _fold_heading(section.heading):
+                return wikitext_to_text(self.text[section.start : section.end])
         for section in self.sections:
-            if wanted == _folded(section.title):
-                return plain(self.text[section.start : section.end])
+            if wanted == _fold_heading(section.title):
+                return wikitext_to_text(self.text[section.start : section.end])
         return None
 
 
-def article(wikitext: str) -> Article:
+def parse_article(wikitext: str) -> WikipediaArticle:
     """Return the page with its sections found."""
-    text = visible(wikitext)
+    text = visible_wikitext(wikitext)
     found = list(_heading_lines(text))
-    titles = [one_line(line.markup)[:MAX_TITLE].rstrip() or "(no title)" for line in found]
-    parents, ends = _nested([(line.level, line.start) for line in found], len(text))
-    names = _told_apart(titles, parents)
-    return Article(
+    titles = [wikitext_to_line(line.markup)[:MAX_TITLE_CHARS].rstrip() or "(no title)" for line in found]
+    parents, ends = _nest_headings([(line.level, line.start) for line in found], len(text))
+    names = _unique_headings(titles, parents)
+    return WikipediaArticle(
         text=text,
         sections=tuple(
-            Section(heading=name, title=title, at=line.start, start=line.end, end=end)
+            PageSection(heading=name, title=title, at=line.start, start=line.end, end=end)
             for name, title, line, end in zip(names, titles, found, ends, strict=True)
         ),
     )
 
 
-def _heading_lines(text: str) -> Iterator[_Line]:
+def _heading_lines(text: str) -> Iterator[_HeadingLine]:
     start = 0
     for line in text.split("\n"):
         end = start + len(line)
         bare = line.rstrip(" \t")
         markup = bare.strip("=")
-        level = min(len(bare) - len(bare.lstrip("=")), len(bare) - len(bare.rstrip("=")), LEVELS[-1])
-        if markup.strip() and level in LEVELS:
-            yield _Line(level, bare[level:-level], start, end)
+        level = min(len(bare) - len(bare.lstrip("=")), len(bare) - len(bare.rstrip("=")), HEADING_LEVELS[-1])
+        if markup.strip() and level in HEADING_LEVELS:
+            yield _HeadingLine(level, bare[level:-level], start, end)
         start = end + 1
 
 
-def _nested(headings: Sequence[tuple[int, int]], length: int) -> tuple[list[int | None], list[int]]:
-    """Return, for headings given by level and place, which one each stands below, and where its section ends."""
+def _nest_headings(headings: Sequence[tuple[int, int]], length: int) -> tuple[list[int | None], list[int]]:
+    """Return, for headings given by level and place, the heading above each one, and where its section ends."""
     parents: list[int | None] = []
     ends = [length] * len(headings)
     still_open: list[int] = []
@@ -100,7 +103,7 @@ def _nested(headings: Sequence[tuple[int, int]], length: int) -> tuple[list[int 
     return parents, ends
 
 
-def _told_apart(titles: Sequence[str], parents: Sequence[int | None]) -> list[str]:
+def _unique_headings(titles: Sequence[str], parents: Sequence[int | None]) -> list[str]:
     often = {title for title, count in Counter(titles).items() if count > 1}
     names: dict[str, None] = {}
     seen: Counter[str] = Counter()
@@ -114,5 +117,5 @@ def _told_apart(titles: Sequence[str], parents: Sequence[int | None]) -> list[st
     return list(names)
 
 
-def _folded(heading: str) -> str:
+def _fold_heading(heading: str) -> str:
     return " ".join(heading.replace("_", " ").strip("= ").casefold().split())

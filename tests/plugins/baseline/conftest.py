@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.baseline.rounds import Rounds, load
+from tests.plugins.baseline.published_rounds import PublishedRounds, load
 
 
 @pytest.fixture(scope="session")
-def rounds(shared: Path) -> Rounds:
+def rounds(shared: Path) -> PublishedRounds:
     return load(shared / "data" / "forecastbench")

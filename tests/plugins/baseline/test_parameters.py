@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.api import ContractError
-from plugins.baseline.parameters import Parameters, from_json, to_json
+from bot.api import MalformedDataError
+from plugins.baseline.parameters import BaselineParameters, decode_parameters, encode_parameters
 
 STORED: dict[str, Any] = {
     "edition": 1,
@@ -24,8 +24,8 @@ STORED: dict[str, Any] = {
     st.dictionaries(st.text(), st.dictionaries(st.text(), st.floats(-50.0, 50.0))),
 )
 def test_parameters_survive_json(before: date, rows: dict[str, int], coefficients: dict[str, dict[str, float]]) -> None:
-    parameters = Parameters(before=before, rows=rows, coefficients=coefficients, blank=("acled",))
-    assert from_json(json.loads(json.dumps(to_json(parameters)))) == parameters
+    parameters = BaselineParameters(before=before, rows=rows, coefficients=coefficients, blank=("acled",))
+    assert decode_parameters(json.loads(json.dumps(encode_parameters(parameters)))) == parameters
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_parameters_survive_json(before: date, rows: dict[str, int], coefficient
     ],
 )
 def test_a_damaged_file_is_refused_by_the_name_of_the_key(change: dict[str, Any], fault: str) -> None:
-    with pytest.raises(ContractError, match=fault):
-        from_json({**STORED, **change})
+    with pytest.raises(MalformedDataError, match=fault):
+        decode_parameters({**STORED, **change})
 
 
 def test_a_missing_key_is_refused() -> None:
-    with pytest.raises(ContractError, match="coefficients"):
-        from_json({key: value for key, value in STORED.items() if key != "coefficients"})
+    with pytest.raises(MalformedDataError, match="coefficients"):
+        decode_parameters({key: value for key, value in STORED.items() if key != "coefficients"})
 
 
 def test_parameters_cannot_be_changed() -> None:
-    parameters = from_json(STORED)
+    parameters = decode_parameters(STORED)
     with pytest.raises(TypeError):
         parameters.coefficients["market"]["slope"] = 2.0  # type: ignore[index]  # that it fails is the point

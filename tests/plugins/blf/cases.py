@@ -6,14 +6,24 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.domain.forecast import Limits
-from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
-from bot.domain.prompt import Completion, Dialect, Prompt, Speaker
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.step import Json, Step
-from bot.errors import FoxcastError
-from bot.testing.desk import Said, Script, ScriptedDesk, ScriptedModel, ScriptedTool, call, in_turn, tool_that_says
-from plugins.blf.forecaster import Blf
+from bot.core.beliefs import Step
+from bot.core.errors import FoxcastError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import MessageRole, ModelCompletion, ModelDialect, Prompt
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoiceShape, CurveShape, QuestionShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.values import Json
+from bot.testing.trial_context import (
+    AnswerScript,
+    ScriptedAnswer,
+    ScriptedModel,
+    ScriptedTool,
+    ScriptedTrialContext,
+    answer_in_turn,
+    fixed_text_tool,
+    tool_call_answer,
+)
+from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
 
 CUTOFF = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +36,7 @@ CURVE = CurveShape(grid=GRID, unit="points", open_upper=True)
 DATE_CURVE = CurveShape(grid=DAYS, unit="date", open_upper=True)
 
 
-def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+def question(shape: QuestionShape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
     given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", **more}
     return Question(
         shape=shape or BinaryShape(),
@@ -36,55 +46,57 @@ def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome
 
 
 def priced(price: float, **more: Any) -> Question:
-    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)), **more)
+    return question(crowd=CrowdForecast(prediction=BinaryPrediction(price), at=CUTOFF - timedelta(days=1)), **more)
 
 
 def believing(value: Any, *, field: str = "probability", **more: Any) -> dict[str, Any]:
     return {field: value, "confidence": "medium", "update_reasoning": "because", **more}
 
 
-def move(name: str, arguments: Mapping[str, Any] | None = None, belief: Any = None) -> Completion:
+def move(name: str, arguments: Mapping[str, Any] | None = None, belief: Any = None) -> ModelCompletion:
     sent = dict(arguments or {})
     if belief is not None:
         sent["updated_belief"] = belief
-    return call(name, json.dumps(sent))
+    return tool_call_answer(name, json.dumps(sent))
 
 
-def call_of(name: str, arguments: Mapping[str, Any]) -> Completion:
-    return call(name, json.dumps(arguments))
+def call_of(name: str, arguments: Mapping[str, Any]) -> ModelCompletion:
+    return tool_call_answer(name, json.dumps(arguments))
 
 
-def search(query: str = "ship", belief: Any = None) -> Completion:
+def search(query: str = "ship", belief: Any = None) -> ModelCompletion:
     return move("web_search", {"query": query}, belief)
 
 
-def submit(value: Any, belief: Any = None, *, field: str = "probability") -> Completion:
+def submit(value: Any, belief: Any = None, *, field: str = "probability") -> ModelCompletion:
     return move("submit", {field: value, "reasoning": "all in all"}, belief)
 
 
 def searches(text: str = "search_1_result_1: the ship left port") -> ScriptedTool:
-    return tool_that_says("web_search", text, query=QUERY)
+    return fixed_text_tool("web_search", text, query=QUERY)
 
 
-def desk(*said: Said, script: Script | None = None, dialect: Dialect = Dialect.TOOLS, **more: Any) -> ScriptedDesk:
-    model = ScriptedModel(script or in_turn(*said), dialect)
+def desk(
+    *said: ScriptedAnswer, script: AnswerScript | None = None, dialect: ModelDialect = ModelDialect.TOOLS, **more: Any
+) -> ScriptedTrialContext:
+    model = ScriptedModel(script or answer_in_turn(*said), dialect)
     given: dict[str, Any] = {
         "cutoff": CUTOFF,
         "models": {"main": model},
-        "bench": [searches(), tool_that_says("lookup_url", "a page", url=QUERY)],
-        "limits": Limits(steps=10),
+        "scripted_tools": [searches(), fixed_text_tool("lookup_url", "a page", url=QUERY)],
+        "limits": TrialLimits(steps=10),
         **more,
     }
-    return ScriptedDesk(**given)
+    return ScriptedTrialContext(**given)
 
 
 async def steps_of(
-    asked: Question, at: ScriptedDesk, settings: BlfSettings | None = None
+    asked: Question, at: ScriptedTrialContext, settings: BlfSettings | None = None
 ) -> tuple[list[Step], FoxcastError | None]:
     """Return all steps, and the error with which the stream told that the trial did not come to submitting."""
     steps: list[Step] = []
     try:
-        async with aclosing(Blf(settings or BlfSettings()).steps(asked, at)) as stream:
+        async with aclosing(BlfForecaster(settings or BlfSettings()).steps(asked, at)) as stream:
             async for step in stream:
                 steps.append(step)  # noqa: PERF401 - those before an error count
     except FoxcastError as error:
@@ -93,7 +105,7 @@ async def steps_of(
 
 
 def probabilities(step: Step) -> list[float]:
-    return [found.probability for found in step.belief.predictions.values() if isinstance(found, Binary)]
+    return [found.probability for found in step.belief.predictions.values() if isinstance(found, BinaryPrediction)]
 
 
 def probability(step: Step) -> float:
@@ -103,7 +115,7 @@ def probability(step: Step) -> float:
 
 def announced(prompt: Prompt) -> list[str]:
     """Return the names that the model was last told it can call, in all that answers its last message."""
-    spoken = [place for place, message in enumerate(prompt.messages) if message.speaker is Speaker.ASSISTANT]
+    spoken = [place for place, message in enumerate(prompt.messages) if message.speaker is MessageRole.ASSISTANT]
     heard = "".join(message.text for message in prompt.messages[max(spoken, default=-1) + 1 :])
     for opening in ("You can call now: ", "Send exactly one of: "):
         if opening in heard:

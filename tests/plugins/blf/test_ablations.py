@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot.desk.tools.names import names as names_of_tools
-from bot.domain.forecast import Limits
-from bot.domain.prompt import Completion, Dialect, Prompt
-from bot.domain.research import SourcePolicy
-from bot.domain.step import Observation, ToolResult
-from bot.errors import ConfigError, ContractError, Unavailable
-from bot.testing.desk import ScriptedDesk, ScriptedTool, offered, tool_that_says
-from bot.testing.schema import fill
-from plugins.blf.settings import NAMED_ONLY, TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
+from bot.core.beliefs import StepObservation, ToolResult
+from bot.core.errors import ConfigError, MalformedDataError, ServiceUnavailableError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.research import SourcePolicy
+from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
+from bot.testing.json_schema import fill_schema
+from bot.testing.trial_context import ScriptedTool, ScriptedTrialContext, fixed_text_tool, offered_tool_names
+from plugins.blf.settings import DEFAULT_TOOLS, OPTIONAL_TOOLS, BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode
 from tests.plugins.blf.cases import (
     CHOICE,
     CURVE,
@@ -36,28 +36,28 @@ from tests.plugins.blf.cases import (
     submit,
 )
 
-SUMMARY = tool_that_says("summarize_results", "in short", search_index={"type": "integer"})
-SERIES = tool_that_says("series_model", "12 points")
+SUMMARY = fixed_text_tool("summarize_results", "in short", search_index={"type": "integer"})
+SERIES = fixed_text_tool("series_model", "12 points")
 
 
 def bench() -> list[ScriptedTool]:
-    return [searches(), SUMMARY, tool_that_says("lookup_url", "a page", url=QUERY)]
+    return [searches(), SUMMARY, fixed_text_tool("lookup_url", "a page", url=QUERY)]
 
 
-def first_that_fits(prompt: Prompt) -> Completion:
+def first_that_fits(prompt: Prompt) -> ModelCompletion:
     """Answer like a model that takes the first thing it may do and fills in what it must."""
     import json
 
     if prompt.schema is not None:
         branches: Any = prompt.schema.get("anyOf", [prompt.schema])
-        return Completion(text=json.dumps(fill(branches[0], {})))
-    return move(prompt.tools[0].name, fill(prompt.tools[0].parameters, {}))
+        return ModelCompletion(text=json.dumps(fill_schema(branches[0], {})))
+    return move(prompt.tools[0].name, fill_schema(prompt.tools[0].parameters, {}))
 
 
 async def first_prompt(settings: BlfSettings, **more: Any) -> Prompt:
-    at = desk(Unavailable("enough"), bench=bench(), **more)
+    at = desk(ServiceUnavailableError("enough"), scripted_tools=bench(), **more)
     await steps_of(priced(0.8), at, settings)
-    return at.asked[0].prompt
+    return at.prompts[0].prompt
 
 
 def system(prompt: Prompt) -> str:
@@ -71,69 +71,69 @@ def asked(prompt: Prompt) -> str:
 CONFIGURATIONS = [
     {"belief": belief, "mode": mode, "search": search_on, "tools": tools, "zero_shot": zero_shot}
     for belief, mode, search_on, tools, zero_shot in product(
-        (True, False), Mode, (True, False), (None, ("lookup_url",), ()), ZeroShot
+        (True, False), SearchMode, (True, False), (None, ("lookup_url",), ()), ZeroShotMode
     )
 ]
 
 
-@pytest.mark.parametrize("dialect", [*Dialect])
+@pytest.mark.parametrize("dialect", [*ModelDialect])
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 async def test_the_prompt_names_exactly_the_tools_that_are_offered(
-    configuration: Mapping[str, Any], dialect: Dialect
+    configuration: Mapping[str, Any], dialect: ModelDialect
 ) -> None:
-    at = desk(script=first_that_fits, bench=bench(), dialect=dialect, limits=Limits(steps=4))
+    at = desk(script=first_that_fits, scripted_tools=bench(), dialect=dialect, limits=TrialLimits(steps=4))
     steps, _ = await steps_of(question(), at, BlfSettings(**configuration))
-    assert at.asked
+    assert at.prompts
     assert len(steps) <= 4
     described: set[str] = set()
-    for said in at.asked:
-        assert announced(said.prompt) == offered(said.prompt)
-        described.update(offered(said.prompt))
+    for said in at.prompts:
+        assert announced(said.prompt) == offered_tool_names(said.prompt)
+        described.update(offered_tool_names(said.prompt))
         whole = "\n".join(message.text for message in said.prompt.messages)
         # A tool that is not offered, now or before, is not advertised anywhere.
         assert not [item.tool.name for item in bench() if item.tool.name not in described and item.tool.name in whole]
-    assert offered(at.asked[-1].prompt) == ["submit"]
+    assert offered_tool_names(at.prompts[-1].prompt) == ["submit"]
 
 
 async def test_without_belief_no_schema_and_no_prompt_speaks_of_one() -> None:
     at = desk(search(belief=believing(0.9)), submit(0.7))
     steps, _ = await steps_of(question(), at, BlfSettings(belief=False))
     assert [probability(step) for step in steps] == [0.5, 0.7]
-    for said in at.asked:
+    for said in at.prompts:
         assert not any("belief" in message.text.lower() for message in said.prompt.messages)
         assert not any("updated_belief" in str(tool.parameters) for tool in said.prompt.tools)
-    assert at.graded[0].gap == 0.0
+    assert at.reported_performances[0].submission_gap == 0.0
 
 
 async def test_without_belief_a_failed_trial_leaves_what_it_started_from() -> None:
-    steps, _ = await steps_of(question(), desk(search(), Unavailable("down")), BlfSettings(belief=False))
+    steps, _ = await steps_of(question(), desk(search(), ServiceUnavailableError("down")), BlfSettings(belief=False))
     assert probability(steps[-1]) == 0.5
 
 
 async def test_without_search_only_the_search_tools_are_missing() -> None:
     full, less = [await first_prompt(BlfSettings(search=on)) for on in (True, False)]
-    assert offered(full) == ["web_search", "summarize_results", "lookup_url", "submit"]
-    assert offered(less) == ["lookup_url", "submit"]
+    assert offered_tool_names(full) == ["web_search", "summarize_results", "lookup_url", "submit"]
+    assert offered_tool_names(less) == ["lookup_url", "submit"]
     assert system(full) == system(less)
 
 
 async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
     prompt = await first_prompt(BlfSettings(tools=("lookup_url", "market_history")))
-    assert offered(prompt) == ["lookup_url", "submit"]
+    assert offered_tool_names(prompt) == ["lookup_url", "submit"]
 
 
 async def test_tools_that_came_after_the_paper_are_for_who_names_them() -> None:
-    later = [tool_that_says(name, "said") for name in NAMED_ONLY]
-    everything = desk(Unavailable("enough"), bench=[*bench(), *later])
+    later = [fixed_text_tool(name, "said") for name in OPTIONAL_TOOLS]
+    everything = desk(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
     await steps_of(priced(0.8), everything, BlfSettings())
-    assert not {*NAMED_ONLY}.intersection(offered(everything.asked[0].prompt))
-    named = desk(Unavailable("enough"), bench=[*bench(), *later])
+    assert not {*OPTIONAL_TOOLS}.intersection(offered_tool_names(everything.prompts[0].prompt))
+    named = desk(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
     await steps_of(priced(0.8), named, BlfSettings(tools=("calculate", "web_search")))
-    assert offered(named.asked[0].prompt) == ["web_search", "calculate", "submit"]
+    assert offered_tool_names(named.prompts[0].prompt) == ["web_search", "calculate", "submit"]
 
 
 def test_tools_are_named_as_those_of_the_desk() -> None:
-    assert {*TOOLS, *NAMED_ONLY} == {*names_of_tools(())}
+    assert {*DEFAULT_TOOLS, *OPTIONAL_TOOLS} == {*names_of_tools(())}
     for name in names_of_tools(["wikipedia"]):
         assert BlfSettings(tools=(name,)).tools == (name,)
 
@@ -148,14 +148,14 @@ def test_a_tool_that_no_desk_has_is_refused_with_the_nearest_name(name: str, tol
 
 
 async def test_pages_of_a_source_that_the_desk_does_not_have_end_the_trial_before_it_asks() -> None:
-    shelf = tool_that_says("fetch_almanac_toc", "headings", page=QUERY)
-    at = desk(submit(0.7), bench=[searches(), shelf])
+    shelf = fixed_text_tool("fetch_almanac_toc", "headings", page=QUERY)
+    at = desk(submit(0.7), scripted_tools=[searches(), shelf])
     steps, error = await steps_of(question(), at, BlfSettings(tools=("fetch_almanack_toc",)))
     assert steps == []
     assert isinstance(error, ConfigError)
-    assert "names fetch_almanack_toc, which the desk does not have; there is fetch_almanac_toc" in str(error)
+    assert "names fetch_almanack_toc, which is not available here; there is fetch_almanac_toc" in str(error)
     named = BlfSettings(tools=("fetch_almanac_toc",))
-    _, error = await steps_of(question(), desk(submit(0.7), bench=[shelf]), named)
+    _, error = await steps_of(question(), desk(submit(0.7), scripted_tools=[shelf]), named)
     assert error is None
 
 
@@ -169,12 +169,12 @@ async def test_the_crowd_is_shown_and_started_from_or_neither() -> None:
 
 
 async def test_a_price_among_the_facts_of_a_market_question_is_not_shown_without_the_crowd() -> None:
-    at = desk(Unavailable("enough"))
+    at = desk(ServiceUnavailableError("enough"))
     await steps_of(priced(0.8, facts={"freeze_value": "0.8123"}), at, BlfSettings(crowd=False))
-    assert "0.8123" not in asked(at.asked[0].prompt)
-    at = desk(Unavailable("enough"))
+    assert "0.8123" not in asked(at.prompts[0].prompt)
+    at = desk(ServiceUnavailableError("enough"))
     await steps_of(question(facts={"freeze_value": "17.25"}), at)
-    assert "17.25" in asked(at.asked[0].prompt)
+    assert "17.25" in asked(at.prompts[0].prompt)
 
 
 async def test_advice_for_the_source_of_a_question_is_shown_with_it() -> None:
@@ -186,28 +186,30 @@ async def test_bounds_follow_the_crowd_in_prompt_schema_and_answer_alike() -> No
     at = desk(search(belief=believing(0.001)), submit(0.0))
     steps, _ = await steps_of(priced(0.02), at)
     assert [probability(step) for step in steps] == [0.01, 0.01]
-    assert "between 0.01 and 0.99" in system(at.asked[0].prompt)
-    parameters: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert "between 0.01 and 0.99" in system(at.prompts[0].prompt)
+    parameters: Any = at.prompts[0].prompt.tools[-1].parameters["properties"]
     assert (parameters["probability"]["minimum"], parameters["probability"]["maximum"]) == (0.01, 0.99)
 
 
-@pytest.mark.parametrize("dialect", [*Dialect])
-async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_every_step(dialect: Dialect) -> None:
+@pytest.mark.parametrize("dialect", [*ModelDialect])
+async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_every_step(dialect: ModelDialect) -> None:
     beginnings = set()
     for trial in (1, 2):
-        at = desk(script=first_that_fits, bench=bench(), dialect=dialect, trial=trial, limits=Limits(steps=3))
+        at = desk(
+            script=first_that_fits, scripted_tools=bench(), dialect=dialect, trial=trial, limits=TrialLimits(steps=3)
+        )
         await steps_of(priced(0.8), at)
-        assert len(at.asked) > 1
-        beginnings |= {one.prompt.messages[:2] for one in at.asked}
+        assert len(at.prompts) > 1
+        beginnings |= {one.prompt.messages[:2] for one in at.prompts}
     assert len(beginnings) == 1
 
 
 async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
     prompts = []
     for on in (True, False):
-        at = desk(Unavailable("enough"))
+        at = desk(ServiceUnavailableError("enough"))
         steps, _ = await steps_of(question(source="fred"), at, BlfSettings(prior=on))
-        prompts.append(at.asked[0].prompt)
+        prompts.append(at.prompts[0].prompt)
         assert probability(steps[0]) == (0.422 if on else 0.5)
     assert "42.2%" in asked(prompts[0])
     assert "42.2%" not in asked(prompts[1])
@@ -215,11 +217,11 @@ async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
 
 async def test_batch_asks_all_queries_in_one_move_and_then_answers() -> None:
     at = desk(move("search_all", {"queries": ["one", "two", "three", "four"]}, believing(0.6)), submit(0.7))
-    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH, queries=3))
+    steps, error = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH, queries=3))
     assert error is None
     assert [step.action.name for step in steps] == ["search_all", "submit"]
-    assert [arguments["query"] for _, arguments in at.used] == ["one", "two", "three"]
-    assert [offered(said.prompt) for said in at.asked] == [["search_all"], ["submit"]]
+    assert [arguments["query"] for _, arguments in at.tool_calls] == ["one", "two", "three"]
+    assert [offered_tool_names(said.prompt) for said in at.prompts] == [["search_all"], ["submit"]]
     assert steps[0].belief.searches == ("one", "two", "three")
 
 
@@ -227,12 +229,12 @@ async def test_batch_begins_with_what_the_policy_wants_first() -> None:
     at = desk(
         move("search_all", {"queries": ["one"]}, believing(0.6)),
         submit(0.7),
-        bench=[SERIES, searches()],
+        scripted_tools=[SERIES, searches()],
         policy=SourcePolicy(first="series_model"),
     )
-    steps, _ = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    steps, _ = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH))
     assert [step.action.name for step in steps] == ["series_model", "search_all", "submit"]
-    assert "12 points" in asked(at.asked[0].prompt)
+    assert "12 points" in asked(at.prompts[0].prompt)
 
 
 async def test_in_batch_the_model_uses_what_comes_first_where_that_needs_to_be_told_something() -> None:
@@ -240,12 +242,12 @@ async def test_in_batch_the_model_uses_what_comes_first_where_that_needs_to_be_t
         move("lookup_url", {"url": "https://example.org"}, believing(0.55)),
         move("search_all", {"queries": ["one"]}, believing(0.6)),
         submit(0.7),
-        bench=bench(),
+        scripted_tools=bench(),
         policy=SourcePolicy(first="lookup_url"),
     )
-    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    steps, error = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH))
     assert error is None
-    assert [offered(said.prompt) for said in at.asked] == [["lookup_url"], ["search_all"], ["submit"]]
+    assert [offered_tool_names(said.prompt) for said in at.prompts] == [["lookup_url"], ["search_all"], ["submit"]]
     assert [step.action.name for step in steps] == ["lookup_url", "search_all", "submit"]
 
 
@@ -253,28 +255,32 @@ async def test_batch_stops_where_the_searches_of_the_policy_end() -> None:
     at = desk(
         move("search_all", {"queries": ["one", "two"]}, believing(0.6)),
         submit(0.7),
-        bench=[ScriptedTool(searches().tool, searches().run, uses=1)],
+        scripted_tools=[ScriptedTool(searches().tool, searches().run, use_limit=1)],
     )
-    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    steps, error = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH))
     assert error is None
-    assert len(at.used) == 1
+    assert len(at.tool_calls) == 1
     assert "two: no search is left" in steps[0].observation.text
 
 
 async def test_the_standard_zero_shot_has_the_prompt_of_the_loop_and_only_submit() -> None:
-    loop, zero = [await first_prompt(BlfSettings(zero_shot=way, steps=1)) for way in (ZeroShot.OFF, ZeroShot.STANDARD)]
+    loop, zero = [
+        await first_prompt(BlfSettings(zero_shot=way, steps=1)) for way in (ZeroShotMode.OFF, ZeroShotMode.STANDARD)
+    ]
     assert system(loop) == system(zero)
     at = desk(submit(0.7, believing(0.7)))
-    steps, _ = await steps_of(question(), at, BlfSettings(zero_shot=ZeroShot.STANDARD))
+    steps, _ = await steps_of(question(), at, BlfSettings(zero_shot=ZeroShotMode.STANDARD))
     assert [step.action.name for step in steps] == ["submit"]
-    assert offered(at.asked[0].prompt) == ["submit"]
+    assert offered_tool_names(at.prompts[0].prompt) == ["submit"]
 
 
 async def test_the_short_zero_shot_is_short_and_knows_no_belief() -> None:
-    standard, short = [await first_prompt(BlfSettings(zero_shot=way)) for way in (ZeroShot.STANDARD, ZeroShot.SHORT)]
+    standard, short = [
+        await first_prompt(BlfSettings(zero_shot=way)) for way in (ZeroShotMode.STANDARD, ZeroShotMode.SHORT)
+    ]
     assert len(system(short)) < len(system(standard)) / 3
     assert "updated_belief" not in str(short)
-    assert offered(short) == ["submit"]
+    assert offered_tool_names(short) == ["submit"]
 
 
 async def test_margins_are_settings_of_prompt_schema_and_answer_alike() -> None:
@@ -282,13 +288,13 @@ async def test_margins_are_settings_of_prompt_schema_and_answer_alike() -> None:
     at = desk(search(belief=believing(1.0)), submit(1.0))
     steps, _ = await steps_of(question(), at, settings)
     assert [probability(step) for step in steps] == [1.0, 0.99]
-    assert "0.01 and 0.99" in system(at.asked[0].prompt)
-    parameters: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert "0.01 and 0.99" in system(at.prompts[0].prompt)
+    parameters: Any = at.prompts[0].prompt.tools[-1].parameters["properties"]
     assert parameters["probability"]["maximum"] == 0.99
 
 
 async def test_the_rule_of_early_stopping_is_told_or_not() -> None:
-    told, silent = [await first_prompt(BlfSettings(early_stop=way)) for way in (EarlyStop.TOLD, EarlyStop.OFF)]
+    told, silent = [await first_prompt(BlfSettings(early_stop=way)) for way in (EarlyStopMode.TOLD, EarlyStopMode.OFF)]
     rule = "moved your answer by less than 0.03"
     assert rule in system(told)
     assert rule not in system(silent)
@@ -296,12 +302,12 @@ async def test_the_rule_of_early_stopping_is_told_or_not() -> None:
 
 
 def estimate(data: Any, **more: Any) -> ScriptedTool:
-    result = ToolResult(observation=Observation(text="12 points"), data=data, **more)
+    result = ToolResult(observation=StepObservation(text="12 points"), data=data, **more)
     return ScriptedTool(SERIES.tool, lambda _: result)
 
 
-def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedDesk:
-    return desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
+def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedTrialContext:
+    return desk(scripted_tools=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
 
 
 async def test_a_bypass_beside_a_market_near_certainty_is_bounded_by_that() -> None:
@@ -317,8 +323,8 @@ async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> N
     assert [step.action.name for step in steps] == ["series_model", "submit"]
     assert probabilities(steps[-1]) == [0.3, 0.95]
     assert steps[-1].final
-    assert at.asked == []
-    assert at.graded == []
+    assert at.prompts == []
+    assert at.reported_performances == []
 
 
 @pytest.mark.parametrize(
@@ -332,7 +338,7 @@ async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> N
 )
 async def test_a_bypass_without_an_estimate_fails_and_submits_nothing(tool: ScriptedTool) -> None:
     steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), bypassing(tool))
-    assert isinstance(error, ContractError)
+    assert isinstance(error, MalformedDataError)
     assert re.match(r"series_model gave no (usable )?estimate", str(error))
     assert [step.action.name for step in steps] == ["series_model"]
     # What it started from is on record, and marked as no answer of its own.
@@ -341,15 +347,15 @@ async def test_a_bypass_without_an_estimate_fails_and_submits_nothing(tool: Scri
 
 
 async def test_without_the_tool_of_a_bypass_the_model_works() -> None:
-    at = desk(submit(0.7), bench=[searches()], policy=SourcePolicy(first="series_model", bypass=True))
+    at = desk(submit(0.7), scripted_tools=[searches()], policy=SourcePolicy(first="series_model", bypass=True))
     steps, _ = await steps_of(question(), at)
     assert [step.action.name for step in steps] == ["submit"]
 
 
 @pytest.mark.parametrize("shape", [CHOICE, CURVE])
 async def test_every_shape_can_be_answered_by_whoever_fills_in_the_schema(shape: Any) -> None:
-    for dialect in Dialect:
-        at = desk(script=first_that_fits, dialect=dialect, limits=Limits(steps=3))
+    for dialect in ModelDialect:
+        at = desk(script=first_that_fits, dialect=dialect, limits=TrialLimits(steps=3))
         steps, _ = await steps_of(question(shape, targets=DATES), at)
         assert len(steps) == 3
 

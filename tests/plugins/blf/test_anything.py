@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.belief import unfit
-from bot.domain.forecast import Limits
-from bot.domain.prediction import BinaryShape
-from bot.domain.prompt import Completion, Dialect, Finish, Prompt, ToolCall
-from bot.domain.research import SourcePolicy
-from bot.errors import ContractError, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import Said, ScriptedModel, offered
-from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
+from bot.core.beliefs import belief_mismatch
+from bot.core.errors import AuthenticationError, MalformedDataError, RequestRejectedError, ServiceUnavailableError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import FinishReason, ModelCompletion, ModelDialect, Prompt, ToolCall
+from bot.core.predictions import BinaryShape
+from bot.core.research import SourcePolicy
+from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, offered_tool_names
+from plugins.blf.settings import BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode
 from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, DATES, announced, desk, question, steps_of
 
 NAMES = st.sampled_from(
@@ -44,24 +44,33 @@ ARGUMENTS = st.dictionaries(FIELDS, ANSWERS, max_size=4)
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> Completion:
+def calls(draw: st.DrawFn) -> ModelCompletion:
     arguments: dict[str, Any] = {**draw(ARGUMENTS), "updated_belief": draw(BELIEFS)}
     text = draw(st.just(json.dumps(arguments)) | st.text() | st.just(json.dumps(arguments)[:-3]))
     made = [
         ToolCall(id=draw(st.text(max_size=3)), name=draw(NAMES), arguments=text) for _ in range(draw(st.integers(0, 2)))
     ]
-    return Completion(text=draw(st.text(max_size=20)), calls=tuple(made), finish=draw(st.sampled_from(Finish)))
+    return ModelCompletion(
+        text=draw(st.text(max_size=20)), calls=tuple(made), finish=draw(st.sampled_from(FinishReason))
+    )
 
 
 @st.composite
-def objects(draw: st.DrawFn) -> Completion:
+def objects(draw: st.DrawFn) -> ModelCompletion:
     said = {"action": draw(NAMES), "arguments": draw(ARGUMENTS | ODD), "updated_belief": draw(BELIEFS)}
     text = draw(st.text(max_size=10)) + json.dumps(said) * draw(st.integers(0, 2)) + draw(st.text(max_size=10))
-    return Completion(text=text, finish=draw(st.sampled_from(Finish)))
+    return ModelCompletion(text=text, finish=draw(st.sampled_from(FinishReason)))
 
 
-ERRORS = st.sampled_from([Unavailable("down"), Rejected("no money"), Unauthorized("no key"), ContractError("odd")])
-SAID: st.SearchStrategy[Said] = st.one_of(calls(), objects(), objects(), calls(), ERRORS)
+ERRORS = st.sampled_from(
+    [
+        ServiceUnavailableError("down"),
+        RequestRejectedError("no money"),
+        AuthenticationError("no key"),
+        MalformedDataError("odd"),
+    ]
+)
+SAID: st.SearchStrategy[ScriptedAnswer] = st.one_of(calls(), objects(), objects(), calls(), ERRORS)
 QUESTIONS = st.sampled_from(
     [
         question(shape, targets=targets)
@@ -72,40 +81,42 @@ QUESTIONS = st.sampled_from(
 SETTINGS = st.builds(
     BlfSettings,
     belief=st.booleans(),
-    mode=st.sampled_from(Mode),
-    zero_shot=st.sampled_from([ZeroShot.OFF, ZeroShot.OFF, *ZeroShot]),
+    mode=st.sampled_from(SearchMode),
+    zero_shot=st.sampled_from([ZeroShotMode.OFF, ZeroShotMode.OFF, *ZeroShotMode]),
     steps=st.integers(1, 5),
-    early_stop=st.sampled_from(EarlyStop),
+    early_stop=st.sampled_from(EarlyStopMode),
     compaction_chars=st.sampled_from([0, 100, 2000]),
     submit_margin=st.sampled_from([0.0, 0.05]),
 )
 
 
 @settings(max_examples=150)
-@given(QUESTIONS, SETTINGS, st.lists(SAID, min_size=1, max_size=12), st.integers(1, 6), st.sampled_from(Dialect))
+@given(QUESTIONS, SETTINGS, st.lists(SAID, min_size=1, max_size=12), st.integers(1, 6), st.sampled_from(ModelDialect))
 async def test_whatever_a_model_answers_the_trial_ends_in_order(
-    asked: Any, how: BlfSettings, said: list[Said], limit: int, dialect: Dialect
+    asked: Any, how: BlfSettings, said: list[ScriptedAnswer], limit: int, dialect: ModelDialect
 ) -> None:
     turn = iter(said * 20)
 
-    def script(_prompt: Prompt) -> Said:
+    def script(_prompt: Prompt) -> ScriptedAnswer:
         return next(turn)
 
     models = {role: ScriptedModel(script, dialect) for role in ("main", "summariser")}
     policy = SourcePolicy(first="lookup_url") if limit % 2 else SourcePolicy()
-    at = desk(models=models, limits=Limits(steps=limit), policy=policy)
+    at = desk(models=models, limits=TrialLimits(steps=limit), policy=policy)
     steps, error = await steps_of(asked, at, how)
 
     assert 1 <= len(steps) <= min(how.steps, limit)
-    assert [unfit(step.belief, asked) for step in steps] == [None] * len(steps)
+    assert [belief_mismatch(step.belief, asked) for step in steps] == [None] * len(steps)
     assert steps[-1].action.name == ("submit" if error is None else "stop")
     assert steps[-1].observation.text.startswith("submitted " if error is None else "ended without submitting: ")
     for step in steps:
         # What the ledger keeps must be JSON that any file can hold.
         json.dumps(dict(step.action.arguments), allow_nan=False, ensure_ascii=False).encode()
         f"{step.action.name}{step.observation.text}{step.belief.evidence_for}{step.belief.reason}".encode()
-    prompts = [one.prompt for one in at.asked if one.role == "main"]
+    prompts = [one.prompt for one in at.prompts if one.role == "main"]
     assert all(after.messages[: len(before.messages)] == before.messages for before, after in pairwise(prompts))
-    assert all(announced(prompt) == offered(prompt) for prompt in prompts)
-    assert {name for name, _ in at.used} <= {"web_search", "lookup_url"}
-    assert sum(one.submitted is not None for one in at.graded) <= (1 if prompts and at.graded else 0)
+    assert all(announced(prompt) == offered_tool_names(prompt) for prompt in prompts)
+    assert {name for name, _ in at.tool_calls} <= {"web_search", "lookup_url"}
+    assert sum(one.submitted is not None for one in at.reported_performances) <= (
+        1 if prompts and at.reported_performances else 0
+    )

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from bot.domain.prompt import Completion, Dialect
-from bot.domain.step import Usage
-from bot.errors import Rejected, Unavailable
-from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, call, in_turn
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import RequestRejectedError, ServiceUnavailableError
+from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.testing.trial_context import (
+    ScriptedAnswer,
+    ScriptedModel,
+    ScriptedTrialContext,
+    answer_in_turn,
+    tool_call_answer,
+)
 from plugins.blf.settings import BlfSettings
 from tests.plugins.blf.cases import believing, desk, question, search, steps_of, submit
 
@@ -28,14 +34,16 @@ STATED = believing(
 )
 
 
-def keep(notes: Any) -> Completion:
-    return call("keep_notes", json.dumps(notes))
+def keep(notes: Any) -> ModelCompletion:
+    return tool_call_answer("keep_notes", json.dumps(notes))
 
 
-def with_summariser(*said: Said, dialect: Dialect = Dialect.TOOLS, steps: int = 1) -> ScriptedDesk:
+def with_summariser(
+    *said: ScriptedAnswer, dialect: ModelDialect = ModelDialect.TOOLS, steps: int = 1
+) -> ScriptedTrialContext:
     models = {
-        "main": ScriptedModel(in_turn(*[search(str(step), STATED) for step in range(steps)], submit(0.6))),
-        "summariser": ScriptedModel(in_turn(*said), dialect, "scripted:small"),
+        "main": ScriptedModel(answer_in_turn(*[search(str(step), STATED) for step in range(steps)], submit(0.6))),
+        "summariser": ScriptedModel(answer_in_turn(*said), dialect, "scripted:small"),
     }
     return desk(models=models)
 
@@ -49,14 +57,14 @@ async def test_long_notes_are_shortened_and_everything_else_stays() -> None:
     assert belief.open_questions == ("the crew",)
     assert (belief.anchor, belief.reason) == ("one in two", "five facts speak for it")
     assert "notes shortened" in steps[0].observation.text
-    assert "five facts speak for it" in at.asked[-1].prompt.messages[-1].text
-    assert [(conduct.role, conduct.model, conduct.unparsed) for conduct in at.graded[:1]] == [
+    assert "five facts speak for it" in at.prompts[-1].prompt.messages[-1].text
+    assert [(conduct.role, conduct.model, conduct.unparsed) for conduct in at.reported_performances[:1]] == [
         ("summariser", "scripted:small", 0)
     ]
 
 
 async def test_shortening_is_paid_for_and_on_record() -> None:
-    answer = Completion(calls=keep(SHORT).calls, usage=Usage(calls=1, tokens_in=7, cost_usd=0.25))
+    answer = ModelCompletion(calls=keep(SHORT).calls, usage=ModelUsage(calls=1, tokens_in=7, cost_usd=0.25))
     steps, _ = await steps_of(question(), with_summariser(answer))
     assert steps[0].usage.cost_usd == 0.25
     assert steps[0].usage.calls == 2
@@ -64,8 +72,8 @@ async def test_shortening_is_paid_for_and_on_record() -> None:
 
 
 async def test_a_summariser_that_speaks_json_is_asked_in_json() -> None:
-    said = Completion(text=json.dumps({"action": "keep_notes", "arguments": SHORT}))
-    at = with_summariser(said, dialect=Dialect.JSON)
+    said = ModelCompletion(text=json.dumps({"action": "keep_notes", "arguments": SHORT}))
+    at = with_summariser(said, dialect=ModelDialect.JSON)
     steps, _ = await steps_of(question(), at)
     assert [item.text for item in steps[0].belief.evidence_for] == ["five facts"]
 
@@ -73,9 +81,9 @@ async def test_a_summariser_that_speaks_json_is_asked_in_json() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        Unavailable("down"),
-        Rejected("budget"),
-        Completion(text="They are short already."),
+        ServiceUnavailableError("down"),
+        RequestRejectedError("budget"),
+        ModelCompletion(text="They are short already."),
         keep({}),
         keep({**SHORT, "evidence_for": []}),
         keep({**SHORT, "evidence_for": [{"text": "new", "source": "made up"}]}),
@@ -83,7 +91,7 @@ async def test_a_summariser_that_speaks_json_is_asked_in_json() -> None:
         keep({**SHORT, "evidence_for": [{"text": "x" * 399, "source": "search_1_result_1"}] * 6}),
     ],
 )
-async def test_notes_that_could_not_be_shortened_stay_whole(said: Said) -> None:
+async def test_notes_that_could_not_be_shortened_stay_whole(said: ScriptedAnswer) -> None:
     steps, error = await steps_of(question(), with_summariser(said))
     assert error is None
     assert [item.source for item in steps[0].belief.evidence_for] == [item["source"] for item in LONG]
@@ -99,12 +107,12 @@ async def test_without_a_summariser_the_notes_stay_whole() -> None:
 
 
 async def test_what_stayed_long_is_not_tried_again_at_every_step() -> None:
-    at = with_summariser(Unavailable("down"), steps=3)
+    at = with_summariser(ServiceUnavailableError("down"), steps=3)
     await steps_of(question(), at)
-    assert [asked.role for asked in at.asked].count("summariser") == 1
+    assert [asked.role for asked in at.prompts].count("summariser") == 1
 
 
 async def test_compaction_can_be_switched_off() -> None:
     at = with_summariser()
     await steps_of(question(), at, BlfSettings(compaction_chars=0))
-    assert {asked.role for asked in at.asked} == {"main"}
+    assert {asked.role for asked in at.prompts} == {"main"}

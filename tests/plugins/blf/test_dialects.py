@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from bot.domain.prompt import Completion, Dialect
-from bot.errors import Unavailable
+from bot.core.errors import ServiceUnavailableError
+from bot.core.language_models import ModelCompletion, ModelDialect
 from tests.plugins.blf.cases import believing, desk, priced, probability, question, steps_of
 
 BELIEVED = believing(61, field="percent")
@@ -16,11 +16,11 @@ async def test_the_json_dialect_asks_under_one_schema_per_action_with_percentage
         "arguments": {"reasoning": "", "percent": 73},
         "updated_belief": believing(70, field="percent"),
     }
-    at = desk(Completion(text=json.dumps(said)), dialect=Dialect.JSON)
+    at = desk(ModelCompletion(text=json.dumps(said)), dialect=ModelDialect.JSON)
     steps, error = await steps_of(question(), at)
     assert error is None
     assert probability(steps[0]) == 0.73
-    prompt = at.asked[0].prompt
+    prompt = at.prompts[0].prompt
     assert prompt.tools == ()
     schema: Any = prompt.schema
     submits = schema["anyOf"][-1]["properties"]
@@ -33,45 +33,45 @@ async def test_the_json_dialect_asks_under_one_schema_per_action_with_percentage
 
 async def test_a_fraction_called_percent_is_asked_for_again_instead_of_guessed() -> None:
     said = [
-        Completion(text=json.dumps({"action": "submit", "arguments": {"reasoning": "", "percent": percent}}))
+        ModelCompletion(text=json.dumps({"action": "submit", "arguments": {"reasoning": "", "percent": percent}}))
         for percent in (0.7, 70)
     ]
-    steps, _ = await steps_of(question(), desk(*said, dialect=Dialect.JSON))
+    steps, _ = await steps_of(question(), desk(*said, dialect=ModelDialect.JSON))
     assert 'percent is 0.7, which may mean 0.7 % or 70 %; write 70, or "0.7 %"' in steps[0].observation.text
     assert probability(steps[0]) == 0.7
 
 
 async def test_less_than_one_percent_is_a_text_with_its_sign_where_the_market_permits_that() -> None:
     said = [
-        Completion(text=json.dumps({"action": "submit", "arguments": {"reasoning": "", "percent": percent}}))
+        ModelCompletion(text=json.dumps({"action": "submit", "arguments": {"reasoning": "", "percent": percent}}))
         for percent in (0.7, "0.7 %")
     ]
-    at = desk(*said, dialect=Dialect.JSON)
+    at = desk(*said, dialect=ModelDialect.JSON)
     steps, error = await steps_of(priced(0.01), at)
     assert error is None
     assert probability(steps[0]) == 0.007
-    schema: Any = at.asked[0].prompt.schema
+    schema: Any = at.prompts[0].prompt.schema
     asked = schema["anyOf"][-1]["properties"]["arguments"]["properties"]["percent"]
     assert [one["type"] for one in asked["anyOf"]] == ["number", "string"]
     assert (asked["anyOf"][0]["minimum"], asked["anyOf"][0]["maximum"]) == (1.0, 99.5)
-    assert "Answer between 0.5 % and 99.5 %" in at.asked[0].prompt.messages[0].text
+    assert "Answer between 0.5 % and 99.5 %" in at.prompts[0].prompt.messages[0].text
 
 
 async def test_percentages_have_a_decimal_where_it_matters() -> None:
     said = {"action": "submit", "arguments": {"reasoning": "", "percent": 93.4}}
-    at = desk(Completion(text=json.dumps(said)), dialect=Dialect.JSON)
+    at = desk(ModelCompletion(text=json.dumps(said)), dialect=ModelDialect.JSON)
     steps, _ = await steps_of(question(), at)
     assert probability(steps[0]) == 0.934
     assert "submitted 93.4 %" in steps[0].observation.text
 
 
 async def test_who_is_asked_for_percentages_is_also_told_in_percentages() -> None:
-    said = Completion(
+    said = ModelCompletion(
         text=json.dumps({"action": "web_search", "arguments": {"query": "x"}, "updated_belief": BELIEVED})
     )
-    at = desk(said, Unavailable("enough"), dialect=Dialect.JSON)
+    at = desk(said, ServiceUnavailableError("enough"), dialect=ModelDialect.JSON)
     await steps_of(priced(0.8), at)
-    system, first, *_, last = [message.text for message in at.asked[-1].prompt.messages]
+    system, first, *_, last = [message.text for message in at.prompts[-1].prompt.messages]
     assert "between 5.0 % and 95.0 %, with one decimal below 10 % and above 90 %" in system
     assert "less than 3 points" in system
     assert "estimate was: 80 %" in first

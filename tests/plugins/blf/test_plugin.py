@@ -8,15 +8,15 @@ import pytest
 
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
-from bot.domain.prompt import Completion
-from bot.errors import ConfigError
-from bot.registry import load_registry
-from bot.specs import Can, ForecasterSpec, Table, Workplace
+from bot.core.errors import ConfigError
+from bot.core.language_models import ModelCompletion
+from bot.core.plugin_specs import ForecasterSpec, PluginContext, PluginTableName
+from bot.plugin_system.registry import load_registry
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
+from bot.testing.http import FakeHttpClient
 from plugins.blf import foxcast_forecasters
-from plugins.blf.forecaster import Blf
-from plugins.blf.learning import RateLearner
+from plugins.blf.base_rates import BaseRateLearner
+from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
 from tests.plugins.blf.cases import desk, question, steps_of, submit
 
@@ -32,19 +32,19 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     config = load_config(file, {})
     assert load_registry(config).broken == ()
     settings = load_plugin_settings(spec(), config)
-    place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+    place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
         steps = [step async for step in forecaster.steps(question(), desk(submit(0.7)))]
     assert [step.action.name for step in steps] == ["submit"]
 
 
 def test_it_asks_models_learns_and_runs_five_trials() -> None:
-    assert spec().abilities == {Can.ASK_MODELS, Can.LEARN}
-    assert spec().table is Table.FORECASTERS
+    assert spec().abilities == ("ask models", "learn")
+    assert spec().table is PluginTableName.FORECASTERS
     assert spec().trials == 5
     learner = spec().learner
     assert learner is not None
-    assert isinstance(learner(BlfSettings()), RateLearner)
+    assert isinstance(learner(BlfSettings()), BaseRateLearner)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +76,20 @@ async def test_prompts_of_the_user_are_asked_with_and_are_the_version_on_record(
         "turn": "Turn $number of $steps$last: $tools $listing",
     }
     settings = configured(tmp_path, **mine)
-    at = desk(Completion(text="hm"), submit(0.7))
+    at = desk(ModelCompletion(text="hm"), submit(0.7))
     _, error = await steps_of(question(), at, settings)
     assert error is None
-    system, first, _, again = [message.text for message in at.asked[1].prompt.messages]
+    system, first, _, again = [message.text for message in at.prompts[1].prompt.messages]
     assert system.startswith("Be brief. ")
     assert "Judge well." in system
     assert first.startswith("<untrusted-")
     assert "Turn 1 of 10: web_search" in first
     assert again == "Again (the answer held no action): web_search, lookup_url, submit"
-    (kept,) = at.kept
+    (kept,) = at.stored_texts
     assert all(text in kept for text in mine.values())
     shipped = desk(submit(0.7))
     await steps_of(question(), shipped)
-    assert shipped.kept != at.kept
+    assert shipped.stored_texts != at.stored_texts
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ def test_a_prompt_of_the_user_that_does_not_fit_is_a_fault_of_the_config(
 
 
 def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> None:
-    source = (Path(str(files("plugins.blf"))) / "wording.py").read_text() + "compact"
+    source = (Path(str(files("plugins.blf"))) / "prompt_texts.py").read_text() + "compact"
     for prompt in (files("plugins.blf") / "prompts").iterdir():
         assert Template(prompt.read_text(encoding="utf-8")).is_valid()
         assert prompt.name.removesuffix(".txt") in source
 
 
 async def test_two_trials_of_one_forecaster_share_nothing() -> None:
-    forecaster = Blf(BlfSettings())
+    forecaster = BlfForecaster(BlfSettings())
     first = forecaster.steps(question(), desk(submit(0.7)))
     second = forecaster.steps(question(), desk(submit(0.2), trial=2))
     answers = [await anext(first), await anext(second)]
     await first.aclose()
     await second.aclose()
     assert [str(step.belief.predictions["outcome"]) for step in answers] == [
-        "Binary(probability=0.7, kind='binary')",
-        "Binary(probability=0.2, kind='binary')",
+        "BinaryPrediction(probability=0.7, kind='binary')",
+        "BinaryPrediction(probability=0.2, kind='binary')",
     ]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from bot.domain.belief import unfit
-from bot.domain.prediction import Choice, Curve
-from bot.domain.prompt import Dialect
-from bot.domain.step import Step
+from bot.core.beliefs import Step, belief_mismatch
+from bot.core.language_models import ModelDialect
+from bot.core.predictions import ChoicePrediction, CurvePrediction
 from plugins.blf.settings import BlfSettings
 from tests.plugins.blf.cases import (
     CHOICE,
@@ -38,13 +37,13 @@ def quantiles(*values: Any) -> dict[str, Any]:
 
 def choice(step: Step) -> dict[str, float]:
     (found,) = step.belief.predictions.values()
-    assert isinstance(found, Choice)
+    assert isinstance(found, ChoicePrediction)
     return dict(found.probabilities)
 
 
-def curve(step: Step) -> Curve:
+def curve(step: Step) -> CurvePrediction:
     (found,) = step.belief.predictions.values()
-    assert isinstance(found, Curve)
+    assert isinstance(found, CurvePrediction)
     return found
 
 
@@ -66,7 +65,7 @@ async def test_an_answer_for_several_dates_is_a_list_in_order_an_object_or_one_n
         steps, error = await steps_of(asked, desk(submit(said, field=field)))
         assert error is None
         assert probabilities(steps[0]) == pytest.approx(understood)
-        assert unfit(steps[0].belief, asked) is None
+        assert belief_mismatch(steps[0].belief, asked) is None
 
 
 @pytest.mark.parametrize("said", [[0.1, 0.2], {DATES[0]: 0.1}, {**dict.fromkeys(DATES, 0.1), "2030-01-01": 0.2}, []])
@@ -80,8 +79,8 @@ async def test_a_belief_for_several_dates_is_kept_by_date() -> None:
     at = desk(search(belief=believing([0.2, 0.3, 0.99])), submit([0.2, 0.3, 0.4]))
     steps, _ = await steps_of(question(targets=DATES), at)
     assert probabilities(steps[0]) == [0.2, 0.3, 0.98]
-    assert "2026-03-01: 0.3;" in at.asked[1].prompt.messages[-1].text
-    schema: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert "2026-03-01: 0.3;" in at.prompts[1].prompt.messages[-1].text
+    schema: Any = at.prompts[0].prompt.tools[-1].parameters["properties"]
     assert schema["probability"]["required"] == [*DATES]
 
 
@@ -124,15 +123,15 @@ async def test_options_that_are_missing_negative_or_unknown_are_refused(said: An
 
 async def test_percents_of_options_are_whole_numbers_in_the_json_dialect() -> None:
     said = {"action": "submit", "arguments": {"reasoning": "", "percents": {"red": 20, "green": 30, "blue": 50}}}
-    at = desk(script=lambda _: json_answer(said), dialect=Dialect.JSON)
+    at = desk(script=lambda _: json_answer(said), dialect=ModelDialect.JSON)
     steps, _ = await steps_of(question(CHOICE), at)
     assert choice(steps[0]) == pytest.approx({"red": 0.2, "green": 0.3, "blue": 0.5})
 
 
 def json_answer(said: Any) -> Any:
-    from bot.domain.prompt import Completion
+    from bot.core.language_models import ModelCompletion
 
-    return Completion(text=json.dumps(said))
+    return ModelCompletion(text=json.dumps(said))
 
 
 async def test_quantiles_become_a_cdf_on_the_grid() -> None:
@@ -141,7 +140,7 @@ async def test_quantiles_become_a_cdf_on_the_grid() -> None:
     asked = question(CURVE)
     steps, error = await steps_of(asked, at, BlfSettings(curve_step_mass=0.0))
     assert error is None
-    assert unfit(steps[0].belief, asked) is None
+    assert belief_mismatch(steps[0].belief, asked) is None
     assert curve(steps[0]).cdf == pytest.approx(stats.norm.cdf(GRID, 50, 15), abs=0.006)
 
 
@@ -160,7 +159,7 @@ async def test_dates_are_stated_and_printed_as_dates() -> None:
     steps, error = await steps_of(asked, at, BlfSettings(curve_step_mass=0.0))
     assert error is None
     assert curve(steps[0]).cdf[50] == pytest.approx(0.5, abs=1e-6)
-    assert f"p50 {days[3]}" in at.asked[1].prompt.messages[-1].text
+    assert f"p50 {days[3]}" in at.prompts[1].prompt.messages[-1].text
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ async def test_quantiles_that_fall_or_are_missing_are_refused(said: Any) -> None
     asked = question(CURVE)
     steps, error = await steps_of(asked, desk(answer, answer))
     assert error is not None
-    assert unfit(steps[0].belief, asked) is None
+    assert belief_mismatch(steps[0].belief, asked) is None
 
 
 async def test_quantiles_that_fall_are_told_in_one_sentence_with_rounded_figures() -> None:
@@ -200,5 +199,5 @@ async def test_options_for_several_dates_are_told_from_options_of_one() -> None:
         steps, error = await steps_of(asked, desk(submit(said, field="probabilities")))
         assert error is None
         found = steps[0].belief.predictions[DATES[1]]
-        assert isinstance(found, Choice)
+        assert isinstance(found, ChoicePrediction)
         assert found.probabilities == pytest.approx(last)

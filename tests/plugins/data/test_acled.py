@@ -10,10 +10,19 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import SecretStr
 
-from bot.api import ContractError, NotFound, Rejected, Settings, Unauthorized
-from bot.testing.data_contract import SeriesContract
-from plugins.data.acled import DEATHS, EVENT_TYPES, PAGE, Acled, AcledSettings, foxcast_data_sources
-from tests.plugins.data.common import LAST_DAYS, answered, as_json, asked_in, names_of_all, points, real_questions, web
+from bot.api import AuthenticationError, MalformedDataError, NotFoundError, PluginSettings, RequestRejectedError
+from bot.testing.data_contract import TimeSeriesContract
+from plugins.data.acled import EVENT_TYPES, FATALITIES, PAGE_SIZE, AcledEvents, AcledSettings, foxcast_data_sources
+from tests.plugins.data.shared_values import (
+    LAST_DAYS,
+    answered,
+    as_json,
+    asked_in,
+    names_of_all,
+    points,
+    real_questions,
+    web,
+)
 
 TOKEN = "token-that-must-not-be-shown"  # noqa: S105 - looked for in what is printed
 SETTINGS = AcledSettings(token=SecretStr(TOKEN), windows=12)
@@ -51,9 +60,9 @@ EVENTS = (
 )
 
 
-class TestAcled(SeriesContract):
+class TestAcled(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar = {PROTESTS: reply(*EVENTS)}
     now = NOW
     secret = TOKEN
@@ -65,7 +74,7 @@ class TestAcled(SeriesContract):
 
 async def test_events_are_counted_in_windows_of_thirty_days_that_end_the_day_before(tmp_path: Path) -> None:
     workplace, _ = web({PROTESTS: reply(*EVENTS)}, tmp_path, now=NOW)
-    found = points(await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE))
+    found = points(await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE))
     # 4 March back to 3 February is thirty days.
     assert found["2026-03-04"] == 2.0
     assert found["2026-02-02"] == 1.0
@@ -77,7 +86,7 @@ async def test_events_are_counted_in_windows_of_thirty_days_that_end_the_day_bef
 async def test_deaths_are_summed_over_all_events_of_the_country(tmp_path: Path) -> None:
     events = (event("2026-03-01", "Battles", 3), event("2026-03-02", "Riots", "4"), event("2026-01-01", deaths=0))
     workplace, http = web({url(""): reply(*events)}, tmp_path, now=NOW)
-    found = await Acled(SETTINGS, workplace).series(f"Sri Lanka/{DEATHS}", before=BEFORE)
+    found = await AcledEvents(SETTINGS, workplace).series(f"Sri Lanka/{FATALITIES}", before=BEFORE)
     assert found.values[-1] == sum(found.values) == 7.0
     assert http.requests[0].headers["Authorization"] == f"Bearer {TOKEN}"
 
@@ -85,7 +94,7 @@ async def test_deaths_are_summed_over_all_events_of_the_country(tmp_path: Path) 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
     workplace, http = answered(reply(), tmp_path, now=NOW)
-    found = await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=before)
+    found = await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=before)
     first, last = asked_in(http.requests[0].url)["event_date"].split("|")
     assert last == LAST_DAYS[before] == found.dates[-1].isoformat()
     assert date.fromisoformat(last) - date.fromisoformat(first) == timedelta(days=359)
@@ -93,65 +102,67 @@ async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_pa
 
 async def test_a_country_where_nothing_happened_has_zeros(tmp_path: Path) -> None:
     workplace, _ = answered(reply(), tmp_path, now=NOW)
-    found = await Acled(SETTINGS, workplace).series("Antarctica/Battles", before=BEFORE)
+    found = await AcledEvents(SETTINGS, workplace).series("Antarctica/Battles", before=BEFORE)
     assert set(found.values) == {0.0}
 
 
 async def test_more_events_than_a_page_holds_are_read_on(tmp_path: Path) -> None:
     kind = "&event_type=Protests"
-    pages = {url(kind): reply(*[event("2026-03-01")] * PAGE), url(kind, 2): reply(event("2026-03-01"))}
+    pages = {url(kind): reply(*[event("2026-03-01")] * PAGE_SIZE), url(kind, 2): reply(event("2026-03-01"))}
     workplace, _ = web(pages, tmp_path, now=NOW)
-    found = await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
-    assert found.values[-1] == PAGE + 1
+    found = await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+    assert found.values[-1] == PAGE_SIZE + 1
 
 
 async def test_too_many_events_say_which_setting_to_change(tmp_path: Path) -> None:
-    workplace, http = answered(reply(*[event("2026-03-01")] * PAGE), tmp_path, now=NOW)
-    with pytest.raises(Rejected, match="set fewer windows"):
-        await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+    workplace, http = answered(reply(*[event("2026-03-01")] * PAGE_SIZE), tmp_path, now=NOW)
+    with pytest.raises(RequestRejectedError, match="set fewer windows"):
+        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
     assert len(http.requests) == 40
 
 
 async def test_a_refused_token_says_what_to_do(tmp_path: Path) -> None:
-    workplace, _ = answered(Unauthorized("status 403"), tmp_path, now=NOW)
-    with pytest.raises(Unauthorized, match=r"fetch a new one and set it as token \(or token_file\) of \[data\.acled\]"):
-        await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+    workplace, _ = answered(AuthenticationError("status 403"), tmp_path, now=NOW)
+    with pytest.raises(
+        AuthenticationError, match=r"request a new one and set it as token \(or token_file\) of \[data\.acled\]"
+    ):
+        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
 
 
 @pytest.mark.parametrize("odd", [event("2026-03-01", deaths="many"), event("2026-03-01", deaths=-1), {"country": "X"}])
 async def test_an_odd_event_is_a_contract_error(odd: dict[str, Any], tmp_path: Path) -> None:
     workplace, _ = answered(reply(odd), tmp_path, now=NOW)
-    with pytest.raises(ContractError):
-        await Acled(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+    with pytest.raises(MalformedDataError):
+        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
 
 
 @pytest.mark.parametrize("name", ["", "Sri Lanka", "/Protests", "Sri Lanka/protests", "Sri Lanka/Battles/x"])
 async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp_path: Path) -> None:
     workplace, http = answered(reply(), tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="is not a country"):
-        await Acled(SETTINGS, workplace).series(name, before=BEFORE)
+    with pytest.raises(NotFoundError, match="is not a country"):
+        await AcledEvents(SETTINGS, workplace).series(name, before=BEFORE)
     assert http.requests == []
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    named = names_of_all(Acled(SETTINGS, workplace), real_questions(shared, "acled"))
+    named = names_of_all(AcledEvents(SETTINGS, workplace), real_questions(shared, "acled"))
     assert len(named) == 632
     counted = Counter(name.partition("/")[2] for name in named)
-    assert set(counted) == {DEATHS, *EVENT_TYPES}
+    assert set(counted) == {FATALITIES, *EVENT_TYPES}
     assert all(name.partition("/")[0].strip() for name in named)
 
 
 def test_the_names_of_real_questions_reproduce_their_ids(shared: Path, tmp_path: Path) -> None:
-    """The id is a digest of country, event type and template (venue document, section 2.1)."""
+    """The id is a digest of country, event type and template (docs/facts/forecastbench.md#question-set)."""
     templates = (
         "last30Days.gt.30DayAvgOverPast360Days",
         "last30DaysTimes10.gt.30DayAvgOverPast360DaysPlus1",
     )
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = Acled(SETTINGS, workplace)
+    source = AcledEvents(SETTINGS, workplace)
     for question in real_questions(shared, "acled"):
-        country, _, kind = source.names(question)[0].partition("/")
+        country, _, kind = source.series_names(question)[0].partition("/")
         digests = {
             hashlib.sha256(
                 json.dumps({"country": country, "event_type": kind, "key": key}, sort_keys=True).encode()

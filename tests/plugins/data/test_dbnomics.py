@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.api import ContractError, NotFound, Settings
-from bot.testing.data_contract import ELSEWHERE, SeriesContract
-from plugins.data.dbnomics import Dbnomics, DbnomicsSettings, foxcast_data_sources
-from tests.plugins.data.common import LAST_DAYS, answered, as_json, names_of_all, points, real_questions
+from bot.api import MalformedDataError, NotFoundError, PluginSettings
+from bot.testing.data_contract import UNRELATED_QUESTION, TimeSeriesContract
+from plugins.data.dbnomics import DbnomicsSeries, DbnomicsSettings, foxcast_data_sources
+from tests.plugins.data.shared_values import LAST_DAYS, answered, as_json, names_of_all, points, real_questions
 
 NAME = "meteofrance/TEMPERATURE/celsius.07607.D"
 URL = f"https://api.db.nomics.world/v22/series/{NAME}?observations=1&metadata=0"
@@ -50,9 +50,9 @@ def reply(frequency: str, *values: tuple[str, Any]) -> dict[str, Any]:
 DAILY = reply("daily", ("2026-03-02", 9.5), ("2026-03-03", "NA"), ("2026-03-04", 11), ("2026-03-05", 12.25))
 
 
-class TestDbnomics(SeriesContract):
+class TestDbnomics(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = DbnomicsSettings()
+    settings: ClassVar[PluginSettings] = DbnomicsSettings()
     pages: ClassVar = {URL: as_json(DAILY)}
     now = NOW
     name = NAME
@@ -63,7 +63,7 @@ class TestDbnomics(SeriesContract):
 
 async def series(body: bytes, folder: Path, *, name: str = NAME, before: datetime = BEFORE) -> dict[str, float]:
     workplace, _ = answered(body, folder, now=NOW)
-    return points(await Dbnomics(DbnomicsSettings(), workplace).series(name, before=before))
+    return points(await DbnomicsSeries(DbnomicsSettings(), workplace).series(name, before=before))
 
 
 async def test_missing_days_are_left_out(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_period_is_over_when_the_next_begins(
     body = as_json(reply(frequency, (start, 1.0)))
     end = datetime.fromisoformat(next_start).replace(tzinfo=UTC)
     assert await series(body, tmp_path, before=end) == {start: 1.0}
-    with pytest.raises(NotFound, match="nothing before"):
+    with pytest.raises(NotFoundError, match="nothing before"):
         await series(body, tmp_path, before=end - timedelta(microseconds=1))
 
 
@@ -131,9 +131,9 @@ async def test_whatever_comes_what_is_kept_was_over(
         if datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) <= before
     }
     workplace, _ = answered(body, tmp_path_factory.getbasetemp(), now=NOW)
-    source = Dbnomics(DbnomicsSettings(), workplace)
+    source = DbnomicsSeries(DbnomicsSettings(), workplace)
     if not expected:
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await source.series(NAME, before=before)
     else:
         assert points(await source.series(NAME, before=before)) == expected
@@ -149,39 +149,39 @@ async def test_whatever_comes_what_is_kept_was_over(
     ],
 )
 async def test_an_odd_series_is_a_contract_error(odd: object, tmp_path: Path) -> None:
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await series(as_json(odd), tmp_path)
 
 
 async def test_numbers_beyond_floats_are_a_contract_error(tmp_path: Path) -> None:
     body = as_json(reply("daily", ("2026-03-02", 1.0)))
     for number in (b"NaN", b"1e999", b"9" * 400):
-        with pytest.raises(ContractError):
+        with pytest.raises(MalformedDataError):
             await series(body.replace(b"[1.0]", b"[%s]" % number), tmp_path)
 
 
 async def test_a_reply_without_series_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="there is no series"):
+    with pytest.raises(NotFoundError, match="there is no series"):
         await series(as_json({"errors": [{"message": "not found"}], "series": {"docs": [], "num_found": 0}}), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a/b/c/d", "a//c", "../../x", "a/./c"])
 async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp_path: Path) -> None:
     workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="provider/dataset/series"):
-        await Dbnomics(DbnomicsSettings(), workplace).series(name, before=BEFORE)
+    with pytest.raises(NotFoundError, match="provider/dataset/series"):
+        await DbnomicsSeries(DbnomicsSettings(), workplace).series(name, before=BEFORE)
     assert http.requests == []
 
 
 async def test_a_code_cannot_leave_its_place_in_the_address(tmp_path: Path) -> None:
     workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
-    await Dbnomics(DbnomicsSettings(), workplace).series("a?b/c#d/e%2F", before=BEFORE)
+    await DbnomicsSeries(DbnomicsSettings(), workplace).series("a?b/c#d/e%2F", before=BEFORE)
     assert http.requests[0].url == "https://api.db.nomics.world/v22/series/a%3Fb/c%23d/e%252F?observations=1&metadata=0"
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = Dbnomics(DbnomicsSettings(), workplace)
+    source = DbnomicsSeries(DbnomicsSettings(), workplace)
     named = names_of_all(source, real_questions(shared, "dbnomics"))
     assert len(named) == len(set(named)) == 53
     assert all(re.fullmatch(r"meteofrance/TEMPERATURE/celsius\.\d{5}\.D", name) for name in named)
@@ -191,5 +191,5 @@ def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> N
 
 def test_an_id_that_cannot_be_taken_apart_has_no_name(tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    odd = replace(ELSEWHERE, source="dbnomics", url=None, facts={"id": "meteofrance"})
-    assert list(Dbnomics(DbnomicsSettings(), workplace).names(odd)) == []
+    odd = replace(UNRELATED_QUESTION, source="dbnomics", url=None, facts={"id": "meteofrance"})
+    assert list(DbnomicsSeries(DbnomicsSettings(), workplace).series_names(odd)) == []

@@ -1,4 +1,4 @@
-"""Replies in the form of the venue's GET /v0/bets (venue document, section 4.4)."""
+"""Replies in the form of the venue's GET /v0/bets (docs/facts/manifold.md#resolution)."""
 
 import re
 from collections.abc import Mapping
@@ -9,11 +9,20 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import ContractError, NotFound, Rejected, Settings
-from bot.testing.data_contract import ELSEWHERE, SeriesContract
-from bot.testing.http import Asked
-from plugins.data.manifold_prices import PAGE, ManifoldPrices, ManifoldPricesSettings, foxcast_data_sources
-from tests.plugins.data.common import LAST_DAYS, answered, as_json, asked_in, names_of_all, points, real_questions, web
+from bot.api import MalformedDataError, NotFoundError, PluginSettings, RequestRejectedError
+from bot.testing.data_contract import UNRELATED_QUESTION, TimeSeriesContract
+from bot.testing.http import RecordedRequest
+from plugins.data.manifold_prices import PAGE_SIZE, ManifoldPrices, ManifoldPricesSettings, foxcast_data_sources
+from tests.plugins.data.shared_values import (
+    LAST_DAYS,
+    answered,
+    as_json,
+    asked_in,
+    names_of_all,
+    points,
+    real_questions,
+    web,
+)
 
 MARKET = "K8qazyZJ3tXyuLlzkkyk"
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
@@ -60,12 +69,12 @@ BETS = [
     bet(datetime(2026, 3, 2, 8, tzinfo=UTC), 0.4, 0.6),
 ]
 LAST_ONE_BEFORE = [bet(datetime(2026, 1, 7, tzinfo=UTC), 0.5, 0.4)]
-PAGES = {url(WINDOW, PAGE): as_json(BETS), url(EARLIER, 1): as_json(LAST_ONE_BEFORE)}
+PAGES = {url(WINDOW, PAGE_SIZE): as_json(BETS), url(EARLIER, 1): as_json(LAST_ONE_BEFORE)}
 
 
-class TestManifoldPrices(SeriesContract):
+class TestManifoldPrices(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar = PAGES
     now = NOW
     name = MARKET
@@ -74,15 +83,15 @@ class TestManifoldPrices(SeriesContract):
     missing = "nosuchmarket"
 
 
-class Venue:
+class FakeManifoldHttp:
     """Implements the port Http: answers as the venue does, from a list of bets."""
 
     def __init__(self, bets: list[dict[str, Any]]) -> None:
         self.bets = sorted(bets, key=lambda bet: -bet["createdTime"])
-        self.requests: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        self.requests.append(Asked(url, dict(headers or {})))
+        self.requests.append(RecordedRequest(url, dict(headers or {})))
         asked = asked_in(url)
         after, before = int(asked.get("afterTime", -1)), int(asked["beforeTime"])
         found = [bet for bet in self.bets if after < bet["createdTime"] < before]
@@ -108,15 +117,15 @@ async def test_a_younger_market_begins_with_its_first_bet(tmp_path: Path) -> Non
 
 
 async def test_a_quiet_market_keeps_its_price(tmp_path: Path) -> None:
-    pages = PAGES | {url(WINDOW, PAGE): b"[]"}
+    pages = PAGES | {url(WINDOW, PAGE_SIZE): b"[]"}
     assert await history(pages, tmp_path) == dict.fromkeys(
         ("2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"), 0.4
     )
 
 
 async def test_a_market_without_bets_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="nobody had bet on it"):
-        await history({url(WINDOW, PAGE): b"[]", url(EARLIER, 1): b"[]"}, tmp_path)
+    with pytest.raises(NotFoundError, match="nobody had bet on it"):
+        await history({url(WINDOW, PAGE_SIZE): b"[]", url(EARLIER, 1): b"[]"}, tmp_path)
 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
@@ -125,7 +134,7 @@ async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_pa
     source = ManifoldPrices(SETTINGS, workplace)
     try:
         await source.series(MARKET, before=before)
-    except NotFound:
+    except NotFoundError:
         assert before < datetime(2026, 1, 8, tzinfo=UTC)
     asked = asked_in(http.requests[0].url)
     end = datetime.fromtimestamp(int(asked["beforeTime"]) / 1000 - 1, UTC)
@@ -134,10 +143,10 @@ async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_pa
 
 
 async def test_a_busy_market_is_read_page_by_page(tmp_path: Path) -> None:
-    count = 2 * PAGE + 7
+    count = 2 * PAGE_SIZE + 7
     moments = [SINCE + timedelta(seconds=100 * number + 1) for number in range(count)]
     bets = [bet(at, 0.5, number / count) for number, at in enumerate(moments)]
-    venue = Venue([*bets, bet(SINCE - timedelta(days=1), 0.1, 0.2), bet(BEFORE, 0.9, 1.0)])
+    venue = FakeManifoldHttp([*bets, bet(SINCE - timedelta(days=1), 0.1, 0.2), bet(BEFORE, 0.9, 1.0)])
     workplace, _ = web({}, tmp_path, now=NOW)
     found = points(await ManifoldPrices(SETTINGS, replace(workplace, http=venue)).series(MARKET, before=BEFORE))
     ends = {day: max(n for n, at in enumerate(moments) if str(at.date()) <= day) / count for day in found}
@@ -149,7 +158,7 @@ async def test_a_busy_market_is_read_page_by_page(tmp_path: Path) -> None:
 async def test_a_market_that_is_too_busy_shows_its_latest_days(tmp_path: Path) -> None:
     # One bet every 15 s: 20 pages reach back 3 days and 11 hours.
     bets = [bet(BEFORE - timedelta(seconds=15 * number), 0.25, 0.25) for number in range(1, 22_000)]
-    venue = Venue(bets)
+    venue = FakeManifoldHttp(bets)
     workplace, _ = web({}, tmp_path, now=NOW)
     found = points(await ManifoldPrices(SETTINGS, replace(workplace, http=venue)).series(MARKET, before=BEFORE))
     assert found == dict.fromkeys(("2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"), 0.25)
@@ -157,14 +166,14 @@ async def test_a_market_that_is_too_busy_shows_its_latest_days(tmp_path: Path) -
 
 
 async def test_a_market_with_several_answers_is_refused(tmp_path: Path) -> None:
-    pages = PAGES | {url(WINDOW, PAGE): as_json([bet(SINCE + timedelta(days=1), 0.1, 0.2, answerId="a1")])}
-    with pytest.raises(Rejected, match="several answers"):
+    pages = PAGES | {url(WINDOW, PAGE_SIZE): as_json([bet(SINCE + timedelta(days=1), 0.1, 0.2, answerId="a1")])}
+    with pytest.raises(RequestRejectedError, match="several answers"):
         await history(pages, tmp_path)
 
 
 async def test_a_market_may_be_named_by_creator_and_slug(tmp_path: Path) -> None:
     market = "contractSlug=will-san-diego-fc-make-the-playoffs"
-    pages = {url(WINDOW, PAGE, market): as_json(BETS), url(EARLIER, 1, market): b"[]"}
+    pages = {url(WINDOW, PAGE_SIZE, market): as_json(BETS), url(EARLIER, 1, market): b"[]"}
     assert await history(pages, tmp_path, "UniversalFC/will-san-diego-fc-make-the-playoffs")
 
 
@@ -173,8 +182,8 @@ async def test_a_market_may_be_named_by_creator_and_slug(tmp_path: Path) -> None
     [{"probAfter": 1.5}, {"probAfter": "NaN"}, {"probAfter": True}, {"createdTime": 10**20}, {"probBefore": None}],
 )
 async def test_an_odd_bet_is_a_contract_error(change: dict[str, Any], tmp_path: Path) -> None:
-    pages = PAGES | {url(WINDOW, PAGE): as_json([BETS[1] | change])}
-    with pytest.raises(ContractError):
+    pages = PAGES | {url(WINDOW, PAGE_SIZE): as_json([BETS[1] | change])}
+    with pytest.raises(MalformedDataError):
         await history(pages, tmp_path)
 
 
@@ -190,5 +199,5 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
 
 def test_a_question_elsewhere_with_the_address_of_a_market_names_it(tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    linked = replace(ELSEWHERE, url="https://manifold.markets/someone/will-it-freeze")
-    assert list(ManifoldPrices(SETTINGS, workplace).names(linked)) == ["someone/will-it-freeze"]
+    linked = replace(UNRELATED_QUESTION, url="https://manifold.markets/someone/will-it-freeze")
+    assert list(ManifoldPrices(SETTINGS, workplace).series_names(linked)) == ["someone/will-it-freeze"]

@@ -1,4 +1,4 @@
-"""Replies in the form of the venue document: CLOB markets, Gamma markets and the Data API's prices-history."""
+"""Replies in the form of docs/facts/polymarket.md: CLOB markets, Gamma markets and the Data API's prices-history."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,10 +7,24 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import ContractError, NotFound, Rejected, Settings
-from bot.testing.data_contract import ELSEWHERE, SeriesContract
-from plugins.data.polymarket_prices import CONDITION, PolymarketPrices, PolymarketPricesSettings, foxcast_data_sources
-from tests.plugins.data.common import LAST_DAYS, answered, as_json, asked_in, names_of_all, points, real_questions, web
+from bot.api import MalformedDataError, NotFoundError, PluginSettings, RequestRejectedError
+from bot.testing.data_contract import UNRELATED_QUESTION, TimeSeriesContract
+from plugins.data.polymarket_prices import (
+    CONDITION_PATTERN,
+    PolymarketPrices,
+    PolymarketPricesSettings,
+    foxcast_data_sources,
+)
+from tests.plugins.data.shared_values import (
+    LAST_DAYS,
+    answered,
+    as_json,
+    asked_in,
+    names_of_all,
+    points,
+    real_questions,
+    web,
+)
 
 CONDITION_ID = "0x3e6cb7ad03e2687d0befe8706bb9ac276b3d74c0a8c7e02bf3c6b796e25601c0"
 YES, NO = "7" * 77, "8" * 77
@@ -61,9 +75,9 @@ PAGES: dict[str, bytes | Exception] = {
 }
 
 
-class TestPolymarketPrices(SeriesContract):
+class TestPolymarketPrices(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar = PAGES
     now = NOW
     name = CONDITION_ID
@@ -83,7 +97,7 @@ async def test_the_price_of_yes_is_read_in_windows_of_fifteen_days(tmp_path: Pat
         "2026-03-03": 0.55,
         "2026-03-04": 0.6,
     }
-    assert http.asked == list(PAGES)
+    assert http.requested_urls == list(PAGES)
 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
@@ -110,12 +124,12 @@ async def test_a_market_may_be_named_by_its_address(lists: dict[str, Any], tmp_p
     workplace, http = web(pages, tmp_path, now=NOW)
     found = await PolymarketPrices(SETTINGS, workplace).series("will-the-harbour-freeze-over", before=BEFORE)
     assert found.values[-1] == 0.6
-    assert http.asked[0] == gamma
+    assert http.requested_urls[0] == gamma
 
 
 async def test_a_market_without_yes_is_refused(tmp_path: Path) -> None:
     workplace, _ = web({MARKET_URL: as_json(market((NO, "Down"), (YES, "Up")))}, tmp_path, now=NOW)
-    with pytest.raises(Rejected, match=r"no outcome Yes but \['Down', 'Up'\]"):
+    with pytest.raises(RequestRejectedError, match=r"no outcome Yes but \['Down', 'Up'\]"):
         await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
 
 
@@ -123,7 +137,7 @@ async def test_a_market_that_had_no_price_yet_is_not_found(tmp_path: Path) -> No
     empty = as_json(history())
     nothing = PAGES | {url(START, MIDDLE): empty, url(MIDDLE, BEFORE): as_json({"data": None})}
     workplace, _ = web(nothing, tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="nothing before"):
+    with pytest.raises(NotFoundError, match="nothing before"):
         await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
 
 
@@ -131,7 +145,7 @@ async def test_a_market_that_had_no_price_yet_is_not_found(tmp_path: Path) -> No
 async def test_an_odd_price_is_a_contract_error(price: object, tmp_path: Path) -> None:
     pages = PAGES | {url(START, MIDDLE): as_json(history((START + timedelta(days=1), price)))}
     workplace, _ = web(pages, tmp_path, now=NOW)
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
 
 
@@ -139,7 +153,7 @@ async def test_an_odd_price_is_a_contract_error(price: object, tmp_path: Path) -
 async def test_lists_that_are_no_lists_are_a_contract_error(text: str, tmp_path: Path) -> None:
     body = as_json({"outcomes": ["Yes", "No"], "clobTokenIds": text})
     workplace, _ = answered(body, tmp_path, now=NOW)
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await PolymarketPrices(SETTINGS, workplace).series("a-slug", before=BEFORE)
 
 
@@ -148,13 +162,13 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
     source = PolymarketPrices(SETTINGS, workplace)
     named = names_of_all(source, real_questions(shared, "polymarket"))
     assert len(named) == len(set(named)) == 798
-    assert all(CONDITION.fullmatch(name) for name in named)
+    assert all(CONDITION_PATTERN.fullmatch(name) for name in named)
     by_address = names_of_all(source, (replace(q, facts={}) for q in real_questions(shared, "polymarket")))
-    assert all("/" not in name and not CONDITION.fullmatch(name) for name in by_address)
+    assert all("/" not in name and not CONDITION_PATTERN.fullmatch(name) for name in by_address)
 
 
 def test_a_question_elsewhere_with_the_address_of_a_market_names_it(tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
     source = PolymarketPrices(SETTINGS, workplace)
-    linked = replace(ELSEWHERE, url="https://polymarket.com/event/winter/will-the-harbour-freeze-over?tid=1")
-    assert list(source.names(linked)) == ["will-the-harbour-freeze-over"]
+    linked = replace(UNRELATED_QUESTION, url="https://polymarket.com/event/winter/will-the-harbour-freeze-over?tid=1")
+    assert list(source.series_names(linked)) == ["will-the-harbour-freeze-over"]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.api import ContractError, NotFound, Passage, Settings, Unavailable, Workplace
-from bot.testing.data_contract import PagesContract
+from bot.api import MalformedDataError, NotFoundError, Passage, PluginContext, PluginSettings, ServiceUnavailableError
+from bot.testing.data_contract import ReferencePagesContract
 from plugins.data.wikipedia import foxcast_data_sources, open_wikipedia
-from plugins.data.wikipedia.api import KEPT, Title, WikipediaSettings, title_of
-from tests.plugins.data.common import answered, as_json, asked_in, real_questions, web
+from plugins.data.wikipedia.revisions import MAX_CACHED_REVISIONS, PageTitle, WikipediaSettings, parse_title
+from tests.plugins.data.shared_values import answered, as_json, asked_in, real_questions, web
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
 BEFORE = datetime(2026, 3, 5, tzinfo=UTC)
@@ -68,9 +68,9 @@ def missing(title: str) -> bytes:
     return as_json({"batchcomplete": True, "query": {"pages": [{"ns": 0, "title": title, "missing": True}]}})
 
 
-class TestWikipedia(PagesContract):
+class TestWikipedia(ReferencePagesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar = {url("FIDE rankings"): reply(revision(SOURCE)), url("No such page"): missing("No such page")}
     now = NOW
     page = "https://en.wikipedia.org/wiki/FIDE_rankings"
@@ -78,7 +78,7 @@ class TestWikipedia(PagesContract):
     missing = "No such page"
 
 
-async def section(workplace: Workplace, page: str, heading: str = "", *, before: datetime = BEFORE) -> Passage:
+async def section(workplace: PluginContext, page: str, heading: str = "", *, before: datetime = BEFORE) -> Passage:
     async with open_wikipedia(SETTINGS, workplace) as source:
         return await source.section(page, heading, before=before)
 
@@ -124,7 +124,7 @@ async def test_the_listing_begins_with_the_last_second_before_the_moment(
 @pytest.mark.parametrize("at", ["2026-03-05T00:00:00Z", "2026-03-05T00:00:01Z", "2026-03-01T00:00:00"])
 async def test_a_revision_that_is_not_from_before_the_moment_is_a_contract_error(at: str, tmp_path: Path) -> None:
     workplace, _ = answered(reply(revision(SOURCE, at)), tmp_path, now=NOW)
-    with pytest.raises(ContractError, match="before 2026-03-05"):
+    with pytest.raises(MalformedDataError, match="before 2026-03-05"):
         await section(workplace, "FIDE rankings")
 
 
@@ -141,13 +141,13 @@ async def test_a_revision_that_is_not_from_before_the_moment_is_a_contract_error
 )
 async def test_a_page_that_was_not_there_is_not_found(body: bytes, why: str, tmp_path: Path) -> None:
     workplace, _ = answered(body, tmp_path, now=NOW)
-    with pytest.raises(NotFound, match=why):
+    with pytest.raises(NotFoundError, match=why):
         await section(workplace, "X")
 
 
 async def test_an_unknown_heading_says_which_there_are(tmp_path: Path) -> None:
     workplace, _ = web(TestWikipedia.pages, tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="it has Top players, Open, Women"):
+    with pytest.raises(NotFoundError, match="it has Top players, Open, Women"):
         await section(workplace, "FIDE rankings", "Juniors")
 
 
@@ -159,8 +159,8 @@ async def test_what_redirected_then_is_followed_as_of_then(tmp_path: Path) -> No
     }
     workplace, http = web(pages, tmp_path, now=NOW)
     assert (await section(workplace, "Chess rankings")).page == "FIDE rankings"
-    assert http.asked == [url("Chess rankings"), url("FIDE rankings")]
-    with pytest.raises(NotFound, match="redirects more than 2 times"):
+    assert http.requested_urls == [url("Chess rankings"), url("FIDE rankings")]
+    with pytest.raises(NotFoundError, match="redirects more than 2 times"):
         await section(workplace, "Loop")
 
 
@@ -170,13 +170,13 @@ async def test_the_title_of_today_is_not_shown(tmp_path: Path) -> None:
     found = await section(workplace, "2026 unrest in Ruritania")
     assert (found.page, found.text) == ("2026 unrest in Ruritania", "Calm.")
     assert "redirects" not in asked_in(http.requests[0].url)
-    with pytest.raises(NotFound, match="2026 unrest in Ruritania has no heading"):
+    with pytest.raises(NotFoundError, match="2026 unrest in Ruritania has no heading"):
         await section(workplace, "2026 unrest in Ruritania", "No such")
 
 
 async def test_a_redirect_to_what_is_no_title_is_not_found(tmp_path: Path) -> None:
     workplace, http = answered(reply(revision("#REDIRECT [[_]]")), tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="not the title"):
+    with pytest.raises(NotFoundError, match="not the title"):
         await section(workplace, "X")
     assert len(http.requests) == 1
 
@@ -190,7 +190,7 @@ async def test_what_only_begins_like_a_redirect_is_read_in_its_length(text: str,
 @pytest.mark.parametrize("piece", ["*", "* ", "*[", "*[[|"])
 async def test_a_list_of_pages_that_names_none_is_read_in_its_length(piece: str, tmp_path: Path) -> None:
     workplace, _ = answered(reply(revision(f"{{{{dab}}}}\n{piece * 100_000}")), tmp_path, now=NOW)
-    with pytest.raises(NotFound, match="several pages"):
+    with pytest.raises(NotFoundError, match="several pages"):
         await section(workplace, "X")
 
 
@@ -213,12 +213,13 @@ async def test_a_long_page_leaves_the_loop_to_the_others(tmp_path: Path) -> None
 async def test_a_name_of_several_pages_offers_them(tmp_path: Path) -> None:
     text = "It may mean:\n* [[Mercury (planet)]], a planet\n* the [[Mercury (element)|metal]]\n{{disambiguation}}"
     workplace, _ = answered(reply(revision(text), title="Mercury"), tmp_path, now=NOW)
-    with pytest.raises(NotFound, match=r"ask for one of them: Mercury \(planet\); Mercury \(element\)"):
+    with pytest.raises(NotFoundError, match=r"ask for one of them: Mercury \(planet\); Mercury \(element\)"):
         await section(workplace, "Mercury")
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [("maxlag", Unavailable), ("ratelimited", Unavailable), ("badvalue", ContractError)]
+    ("code", "kind"),
+    [("maxlag", ServiceUnavailableError), ("ratelimited", ServiceUnavailableError), ("badvalue", MalformedDataError)],
 )
 async def test_an_error_of_the_service_says_who_must_act(code: str, kind: type[Exception], tmp_path: Path) -> None:
     workplace, _ = answered(as_json({"error": {"code": code, "info": "so it is"}}), tmp_path, now=NOW)
@@ -230,31 +231,31 @@ async def test_a_page_is_read_once_for_each_moment(tmp_path: Path) -> None:
     workplace, http = answered(reply(revision(SOURCE, "2020-01-01T00:00:00Z")), tmp_path, now=NOW)
     async with open_wikipedia(SETTINGS, workplace) as source:
         for _ in range(3):
-            await source.contents("FIDE rankings", before=BEFORE)
+            await source.page_headings("FIDE rankings", before=BEFORE)
             await source.section("FIDE_rankings", "Open", before=BEFORE)
         assert len(http.requests) == 1
-        await source.contents("FIDE rankings", before=datetime(2025, 1, 1, tzinfo=UTC))
+        await source.page_headings("FIDE rankings", before=datetime(2025, 1, 1, tzinfo=UTC))
         assert len(http.requests) == 2
-        for number in range(KEPT):
-            await source.contents(f"Page {number}", before=BEFORE)
-        await source.contents("FIDE rankings", before=BEFORE)
-        assert len(http.requests) == 3 + KEPT
+        for number in range(MAX_CACHED_REVISIONS):
+            await source.page_headings(f"Page {number}", before=BEFORE)
+        await source.page_headings("FIDE rankings", before=BEFORE)
+        assert len(http.requests) == 3 + MAX_CACHED_REVISIONS
 
 
 @pytest.mark.parametrize(
     ("page", "title"),
     [
-        ("FIDE rankings", Title("en", "FIDE rankings")),
-        (" FIDE_rankings ", Title("en", "FIDE rankings")),
-        ("https://en.wikipedia.org/wiki/FIDE_rankings#Top_players", Title("en", "FIDE rankings")),
-        ("http://de.m.wikipedia.org/wiki/Z%C3%BCrich?action=raw", Title("de", "Zürich")),
-        ("https://simple.wikipedia.org/w/index.php?title=Chess_ratings&oldid=7", Title("simple", "Chess ratings")),
-        ("https://zh-yue.wikipedia.org/wiki/A/B_testing", Title("zh-yue", "A/B testing")),
-        ("https://www.wikipedia.org/wiki/C%2B%2B", Title("en", "C++")),
+        ("FIDE rankings", PageTitle("en", "FIDE rankings")),
+        (" FIDE_rankings ", PageTitle("en", "FIDE rankings")),
+        ("https://en.wikipedia.org/wiki/FIDE_rankings#Top_players", PageTitle("en", "FIDE rankings")),
+        ("http://de.m.wikipedia.org/wiki/Z%C3%BCrich?action=raw", PageTitle("de", "Zürich")),
+        ("https://simple.wikipedia.org/w/index.php?title=Chess_ratings&oldid=7", PageTitle("simple", "Chess ratings")),
+        ("https://zh-yue.wikipedia.org/wiki/A/B_testing", PageTitle("zh-yue", "A/B testing")),
+        ("https://www.wikipedia.org/wiki/C%2B%2B", PageTitle("en", "C++")),
     ],
 )
-def test_a_page_is_named_by_title_or_address(page: str, title: Title) -> None:
-    assert title_of(page, "en") == title
+def test_a_page_is_named_by_title_or_address(page: str, title: PageTitle) -> None:
+    assert parse_title(page, "en") == title
 
 
 @pytest.mark.parametrize(
@@ -275,25 +276,25 @@ def test_a_page_is_named_by_title_or_address(page: str, title: Title) -> None:
 )
 async def test_what_names_no_page_is_not_found_without_asking(page: str, tmp_path: Path) -> None:
     workplace, http = answered(reply(revision(SOURCE)), tmp_path, now=NOW)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await section(workplace, page)
     assert http.requests == []
 
 
 def test_every_real_question_has_the_address_of_a_page(shared: Path) -> None:
-    titles = Counter(title_of(question.url or "", "en") for question in real_questions(shared, "wikipedia"))
+    titles = Counter(parse_title(question.url or "", "en") for question in real_questions(shared, "wikipedia"))
     assert titles == {
-        Title("en", "List of infectious diseases"): 175,
-        Title("en", "FIDE rankings"): 98,
-        Title("en", "List of world records in swimming"): 33,
+        PageTitle("en", "List of infectious diseases"): 175,
+        PageTitle("en", "FIDE rankings"): 98,
+        PageTitle("en", "List of world records in swimming"): 33,
     }
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_title_or_is_not_found(text: str) -> None:
     try:
-        title = title_of(text, "en")
-    except NotFound:
+        title = parse_title(text, "en")
+    except NotFoundError:
         return
     assert title.text == " ".join(title.text.split())
     assert not {"|", "#", "_"} & set(title.text)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.data.wikipedia.sections import article
-from plugins.data.wikipedia.wikitext import plain
+from plugins.data.wikipedia.sections import parse_article
+from plugins.data.wikipedia.wikitext import wikitext_to_text
 
 RANKINGS = """{{Short description|Chess rankings}}
 {{Use dmy dates|date=March 2026}}
@@ -83,7 +83,7 @@ def _lines(*lines: str) -> str:
 
 
 def test_a_table_of_ranks_reads_as_it_looks() -> None:
-    assert article(RANKINGS).under("Open") == _lines(
+    assert parse_article(RANKINGS).section_text("Open") == _lines(
         "Top three as of March 2026",
         "| Rank | Prev | Player | Rating | Change |",
         "| 1 | Steady | Ada Berg NOR | 2839 | nochange |",
@@ -93,13 +93,13 @@ def test_a_table_of_ranks_reads_as_it_looks() -> None:
 
 
 def test_what_no_reader_sees_is_left_out() -> None:
-    found = article(RANKINGS)
+    found = parse_article(RANKINGS)
     assert found.headings == ("Top players", "Open")
-    assert found.under("") == "Rankings of the federation. See\nthe list."
+    assert found.section_text("") == "Rankings of the federation. See\nthe list."
 
 
 def test_rows_made_by_templates_keep_their_values() -> None:
-    text = article(RECORDS).under("Long course (50 m) > Men")
+    text = parse_article(RECORDS).section_text("Long course (50 m) > Men")
     assert text is not None
     assert [line for line in text.splitlines() if line] == [
         "[Swimming record heading]",
@@ -111,7 +111,7 @@ def test_rows_made_by_templates_keep_their_values() -> None:
 def test_rows_made_by_templates_inside_a_table_stand_alone() -> None:
     rows = "{{row|event=50 m|time=20.91|name=Ada}}\n{{row|event=100 m|time=46.40|name=Carl}}"
     text = f"{{| class=wikitable\n! Event\n|-\n{rows}\n|}}"
-    assert plain(text).splitlines() == [
+    assert wikitext_to_text(text).splitlines() == [
         "| Event |",
         "| - event: 50 m; time: 20.91; name: Ada |",
         "| - event: 100 m; time: 46.40; name: Carl |",
@@ -119,7 +119,7 @@ def test_rows_made_by_templates_inside_a_table_stand_alone() -> None:
 
 
 def test_headings_that_come_twice_are_told_apart_by_the_one_above() -> None:
-    found = article(RECORDS)
+    found = parse_article(RECORDS)
     assert found.headings == (
         "Long course (50 m)",
         "Long course (50 m) > Men",
@@ -128,19 +128,19 @@ def test_headings_that_come_twice_are_told_apart_by_the_one_above() -> None:
         "Short course (25 m) > Men",
         "Short course (25 m) > Women",
     )
-    assert found.under("Short course (25 m) > Women") == "None either."
-    assert found.under("Women") == "| Event | Time |\n| 50 m | 23.61 |"
-    assert found.under("Short course (25 m)") == "===Men===\nNone.\n===Women===\nNone either."
+    assert found.section_text("Short course (25 m) > Women") == "None either."
+    assert found.section_text("Women") == "| Event | Time |\n| 50 m | 23.61 |"
+    assert found.section_text("Short course (25 m)") == "===Men===\nNone.\n===Women===\nNone either."
 
 
 def test_headings_stay_apart_whatever_they_are() -> None:
-    found = article("== A ==\n1\n== A (2) ==\n2\n== A ==\n3\n== A ==\n4\n")
+    found = parse_article("== A ==\n1\n== A (2) ==\n2\n== A ==\n3\n== A ==\n4\n")
     assert found.headings == ("A", "A (2)", "A (3)", "A (4)")
-    assert [found.under(heading) for heading in found.headings] == ["1", "2", "3", "4"]
+    assert [found.section_text(heading) for heading in found.headings] == ["1", "2", "3", "4"]
 
 
 def test_cells_that_span_are_repeated_down_and_said_once_across() -> None:
-    assert article(DISEASES).under("List") == _lines(
+    assert parse_article(DISEASES).section_text("List") == _lines(
         "| Common name | About | |",
         "| Common name | Agent | Vaccine(s) |",
         "| Anthrax | Bacillus anthracis | Yes |",
@@ -169,7 +169,7 @@ def test_cells_that_span_are_repeated_down_and_said_once_across() -> None:
     ],
 )
 def test_markup_is_written_out(source: str, shown: str) -> None:
-    assert plain(source) == shown
+    assert wikitext_to_text(source) == shown
 
 
 PIECES = st.sampled_from(
@@ -182,7 +182,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=60).map("".join))
 def test_any_markup_is_read_and_every_listed_heading_leads_to_its_section(text: str) -> None:
-    found = article(text)
+    found = parse_article(text)
     assert len(set(found.headings)) == len(found.headings)
     for heading in found.headings:
-        assert found.under(heading) is not None
+        assert found.section_text(heading) is not None

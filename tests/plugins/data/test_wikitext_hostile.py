@@ -6,10 +6,10 @@ square of its length would need hours, so that a test which ends at all shows th
 
 import pytest
 
-from plugins.data.wikipedia import table
-from plugins.data.wikipedia.hidden import MAX_CHARS, visible
-from plugins.data.wikipedia.sections import article
-from plugins.data.wikipedia.wikitext import plain
+from plugins.data.wikipedia import tables
+from plugins.data.wikipedia.hidden_markup import MAX_CHARS, visible_wikitext
+from plugins.data.wikipedia.sections import parse_article
+from plugins.data.wikipedia.wikitext import wikitext_to_text
 
 LENGTH = 300_000
 
@@ -25,8 +25,8 @@ LENGTH = 300_000
     ],
 )
 def test_a_page_full_of_open_markup_is_read_in_its_length(piece: str) -> None:
-    found = article(piece * (LENGTH // len(piece)))
-    assert found.under("") is not None
+    found = parse_article(piece * (LENGTH // len(piece)))
+    assert found.section_text("") is not None
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_page_full_of_open_markup_is_read_in_its_length(piece: str) -> None:
     ],
 )
 def test_a_piece_that_goes_on_and_on_is_read_in_its_length(begins: str, piece: str, ends: str) -> None:
-    found = article(begins + piece * (LENGTH // len(piece)) + ends)
-    assert found.under("") is not None
+    found = parse_article(begins + piece * (LENGTH // len(piece)) + ends)
+    assert found.section_text("") is not None
 
 
 def test_a_heading_that_many_stand_below_is_not_repeated_in_full() -> None:
     text = f"== {'a' * 100_000} ==\n" + "=== b ===\n" * 5_000
-    headings = article(text).headings
+    headings = parse_article(text).headings
     assert len(headings) == len(set(headings)) == 5_001
     assert max(map(len, headings)) < 1_000
 
@@ -84,45 +84,45 @@ def test_a_heading_that_many_stand_below_is_not_repeated_in_full() -> None:
 @pytest.mark.parametrize(("wide", "rows"), [(50, 400), (500, 4_000), (1, 1)])
 def test_what_spans_write_has_a_bound(wide: int, rows: int) -> None:
     row = "|" + "||".join(["rowspan=200 colspan=200|" + "x" * 50] * wide)
-    text = plain("a\n{|\n" + row + "\n" + "|-\n|y\n" * rows + "|}\nb\n{|\n| rowspan=200 | c\n|}\nd")
-    assert len(text) < 2 * table.MAX_CHARS
-    assert text.count("|") < 2 * table.MAX_CELLS
+    text = wikitext_to_text("a\n{|\n" + row + "\n" + "|-\n|y\n" * rows + "|}\nb\n{|\n| rowspan=200 | c\n|}\nd")
+    assert len(text) < 2 * tables.MAX_CHARS
+    assert text.count("|") < 2 * tables.MAX_CELLS
     assert text.startswith("a\n| xxx")
     is_cut = wide > 1
-    assert text.count(table.CUT) == is_cut
+    assert text.count(tables.CUT_NOTICE) == is_cut
     # What is no table stays, and a table that comes after the bound does not.
     assert ("| c |" in text) is not is_cut
     assert text.endswith("\nd")
 
 
 def test_a_long_table_without_spans_is_whole() -> None:
-    text = plain("{|\n" + "| a\n| b || c\n|-\n" * 10_000 + "|}")
+    text = wikitext_to_text("{|\n" + "| a\n| b || c\n|-\n" * 10_000 + "|}")
     assert text == "\n".join(["| a | b | c |"] * 10_000)
 
 
 @pytest.mark.parametrize("line", ["| a\n", "| a || b || c\n", "! a !! b\n", "|-\n| a\n"])
 def test_a_table_of_more_cells_than_the_bound_is_cut_with_a_remark(line: str) -> None:
-    text = plain("{|\n" + line * (table.MAX_CELLS + 1) + "|}\nafter")
-    shown, said, after = text.rpartition(f"{table.CUT}\n")
-    assert (shown.count("a") + shown.count("b") + shown.count("c"), after) == (table.MAX_CELLS, "after")
+    text = wikitext_to_text("{|\n" + line * (tables.MAX_CELLS + 1) + "|}\nafter")
+    shown, said, after = text.rpartition(f"{tables.CUT_NOTICE}\n")
+    assert (shown.count("a") + shown.count("b") + shown.count("c"), after) == (tables.MAX_CELLS, "after")
     assert said
 
 
 def test_long_cells_that_span_have_a_bound_of_characters() -> None:
-    text = plain("{|\n| rowspan=200 | " + "x" * 50_000 + "\n" + "|-\n| y\n" * 200 + "|}")
-    assert text.endswith(table.CUT)
-    assert table.MAX_CHARS - 60_000 < len(text) < table.MAX_CHARS + 60_000
+    text = wikitext_to_text("{|\n| rowspan=200 | " + "x" * 50_000 + "\n" + "|-\n| y\n" * 200 + "|}")
+    assert text.endswith(tables.CUT_NOTICE)
+    assert tables.MAX_CHARS - 60_000 < len(text) < tables.MAX_CHARS + 60_000
 
 
 def test_tables_within_tables_share_the_bound() -> None:
     depth = 3_000
-    text = plain("{|\n| a\n" * depth + "x" * 2_000 + "\n" + "|}\n" * depth)
-    assert len(text) < 2 * table.MAX_CHARS
-    assert table.CUT in text
+    text = wikitext_to_text("{|\n| a\n" * depth + "x" * 2_000 + "\n" + "|}\n" * depth)
+    assert len(text) < 2 * tables.MAX_CHARS
+    assert tables.CUT_NOTICE in text
 
 
 def test_a_page_longer_than_any_is_cut() -> None:
-    assert len(visible("a" * (2 * MAX_CHARS))) == MAX_CHARS
+    assert len(visible_wikitext("a" * (2 * MAX_CHARS))) == MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_page_longer_than_any_is_cut() -> None:
     ],
 )
 def test_what_no_reader_sees_is_not_read(source: str) -> None:
-    shown = article(source).under("") or ""
+    shown = parse_article(source).section_text("") or ""
     assert "ORDER" not in shown
     assert "seen" in shown
 
@@ -195,9 +195,9 @@ def test_what_no_reader_sees_is_not_read(source: str) -> None:
     ],
 )
 def test_what_a_reader_sees_is_read(source: str, shown: str) -> None:
-    assert plain(source) == shown
+    assert wikitext_to_text(source) == shown
 
 
 def test_attributes_of_a_cell_end_with_its_single_bar() -> None:
     source = "{|\n| a=b c | d || e=\"f g\" nowrap| h || i = 'j'| k || l m | n || a=a=a | o\n|}"
-    assert plain(source) == "| a=b c | d | h | k | l m | n | o |"
+    assert wikitext_to_text(source) == "| a=b c | d | h | k | l m | n | o |"

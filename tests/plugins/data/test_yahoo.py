@@ -8,10 +8,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.api import ContractError, NotFound, Rejected, Settings
-from bot.testing.data_contract import SeriesContract
-from plugins.data.yahoo import Yahoo, YahooSettings, foxcast_data_sources
-from tests.plugins.data.common import LAST_DAYS, answered, as_json, asked_in, names_of_all, points, real_questions, web
+from bot.api import MalformedDataError, NotFoundError, PluginSettings, RequestRejectedError
+from bot.testing.data_contract import TimeSeriesContract
+from plugins.data.yahoo import YahooFinance, YahooSettings, foxcast_data_sources
+from tests.plugins.data.shared_values import (
+    LAST_DAYS,
+    answered,
+    as_json,
+    asked_in,
+    names_of_all,
+    points,
+    real_questions,
+    web,
+)
 
 SETTINGS = YahooSettings(years=1)
 BEFORE = datetime(2026, 3, 5, tzinfo=UTC)
@@ -78,9 +87,9 @@ CLOSES = {
 }
 
 
-class TestYahoo(SeriesContract):
+class TestYahoo(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     pages: ClassVar = {FIRST: as_json(chart(CLOSES))}
     now = NOW
     name = "URI"
@@ -91,7 +100,7 @@ class TestYahoo(SeriesContract):
 
 async def closes(body: object, folder: Path, *, before: datetime = BEFORE) -> dict[str, float]:
     workplace, _ = answered(as_json(body), folder, now=before)
-    return points(await Yahoo(SETTINGS, workplace).series("URI", before=before))
+    return points(await YahooFinance(SETTINGS, workplace).series("URI", before=before))
 
 
 async def test_the_close_is_read_not_the_one_adjusted_for_dividends(tmp_path: Path) -> None:
@@ -101,14 +110,14 @@ async def test_the_close_is_read_not_the_one_adjusted_for_dividends(tmp_path: Pa
 
 async def test_it_asks_as_a_browser(tmp_path: Path) -> None:
     workplace, http = answered(as_json(chart(CLOSES)), tmp_path, now=NOW)
-    await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+    await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
     assert [request.headers["User-Agent"].partition("/")[0] for request in http.requests] == ["Mozilla"]
 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
     workplace, http = answered(as_json(chart({opening("2020-01-02"): 1.0})), tmp_path, now=before)
-    await Yahoo(SETTINGS, workplace).series("URI", before=before)
+    await YahooFinance(SETTINGS, workplace).series("URI", before=before)
     (request,) = http.requests
     last = datetime.fromtimestamp(int(asked_in(request.url)["period2"]) - 1, UTC)
     assert last.isoformat() == f"{LAST_DAYS[before]}T23:59:59+00:00"
@@ -152,10 +161,10 @@ async def test_a_split_after_the_moment_is_undone(tmp_path: Path) -> None:
         SINCE: as_json(chart({opening("2026-06-10"): 1.0}, splits=events)),
     }
     workplace, http = web(pages, tmp_path, now=LATER)
-    found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
     # 4 shares for 1, then 1 for 2: twice what the chart says today.
     assert points(found) == {"2026-03-02": 1400.5, "2026-03-03": 658.8, "2026-03-04": 1421.0}
-    assert http.asked == list(pages)
+    assert http.requested_urls == list(pages)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +183,13 @@ async def test_a_split_counts_by_the_day_of_its_exchange(day: str, close: float,
     later = chart({opening("2026-03-06", zone, 10, 0): 151.0}, zone=zone, closing=closing, splits={"1": split})
     pages = {FIRST: as_json(chart(known, zone=zone, closing=closing)), SINCE: as_json(later)}
     workplace, _ = web(pages, tmp_path, now=LATER)
-    found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
     assert points(found)["2026-03-04"] == close
 
 
 async def test_where_nothing_was_traded_since_nothing_is_undone(tmp_path: Path) -> None:
-    workplace, _ = web({FIRST: as_json(chart(CLOSES)), SINCE: Rejected("400")}, tmp_path, now=LATER)
-    found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+    workplace, _ = web({FIRST: as_json(chart(CLOSES)), SINCE: RequestRejectedError("400")}, tmp_path, now=LATER)
+    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
     assert found.values[0] == 700.25
 
 
@@ -205,10 +214,10 @@ async def test_a_second_bar_of_a_session_replaces_the_first(tmp_path: Path) -> N
 
 async def test_a_chart_of_nothing_is_not_found(tmp_path: Path) -> None:
     nothing = {"chart": {"result": None, "error": {"code": "Not Found", "description": "No data found"}}}
-    with pytest.raises(NotFound, match="no chart of URI"):
+    with pytest.raises(NotFoundError, match="no chart of URI"):
         await closes(nothing, tmp_path)
     empty = chart({})
-    with pytest.raises(NotFound, match="nothing before"):
+    with pytest.raises(NotFoundError, match="nothing before"):
         await closes(empty, tmp_path)
 
 
@@ -223,14 +232,14 @@ async def test_a_chart_of_nothing_is_not_found(tmp_path: Path) -> None:
     ],
 )
 async def test_an_odd_chart_is_a_contract_error(odd: object, tmp_path: Path) -> None:
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await closes(odd, tmp_path)
 
 
 async def test_fewer_closes_than_sessions_are_a_contract_error(tmp_path: Path) -> None:
     body = chart(CLOSES)
     body["chart"]["result"][0]["timestamp"].pop()
-    with pytest.raises(ContractError, match="3 sessions for 4 closes"):
+    with pytest.raises(MalformedDataError, match="3 sessions for 4 closes"):
         await closes(body, tmp_path)
 
 
@@ -238,19 +247,19 @@ async def test_numbers_beyond_floats_are_a_contract_error(tmp_path: Path) -> Non
     body = as_json(chart({opening("2026-03-04"): 1.5}))
     for number in (b"NaN", b"Infinity", b"1e999"):
         workplace, _ = answered(body.replace(b"[1.5]", b"[%s]" % number), tmp_path, now=BEFORE)
-        with pytest.raises(ContractError):
-            await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+        with pytest.raises(MalformedDataError):
+            await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
 
 
 async def test_a_ticker_cannot_leave_its_place_in_the_address(tmp_path: Path) -> None:
-    workplace, http = answered(NotFound("404"), tmp_path, now=NOW)
-    with pytest.raises(NotFound):
-        await Yahoo(SETTINGS, workplace).series("../x?a=^GSPC", before=BEFORE)
+    workplace, http = answered(NotFoundError("404"), tmp_path, now=NOW)
+    with pytest.raises(NotFoundError):
+        await YahooFinance(SETTINGS, workplace).series("../x?a=^GSPC", before=BEFORE)
     assert http.requests[0].url.startswith(f"{HOST}/..%2Fx%3Fa%3D%5EGSPC?period1=")
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
     workplace, _ = answered(b"", tmp_path, now=NOW)
-    named = names_of_all(Yahoo(SETTINGS, workplace), real_questions(shared, "yfinance"))
+    named = names_of_all(YahooFinance(SETTINGS, workplace), real_questions(shared, "yfinance"))
     assert len(named) == len(set(named)) == 393
     assert all(name.isascii() and name.isalpha() and name.isupper() for name in named)

@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.learning import Fitted, Hindsight
-from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Prediction, Shape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.resolution import Chosen, Happened, Outcome, Resolution, Void
-from bot.errors import LeakError
-from bot.ports import Historian
-from plugins.ensemble.forecaster import weights_of
+from bot.core.errors import LeakError
+from bot.core.interfaces import HistoryLearner
+from bot.core.learning import FittedParameters, ResolvedForecast
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, Outcome, Resolution, VoidOutcome
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape, Prediction, QuestionShape
+from bot.core.questions import Question, QuestionRef, Target
+from plugins.ensemble.forecaster import find_weights
 from plugins.ensemble.settings import EnsembleSettings
-from plugins.ensemble.weights import WeightLearner, shares_of
+from plugins.ensemble.weights import WeightLearner, fit_shares
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-HAND = EnsembleSettings(members=("a", "b"), least=1, shrink=2.0, floor=0.0)
+HAND = EnsembleSettings(members=("a", "b"), min_targets=1, equal_weight_targets=2.0, min_weight=0.0)
 
 
-def asked(number: int, venue: str = "harbour", shape: Shape | None = None) -> Question:
+def asked(number: int, venue: str = "harbour", shape: QuestionShape | None = None) -> Question:
     ref = QuestionRef(venue, f"q{number}")
     return Question(ref=ref, title="Will it?", shape=shape or BinaryShape(), targets=(Target(),))
 
 
-def past(who: str, number: int, said: Prediction, came: Outcome, **more: Any) -> Hindsight:
+def past(who: str, number: int, said: Prediction, came: Outcome, **more: Any) -> ResolvedForecast:
     question = asked(number, more.pop("venue", "harbour"), more.pop("shape", None))
     at = more.pop("resolved_at", NOW - timedelta(days=1))
-    return Hindsight(
+    return ResolvedForecast(
         forecast=f"{who}{number}",
         forecaster=who,
         question=question,
@@ -41,23 +41,23 @@ def past(who: str, number: int, said: Prediction, came: Outcome, **more: Any) ->
     )
 
 
-def learned(settings: EnsembleSettings, pasts: Sequence[Hindsight]) -> Any:
-    return WeightLearner(settings).recall(pasts, before=NOW)["weights"]
+def learned(settings: EnsembleSettings, pasts: Sequence[ResolvedForecast]) -> Any:
+    return WeightLearner(settings).fit_history(pasts, before=NOW)["weights"]
 
 
 def shares(losses: Mapping[str, float], count: int = 1, **how: Any) -> Mapping[str, float]:
-    how = {"least": 1, "shrink": 0.0, "floor": 0.0, **how}
-    return shares_of([losses] * count, EnsembleSettings(members=tuple(losses), **how))
+    how = {"min_targets": 1, "equal_weight_targets": 0.0, "min_weight": 0.0, **how}
+    return fit_shares([losses] * count, EnsembleSettings(members=tuple(losses), **how))
 
 
 def test_weights_are_those_that_were_worked_out_by_hand() -> None:
     # Losses of a: 0.04 and 0.04; of b: 0.16 and 0.36. Means 0.04 and 0.26, of both 0.15. Two targets against two of
     # shrinkage: a 0.15 - 0.11 / 2 = 0.095, b 0.205. The inverses are 10.526 and 4.878, so a has 0.6833.
     pasts = [
-        past("a", 1, Binary(0.8), Happened(1.0)),
-        past("b", 1, Binary(0.6), Happened(1.0)),
-        past("a", 2, Binary(0.2), Happened(0.0)),
-        past("b", 2, Binary(0.6), Happened(0.0)),
+        past("a", 1, BinaryPrediction(0.8), BinaryOutcome(1.0)),
+        past("b", 1, BinaryPrediction(0.6), BinaryOutcome(1.0)),
+        past("a", 2, BinaryPrediction(0.2), BinaryOutcome(0.0)),
+        past("b", 2, BinaryPrediction(0.6), BinaryOutcome(0.0)),
     ]
     found = learned(HAND, pasts)
     assert found["harbour"]["targets"] == 2
@@ -68,40 +68,40 @@ def test_weights_are_those_that_were_worked_out_by_hand() -> None:
 
 def test_the_learner_is_one_that_looks_back_at_its_members() -> None:
     learner = WeightLearner(HAND)
-    assert isinstance(learner, Historian)
-    assert list(learner.others) == ["a", "b"]
+    assert isinstance(learner, HistoryLearner)
+    assert list(learner.other_forecasters) == ["a", "b"]
     assert learner.fit([], before=NOW) == {}
 
 
 def test_too_few_targets_teach_nothing() -> None:
-    pasts = [past(who, number, Binary(0.5), Happened(1.0)) for who in "ab" for number in range(9)]
-    assert learned(EnsembleSettings(members=("a", "b"), least=10), pasts) == {}
-    assert learned(EnsembleSettings(members=("a", "b"), least=9), pasts).keys() == {"", "harbour"}
-    assert learned(EnsembleSettings(members=("a",), least=1), pasts) == {}
+    pasts = [past(who, number, BinaryPrediction(0.5), BinaryOutcome(1.0)) for who in "ab" for number in range(9)]
+    assert learned(EnsembleSettings(members=("a", "b"), min_targets=10), pasts) == {}
+    assert learned(EnsembleSettings(members=("a", "b"), min_targets=9), pasts).keys() == {"", "harbour"}
+    assert learned(EnsembleSettings(members=("a",), min_targets=1), pasts) == {}
 
 
 def test_only_what_all_members_answered_is_compared() -> None:
     # The hard question that b alone dared to answer is not held against it.
     pasts = [
-        past("a", 1, Binary(0.8), Happened(1.0)),
-        past("b", 1, Binary(0.8), Happened(1.0)),
-        past("b", 2, Binary(0.9), Happened(0.0)),
-        past("c", 1, Binary(0.1), Happened(1.0)),
-        past("a", 3, Binary(0.8), Void("nobody knows")),
-        past("b", 3, Binary(0.1), Void("nobody knows")),
+        past("a", 1, BinaryPrediction(0.8), BinaryOutcome(1.0)),
+        past("b", 1, BinaryPrediction(0.8), BinaryOutcome(1.0)),
+        past("b", 2, BinaryPrediction(0.9), BinaryOutcome(0.0)),
+        past("c", 1, BinaryPrediction(0.1), BinaryOutcome(1.0)),
+        past("a", 3, BinaryPrediction(0.8), VoidOutcome("nobody knows")),
+        past("b", 3, BinaryPrediction(0.1), VoidOutcome("nobody knows")),
     ]
     assert learned(HAND, pasts)[""] == {"targets": 1, "shares": {"a": 0.5, "b": 0.5}}
 
 
 def test_each_venue_with_enough_targets_has_weights_of_its_own() -> None:
-    good, bad = Binary(0.9), Binary(0.4)
+    good, bad = BinaryPrediction(0.9), BinaryPrediction(0.4)
     pasts = [
-        past(who, number, good if who == better else bad, Happened(1.0), venue=venue)
+        past(who, number, good if who == better else bad, BinaryOutcome(1.0), venue=venue)
         for venue, better, count in (("harbour", "a", 5), ("market", "b", 5), ("square", "b", 1))
         for number in range(count)
         for who in "ab"
     ]
-    found = learned(EnsembleSettings(members=("a", "b"), least=5), pasts)
+    found = learned(EnsembleSettings(members=("a", "b"), min_targets=5), pasts)
     assert found.keys() == {"", "harbour", "market"}
     assert found["harbour"]["shares"]["a"] > 0.5 > found["market"]["shares"]["a"]
 
@@ -109,8 +109,8 @@ def test_each_venue_with_enough_targets_has_weights_of_its_own() -> None:
 def test_choices_are_judged_as_well() -> None:
     shape = ChoiceShape(options=("red", "green"))
     pasts = [
-        past("a", 1, Choice({"red": 0.9, "green": 0.1}), Chosen("red"), shape=shape),
-        past("b", 1, Choice({"red": 0.5, "green": 0.5}), Chosen("red"), shape=shape),
+        past("a", 1, ChoicePrediction({"red": 0.9, "green": 0.1}), ChoiceOutcome("red"), shape=shape),
+        past("b", 1, ChoicePrediction({"red": 0.5, "green": 0.5}), ChoiceOutcome("red"), shape=shape),
     ]
     # As for yes or no: losses 0.01 and 0.25, of both 0.13, drawn by a third.
     assert learned(HAND, pasts)[""]["shares"]["a"] == pytest.approx((1 / 0.09) / (1 / 0.09 + 1 / 0.17))
@@ -118,15 +118,15 @@ def test_choices_are_judged_as_well() -> None:
 
 def test_what_was_not_known_before_the_moment_is_a_leak() -> None:
     with pytest.raises(LeakError, match="not before"):
-        learned(HAND, [past("a", 1, Binary(0.5), Happened(1.0), resolved_at=NOW)])
+        learned(HAND, [past("a", 1, BinaryPrediction(0.5), BinaryOutcome(1.0), resolved_at=NOW)])
 
 
 def test_the_limits_of_shrinkage_and_of_the_floor() -> None:
     far = {"a": 0.01, "b": 0.49}
-    assert shares(far, shrink=1e6)["a"] == pytest.approx(0.5, abs=1e-5)
+    assert shares(far, equal_weight_targets=1e6)["a"] == pytest.approx(0.5, abs=1e-5)
     assert shares(far)["a"] == pytest.approx(0.98)
-    assert shares(far, floor=1.0) == {"a": 0.5, "b": 0.5}
-    assert shares({"a": 0.0, "b": 1.0}, floor=0.2)["b"] > 0.1
+    assert shares(far, min_weight=1.0) == {"a": 0.5, "b": 0.5}
+    assert shares({"a": 0.0, "b": 1.0}, min_weight=0.2)["b"] > 0.1
     # One that was never wrong is not believed alone.
     assert shares({"a": 0.0, "b": 0.25})["b"] == pytest.approx(0.005 / 0.255)
 
@@ -137,7 +137,9 @@ LOSS = st.floats(0, 1)
 @settings(max_examples=50)
 @given(LOSS, st.integers(2, 6), st.integers(1, 50), st.floats(0, 1000), st.floats(0, 1))
 def test_equal_scores_give_equal_weights(loss: float, members: int, count: int, shrink: float, floor: float) -> None:
-    found = shares({f"m{number}": loss for number in range(members)}, count, shrink=shrink, floor=floor)
+    found = shares(
+        {f"m{number}": loss for number in range(members)}, count, equal_weight_targets=shrink, min_weight=floor
+    )
     assert list(found.values()) == pytest.approx([1.0 / members] * members)
 
 
@@ -147,15 +149,15 @@ def test_who_was_better_never_counts_less_and_nobody_less_than_the_floor(
     losses: list[float], count: int, shrink: float, floor: float
 ) -> None:
     named = {f"m{number}": loss for number, loss in enumerate(losses)}
-    found = shares(named, count, shrink=shrink, floor=floor)
+    found = shares(named, count, equal_weight_targets=shrink, min_weight=floor)
     assert sum(found.values()) == pytest.approx(1.0)
     assert min(found.values()) >= floor / len(losses) - 1e-12
     ranked = sorted(named, key=lambda name: named[name])
     assert all(found[better] >= found[worse] - 1e-12 for better, worse in pairwise(ranked))
 
 
-def fitted(weights: Any) -> Fitted:
-    return Fitted(forecaster="ensemble", before=NOW, examples=5, payload={"weights": weights})
+def fitted(weights: Any) -> FittedParameters:
+    return FittedParameters(forecaster="ensemble", before=NOW, examples=5, payload={"weights": weights})
 
 
 def test_the_weights_of_the_venue_come_before_those_of_all_and_equal_ones_come_last() -> None:
@@ -164,16 +166,16 @@ def test_the_weights_of_the_venue_come_before_those_of_all_and_equal_ones_come_l
         "": {"targets": 99, "shares": {"a": 0.4, "b": 0.6}},
     }
     here, elsewhere = asked(1), asked(1, "market")
-    assert weights_of(fitted(rows), here, ("a", "b")).shares == {"a": 0.7, "b": 0.3}
-    assert weights_of(fitted(rows), elsewhere, ("b", "a")).shares == {"b": 0.6, "a": 0.4}
-    assert weights_of(fitted(rows), here, ("b", "a")).source == "scores on 9 targets at harbour"
-    assert "at all venues" in weights_of(fitted(rows), elsewhere, ("b", "a")).source
+    assert find_weights(fitted(rows), here, ("a", "b")).shares == {"a": 0.7, "b": 0.3}
+    assert find_weights(fitted(rows), elsewhere, ("b", "a")).shares == {"b": 0.6, "a": 0.4}
+    assert find_weights(fitted(rows), here, ("b", "a")).source == "scores on 9 targets at harbour"
+    assert "at all venues" in find_weights(fitted(rows), elsewhere, ("b", "a")).source
     for odd in ({}, None, {"": 3}, {"": {"targets": 1, "shares": {"a": "x", "b": 0.5}}}):
-        assert weights_of(fitted(odd), here, ("a", "b")).shares == {"a": 0.5, "b": 0.5}
-    assert weights_of(None, here, ("a", "b")).source == "equal weights"
+        assert find_weights(fitted(odd), here, ("a", "b")).shares == {"a": 0.5, "b": 0.5}
+    assert find_weights(None, here, ("a", "b")).source == "equal weights"
 
 
 def test_weights_that_were_learned_of_other_members_are_not_used() -> None:
     rows = {"": {"targets": 99, "shares": {"a": 0.4, "b": 0.6}}}
-    assert weights_of(fitted(rows), asked(1), ("a", "b", "c")).source == "equal weights"
-    assert weights_of(fitted(rows), asked(1), ("a",)).source == "equal weights"
+    assert find_weights(fitted(rows), asked(1), ("a", "b", "c")).source == "equal weights"
+    assert find_weights(fitted(rows), asked(1), ("a",)).source == "equal weights"

@@ -1,11 +1,11 @@
-"""Small published records to bend in tests; their form is that of the venue document, section 2."""
+"""Small published records to bend in tests; their form is that of docs/facts/forecastbench.md#question-set."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from bot.api import Batch, Binary, Intent, IntentAction, Question
-from plugins.forecastbench.files import Folder, parsed, read_bytes
-from plugins.forecastbench.parse import question_set
+from bot.api import BinaryPrediction, Intent, IntentAction, Question, SubmissionBatch
+from plugins.forecastbench.file_parser import parse_question_set
+from plugins.forecastbench.round_files import RoundFolder, parse_content, read_bytes
 
 Record = dict[str, Any]
 
@@ -77,18 +77,22 @@ def intent(question: Question, probability: float = 0.4, *, name: str = "intent"
         ref=question.ref,
         forecast="f0001",
         action=IntentAction.FORECAST,
-        predictions={target.key: Binary(probability) for target in question.targets},
+        predictions={target.key: BinaryPrediction(probability) for target in question.targets},
         batch=question.batch or "",
     )
 
 
-def batch(questions: Sequence[Question], *, left_out: Collection[Question] = ()) -> Batch:
+def batch(questions: Sequence[Question], *, left_out: Collection[Question] = ()) -> SubmissionBatch:
     """A batch that answers the questions of a round, except those left out."""
     answered = tuple(intent(question) for question in questions if question not in left_out)
-    return Batch(key=questions[0].batch or "", intents=answered, questions=tuple(questions))
+    return SubmissionBatch(key=questions[0].batch or "", intents=answered, questions=tuple(questions))
 
 
-def complaints_of(folder: Folder) -> list[str]:
+def complaints_of(folder: RoundFolder) -> list[str]:
     """What is odd in the question sets of a folder that are for programs."""
     paths = folder.question_files("llm").values()
-    return [text for path in paths for text in parsed(read_bytes(path), question_set, name=path.name).complaints]
+    return [
+        text
+        for path in paths
+        for text in parse_content(read_bytes(path), parse_question_set, name=path.name).complaints
+    ]

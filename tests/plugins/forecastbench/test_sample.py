@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import Binary, Happened, Round
+from bot.api import BinaryOutcome, BinaryPrediction, Round
 from plugins.forecastbench.archive import ForecastBenchArchive
-from plugins.forecastbench.files import Folder, sample_folder
+from plugins.forecastbench.file_format import DATASET_SOURCES, MARKET_SOURCES
+from plugins.forecastbench.round_files import RoundFolder, sample_folder
 from plugins.forecastbench.settings import ForecastBenchSettings
-from plugins.forecastbench.terms import DATASET_SOURCES, MARKET_SOURCES
 from tests.plugins.forecastbench.records import complaints_of
 
 FIRST_DUE_DATE = date(2024, 7, 21)
@@ -19,11 +19,11 @@ FIRST_DUE_DATE = date(2024, 7, 21)
 @pytest.fixture(scope="module")
 def rounds() -> list[Round]:
     archive = ForecastBenchArchive(ForecastBenchSettings(), Path("sample"))
-    return [archive.round(key) for key in archive.rounds()]
+    return [archive.read_round(key) for key in archive.round_keys()]
 
 
 def test_no_bundled_record_is_odd() -> None:
-    assert complaints_of(Folder(sample_folder())) == []
+    assert complaints_of(RoundFolder(sample_folder())) == []
 
 
 def test_due_dates_keep_to_the_calendar_of_the_venue(rounds: list[Round]) -> None:
@@ -52,8 +52,8 @@ def test_the_crowd_is_good_and_can_be_beaten(rounds: list[Round]) -> None:
         for found in rounds
         for outcome in found.resolutions
         if (crowd := crowds[outcome.ref]) is not None
-        and isinstance(crowd.prediction, Binary)
-        and isinstance(outcome.outcome, Happened)
+        and isinstance(crowd.prediction, BinaryPrediction)
+        and isinstance(outcome.outcome, BinaryOutcome)
     ]
     brier = sum((p - y) ** 2 for p, y in pairs) / len(pairs)
     base_rate = sum(y for _, y in pairs) / len(pairs)

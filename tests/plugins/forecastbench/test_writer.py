@@ -8,31 +8,42 @@ from typing import Any
 
 import pytest
 
-from bot.api import Batch, Binary, Choice, ConfigError, IntentState, Question, Receipt, Workplace
+from bot.api import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ConfigError,
+    IntentState,
+    PluginContext,
+    Question,
+    SubmissionBatch,
+    WriteReceipt,
+)
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
+from bot.testing.http import FakeHttpClient
 from plugins.forecastbench.archive import ForecastBenchArchive
 from plugins.forecastbench.settings import ForecastBenchSettings
-from plugins.forecastbench.writer import open_paper_book, open_writer
+from plugins.forecastbench.writer import open_paper_forecasts, open_writer
 from tests.plugins.forecastbench.records import batch, intent
 
 DUE = datetime(2026, 5, 24, tzinfo=UTC)
-SETTINGS = ForecastBenchSettings(organization="Fox Team", model="Fox", number=2)
+SETTINGS = ForecastBenchSettings(organization="Fox Team", model="Fox", set_number=2)
 NAME = "2026-05-24.Fox Team.2.json"
 
 
 @pytest.fixture
 def questions() -> tuple[Question, ...]:
     """15 market and 14 dataset questions with 111 rows."""
-    return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).round("2026-05-24").questions
+    return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).read_round("2026-05-24").questions
 
 
-def workplace(folder: Path, now: datetime = DUE) -> Workplace:
-    return Workplace(clock=FakeClock(now), http=DictHttp({}), folder=folder)
+def workplace(folder: Path, now: datetime = DUE) -> PluginContext:
+    return PluginContext(clock=FakeClock(now), http=FakeHttpClient({}), folder=folder)
 
 
-async def submit(folder: Path, wanted: Batch, settings: ForecastBenchSettings = SETTINGS) -> Sequence[Receipt]:
-    async with open_paper_book(settings, workplace(folder)) as book:
+async def submit(
+    folder: Path, wanted: SubmissionBatch, settings: ForecastBenchSettings = SETTINGS
+) -> Sequence[WriteReceipt]:
+    async with open_paper_forecasts(settings, workplace(folder)) as book:
         return await book.submit(wanted)
 
 
@@ -41,7 +52,7 @@ def written(folder: Path, name: str = NAME) -> dict[str, Any]:
     return content
 
 
-def states(receipts: Sequence[Receipt]) -> set[IntentState]:
+def states(receipts: Sequence[WriteReceipt]) -> set[IntentState]:
     return {receipt.state for receipt in receipts}
 
 
@@ -70,8 +81,8 @@ async def test_a_round_becomes_one_complete_file(tmp_path: Path, questions: tupl
 async def test_published_rounds_give_the_documented_number_of_rows(shared: Path, tmp_path: Path) -> None:
     expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["forecast_set_rows"]
     archive = ForecastBenchArchive(SETTINGS, shared / "data" / "forecastbench")
-    for key in archive.rounds():
-        receipts = await submit(tmp_path, batch(archive.round(key).questions))
+    for key in archive.round_keys():
+        receipts = await submit(tmp_path, batch(archive.read_round(key).questions))
         rows = written(tmp_path, f"{key}.Fox Team.2.json")["forecasts"]
         assert states(receipts) == {IntentState.ACKED}
         assert Counter("market" if row["resolution_date"] is None else "dataset" for row in rows) == expected[key]
@@ -121,19 +132,21 @@ async def test_a_file_that_misses_too_much_is_not_written_and_may_come_again(
 
 async def test_a_few_missing_rows_are_borne(shared: Path, tmp_path: Path) -> None:
     archive = ForecastBenchArchive(SETTINGS, shared / "data" / "forecastbench")
-    asked = archive.round("2026-04-26").questions
+    asked = archive.read_round("2026-04-26").questions
     markets = [question for question in asked if question.family == "market"]
     for missing, state in ((12, IntentState.ACKED), (13, IntentState.ABSENT)):  # of 250: 4.8 % and 5.2 %
         assert states(await submit(tmp_path, batch(asked, left_out=markets[:missing]))) == {state}
 
 
 async def test_an_intent_that_does_not_fit_is_refused_alone(shared: Path, tmp_path: Path) -> None:
-    asked = ForecastBenchArchive(SETTINGS, shared / "data" / "forecastbench").round("2026-04-26").questions
+    asked = ForecastBenchArchive(SETTINGS, shared / "data" / "forecastbench").read_round("2026-04-26").questions
     wanted = batch(asked)
     market, series = asked[0], asked[-1]
     odd = (
-        replace(intent(market, name="kind"), predictions={"outcome": Choice(probabilities={"a": 0.5, "b": 0.5})}),
-        replace(intent(series, name="targets"), predictions={"outcome": Binary(0.5)}),
+        replace(
+            intent(market, name="kind"), predictions={"outcome": ChoicePrediction(probabilities={"a": 0.5, "b": 0.5})}
+        ),
+        replace(intent(series, name="targets"), predictions={"outcome": BinaryPrediction(0.5)}),
         replace(intent(market, name="stranger"), ref=replace(market.ref, key="2026-04-26/manifold/unheard-of")),
     )
     others = tuple(given for given in wanted.intents if given.ref not in {market.ref, series.ref})
@@ -171,11 +184,11 @@ async def test_a_disk_that_fails_leaves_the_old_file_and_no_proof(
 
 
 async def test_an_unreadable_file_proves_nothing(tmp_path: Path, questions: tuple[Question, ...]) -> None:
-    async with open_paper_book(SETTINGS, workplace(tmp_path)) as book:
+    async with open_paper_forecasts(SETTINGS, workplace(tmp_path)) as book:
         (tmp_path / "forecast_sets" / NAME).write_text("{")
-        assert states(await book.standing(batch(questions))) == {IntentState.UNKNOWN}
+        assert states(await book.read_submissions(batch(questions))) == {IntentState.UNKNOWN}
         (tmp_path / "forecast_sets" / NAME).write_text('{"question_set": "2026-05-24", "forecasts": [5]}')
-        assert states(await book.standing(batch(questions))) == {IntentState.UNKNOWN}
+        assert states(await book.read_submissions(batch(questions))) == {IntentState.UNKNOWN}
 
 
 async def test_what_was_changed_by_others_does_not_stand(tmp_path: Path, questions: tuple[Question, ...]) -> None:
@@ -184,8 +197,8 @@ async def test_what_was_changed_by_others_does_not_stand(tmp_path: Path, questio
     payload = written(tmp_path)
     payload["forecasts"][0]["forecast"] = 0.99
     (tmp_path / "forecast_sets" / NAME).write_text(json.dumps(payload))
-    async with open_paper_book(SETTINGS, workplace(tmp_path)) as book:
-        receipts = await book.standing(wanted)
+    async with open_paper_forecasts(SETTINGS, workplace(tmp_path)) as book:
+        receipts = await book.read_submissions(wanted)
     assert [receipt.intent for receipt in receipts if receipt.state is IntentState.ABSENT] == [wanted.intents[0].id]
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.manifold.stand import Stand, standing
+from tests.plugins.manifold.fixture import ManifoldFixture, open_fixture
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    async with standing(tmp_path) as here:
+async def manifold(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
+    async with open_fixture(tmp_path) as here:
         yield here

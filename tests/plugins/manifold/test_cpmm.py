@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.api import Curve, Leg
-from plugins.manifold.cpmm import TAKER_FEE, Pool, crossing, fee
-from plugins.manifold.scale import Scale, expected_above, expected_before, expected_of_buckets
-from tests.plugins.manifold.vectors import functions, leg_of, pool_of, vectors
+from bot.api import ContractSide, CurvePrediction
+from plugins.manifold.cpmm import TAKER_FEE, CpmmPool, find_root, taker_fee
+from plugins.manifold.numeric_scale import ManifoldScale, expected_above, expected_before, expected_of_buckets
+from tests.plugins.manifold.golden_vectors import functions, leg_of, pool_of, vectors
 
 EXACT = 1e-9
 SIDES = st.floats(1.0, 1e6)
-POOLS = st.builds(Pool, SIDES, SIDES, st.floats(0.05, 0.95))
-LEGS = st.sampled_from(list(Leg))
+POOLS = st.builds(CpmmPool, SIDES, SIDES, st.floats(0.05, 0.95))
+LEGS = st.sampled_from(list(ContractSide))
 # A part of the pool, so that nothing drowns in rounding.
 PARTS = st.floats(0.001, 10.0)
 
@@ -54,7 +54,7 @@ def test_purchases_are_those_of_the_vectors(shared: Path) -> None:
 def test_the_cost_of_a_price_is_that_of_the_vectors(shared: Path) -> None:
     for vector in vectors(shared, "amountToProb"):
         leg, pool = leg_of(vector.input), pool_of(vector.input)
-        stake = pool.stake_to(leg, vector.input["targetProb"])
+        stake = pool.stake_to_price(leg, vector.input["targetProb"])
         assert stake == close(vector.output["amount"]), vector.id
         if vector.output["shares"] is not None:
             after, shares = pool.buy(leg, stake)
@@ -64,7 +64,7 @@ def test_the_cost_of_a_price_is_that_of_the_vectors(shared: Path) -> None:
 
 def test_the_cost_of_shares_is_that_of_the_vectors(shared: Path) -> None:
     for vector in vectors(shared, "amountToBuySharesFixedP"):
-        stake = pool_of(vector.input).stake_for(leg_of(vector.input), vector.input["shares"])
+        stake = pool_of(vector.input).stake_for_shares(leg_of(vector.input), vector.input["shares"])
         assert stake == close(vector.output["amount"]), vector.id
 
 
@@ -72,8 +72,8 @@ def test_selling_straight_back_is_that_of_the_vector(shared: Path) -> None:
     for vector in vectors(shared, "roundTrip"):
         pool, shares = pool_of(vector.input).buy(leg_of(vector.input), vector.input["amount"])
         assert shares == close(vector.output["shares"])
-        paid = pool.stake_for(Leg.NO, shares)
-        back, _ = pool.buy(Leg.NO, paid)
+        paid = pool.stake_for_shares(ContractSide.NO, shares)
+        back, _ = pool.buy(ContractSide.NO, paid)
         assert shares - paid == close(vector.output["saleValue"])
         assert back.yes == close(vector.output["poolAfter"]["YES"])
         assert back.no == close(vector.output["poolAfter"]["NO"])
@@ -81,7 +81,7 @@ def test_selling_straight_back_is_that_of_the_vector(shared: Path) -> None:
 
 def test_added_liquidity_is_that_of_the_vectors(shared: Path) -> None:
     for vector in vectors(shared, "addLiquidity"):
-        deeper = pool_of(vector.input).deepened(vector.input["amount"])
+        deeper = pool_of(vector.input).with_liquidity(vector.input["amount"])
         assert (deeper.yes, deeper.no) == (vector.output["newPool"]["YES"], vector.output["newPool"]["NO"]), vector.id
         assert deeper.p == close(vector.output["newP"]), vector.id
         assert deeper.probability == close(vector.output["probBefore"]), vector.id
@@ -90,7 +90,7 @@ def test_added_liquidity_is_that_of_the_vectors(shared: Path) -> None:
 def test_pseudo_numeric_values_are_those_of_the_vectors_both_ways(shared: Path) -> None:
     for vector in vectors(shared, "pseudoNumeric"):
         raw = vector.input
-        scale = Scale(low=raw["min"], high=raw["max"], logarithmic=raw["isLogScale"])
+        scale = ManifoldScale(low=raw["min"], high=raw["max"], logarithmic=raw["isLogScale"])
         assert scale.value(raw["prob"]) == close(vector.output["value"]), vector.id
         assert scale.probability(vector.output["value"]) == close(vector.output["probBack"]), vector.id
 
@@ -105,17 +105,19 @@ def test_expected_numbers_and_dates_are_those_of_the_vectors(shared: Path) -> No
 
 
 @given(pool=POOLS, leg=LEGS, part=PARTS)
-def test_no_purchase_changes_the_invariant_or_makes_shares_free(pool: Pool, leg: Leg, part: float) -> None:
+def test_no_purchase_changes_the_invariant_or_makes_shares_free(pool: CpmmPool, leg: ContractSide, part: float) -> None:
     stake = part * min(pool.yes, pool.no)
     after, shares = pool.buy(leg, stake)
     assert after.constant == pytest.approx(pool.constant, rel=1e-9)
     assert shares >= stake
     rises = after.probability >= pool.probability
-    assert rises is (leg is Leg.YES) or after.probability == pytest.approx(pool.probability, abs=1e-12)
+    assert rises is (leg is ContractSide.YES) or after.probability == pytest.approx(pool.probability, abs=1e-12)
 
 
 @given(pool=POOLS, leg=LEGS, part=PARTS, share=st.floats(0.01, 0.99))
-def test_a_stake_in_two_parts_buys_what_it_buys_at_once(pool: Pool, leg: Leg, part: float, share: float) -> None:
+def test_a_stake_in_two_parts_buys_what_it_buys_at_once(
+    pool: CpmmPool, leg: ContractSide, part: float, share: float
+) -> None:
     stake = part * min(pool.yes, pool.no)
     whole, shares = pool.buy(leg, stake)
     first, some = pool.buy(leg, share * stake)
@@ -125,50 +127,50 @@ def test_a_stake_in_two_parts_buys_what_it_buys_at_once(pool: Pool, leg: Leg, pa
 
 
 @given(pool=POOLS, leg=LEGS, part=PARTS)
-def test_a_round_trip_returns_the_stake(pool: Pool, leg: Leg, part: float) -> None:
+def test_a_round_trip_returns_the_stake(pool: CpmmPool, leg: ContractSide, part: float) -> None:
     stake = part * min(pool.yes, pool.no)
     after, shares = pool.buy(leg, stake)
-    other = Leg.NO if leg is Leg.YES else Leg.YES
-    assert shares - after.stake_for(other, shares) == pytest.approx(stake, rel=1e-6)
+    other = ContractSide.NO if leg is ContractSide.YES else ContractSide.YES
+    assert shares - after.stake_for_shares(other, shares) == pytest.approx(stake, rel=1e-6)
 
 
 @given(pool=POOLS, leg=LEGS, part=PARTS)
-def test_the_cost_of_shares_buys_those_shares(pool: Pool, leg: Leg, part: float) -> None:
+def test_the_cost_of_shares_buys_those_shares(pool: CpmmPool, leg: ContractSide, part: float) -> None:
     shares = part * min(pool.yes, pool.no)
-    assert pool.buy(leg, pool.stake_for(leg, shares))[1] == pytest.approx(shares, rel=1e-8)
+    assert pool.buy(leg, pool.stake_for_shares(leg, shares))[1] == pytest.approx(shares, rel=1e-8)
 
 
 @given(pool=POOLS, target=st.floats(0.011, 0.989))
-def test_the_cost_of_a_price_moves_the_price_there(pool: Pool, target: float) -> None:
-    leg = Leg.YES if target > pool.probability else Leg.NO
-    stake = pool.stake_to(leg, target)
+def test_the_cost_of_a_price_moves_the_price_there(pool: CpmmPool, target: float) -> None:
+    leg = ContractSide.YES if target > pool.probability else ContractSide.NO
+    stake = pool.stake_to_price(leg, target)
     assert stake >= -1e-6
     assert pool.buy(leg, max(stake, 0.0))[0].probability == pytest.approx(target, rel=1e-6)
 
 
 @given(low=st.floats(-1e6, 1e6), span=st.floats(1.0, 1e6), log=st.booleans(), probability=st.floats(0.0, 1.0))
 def test_a_number_and_its_price_are_the_same_thing(low: float, span: float, log: bool, probability: float) -> None:  # noqa: FBT001 - a drawn value
-    scale = Scale(low=low, high=low + span, logarithmic=log)
+    scale = ManifoldScale(low=low, high=low + span, logarithmic=log)
     assert scale.probability(scale.value(probability)) == pytest.approx(probability, abs=1e-6)
 
 
 def test_a_number_is_expected_to_pay_the_mean_of_its_payments() -> None:
     # All mass evenly between 20 and 40 of 0 to 100: the mean of the payments is 0.3.
-    linear = Scale(low=0.0, high=100.0)
-    assert linear.mean((0.0, 20.0, 40.0, 100.0), Curve((0.0, 0.0, 1.0, 1.0))) == pytest.approx(0.3)
+    linear = ManifoldScale(low=0.0, high=100.0)
+    assert linear.expected_payout((0.0, 20.0, 40.0, 100.0), CurvePrediction((0.0, 0.0, 1.0, 1.0))) == pytest.approx(0.3)
     # Half at each end of the grid, and beyond it: 0.5 on any scale.
-    log = Scale(low=1.0, high=1000.0, logarithmic=True)
-    assert log.mean((1.0, 2.0, 1000.0), Curve((0.5, 0.5, 0.5))) == pytest.approx(0.5)
+    log = ManifoldScale(low=1.0, high=1000.0, logarithmic=True)
+    assert log.expected_payout((1.0, 2.0, 1000.0), CurvePrediction((0.5, 0.5, 0.5))) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("sides", [(0.0, 1.0, 0.5), (1.0, float("nan"), 0.5), (1.0, 1.0, 1.0), (-1.0, 1.0, 0.5)])
 def test_a_pool_without_a_price_is_refused(sides: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="no price"):
-        Pool(*sides)
+        CpmmPool(*sides)
 
 
 def test_mf_x10_the_fee_comes_from_one_constant() -> None:
-    assert fee(100.0) == 100.0 * TAKER_FEE == 0.0
+    assert taker_fee(100.0) == 100.0 * TAKER_FEE == 0.0
 
 
 @given(root=st.floats(0.0, 1e6), high=st.floats(1.0, 1e6), jump=st.floats(0.0, 10.0))
@@ -176,4 +178,4 @@ def test_a_crossing_is_found_through_jumps_and_infinities(root: float, high: flo
     def excess(x: float) -> float:
         return float("-inf") if x > root + 1.0 else root - x + (jump if x < root else -jump)
 
-    assert crossing(excess, 0.0, high) == pytest.approx(min(root, high), rel=1e-9, abs=1e-9)
+    assert find_root(excess, 0.0, high) == pytest.approx(min(root, high), rel=1e-9, abs=1e-9)

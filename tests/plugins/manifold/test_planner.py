@@ -8,37 +8,37 @@ import pytest
 
 from bot.api import (
     Account,
-    Appetite,
-    Binary,
+    BinaryPrediction,
     BinaryShape,
-    Choice,
+    ChoicePrediction,
     ChoiceShape,
-    Curve,
+    ContractSide,
+    CurvePrediction,
     CurveShape,
-    Leg,
     OpenOrder,
     Order,
-    Plan,
+    OrderPlan,
+    OrderSide,
     Position,
     Prediction,
     Question,
     QuestionRef,
-    Rejected,
-    Shape,
-    Side,
+    QuestionShape,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    SizingPolicy,
     Target,
-    Unavailable,
-    Wish,
+    TradeProposal,
 )
-from plugins.manifold.book import Take
+from plugins.manifold.book_walk import PoolTakerOrder
+from plugins.manifold.market_state import ManifoldMarketState
 from plugins.manifold.planner import ManifoldPlanner
-from plugins.manifold.state import MarketState
-from tests.plugins.manifold.replies import NOW, Readable, answer, at, binary, choice, limit_bet, numeric
+from tests.plugins.manifold.api_replies import NOW, FakeMarketReader, answer, at, binary, choice, limit_bet, numeric
 
-EAGER = Appetite(kelly=1.0, shrink=0.0, edge=0.0, band=(0.01, 0.99), most=1e9)
+EAGER = SizingPolicy(kelly_fraction=1.0, market_shrinkage=0.0, min_edge=0.0, price_band=(0.01, 0.99), max_cost=1e9)
 
 
-def appetite(**changes: Any) -> Appetite:
+def appetite(**changes: Any) -> SizingPolicy:
     return replace(EAGER, **changes)
 
 
@@ -46,7 +46,7 @@ def account(cash: float = 500.0, positions: Sequence[Position] = (), orders: Seq
     return Account(at=NOW, currency="MANA", cash=cash, positions=tuple(positions), orders=tuple(orders))
 
 
-def question(shape: Shape | None = None, **facts: str) -> Question:
+def question(shape: QuestionShape | None = None, **facts: str) -> Question:
     return Question(
         ref=QuestionRef("manifold", "q"),
         title="?",
@@ -57,37 +57,37 @@ def question(shape: Shape | None = None, **facts: str) -> Question:
 
 
 async def plan(
-    venue: Readable,
+    venue: FakeMarketReader,
     prediction: Prediction,
     *,
-    shape: Shape | None = None,
+    shape: QuestionShape | None = None,
     facts: dict[str, str] | None = None,
     **wishes: Any,
-) -> Plan:
+) -> OrderPlan:
     asked = question(shape, **(facts if facts is not None else {"market": str(venue.full_market["id"])}))
-    wish = Wish(
+    proposal = TradeProposal(
         question=asked,
         predictions={"outcome": prediction},
         account=wishes.get("account", account()),
-        appetite=wishes.get("appetite", EAGER),
+        sizing=wishes.get("appetite", EAGER),
         now=NOW,
     )
-    return await ManifoldPlanner(venue).plan(wish)
+    return await ManifoldPlanner(venue).plan_order(proposal)
 
 
-def order_of(found: Plan) -> Order:
+def order_of(found: OrderPlan) -> Order:
     assert found.order is not None, found.why
     return found.order
 
 
-def resting(leg: Leg, contract: str = "m1") -> OpenOrder:
-    return OpenOrder(id=f"own-{leg}", contract=contract, leg=leg, side=Side.BUY, limit=0.5, shares=9, reserves=4.0)
+def resting(leg: ContractSide, contract: str = "m1") -> OpenOrder:
+    return OpenOrder(id=f"own-{leg}", contract=contract, leg=leg, side=OrderSide.BUY, limit=0.5, shares=9, reserves=4.0)
 
 
 async def test_the_documents_first_case_becomes_its_order() -> None:
-    # v090: pool 100/100, belief 0.7, cash 500: 42.04 mana; and 0.67 is the limit of section 12.
-    venue = Readable(binary(pool={"YES": 100, "NO": 100}))
-    found = await plan(venue, Binary(0.7))
+    # v090: pool 100/100, belief 0.7, cash 500: 42.04 mana; and 0.67 is the limit of docs/facts/manifold.md#vectors.
+    venue = FakeMarketReader(binary(pool={"YES": 100, "NO": 100}))
+    found = await plan(venue, BinaryPrediction(0.7))
     order = order_of(found)
     assert order.terms == {
         "market": "m1",
@@ -97,22 +97,22 @@ async def test_the_documents_first_case_becomes_its_order() -> None:
         "type": "BINARY",
         "cancel": [],
     }
-    assert (order.contract, order.leg, order.side, order.currency) == ("m1", Leg.YES, Side.BUY, "MANA")
+    assert (order.contract, order.leg, order.side, order.currency) == ("m1", ContractSide.YES, OrderSide.BUY, "MANA")
     assert (order.cost, order.limit, order.fees) == (42.04, 0.67, 0.0)
     assert order.shares == pytest.approx(71.6447, abs=0.01)
     assert order.expected == pytest.approx(42.04 / 71.6447, abs=1e-4)
     assert order.edge == pytest.approx(0.7 - order.expected)
-    assert found.why == "42.04 on yes at 0.587, P(YES) to 0.67, edge 0.113 a share"
+    assert found.why == "42.04 on yes at 0.587, P(YES) to 0.67, edge 0.113 per share"
 
 
 async def test_the_state_on_which_it_was_planned_is_kept() -> None:
-    found = await plan(Readable(binary(), [limit_bet("o", "NO", 0.6)]), Binary(0.7))
-    assert MarketState.from_json(found.state).orders[0].id == "o"
+    found = await plan(FakeMarketReader(binary(), [limit_bet("o", "NO", 0.6)]), BinaryPrediction(0.7))
+    assert ManifoldMarketState.from_json(found.market_state).orders[0].id == "o"
 
 
 async def test_a_no_order_speaks_of_its_own_leg_and_of_p_yes_to_the_venue() -> None:
-    order = order_of(await plan(Readable(binary()), Binary(0.3), account=account(1e9)))
-    assert order.leg is Leg.NO
+    order = order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.3), account=account(1e9)))
+    assert order.leg is ContractSide.NO
     assert order.terms["limit_prob"] == "0.30"
     assert order.limit == 0.7
     assert 0.5 < order.expected < 0.7
@@ -121,15 +121,15 @@ async def test_a_no_order_speaks_of_its_own_leg_and_of_p_yes_to_the_venue() -> N
 
 @pytest.mark.parametrize("belief", [0.57, 0.5699, 0.621, 0.43, 0.4301])
 async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
-    venue = Readable(
+    venue = FakeMarketReader(
         binary(), [limit_bet("a", "NO", 0.56), limit_bet("b", "YES", 0.44)], {"owner-a": 99, "owner-b": 99}
     )
-    found = await plan(venue, Binary(belief), account=account(1e6))
+    found = await plan(venue, BinaryPrediction(belief), account=account(1e6))
     order = order_of(found)
-    board = MarketState.from_json(found.state).board()
+    board = ManifoldMarketState.from_json(found.market_state).simulated_market()
     amount, limit = float(str(order.terms["amount"])), float(str(order.terms["limit_prob"]))
-    trade = board.trade("", Take(leg=order.leg, stake=amount, limit=limit))
-    assert limit <= belief if order.leg is Leg.YES else limit >= belief
+    trade = board.simulate_trade("", PoolTakerOrder(leg=order.leg, stake=amount, limit=limit))
+    assert limit <= belief if order.leg is ContractSide.YES else limit >= belief
     assert trade.stake == pytest.approx(amount)
     assert trade.shares == pytest.approx(order.shares)
 
@@ -137,24 +137,24 @@ async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
 @pytest.mark.parametrize(
     ("wishes", "why"),
     [
-        ({"appetite": appetite(edge=0.2)}, "within 0.2"),
-        ({"appetite": appetite(band=(0.51, 0.97))}, "outside the band"),
-        ({"appetite": appetite(most=0.5)}, "less than the least bet"),
-        ({"account": account(0.99)}, "less than the least bet"),
-        ({"account": account(2.0)}, "less than the least bet"),
-        ({"account": account(orders=[resting(Leg.YES)])}, "rests there: own-yes"),
+        ({"appetite": appetite(min_edge=0.2)}, "within 0.2"),
+        ({"appetite": appetite(price_band=(0.51, 0.97))}, "outside the band"),
+        ({"appetite": appetite(max_cost=0.5)}, "less than the minimum bet"),
+        ({"account": account(0.99)}, "less than the minimum bet"),
+        ({"account": account(2.0)}, "less than the minimum bet"),
+        ({"account": account(orders=[resting(ContractSide.YES)])}, "already rests: own-yes"),
     ],
 )
 async def test_a_normal_no_says_why(wishes: dict[str, Any], why: str) -> None:
-    found = await plan(Readable(binary()), Binary(0.6), **wishes)
+    found = await plan(FakeMarketReader(binary()), BinaryPrediction(0.6), **wishes)
     assert found.order is None
     assert why in found.why
-    assert found.state
+    assert found.market_state
 
 
 @pytest.mark.parametrize("market", [binary(isResolved=True), binary(closeTime=at(NOW) - 1)])
 async def test_nothing_is_ordered_on_a_market_that_is_over(market: dict[str, Any]) -> None:
-    found = await plan(Readable(market), Binary(0.9))
+    found = await plan(FakeMarketReader(market), BinaryPrediction(0.9))
     assert found.order is None
     assert found.why in {"the market is resolved", "the market is closed"}
 
@@ -162,62 +162,80 @@ async def test_nothing_is_ordered_on_a_market_that_is_over(market: dict[str, Any
 async def test_a_pool_that_the_bet_would_drain_is_left_alone() -> None:
     # With a weight of 0.1 the price is 0.97 only when nearly all YES is gone.
     thin = binary(pool={"YES": 5, "NO": 1}, p=0.1)
-    found = await plan(Readable(thin), Binary(0.97), account=account(1e6))
+    found = await plan(FakeMarketReader(thin), BinaryPrediction(0.97), account=account(1e6))
     assert found.order is None
     assert found.why == "the pool is too small"
 
 
 async def test_a_belief_without_a_whole_percent_of_room_is_left_alone() -> None:
-    found = await plan(Readable(binary()), Binary(0.509))
+    found = await plan(FakeMarketReader(binary()), BinaryPrediction(0.509))
     assert found.order is None
     assert "no limit fits" in found.why
     fine = numeric(pool={"YES": 1000, "NO": 1000})
     shape = CurveShape(grid=(0.0, 50.9, 100.0))
     # All mass at 50.9 would be a step; half on each side of it has that mean: 0.5 * 25.45 + 0.5 * 75.45 = 50.45.
-    order = order_of(await plan(Readable(fine), Curve((0.0, 0.5, 1.0)), shape=shape, account=account(1e6)))
+    order = order_of(
+        await plan(FakeMarketReader(fine), CurvePrediction((0.0, 0.5, 1.0)), shape=shape, account=account(1e6))
+    )
     assert order.terms["limit_prob"] == "0.504"
 
 
 async def test_what_is_held_is_enough_when_planned_again() -> None:
-    policy = appetite(kelly=0.25, edge=0.01)
-    deep = Readable(binary(pool={"YES": 1e7, "NO": 1e7}))
-    first = order_of(await plan(deep, Binary(0.7), appetite=policy))
-    held = Position(contract="m1", leg=Leg.YES, shares=first.shares, paid=first.cost)
-    found = await plan(deep, Binary(0.7), appetite=policy, account=account(500.0 - first.cost, [held]))
+    policy = appetite(kelly_fraction=0.25, min_edge=0.01)
+    deep = FakeMarketReader(binary(pool={"YES": 1e7, "NO": 1e7}))
+    first = order_of(await plan(deep, BinaryPrediction(0.7), appetite=policy))
+    held = Position(contract="m1", leg=ContractSide.YES, shares=first.shares, paid=first.cost)
+    found = await plan(deep, BinaryPrediction(0.7), appetite=policy, account=account(500.0 - first.cost, [held]))
     assert found.order is None
-    assert "enough" in found.why or "least bet" in found.why
+    assert "enough" in found.why or "minimum bet" in found.why
 
 
 async def test_a_position_is_never_reduced_against_the_belief() -> None:
     # v097: by Kelly alone 30.4 NO; but each of those would lose by the belief.
-    held = Position(contract="m1", leg=Leg.YES, shares=400, paid=200)
-    venue = Readable(binary(pool={"YES": 100, "NO": 100}))
-    found = await plan(venue, Binary(0.6), account=account(200, [held]))
+    held = Position(contract="m1", leg=ContractSide.YES, shares=400, paid=200)
+    venue = FakeMarketReader(binary(pool={"YES": 100, "NO": 100}))
+    found = await plan(venue, BinaryPrediction(0.6), account=account(200, [held]))
     assert found.order is None
-    assert "what is held is enough" in found.why
+    assert "the held shares are enough" in found.why
 
 
 async def test_own_orders_are_not_met_and_opposite_ones_are_named_to_be_cancelled() -> None:
-    mine = OpenOrder(id="mine", contract="m1", leg=Leg.NO, side=Side.BUY, limit=0.49, shares=200, reserves=90)
-    venue = Readable(binary(), [limit_bet("mine", "NO", 0.51)], {"owner-mine": 1e6})
-    found = await plan(venue, Binary(0.7), account=account(500, orders=[mine]))
+    mine = OpenOrder(
+        id="mine", contract="m1", leg=ContractSide.NO, side=OrderSide.BUY, limit=0.49, shares=200, reserves=90
+    )
+    venue = FakeMarketReader(binary(), [limit_bet("mine", "NO", 0.51)], {"owner-mine": 1e6})
+    found = await plan(venue, BinaryPrediction(0.7), account=account(500, orders=[mine]))
     assert order_of(found).terms["cancel"] == ["mine"]
-    assert MarketState.from_json(found.state).orders == ()
+    assert ManifoldMarketState.from_json(found.market_state).orders == ()
 
 
 async def test_caps_and_cash_bound_the_stake() -> None:
-    assert order_of(await plan(Readable(binary()), Binary(0.9), appetite=appetite(most=17.123))).cost == 17.12
-    assert order_of(await plan(Readable(binary()), Binary(0.95), account=account(20.0))).cost <= 20.0
+    assert (
+        order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.9), appetite=appetite(max_cost=17.123))).cost
+        == 17.12
+    )
+    assert order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.95), account=account(20.0))).cost <= 20.0
 
 
 async def test_a_stake_is_cut_to_where_a_share_still_gains_the_least_edge() -> None:
-    order = order_of(await plan(Readable(binary()), Binary(0.6), appetite=appetite(edge=0.08), account=account(1e6)))
+    order = order_of(
+        await plan(
+            FakeMarketReader(binary()), BinaryPrediction(0.6), appetite=appetite(min_edge=0.08), account=account(1e6)
+        )
+    )
     assert order.edge == pytest.approx(0.08, abs=1e-4)
     assert order.edge >= 0.08
 
 
 async def test_a_shrunk_belief_is_the_bound() -> None:
-    order = order_of(await plan(Readable(binary()), Binary(0.8), appetite=appetite(shrink=0.5), account=account(1e6)))
+    order = order_of(
+        await plan(
+            FakeMarketReader(binary()),
+            BinaryPrediction(0.8),
+            appetite=appetite(market_shrinkage=0.5),
+            account=account(1e6),
+        )
+    )
     assert order.terms["limit_prob"] == "0.66"  # odds 4 and 1: log-odds in the middle are odds of 2
 
 
@@ -225,35 +243,35 @@ THREE = ChoiceShape(options=("Option a", "Option b", "Option c"))
 
 
 async def test_a_choice_is_bet_on_the_answer_with_the_best_edge() -> None:
-    venue = Readable(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2)))
-    belief = Choice({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
+    venue = FakeMarketReader(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2)))
+    belief = ChoicePrediction({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
     order = order_of(await plan(venue, belief, shape=THREE, account=account(600)))
-    assert (order.contract, order.option, order.leg) == ("m2/c", "Option c", Leg.YES)
+    assert (order.contract, order.option, order.leg) == ("m2/c", "Option c", ContractSide.YES)
     assert (order.terms["market"], order.terms["answer"]) == ("m2", "c")
     assert order.expected < 0.35
 
 
 async def test_the_next_answer_is_taken_where_the_best_may_not_be_traded() -> None:
-    venue = Readable(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2)))
-    belief = Choice({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
-    order = order_of(await plan(venue, belief, shape=THREE, appetite=appetite(band=(0.25, 0.75))))
-    assert (order.contract, order.leg) == ("m2/b", Leg.NO)
+    venue = FakeMarketReader(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2)))
+    belief = ChoicePrediction({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
+    order = order_of(await plan(venue, belief, shape=THREE, appetite=appetite(price_band=(0.25, 0.75))))
+    assert (order.contract, order.leg) == ("m2/b", ContractSide.NO)
 
 
 async def test_answers_that_changed_since_are_not_bet_on() -> None:
-    venue = Readable(choice(answer("a", 0.5), answer("b", 0.3), answer("d", 0.2)))
-    found = await plan(venue, Choice({"Option a": 0.4, "Option b": 0.2, "Option c": 0.4}), shape=THREE)
+    venue = FakeMarketReader(choice(answer("a", 0.5), answer("b", 0.3), answer("d", 0.2)))
+    found = await plan(venue, ChoicePrediction({"Option a": 0.4, "Option b": 0.2, "Option c": 0.4}), shape=THREE)
     assert found.why == "the answers have changed since the forecast"
 
 
 async def test_an_independent_answer_is_bet_on_alone() -> None:
-    venue = Readable(choice(answer("a", 0.6), answer("b", 0.6), linked=False))
+    venue = FakeMarketReader(choice(answer("a", 0.6), answer("b", 0.6), linked=False))
     facts = {"market": "m2", "answer": "b"}
-    found = await plan(venue, Binary(0.8), facts=facts)
+    found = await plan(venue, BinaryPrediction(0.8), facts=facts)
     order = order_of(found)
     assert (order.contract, order.option, order.terms["answer"]) == ("m2/b", "", "b")
-    board = MarketState.from_json(found.state).board()
-    after = board.after(board.trade("b", Take(leg=Leg.YES, stake=order.cost)))
+    board = ManifoldMarketState.from_json(found.market_state).simulated_market()
+    after = board.after_trade(board.simulate_trade("b", PoolTakerOrder(leg=ContractSide.YES, stake=order.cost)))
     assert after.probability("a") == pytest.approx(0.6)
 
 
@@ -261,47 +279,49 @@ async def test_an_independent_answer_is_bet_on_alone() -> None:
     ("answers", "why"),
     [
         ([answer("a", 0.6), answer("b", 0.6, resolution="NO")], "the answer is resolved"),
-        ([answer("a", 0.6)], "the market has no such answer any more"),
+        ([answer("a", 0.6)], "the market no longer has this answer"),
     ],
 )
 async def test_an_answer_that_is_over_is_left_alone(answers: list[dict[str, Any]], why: str) -> None:
-    venue = Readable(choice(*answers, linked=False))
-    assert (await plan(venue, Binary(0.9), facts={"market": "m2", "answer": "b"})).why == why
+    venue = FakeMarketReader(choice(*answers, linked=False))
+    assert (await plan(venue, BinaryPrediction(0.9), facts={"market": "m2", "answer": "b"})).why == why
 
 
 async def test_a_number_is_bet_by_its_mean() -> None:
     shape = CurveShape(grid=(0.0, 60.0, 80.0, 100.0))
     # All mass evenly between 60 and 80: the mean is 70, the price that says so 0.7.
-    found = await plan(Readable(numeric()), Curve((0.0, 0.0, 1.0, 1.0)), shape=shape, account=account(1e9))
-    assert order_of(found).leg is Leg.YES
+    found = await plan(
+        FakeMarketReader(numeric()), CurvePrediction((0.0, 0.0, 1.0, 1.0)), shape=shape, account=account(1e9)
+    )
+    assert order_of(found).leg is ContractSide.YES
     assert order_of(found).terms["limit_prob"] == "0.700"
 
 
 @pytest.mark.parametrize(
     ("market", "prediction", "facts"),
     [
-        (binary(), Binary(0.7), {}),
-        (binary(), Binary(0.7), {"market": "another"}),
-        (binary(outcomeType="STONK"), Binary(0.7), {"market": "m1"}),
-        (binary(outcomeType="WHO_KNOWS"), Binary(0.7), {"market": "m1"}),
-        (binary(pool=None), Binary(0.7), {"market": "m1"}),
-        (numeric(min=None), Curve((0.0, 1.0)), {"market": "m1"}),
-        (binary(), Curve((0.0, 1.0)), {"market": "m1"}),
+        (binary(), BinaryPrediction(0.7), {}),
+        (binary(), BinaryPrediction(0.7), {"market": "another"}),
+        (binary(outcomeType="STONK"), BinaryPrediction(0.7), {"market": "m1"}),
+        (binary(outcomeType="WHO_KNOWS"), BinaryPrediction(0.7), {"market": "m1"}),
+        (binary(pool=None), BinaryPrediction(0.7), {"market": "m1"}),
+        (numeric(min=None), CurvePrediction((0.0, 1.0)), {"market": "m1"}),
+        (binary(), CurvePrediction((0.0, 1.0)), {"market": "m1"}),
     ],
 )
 async def test_what_is_not_traded_is_rejected(
     market: dict[str, Any], prediction: Prediction, facts: dict[str, str]
 ) -> None:
-    shape = CurveShape(grid=(0.0, 1.0)) if isinstance(prediction, Curve) else BinaryShape()
-    with pytest.raises(Rejected):
-        await plan(Readable(market), prediction, shape=shape, facts=facts)
+    shape = CurveShape(grid=(0.0, 1.0)) if isinstance(prediction, CurvePrediction) else BinaryShape()
+    with pytest.raises(RequestRejectedError):
+        await plan(FakeMarketReader(market), prediction, shape=shape, facts=facts)
 
 
 async def test_a_market_that_cannot_be_read_is_unavailable() -> None:
-    class Silent(Readable):
+    class Silent(FakeMarketReader):
         async def orders(self, market_id: str) -> Sequence[dict[str, Any]]:
             message = "no answer"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message)
 
-    with pytest.raises(Unavailable):
-        await plan(Silent(binary()), Binary(0.7))
+    with pytest.raises(ServiceUnavailableError):
+        await plan(Silent(binary()), BinaryPrediction(0.7))

@@ -8,30 +8,30 @@ from hypothesis import strategies as st
 
 from bot.api import (
     Account,
-    Appetite,
-    Choice,
+    ChoicePrediction,
     ChoiceShape,
-    Leg,
+    ContractSide,
     OpenOrder,
+    OrderSide,
     Position,
     Question,
     QuestionRef,
-    Side,
+    SizingPolicy,
     Target,
-    Wish,
+    TradeProposal,
 )
-from plugins.manifold.book import Take
-from plugins.manifold.planner import planned
-from plugins.manifold.state import MarketState
-from tests.plugins.manifold.replies import NOW, choice, limit_bet
+from plugins.manifold.book_walk import PoolTakerOrder
+from plugins.manifold.market_state import ManifoldMarketState
+from plugins.manifold.planner import plan_on_state
+from tests.plugins.manifold.api_replies import NOW, choice, limit_bet
 
-LEGS = st.sampled_from(list(Leg))
+LEGS = st.sampled_from(list(ContractSide))
 SIDES = st.one_of(st.floats(0.02, 10.0), st.floats(10.0, 1e5))
 NAMES = "abcd"
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> MarketState:
+def markets(draw: st.DrawFn) -> ManifoldMarketState:
     """Any pools, and any orders, also such as could not rest there."""
     names = NAMES[: draw(st.integers(2, 4))]
     linked = draw(st.booleans())
@@ -53,22 +53,22 @@ def markets(draw: st.DrawFn) -> MarketState:
         )
         for n in range(draw(st.integers(0, 4)))
     ]
-    state = MarketState.from_api(choice(*answers, linked=linked), bets, read_at=NOW)
-    return state.knowing({"u": draw(st.floats(-10.0, 1e4))})
+    state = ManifoldMarketState.from_api(choice(*answers, linked=linked), bets, read_at=NOW)
+    return state.with_balances({"u": draw(st.floats(-10.0, 1e4))})
 
 
 APPETITES = st.builds(
-    Appetite,
-    kelly=st.floats(0.0, 1.0),
-    shrink=st.floats(0.0, 1.0),
-    edge=st.floats(0.0, 0.3),
-    band=st.just((0.03, 0.97)),
-    most=st.one_of(st.just(float("inf")), st.floats(0.0, 100.0)),
+    SizingPolicy,
+    kelly_fraction=st.floats(0.0, 1.0),
+    market_shrinkage=st.floats(0.0, 1.0),
+    min_edge=st.floats(0.0, 0.3),
+    price_band=st.just((0.03, 0.97)),
+    max_cost=st.one_of(st.just(float("inf")), st.floats(0.0, 100.0)),
 )
 
 
 @st.composite
-def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> Wish:
+def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> TradeProposal:
     weights = [draw(st.floats(0.0, 1.0)) + 1e-9 for _ in names]
     total = sum(weights)
     held = [
@@ -76,10 +76,10 @@ def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> Wish:
         for _ in range(draw(st.integers(0, 2)))
     ]
     mine = [
-        OpenOrder(id="mine", contract="m2/a", leg=draw(LEGS), side=Side.BUY, limit=0.5, shares=2, reserves=1)
+        OpenOrder(id="mine", contract="m2/a", leg=draw(LEGS), side=OrderSide.BUY, limit=0.5, shares=2, reserves=1)
         for _ in range(draw(st.integers(0, 1)))
     ]
-    return Wish(
+    return TradeProposal(
         question=Question(
             ref=QuestionRef("manifold", "m2"),
             title="?",
@@ -87,33 +87,35 @@ def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> Wish:
             targets=(Target(),),
             facts={"market": "m2"},
         ),
-        predictions={"outcome": Choice({n: w / total for n, w in zip(names, weights, strict=True)})},
+        predictions={"outcome": ChoicePrediction({n: w / total for n, w in zip(names, weights, strict=True)})},
         account=Account(
             at=NOW, currency="MANA", cash=draw(st.floats(0.0, 1e4)), positions=tuple(held), orders=tuple(mine)
         ),
-        appetite=draw(APPETITES),
+        sizing=draw(APPETITES),
         now=NOW,
     )
 
 
 @given(data=st.data(), state=markets())
-def test_an_order_keeps_every_bound(data: st.DataObject, state: MarketState) -> None:
-    wish: Wish = data.draw(wishes(tuple(state.names)))
-    plan = planned(wish, state)
+def test_an_order_keeps_every_bound(data: st.DataObject, state: ManifoldMarketState) -> None:
+    proposal: TradeProposal = data.draw(wishes(tuple(state.answers_by_option)))
+    plan = plan_on_state(proposal, state)
     assert plan.why
-    assert MarketState.from_json(plan.state) == state
+    assert ManifoldMarketState.from_json(plan.market_state) == state
     if plan.order is None:
         return
-    order, appetite = plan.order, wish.appetite
-    assert 1.0 <= order.cost <= min(appetite.most, wish.account.cash) * (1.0 + 1e-12)
+    order, appetite = plan.order, proposal.sizing
+    assert 1.0 <= order.cost <= min(appetite.max_cost, proposal.account.cash) * (1.0 + 1e-12)
     # Edge and expected price are of the average share, which the limit is no better than.
-    assert order.edge >= appetite.edge - 1e-6
+    assert order.edge >= appetite.min_edge - 1e-6
     assert order.expected <= order.limit + 1e-6
     terms: dict[str, Any] = dict(order.terms)
     percent = float(terms["limit_prob"]) * 100
     assert percent == pytest.approx(round(percent), abs=1e-9)
-    board = state.board(now=NOW)
-    trade = board.trade(terms["answer"], Take(leg=order.leg, stake=terms["amount"], limit=float(terms["limit_prob"])))
+    board = state.simulated_market(now=NOW)
+    trade = board.simulate_trade(
+        terms["answer"], PoolTakerOrder(leg=order.leg, stake=terms["amount"], limit=float(terms["limit_prob"]))
+    )
     assert trade.shares == pytest.approx(order.shares)
-    assert not trade.drains
+    assert not trade.drains_pool
     assert "mine" not in {o.id for o in state.orders}

@@ -14,13 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.api import Leg
-from bot.testing.venues import manifold_math
-from bot.testing.venues.manifold_arbitrage import Answers, buy
-from bot.testing.venues.manifold_math import Book, Want, walk
-from plugins.manifold.arbitrage import Board, Trade
-from plugins.manifold.book import Resting, Take
-from plugins.manifold.cpmm import Pool
+from bot.api import ContractSide
+from bot.simulator.venues import manifold_market_maker
+from bot.simulator.venues.manifold_market_maker import (
+    LinkedAnswers,
+    ReferenceOrderBook,
+    WantedTrade,
+    buy_answer,
+    fill_trade,
+)
+from plugins.manifold.book_walk import PoolTakerOrder, RestingLimitOrder
+from plugins.manifold.cpmm import CpmmPool
+from plugins.manifold.market_simulation import SimulatedMarket, SimulatedTrade
 
 Values = Mapping[str, Any]
 CLOSE = 1e-9
@@ -37,12 +42,12 @@ def cases(shared: Path) -> Sequence[Values]:
     return found
 
 
-def board_of(case: Values) -> Board:
+def board_of(case: Values) -> SimulatedMarket:
     orders = (
-        Resting(
+        RestingLimitOrder(
             id=raw["id"],
             user=raw["user"],
-            leg=Leg(raw["leg"].lower()),
+            leg=ContractSide(raw["leg"].lower()),
             limit=raw["limit"],
             remaining=raw["remaining"],
             created=raw["created"],
@@ -51,15 +56,15 @@ def board_of(case: Values) -> Board:
         )
         for raw in case["orders"]
     )
-    pools = {answer: Pool(*sides) for answer, sides in case["pools"].items()}
-    return Board(pools=pools, orders=tuple(orders), linked=case["kind"] == "sum_to_one")
+    pools = {answer: CpmmPool(*sides) for answer, sides in case["pools"].items()}
+    return SimulatedMarket(pools=pools, orders=tuple(orders), is_linked=case["kind"] == "sum_to_one")
 
 
-def traded(board: Board, case: Values) -> Trade:
-    leg = Leg(case["leg"].lower())
+def traded(board: SimulatedMarket, case: Values) -> SimulatedTrade:
+    leg = ContractSide(case["leg"].lower())
     if case["op"] == "sell":
-        return board.sale(case["answer"], leg, case["shares"])
-    return board.trade(case["answer"], Take(leg=leg, stake=case["stake"], limit=case["limit"]))
+        return board.simulate_sale(case["answer"], leg, case["shares"])
+    return board.simulate_trade(case["answer"], PoolTakerOrder(leg=leg, stake=case["stake"], limit=case["limit"]))
 
 
 def near(values: Mapping[str, float]) -> Any:
@@ -70,16 +75,16 @@ def test_the_plugin_trades_as_the_venue_does(cases: Sequence[Values]) -> None:
     for number, case in enumerate(cases):
         board, expected = board_of(case), case["result"]
         trade, sign = traded(board, case), -1.0 if case["op"] == "sell" else 1.0
-        after = board.after(trade)
+        after = board.after_trade(trade)
         assert {"amount": sign * trade.stake, "shares": sign * trade.shares} == near(
             {"amount": expected["amount"], "shares": expected["shares"]}
         ), number
         assert {answer: after.probability(answer) for answer in after.pools} == near(expected["prob_after"]), number
 
 
-def answers_of(case: Values) -> Answers:
-    def rests(raw: Values) -> manifold_math.Resting:
-        return manifold_math.Resting(
+def answers_of(case: Values) -> LinkedAnswers:
+    def rests(raw: Values) -> manifold_market_maker.ReferenceLimitOrder:
+        return manifold_market_maker.ReferenceLimitOrder(
             id=raw["id"],
             user=raw["user"],
             outcome=raw["leg"],
@@ -90,25 +95,29 @@ def answers_of(case: Values) -> Answers:
 
     balances = {raw["user"]: raw["balance"] for raw in case["orders"]}
     books = {
-        name: Book(orders=[rests(raw) for raw in case["orders"] if raw["answer"] == name], balances=balances)
+        name: ReferenceOrderBook(
+            orders=[rests(raw) for raw in case["orders"] if raw["answer"] == name], balances=balances
+        )
         for name in case["pools"]
     }
-    return Answers(pools={name: manifold_math.Pool(*sides) for name, sides in case["pools"].items()}, books=books)
+    return LinkedAnswers(
+        pools={name: manifold_market_maker.ReferencePool(*sides) for name, sides in case["pools"].items()}, books=books
+    )
 
 
 def test_the_double_trades_as_the_venue_does(cases: Sequence[Values]) -> None:
     for number, case in enumerate(cases):
         answers, name, expected = answers_of(case), case["answer"], case["result"]
         want = (
-            Want(outcome=OTHER[case["leg"]], shares=case["shares"], endless=True)
+            WantedTrade(outcome=OTHER[case["leg"]], shares=case["shares"], ignores_price=True)
             if case["op"] == "sell"
-            else Want(outcome=case["leg"], amount=case["stake"], limit=case["limit"])
+            else WantedTrade(outcome=case["leg"], amount=case["stake"], limit=case["limit"])
         )
         if case["kind"] == "independent":
-            alone = walk(answers.pools[name], want, answers.books[name])
+            alone = fill_trade(answers.pools[name], want, answers.books[name])
             amount, shares, pools = alone.amount, alone.shares, {name: alone.pool}
         else:
-            joint = buy(answers, name, want)
+            joint = buy_answer(answers, name, want)
             amount, shares = joint.amount, joint.shares(name)
             pools = {one: trade.pool for one, trade in {**joint.direct, **joint.others}.items()}
         if case["op"] == "sell":
@@ -146,25 +155,27 @@ def test_bets_and_sales_in_any_order_make_and_lose_no_mana_and_both_agree(
     fall: float, depth: float, acts: list[Act]
 ) -> None:
     start = long_tail(30, fall, depth)
-    board = Board(pools={name: Pool(*sides) for name, sides in start.items()}, linked=True)
-    answers = Answers(pools={name: manifold_math.Pool(*sides) for name, sides in start.items()})
+    board = SimulatedMarket(pools={name: CpmmPool(*sides) for name, sides in start.items()}, is_linked=True)
+    answers = LinkedAnswers(pools={name: manifold_market_maker.ReferencePool(*sides) for name, sides in start.items()})
     held = {(name, side): 0.0 for name in start for side in OTHER}
     paid = 0.0
     for number, side, size, sells in acts:
         name = f"a{number}"
         if sells and held[name, side]:
-            trade = board.sale(name, Leg(side.lower()), held[name, side])
-            joint = buy(answers, name, Want(outcome=OTHER[side], shares=held[name, side], endless=True))
+            trade = board.simulate_sale(name, ContractSide(side.lower()), held[name, side])
+            joint = buy_answer(
+                answers, name, WantedTrade(outcome=OTHER[side], shares=held[name, side], ignores_price=True)
+            )
             assert trade.stake == pytest.approx(joint.shares(name) - joint.amount, rel=CLOSE)
             paid, held[name, side] = paid - trade.stake, 0.0
         else:
-            trade = board.trade(name, Take(leg=Leg(side.lower()), stake=size))
-            joint = buy(answers, name, Want(outcome=side, amount=size))
+            trade = board.simulate_trade(name, PoolTakerOrder(leg=ContractSide(side.lower()), stake=size))
+            joint = buy_answer(answers, name, WantedTrade(outcome=side, amount=size))
             assert trade.shares == pytest.approx(joint.shares(name), rel=CLOSE)
             paid, held[name, side] = paid + trade.stake, held[name, side] + trade.shares
-        board = board.after(trade)
+        board = board.after_trade(trade)
         moved = {one: part.pool for one, part in {**joint.direct, **joint.others}.items()}
-        answers = Answers(pools={**answers.pools, **moved})
+        answers = LinkedAnswers(pools={**answers.pools, **moved})
         assert math.fsum(pool.probability for pool in board.pools.values()) == pytest.approx(1.0, abs=1e-12)
     for winner in start:
         owed = math.fsum(shares for (name, side), shares in held.items() if (side == "YES") is (name == winner))
@@ -175,22 +186,24 @@ def test_bets_and_sales_in_any_order_make_and_lose_no_mana_and_both_agree(
         assert owed + kept == pytest.approx(paid, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("leg", list(Leg))
-def test_an_answer_that_stands_beyond_the_limit_of_a_bet_is_not_bought_either_way(leg: Leg) -> None:
-    pools = {name: Pool(*sides) for name, sides in long_tail(30, 0.5, 300.0).items()}
-    answer = "a0" if leg is Leg.YES else "a29"
+@pytest.mark.parametrize("leg", list(ContractSide))
+def test_an_answer_that_stands_beyond_the_limit_of_a_bet_is_not_bought_either_way(leg: ContractSide) -> None:
+    pools = {name: CpmmPool(*sides) for name, sides in long_tail(30, 0.5, 300.0).items()}
+    answer = "a0" if leg is ContractSide.YES else "a29"
     price = pools[answer].probability
     # As a market order: the last one stands at a tenth of a percent.
-    limit = price - 0.01 if leg is Leg.YES else None
-    trade = Board(pools=pools, linked=True).trade(answer, Take(leg=leg, stake=50.0, limit=limit))
+    limit = price - 0.01 if leg is ContractSide.YES else None
+    trade = SimulatedMarket(pools=pools, is_linked=True).simulate_trade(
+        answer, PoolTakerOrder(leg=leg, stake=50.0, limit=limit)
+    )
     assert (trade.stake, trade.shares) == (0.0, 0.0)
 
 
 def test_selling_what_was_bought_of_a_long_shot_brings_back_what_it_cost() -> None:
-    pools = {name: Pool(*sides) for name, sides in long_tail(30, 0.5, 300.0).items()}
-    board = Board(pools=pools, linked=True)
-    trade = board.trade("a25", Take(leg=Leg.YES, stake=40.0))
+    pools = {name: CpmmPool(*sides) for name, sides in long_tail(30, 0.5, 300.0).items()}
+    board = SimulatedMarket(pools=pools, is_linked=True)
+    trade = board.simulate_trade("a25", PoolTakerOrder(leg=ContractSide.YES, stake=40.0))
     assert board.probability("a25") < 0.002
-    sale = board.after(trade).sale("a25", Leg.YES, trade.shares)
+    sale = board.after_trade(trade).simulate_sale("a25", ContractSide.YES, trade.shares)
     assert sale.stake == pytest.approx(40.0, rel=1e-9)
     assert sale.shares == pytest.approx(trade.shares, rel=1e-9)

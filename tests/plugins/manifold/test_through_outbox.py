@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import Binary, Intent, IntentAction, IntentState, Mode, PaperPlace
-from bot.domain.submission import Send
-from bot.gate.brake import Brake
-from bot.outbox.outbox import Outbox
-from bot.ports import Submitter
+from bot.api import BinaryPrediction, ExecutionMode, Intent, IntentAction, IntentState, PaperBookContext
+from bot.core.interfaces import VenueSubmitter
+from bot.core.submissions import SendDecision
+from bot.execution.gate.kill_switch import KillSwitch
+from bot.execution.outbox.outbox import Outbox
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.manifold_state import FakeManifoldMarket
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
-from bot.testing.records import forecast_on_record
-from bot.testing.venues.faults import Fault, Trouble
-from bot.testing.venues.manifold_state import Market
-from plugins.manifold.paper import open_paper
+from plugins.manifold.market_state import to_milliseconds
+from plugins.manifold.paper_market import open_paper
 from plugins.manifold.settings import VENUE
-from plugins.manifold.state import milliseconds
-from tests.plugins.manifold.stand import Stand, order_of
+from tests.plugins.manifold.fixture import ManifoldFixture, order_of
+from tests.recorded_forecasts import record_forecast
 
 # Longer than an order lives, and what is under way and in caches.
 UNTIL_PROOF_S = 1_000.0
@@ -31,14 +31,14 @@ IN_A_WHILE_S = 301.0
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OutboxSetup:
     """A ledger with its outbox in front of the venue."""
 
-    stand: Stand
+    manifold: ManifoldFixture
     ledger: Ledger
     path: Path
 
-    def outbox(self, submitter: Submitter | None = None, mode: Mode = Mode.LIVE) -> Outbox:
+    def outbox(self, submitter: VenueSubmitter | None = None, mode: ExecutionMode = ExecutionMode.LIVE) -> Outbox:
         """A new one, as of a process that has just begun."""
 
         async def at_once(_: BatchRow, __: datetime) -> bool:
@@ -46,19 +46,19 @@ class Desk:
 
         return Outbox(
             ledger=self.ledger,
-            submitters={VENUE: submitter or self.stand.writer()},
-            clock=self.stand.clock,
-            brake=Brake(stop_file=self.path.parent / "STOP", ledger=self.path),
-            ready=at_once,
+            submitters={VENUE: submitter or self.manifold.writer()},
+            clock=self.manifold.clock,
+            kill_switch=KillSwitch(stop_file=self.path.parent / "STOP", ledger_file=self.path),
+            is_batch_ready=at_once,
             modes={VENUE: mode},
         )
 
-    async def plan(self, market: Market, name: str, mode: Mode = Mode.LIVE) -> Intent:
+    async def plan(self, market: FakeManifoldMarket, name: str, mode: ExecutionMode = ExecutionMode.LIVE) -> Intent:
         """An order of its own, decided to leave."""
-        now = self.stand.clock.now()
-        question = await self.stand.question(market)
+        now = self.manifold.clock.now()
+        question = await self.manifold.question(market)
         await self.ledger.questions.record([question], seen_at=now)
-        forecast = await forecast_on_record(self.ledger, question, {"outcome": Binary(0.7)}, now)
+        forecast = await record_forecast(self.ledger, question, {"outcome": BinaryPrediction(0.7)}, now)
         intent = Intent(
             id=name,
             account="default",
@@ -69,7 +69,7 @@ class Desk:
             batch=name,
             order=order_of(market),
         )
-        send = Send(intent=intent, mode=mode, why="armed")
+        send = SendDecision(intent=intent, mode=mode, why="armed")
         await self.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=now)
         return intent
 
@@ -85,74 +85,78 @@ class Desk:
             return [(str(state), str(body), str(tag)) for state, body, tag in database.execute(sql)]
 
     def bets(self) -> int:
-        return len(self.stand.venue.ledger.effects("bet", account=self.stand.ada.id))
+        return len(self.manifold.venue.ledger.effects("bet", account=self.manifold.ada.id))
 
 
 @pytest.fixture
-async def desk(stand: Stand, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(manifold: ManifoldFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
     path = tmp_path / "ledger.sqlite"
-    async with open_ledger(path, now=stand.clock.now()) as ledger:
-        yield Desk(stand, ledger, path)
+    async with open_ledger(path, now=manifold.clock.now()) as ledger:
+        yield OutboxSetup(manifold, ledger, path)
 
 
-async def test_mf_s6_the_order_and_its_request_are_durable_before_it_leaves(desk: Desk) -> None:
-    rain = desk.stand.world.add_market()
+async def test_mf_s6_the_order_and_its_request_are_durable_before_it_leaves(desk: OutboxSetup) -> None:
+    rain = desk.manifold.world.add_market()
     await desk.plan(rain, "one")
     seen: list[tuple[str, str, str]] = []
-    watch = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
-    desk.stand.venue.faults.next(watch, method="POST", path="/v0/bet")
+    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
+    desk.manifold.venue.faults.schedule(watch, method="POST", path="/v0/bet")
     assert await desk.outbox().flush() == 1
     [(state, body, tag)] = seen
     assert state == IntentState.SENDING
-    known, sent = json.loads(body), json.loads(desk.stand.asked("/v0/bet", "POST")[0].body)
+    known, sent = json.loads(body), json.loads(desk.manifold.asked("/v0/bet", "POST")[0].body)
     assert (known["contract"], known["leg"].upper()) == (sent["contractId"], sent["outcome"])
     assert (known["terms"]["amount"], float(known["terms"]["limit_prob"])) == (sent["amount"], sent["limitProb"])
     made_ms, expires_ms = tag.split("-")
     assert int(expires_ms) == sent["expiresAt"]
-    assert 0 <= int(made_ms) - milliseconds(desk.stand.clock.now()) < 1_000
+    assert 0 <= int(made_ms) - to_milliseconds(desk.manifold.clock.now()) < 1_000
 
 
-@pytest.mark.parametrize("fault", [Fault.DROPPED_AFTER, Fault.DROPPED_BEFORE])
-async def test_mf_c4_what_is_unknown_is_read_back_before_the_first_new_bet(desk: Desk, fault: Fault) -> None:
-    rain, snow = desk.stand.world.add_market("Rain?"), desk.stand.world.add_market("Snow?")
+@pytest.mark.parametrize("fault", [RequestFault.DROPPED_AFTER, RequestFault.DROPPED_BEFORE])
+async def test_mf_c4_what_is_unknown_is_read_back_before_the_first_new_bet(
+    desk: OutboxSetup, fault: RequestFault
+) -> None:
+    rain, snow = desk.manifold.world.add_market("Rain?"), desk.manifold.world.add_market("Snow?")
     old = await desk.plan(rain, "old")
-    desk.stand.venue.faults.next(fault, method="POST", path="/v0/bet")
+    desk.manifold.venue.faults.schedule(fault, method="POST", path="/v0/bet")
     await desk.outbox().flush()
     assert await desk.state(old) is IntentState.UNKNOWN
     # The process ends here, and the next one begins with what is not known.
-    desk.stand.clock.step(UNTIL_PROOF_S)
+    desk.manifold.clock.set_wall_clock(UNTIL_PROOF_S)
     new = await desk.plan(snow, "new")
-    desk.stand.venue.requests.clear()
+    desk.manifold.venue.requests.clear()
     outbox = desk.outbox()
     await outbox.recover()
     await outbox.reconcile()
     assert await desk.state(old) is not IntentState.UNKNOWN
     await outbox.flush()
     assert await desk.state(new) is IntentState.ACKED
-    paths = [(one.method, one.path) for one in desk.stand.venue.requests]
+    paths = [(one.method, one.path) for one in desk.manifold.venue.requests]
     assert paths.index(("GET", "/v0/bets")) < paths.index(("POST", "/v0/bet"))
-    arrived = fault is Fault.DROPPED_AFTER
-    desk.stand.clock.step(IN_A_WHILE_S)
+    arrived = fault is RequestFault.DROPPED_AFTER
+    desk.manifold.clock.set_wall_clock(IN_A_WHILE_S)
     await outbox.flush()
     # An order of so long ago is decided on anew, not sent again.
     assert await desk.state(old) is (IntentState.ACKED if arrived else IntentState.SUPERSEDED)
     assert desk.bets() == 1 + arrived
-    assert desk.stand.venue.ledger.doubles("bet", lambda effect: effect.subject) == {}
+    assert desk.manifold.venue.ledger.doubled_effects("bet", lambda effect: effect.subject) == {}
 
 
-async def test_mf_x1_on_paper_nothing_is_posted(desk: Desk, tmp_path: Path) -> None:
-    rain = desk.stand.world.add_market()
-    intent = await desk.plan(rain, "one", Mode.PAPER)
-    place = PaperPlace(clock=desk.stand.clock, http=desk.stand.http, folder=tmp_path, cash=1000.0, delay_s=0.0)
-    async with open_paper(desk.stand.with_settings(dry_run=True, comments=True), place) as book:
-        outbox = desk.outbox(book, Mode.PAPER)
+async def test_mf_x1_on_paper_nothing_is_posted(desk: OutboxSetup, tmp_path: Path) -> None:
+    rain = desk.manifold.world.add_market()
+    intent = await desk.plan(rain, "one", ExecutionMode.PAPER)
+    place = PaperBookContext(
+        clock=desk.manifold.clock, http=desk.manifold.http, folder=tmp_path, cash=1000.0, delay_s=0.0
+    )
+    async with open_paper(desk.manifold.with_settings(dry_run=True, comments=True), place) as book:
+        outbox = desk.outbox(book, ExecutionMode.PAPER)
         assert await outbox.flush() == 1
         assert await desk.state(intent) is IntentState.ACKED
         await outbox.reconcile()
-    assert [one for one in desk.stand.venue.requests if one.method != "GET"] == []
-    assert desk.stand.venue.ledger.effects() == []
+    assert [one for one in desk.manifold.venue.requests if one.method != "GET"] == []
+    assert desk.manifold.venue.ledger.effects() == []
 
 
-def test_mf_x1_a_dry_run_is_an_option_that_is_off(stand: Stand) -> None:
-    assert not stand.settings.dry_run
-    assert not stand.settings.comments
+def test_mf_x1_a_dry_run_is_an_option_that_is_off(manifold: ManifoldFixture) -> None:
+    assert not manifold.settings.dry_run
+    assert not manifold.settings.comments

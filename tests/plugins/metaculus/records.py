@@ -1,8 +1,8 @@
-"""Small records in the form of the venue document, section 3, to bend in tests."""
+"""Small records in the form of docs/facts/metaculus.md#objects, to bend in tests."""
 
 from typing import Any
 
-from bot.api import Batch, Binary, Intent, IntentAction, Prediction, Question, QuestionRef
+from bot.api import BinaryPrediction, Intent, IntentAction, Prediction, Question, QuestionRef, SubmissionBatch
 
 Record = dict[str, Any]
 
@@ -72,13 +72,13 @@ def intent(
     """An intent about a question: a forecast of 0.7 unless told otherwise."""
     predictions: dict[str, Prediction] = {}
     if action is IntentAction.FORECAST:
-        predictions = {"outcome": prediction or Binary(0.7)}
+        predictions = {"outcome": prediction or BinaryPrediction(0.7)}
     key = name or f"{ref.key}-{action}"
     return Intent(
         id=key, account="default", ref=ref, forecast="f", action=action, predictions=predictions, batch=key, text=text
     )
 
 
-def batch(*intents: Intent, questions: tuple[Question, ...] = ()) -> Batch:
+def batch(*intents: Intent, questions: tuple[Question, ...] = ()) -> SubmissionBatch:
     """A batch of those intents."""
-    return Batch(key=intents[0].batch, intents=intents, questions=questions)
+    return SubmissionBatch(key=intents[0].batch, intents=intents, questions=questions)

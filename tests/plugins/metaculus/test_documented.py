@@ -1,4 +1,4 @@
-"""What the README and config.toml say about this venue is what the program takes."""
+"""What docs/venues.md and config.toml say about this venue is what the program takes."""
 
 import re
 import tomllib
@@ -13,8 +13,8 @@ from plugins.metaculus.settings import MetaculusSettings
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def readme() -> dict[str, Any]:
-    text = (ROOT / "README.md").read_text()
+def documented() -> dict[str, Any]:
+    text = (ROOT / "docs" / "venues.md").read_text()
     [block] = [one for one in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[venues.metaculus]" in one]
     return tomllib.loads(block)
 
@@ -27,7 +27,7 @@ def commented() -> dict[str, Any]:
     return tomllib.loads("\n".join(line.removeprefix("# ") for line in lines[first:last]))
 
 
-@pytest.mark.parametrize("table", [readme, commented])
+@pytest.mark.parametrize("table", [documented, commented])
 def test_the_documented_settings_are_settings(table: Any) -> None:
     shown = dict(table()["venues"]["metaculus"]["settings"])
     assert shown.pop("token_file").endswith(".token")
@@ -40,5 +40,5 @@ def test_mc_p3_the_documented_poll_interval_is_5_to_10_minutes() -> None:
     assert spec.discover_every is not None
     interval_s = int(spec.discover_every.total_seconds())
     assert 300 <= interval_s <= 600
-    assert f"looked for every {interval_s} seconds" in (ROOT / "README.md").read_text()
+    assert f"looked for every {interval_s} seconds" in (ROOT / "docs" / "venues.md").read_text()
     assert f"It is read every {interval_s} s" in (ROOT / "config.toml").read_text()

@@ -1,4 +1,4 @@
-"""Where nothing is known: the flat distribution that the site itself compares with (venue document, section 9)."""
+"""Where nothing is known: the flat distribution that the site itself compares with (docs/facts/metaculus.md#scores)."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,41 +6,41 @@ from typing import Any
 
 import pytest
 
-from bot.agent.ballot import Manner, ballot_for
-from bot.agent.start import starting_point
-from bot.agent.texts import question_text, task_of
-from bot.api import Curve, CurveShape, IntentState, Prediction, Question
+from bot.api import CurvePrediction, CurveShape, IntentState, Prediction, Question
 from bot.cli.output.predictions import describe_prediction
-from bot.gate.remark import _told as said_beside
+from bot.execution.gate.comment_text import _describe_prediction as said_beside
+from bot.forecasting.agent.answer_schema import AnswerSettings, create_answer_format
+from bot.forecasting.agent.belief_state import find_starting_point
+from bot.forecasting.agent.prompt_texts import question_text, task_text
+from bot.simulator.venues.metaculus_scores import account_scores
+from bot.simulator.venues.metaculus_state import QuestionScaling
+from bot.simulator.venues.metaculus_world import question_scaling
 from bot.testing.clock import START
-from bot.testing.venues.metaculus_score import scores
-from bot.testing.venues.metaculus_state import Scaling
-from bot.testing.venues.metaculus_world import grid
-from plugins.baseline.forecaster import _follow_the_crowd
-from plugins.metaculus.parse import Unpacked, question_of
-from plugins.society.votes import plain
-from tests.plugins.metaculus.conftest import Site
+from plugins.baseline.forecaster import _crowd_step
+from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
+from plugins.society.vote_pooling import encode_predictions
+from tests.plugins.metaculus.conftest import MetaculusFixture
+from tests.plugins.metaculus.documented_samples import answer
 from tests.plugins.metaculus.records import batch, intent
-from tests.plugins.metaculus.samples import answer
-from tests.plugins.metaculus.writing import asked, ref
+from tests.plugins.metaculus.writer_helpers import asked, ref
 
-LOG = Scaling(low=1.0, high=10_000.0, zero_point=0.0, open_lower=True, open_upper=True)
-LINEAR = Scaling(low=0.0, high=100.0, open_upper=True)
-COUNT = grid(0.0, 9.0, count=10, open_upper=True)
+LOG = QuestionScaling(low=1.0, high=10_000.0, zero_point=0.0, open_lower=True, open_upper=True)
+LINEAR = QuestionScaling(low=0.0, high=100.0, open_upper=True)
+COUNT = question_scaling(0.0, 9.0, count=10, open_upper=True)
 
 
 def recorded(shared: Path, name: str) -> Question:
-    unpacked = Unpacked()
-    unpacked.add(answer(shared, name))
+    unpacked = MetaculusParsedPosts()
+    unpacked.add_post(answer(shared, name))
     [entry] = unpacked.entries
-    return question_of(entry)
+    return build_question(entry)
 
 
 def said_of_nothing(question: Question) -> list[Prediction]:
     """What every forecaster that starts from nothing says: those with a model, and the one without."""
     assert isinstance(question.shape, CurveShape)
-    belief = _follow_the_crowd(question, question.shape).belief
-    return [starting_point(question).prediction, *belief.predictions.values()]
+    belief = _crowd_step(question, question.shape).belief
+    return [find_starting_point(question).prediction, *belief.predictions.values()]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def said_of_nothing(question: Question) -> list[Prediction]:
     ids=["log", "linear", "discrete"],
 )
 async def test_it_scores_nothing_and_loses_nothing_at_the_site_whatever_happens(
-    site: Site, scaling: Scaling, outcomes: tuple[str, ...]
+    site: MetaculusFixture, scaling: QuestionScaling, outcomes: tuple[str, ...]
 ) -> None:
     kind = "discrete" if scaling.count else "numeric"
     for resolution in outcomes:
@@ -65,7 +65,7 @@ async def test_it_scores_nothing_and_loses_nothing_at_the_site_whatever_happens(
             assert receipt.state is IntentState.ACKED
         there.spot = START + timedelta(hours=1)
         site.fake.world.resolve(there, resolution, known=START + timedelta(hours=2))
-        found = scores(there, site.bot.id, site.fake.state.users)
+        found = account_scores(there, site.bot.id, site.fake.state.users)
         assert found["spot_baseline_score"] == pytest.approx(0.0, abs=1e-6)
         assert found["baseline_score"] == pytest.approx(0.0, abs=1e-6)
 
@@ -74,9 +74,9 @@ def test_on_a_logarithmic_scale_half_of_it_lies_below_the_middle_of_the_scale(sh
     question = recorded(shared, "post_num_open_log_full")
     assert isinstance(question.shape, CurveShape)
     for prediction in said_of_nothing(question):
-        assert isinstance(prediction, Curve)
+        assert isinstance(prediction, CurvePrediction)
         assert (prediction.cdf[0], prediction.cdf[100], prediction.cdf[-1]) == pytest.approx((0.05, 0.5, 0.95))
-    # Section 13.1: u = 0.5 of the scale from 1 to 10000 with its zero at 0 is 100.
+    # See docs/facts/metaculus.md#scale: u = 0.5 of the scale from 1 to 10000 with its zero at 0 is 100.
     assert question.shape.grid[100] == pytest.approx(100.0)
 
 
@@ -84,34 +84,34 @@ def test_a_discrete_question_is_one_of_whole_numbers_in_every_prompt_and_table(s
     question = recorded(shared, "post_disc_full")
     shape = question.shape
     assert isinstance(shape, CurveShape)
-    assert (shape.ends, shape.is_whole) == ((0.0, 9.0), True)
-    prediction = Curve((0.0, 0.02, 0.05, 0.2, 0.6, 0.8, 0.9, 0.93, 0.95, 0.96, 0.97))
-    ballot = ballot_for(question, Manner(), percent=False)
-    told = question_text(question, ballot, starting_point(question), cutoff=START)
+    assert (shape.value_range, shape.is_whole) == ((0.0, 9.0), True)
+    prediction = CurvePrediction((0.0, 0.02, 0.05, 0.2, 0.6, 0.8, 0.9, 0.93, 0.95, 0.96, 0.97))
+    ballot = create_answer_format(question, AnswerSettings(), percent=False)
+    told = question_text(question, ballot, find_starting_point(question), cutoff=START)
     assert "range from 0 (closed) to 9 (open), a whole number. An open end may be exceeded." in told
-    assert "The answer is a whole number" in task_of(question)
+    assert "The answer is a whole number" in task_text(question)
     schema: Any = ballot.schema(0.01)
     assert '"integer"' in str(schema).replace("'", '"')
-    assert ballot.form.shown(prediction) == "p5 1, p10 2, p25 3, p50 3, p75 4, p90 5, p95 7"
+    assert ballot.answer_schema.format(prediction) == "p5 1, p10 2, p25 3, p50 3, p75 4, p90 5, p95 7"
     assert describe_prediction(prediction, shape) == "10%: 2 goals, 50%: 3 goals, 90%: 5 goals"
-    assert describe_prediction(Curve((0.0, *(0.05 * step for step in range(1, 11)))), shape).endswith(
+    assert describe_prediction(CurvePrediction((0.0, *(0.05 * step for step in range(1, 11)))), shape).endswith(
         "90%: above 9 goals"
     )
     assert said_beside(question, prediction).startswith("Forecast 10%: 2")
-    votes: Any = plain(question, {target.key: prediction for target in question.targets})
+    votes: Any = encode_predictions(question, {target.key: prediction for target in question.targets})
     [values] = votes.values()
     assert all(isinstance(value, int) for value in values.values())
 
 
-async def test_whole_numbers_that_a_model_states_make_a_forecast_that_the_site_takes(site: Site) -> None:
+async def test_whole_numbers_that_a_model_states_make_a_forecast_that_the_site_takes(site: MetaculusFixture) -> None:
     there = site.fake.world.add_question(type="discrete", scaling=COUNT)
     question = await asked(site, there)
-    ballot = ballot_for(question, Manner(), percent=False)
-    stated: Any = dict(zip(ballot.form.schema(0.0)["properties"], (1, 2, 3, 3, 4, 5, 7), strict=True))  # type: ignore[arg-type]
-    prediction = ballot.form.read("quantiles", stated)
+    ballot = create_answer_format(question, AnswerSettings(), percent=False)
+    stated: Any = dict(zip(ballot.answer_schema.schema(0.0)["properties"], (1, 2, 3, 3, 4, 5, 7), strict=True))  # type: ignore[arg-type]
+    prediction = ballot.answer_schema.read("quantiles", stated)
     [receipt] = await site.send(batch(intent(ref(there), prediction), questions=(question,)))
     assert receipt.state is IntentState.ACKED
-    assert isinstance(prediction, Curve)
+    assert isinstance(prediction, CurvePrediction)
     # Most of it on 3, the value that stands at two percentages.
     steps = [after - before for before, after in zip(prediction.cdf, prediction.cdf[1:], strict=False)]
     assert max(range(10), key=steps.__getitem__) == 3

@@ -10,27 +10,27 @@ from typing import Any
 
 import pytest
 
-from bot.api import Binary, Intent, IntentAction, IntentState, Mode
-from bot.domain.submission import Send
-from bot.gate.brake import Brake
-from bot.outbox.outbox import Outbox
+from bot.api import BinaryPrediction, ExecutionMode, Intent, IntentAction, IntentState
+from bot.core.submissions import SendDecision
+from bot.execution.gate.kill_switch import KillSwitch
+from bot.execution.outbox.outbox import Outbox
+from bot.simulator.faults import FaultDetails, RequestFault
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
-from bot.testing.records import forecast_on_record
-from bot.testing.venues.faults import Fault, Trouble
-from plugins.metaculus.terms import VENUE, ref_of
-from plugins.metaculus.writer import DEADLINE_S, FRESH_S, SETTLE_S
-from tests.plugins.metaculus.conftest import Site
+from plugins.metaculus.question_names import VENUE, question_ref
+from plugins.metaculus.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_DEADLINE_S
+from tests.plugins.metaculus.conftest import MetaculusFixture
+from tests.recorded_forecasts import record_forecast
 
-UNTIL_PROOF_S = FRESH_S + DEADLINE_S + SETTLE_S + 1.0
+UNTIL_PROOF_S = MAX_SEND_AGE_S + WRITE_DEADLINE_S + SETTLEMENT_DELAY_S + 1.0
 IN_A_WHILE_S = 301.0
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OutboxSetup:
     """A ledger with its outbox, in live mode, in front of the site."""
 
-    site: Site
+    site: MetaculusFixture
     ledger: Ledger
     outbox: Outbox
     path: Path
@@ -38,9 +38,9 @@ class Desk:
     async def plan(self, there: Any, probability: float) -> Intent:
         """A new forecast of a question, decided to leave."""
         now = self.site.clock.now()
-        question = await self.site.reader.find(ref_of(there.post, there.id).key)
+        question = await self.site.reader.find_question(question_ref(there.post, there.id).key)
         await self.ledger.questions.record([question], seen_at=now)
-        forecast = await forecast_on_record(self.ledger, question, {"outcome": Binary(probability)}, now)
+        forecast = await record_forecast(self.ledger, question, {"outcome": BinaryPrediction(probability)}, now)
         intent = Intent(
             id=f"intent-{forecast.id}",
             account="default",
@@ -53,7 +53,7 @@ class Desk:
         return await self.decide(intent)
 
     async def decide(self, intent: Intent) -> Intent:
-        send = Send(intent=intent, mode=Mode.LIVE, why="armed")
+        send = SendDecision(intent=intent, mode=ExecutionMode.LIVE, why="armed")
         await self.ledger.submissions.decide(forecast_id=intent.forecast, decision=send, at=self.site.clock.now())
         return intent
 
@@ -68,7 +68,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(site: Site, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
     async def at_once(_: BatchRow, __: datetime) -> bool:
         return True
 
@@ -78,19 +78,19 @@ async def desk(site: Site, tmp_path: Path) -> AsyncIterator[Desk]:
             ledger=ledger,
             submitters={VENUE: site.writer},
             clock=site.clock,
-            brake=Brake(stop_file=tmp_path / "STOP", ledger=path),
-            ready=at_once,
-            modes={VENUE: Mode.LIVE},
+            kill_switch=KillSwitch(stop_file=tmp_path / "STOP", ledger_file=path),
+            is_batch_ready=at_once,
+            modes={VENUE: ExecutionMode.LIVE},
         )
-        yield Desk(site, ledger, outbox, path)
+        yield OutboxSetup(site, ledger, outbox, path)
 
 
-async def test_mc_s10_the_intent_is_durable_before_the_request_leaves(desk: Desk) -> None:
+async def test_mc_s10_the_intent_is_durable_before_the_request_leaves(desk: OutboxSetup) -> None:
     rain = desk.site.fake.world.add_question()
     await desk.plan(rain, 0.7)
     seen: list[tuple[str, str]] = []
-    watch = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
-    desk.site.fake.faults.next(watch, method="POST")
+    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
+    desk.site.fake.faults.schedule(watch, method="POST")
     assert await desk.outbox.flush() == 1
     [(state, tag)] = seen
     assert state == IntentState.SENDING
@@ -98,41 +98,45 @@ async def test_mc_s10_the_intent_is_durable_before_the_request_leaves(desk: Desk
     assert len(desk.site.ours(rain)) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.DROPPED_AFTER, Fault.ERROR_AFTER, Fault.PAGE_AFTER])
-async def test_mc_c3_what_arrived_without_an_answer_is_found_and_not_sent_again(desk: Desk, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [RequestFault.DROPPED_AFTER, RequestFault.ERROR_AFTER, RequestFault.PAGE_AFTER])
+async def test_mc_c3_what_arrived_without_an_answer_is_found_and_not_sent_again(
+    desk: OutboxSetup, fault: RequestFault
+) -> None:
     rain = desk.site.fake.world.add_question()
     intent = await desk.plan(rain, 0.7)
-    desk.site.fake.faults.next(fault, method="POST")
+    desk.site.fake.faults.schedule(fault, method="POST")
     assert await desk.outbox.flush() == 0
     assert await desk.state(intent) is IntentState.UNKNOWN
     assert await desk.outbox.flush() == 0, "in doubt, nothing is sent"
     assert await desk.outbox.reconcile() == 1
     assert await desk.state(intent) is IntentState.ACKED
     assert await desk.outbox.reconcile() == 0
-    assert len(rain.of(desk.site.bot.id)) == 1
+    assert len(rain.forecasts_of(desk.site.bot.id)) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.DROPPED_BEFORE, Fault.ERROR_BEFORE, Fault.PAGE_BEFORE])
-async def test_mc_c3_what_did_not_arrive_is_sent_once_more_when_its_absence_is_proof(desk: Desk, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [RequestFault.DROPPED_BEFORE, RequestFault.ERROR_BEFORE, RequestFault.PAGE_BEFORE])
+async def test_mc_c3_what_did_not_arrive_is_sent_once_more_when_its_absence_is_proof(
+    desk: OutboxSetup, fault: RequestFault
+) -> None:
     rain = desk.site.fake.world.add_question()
     intent = await desk.plan(rain, 0.7)
-    desk.site.fake.faults.next(fault, method="POST")
+    desk.site.fake.faults.schedule(fault, method="POST")
     await desk.outbox.flush()
     assert await desk.outbox.reconcile() == 0, "it may still take effect"
-    desk.site.clock.step(UNTIL_PROOF_S)
+    desk.site.clock.set_wall_clock(UNTIL_PROOF_S)
     assert await desk.outbox.reconcile() == 1
-    desk.site.clock.step(IN_A_WHILE_S)
+    desk.site.clock.set_wall_clock(IN_A_WHILE_S)
     assert await desk.outbox.flush() == 1
     assert await desk.state(intent) is IntentState.ACKED
-    assert len(rain.of(desk.site.bot.id)) == 1
+    assert len(rain.forecasts_of(desk.site.bot.id)) == 1
 
 
-async def test_a_comment_goes_after_its_forecast_and_never_twice(desk: Desk) -> None:
+async def test_a_comment_goes_after_its_forecast_and_never_twice(desk: OutboxSetup) -> None:
     rain = desk.site.fake.world.add_question()
     intent = await desk.plan(rain, 0.7)
     said = replace(intent, id="said", batch="said", action=IntentAction.COMMENT, text="Because of the wind.")
     await desk.decide(said)
-    desk.site.fake.faults.next(Fault.DROPPED_AFTER, method="POST", path="/api/comments/create/")
+    desk.site.fake.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/api/comments/create/")
     await desk.outbox.flush()
     assert await desk.state(said) is IntentState.UNKNOWN
     await desk.outbox.reconcile()
@@ -142,7 +146,7 @@ async def test_a_comment_goes_after_its_forecast_and_never_twice(desk: Desk) -> 
     assert len(desk.site.fake.state.comments) == 1
 
 
-async def test_a_question_that_closed_meanwhile_is_refused_and_nothing_is_written(desk: Desk) -> None:
+async def test_a_question_that_closed_meanwhile_is_refused_and_nothing_is_written(desk: OutboxSetup) -> None:
     rain = desk.site.fake.world.add_question()
     intent = await desk.plan(rain, 0.7)
     desk.site.fake.world.close(rain)

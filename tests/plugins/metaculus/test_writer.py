@@ -8,49 +8,63 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bot.api import Binary, Choice, Curve, CurveShape, IntentAction, Prediction, Rejected, Reply, Sealer, WriterPlace
+from bot.api import (
+    BinaryPrediction,
+    ChoicePrediction,
+    CurvePrediction,
+    CurveShape,
+    HttpResponse,
+    IntentAction,
+    Prediction,
+    RequestRejectedError,
+    SealingSubmitter,
+    VenueWriterContext,
+)
+from bot.simulator.faults import RequestFault
+from bot.simulator.venues.metaculus_state import FakeMetaculusQuestion as There
+from bot.simulator.venues.metaculus_world import question_scaling
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
-from bot.testing.venues.faults import Fault
-from bot.testing.venues.metaculus_state import Question as There
-from bot.testing.venues.metaculus_world import grid
-from bot.testing.wires import MemoryWire
-from plugins.metaculus.answer import MAX_CHARS
-from plugins.metaculus.parse import Unpacked, question_of
+from bot.testing.http import FakeHttpClient, FakeWriteClient
+from plugins.metaculus.post_parser import MetaculusParsedPosts, build_question
+from plugins.metaculus.question_names import question_ref
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import ref_of
-from plugins.metaculus.writer import DEADLINE_S, FRESH_S, SETTLE_S, MetaculusWriter
-from tests.plugins.metaculus.conftest import TOKEN, Site, one_sealed
+from plugins.metaculus.write_requests import MAX_COMMENT_CHARS
+from plugins.metaculus.writer import MAX_SEND_AGE_S, SETTLEMENT_DELAY_S, WRITE_DEADLINE_S, MetaculusWriter
+from tests.plugins.metaculus.conftest import TOKEN, MetaculusFixture, one_sealed
+from tests.plugins.metaculus.documented_samples import answer
 from tests.plugins.metaculus.records import batch, intent
-from tests.plugins.metaculus.samples import answer
-from tests.plugins.metaculus.writing import ABSENT, ACKED, COMMENT, FORECAST, REFUSED, asked, ref, remark
+from tests.plugins.metaculus.writer_helpers import ABSENT, ACKED, COMMENT, FORECAST, REFUSED, asked, ref, remark
 
 
-async def seal_refusal(site: Site, there: There, prediction: Prediction | None = None) -> str:
-    with pytest.raises(Rejected) as caught:
-        await site.writer.seal(batch(intent(ref(there), prediction)))
+async def seal_refusal(site: MetaculusFixture, there: There, prediction: Prediction | None = None) -> str:
+    with pytest.raises(RequestRejectedError) as caught:
+        await site.writer.seal_requests(batch(intent(ref(there), prediction)))
     assert site.writes() == []
     return str(caught.value)
 
 
-async def test_mc_s1_forecasts_of_every_kind_are_taken_one_question_a_request(site: Site) -> None:
+async def test_mc_s1_forecasts_of_every_kind_are_taken_one_question_a_request(site: MetaculusFixture) -> None:
     world = site.fake.world
     rain = world.add_question("Rain?")
     colour = world.add_question("Colour?", type="multiple_choice", options=["Red", "Green", "Other"])
-    amount = world.add_question("How much?", type="numeric", scaling=grid(1, 1000, zero_point=0, open_upper=True))
-    goals = world.add_question("Goals?", type="discrete", scaling=grid(0, 9, count=10, open_upper=True))
-    day = world.add_question("When?", type="date", scaling=grid(1.8e9, 1.9e9, open_lower=True, open_upper=True))
+    amount = world.add_question(
+        "How much?", type="numeric", scaling=question_scaling(1, 1000, zero_point=0, open_upper=True)
+    )
+    goals = world.add_question("Goals?", type="discrete", scaling=question_scaling(0, 9, count=10, open_upper=True))
+    day = world.add_question(
+        "When?", type="date", scaling=question_scaling(1.8e9, 1.9e9, open_lower=True, open_upper=True)
+    )
     part = world.add_group("Countries?", ["France", "Spain"]).questions[1]
     branch = world.add_conditional(rain, world.add_question("Snow?")).yes
-    spike = Curve((0.0,) * 150 + (1.0,) * 51)
+    spike = CurvePrediction((0.0,) * 150 + (1.0,) * 51)
     wanted: list[tuple[There, Prediction]] = [
-        (rain, Binary(0.0)),
-        (colour, Choice({"Red": 1.0, "Green": 0.0, "Other": 0.0})),
+        (rain, BinaryPrediction(0.0)),
+        (colour, ChoicePrediction({"Red": 1.0, "Green": 0.0, "Other": 0.0})),
         (amount, spike),
-        (goals, Curve((0.0,) * 4 + (1.0,) * 7)),
+        (goals, CurvePrediction((0.0,) * 4 + (1.0,) * 7)),
         (day, spike),
-        (part, Binary(0.25)),
-        (branch, Binary(0.75)),
+        (part, BinaryPrediction(0.25)),
+        (branch, BinaryPrediction(0.75)),
     ]
     receipts = await site.send(batch(*(intent(ref(there), given) for there, given in wanted)))
     assert [one.state for one in receipts] == [ACKED] * len(wanted), receipts
@@ -58,11 +72,11 @@ async def test_mc_s1_forecasts_of_every_kind_are_taken_one_question_a_request(si
         assert len(site.ours(there)) == 1
     bodies = [json.loads(heard.body) for heard in site.fake.requests if heard.method == "POST"]
     assert [[item["question"] for item in body] for body in bodies] == [[there.id] for there, _ in wanted]
-    assert isinstance(site.writer, Sealer)
+    assert isinstance(site.writer, SealingSubmitter)
 
 
 async def test_mc_r2_and_mc_r3_the_request_goes_to_the_path_with_a_slash_and_the_token_in_its_header(
-    site: Site,
+    site: MetaculusFixture,
 ) -> None:
     rain = site.fake.world.add_question()
     await site.send(batch(intent(ref(rain))))
@@ -73,72 +87,74 @@ async def test_mc_r2_and_mc_r3_the_request_goes_to_the_path_with_a_slash_and_the
     assert heard.headers["content-type"] == "application/json"
 
 
-async def test_mc_r2_a_redirect_of_a_write_is_not_followed_and_is_a_fault_of_ours(site: Site) -> None:
+async def test_mc_r2_a_redirect_of_a_write_is_not_followed_and_is_a_fault_of_ours(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
-    wire = MemoryWire(lambda _: Reply(status=301, headers={"location": "https://www.metaculus.com/elsewhere/"}))
+    wire = FakeWriteClient(
+        lambda _: HttpResponse(status=301, headers={"location": "https://www.metaculus.com/elsewhere/"})
+    )
     sealed = await site.sealed(batch(intent(ref(rain))))
     writer = MetaculusWriter(site.settings, replace(site.place, wire=wire))
     [receipt] = await writer.submit(sealed)
     assert receipt.state is REFUSED
-    assert "fault of this program" in receipt.detail
+    assert "error of this program" in receipt.detail
     assert len(wire.sent) == 1
 
 
-async def test_mc_s4_nothing_is_sealed_outside_of_the_window_or_without_leave(site: Site) -> None:
+async def test_mc_s4_nothing_is_sealed_outside_of_the_window_or_without_leave(site: MetaculusFixture) -> None:
     world, now = site.fake.world, site.clock.now()
     later = world.add_question("Later?", open=now + timedelta(hours=1))
     assert "not open" in await seal_refusal(site, later)
     soon = world.add_question("Soon?", scheduled_close=now + timedelta(seconds=50))
-    assert "closed, or about to" in await seal_refusal(site, soon)
+    assert "closed, or closes soon" in await seal_refusal(site, soon)
     shut = world.add_question("Shut?")
     world.close(shut)
     assert "not open but closed" in await seal_refusal(site, shut)
     viewers = world.add_tournament("viewonly-t", "View only", permission="viewer")
     seen = world.add_question("Seen?", post={"tournaments": [viewers]})
-    assert "only for viewer" in await seal_refusal(site, seen)
+    assert "only viewer" in await seal_refusal(site, seen)
     group = world.add_group("Countries?", ["France", "Spain"])
     world.close(group.questions[0])
     await seal_refusal(site, group.questions[0])
-    assert await site.writer.seal(batch(intent(ref(group.questions[1]))))
+    assert await site.writer.seal_requests(batch(intent(ref(group.questions[1]))))
 
 
-async def test_mc_s4_a_request_whose_window_ends_while_it_waits_is_not_sent(site: Site) -> None:
+async def test_mc_s4_a_request_whose_window_ends_while_it_waits_is_not_sent(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question(scheduled_close=site.clock.now() + timedelta(seconds=70))
     wanted = await site.sealed(batch(intent(ref(rain)), questions=(await asked(site, rain),)))
-    site.clock.step(15)
+    site.clock.set_wall_clock(15)
     [receipt] = await site.writer.submit(wanted)
     assert (receipt.state, site.writes()) == (ABSENT, [])
 
 
-async def test_mc_s5_options_are_those_of_a_reading_in_the_same_cycle(site: Site) -> None:
+async def test_mc_s5_options_are_those_of_a_reading_in_the_same_cycle(site: MetaculusFixture) -> None:
     colour = site.fake.world.add_question("Colour?", type="multiple_choice", options=["Red", "Green", "Other"])
-    old = Choice({"Red": 0.5, "Green": 0.3, "Other": 0.2})
+    old = ChoicePrediction({"Red": 0.5, "Green": 0.3, "Other": 0.2})
     site.fake.world.change_options(colour, ["Red", "Green", "Blue", "Other"])
     assert "does not answer" in await seal_refusal(site, colour, old)
-    new = Choice({"Red": 0.4, "Green": 0.3, "Blue": 0.1, "Other": 0.2})
+    new = ChoicePrediction({"Red": 0.4, "Green": 0.3, "Blue": 0.1, "Other": 0.2})
     [receipt] = await site.send(batch(intent(ref(colour), new)))
     assert receipt.state is ACKED, "in the grace period, where what stands is folded"
 
 
-async def test_mc_s5_a_request_that_was_sealed_long_ago_is_read_anew(site: Site) -> None:
+async def test_mc_s5_a_request_that_was_sealed_long_ago_is_read_anew(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     wanted = await site.sealed(batch(intent(ref(rain))))
-    site.clock.step(FRESH_S + 1)
+    site.clock.set_wall_clock(MAX_SEND_AGE_S + 1)
     [receipt] = await site.writer.submit(wanted)
     assert (receipt.state, site.writes()) == (ABSENT, [])
 
 
-async def test_mc_s5_options_that_change_in_flight_are_a_refusal(site: Site) -> None:
+async def test_mc_s5_options_that_change_in_flight_are_a_refusal(site: MetaculusFixture) -> None:
     colour = site.fake.world.add_question("Colour?", type="multiple_choice", options=["Red", "Other"])
-    wanted = await site.sealed(batch(intent(ref(colour), Choice({"Red": 0.5, "Other": 0.5}))))
-    site.fake.faults.next(Fault.EDITED, method="POST")
+    wanted = await site.sealed(batch(intent(ref(colour), ChoicePrediction({"Red": 0.5, "Other": 0.5}))))
+    site.fake.faults.schedule(RequestFault.EDITED, method="POST")
     [receipt] = await site.writer.submit(wanted)
     assert (receipt.state, site.ours(colour)) == (REFUSED, [])
 
 
-async def test_mc_s6_a_forecast_has_no_end_unless_that_is_configured(site: Site) -> None:
+async def test_mc_s6_a_forecast_has_no_end_unless_that_is_configured(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
-    [sealed] = await site.writer.seal(batch(intent(ref(rain))))
+    [sealed] = await site.writer.seal_requests(batch(intent(ref(rain))))
     assert json.loads(sealed.body) == [{"question": rain.id, "probability_yes": 0.7}]
     lapsing = site.set(expires_after_h=2.0)
     [receipt] = await lapsing.send(batch(intent(ref(rain))))
@@ -147,7 +163,7 @@ async def test_mc_s6_a_forecast_has_no_end_unless_that_is_configured(site: Site)
     assert forecast.end == (site.clock.now() + timedelta(hours=2)).timestamp()
 
 
-async def test_mc_s7_the_forecast_goes_first_and_the_comment_shows_it(site: Site) -> None:
+async def test_mc_s7_the_forecast_goes_first_and_the_comment_shows_it(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     both = batch(remark(rain), intent(ref(rain)), questions=(await asked(site, rain),))
     assert [one.state for one in await site.send(both)] == [ACKED, ACKED]
@@ -159,21 +175,21 @@ async def test_mc_s7_the_forecast_goes_first_and_the_comment_shows_it(site: Site
     assert comment.forecast is not None
 
 
-async def test_mc_s7_a_comment_waits_for_its_forecast_and_is_retried_alone(site: Site) -> None:
+async def test_mc_s7_a_comment_waits_for_its_forecast_and_is_retried_alone(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     both = batch(remark(rain), intent(ref(rain)), questions=(await asked(site, rain),))
-    site.fake.faults.next(Fault.TOO_MANY, method="POST")
+    site.fake.faults.schedule(RequestFault.TOO_MANY, method="POST")
     assert [one.state for one in await site.send(both)] == [ABSENT, ABSENT]
-    site.fake.faults.next(Fault.TOO_MANY, method="POST", path=COMMENT)
+    site.fake.faults.schedule(RequestFault.TOO_MANY, method="POST", path=COMMENT)
     assert [one.state for one in await site.send(both)] == [ABSENT, ACKED]
-    assert len(rain.of(site.bot.id)) == 1
+    assert len(rain.forecasts_of(site.bot.id)) == 1
     alone = batch(remark(rain), questions=both.questions)
     assert [one.state for one in await site.send(alone)] == [ACKED]
-    assert len(rain.of(site.bot.id)) == 1
+    assert len(rain.forecasts_of(site.bot.id)) == 1
     assert len(site.fake.state.comments) == 1
 
 
-async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: Site) -> None:
+async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: MetaculusFixture) -> None:
     world = site.fake.world
     group = world.add_group("Countries?", ["France", "Spain"])
     parts = world.add_conditional(world.add_question("If?"), world.add_question("Then?"))
@@ -189,15 +205,17 @@ async def test_mc_s8_groups_and_conditionals_have_one_comment_a_post(site: Site)
         assert heard.path != COMMENT or "included_forecast" not in json.loads(heard.body)
 
 
-async def test_mc_s9_a_comment_is_cut_and_never_empty(site: Site) -> None:
+async def test_mc_s9_a_comment_is_cut_and_never_empty(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
-    [sealed] = await site.writer.seal(batch(remark(rain, "x" * 200_000)))
-    assert len(json.loads(sealed.body)["text"]) == MAX_CHARS == 150_000
-    with pytest.raises(Rejected, match="is empty"):
-        await site.writer.seal(batch(remark(rain, " \n\t")))
+    [sealed] = await site.writer.seal_requests(batch(remark(rain, "x" * 200_000)))
+    assert len(json.loads(sealed.body)["text"]) == MAX_COMMENT_CHARS == 150_000
+    with pytest.raises(RequestRejectedError, match="is empty"):
+        await site.writer.seal_requests(batch(remark(rain, " \n\t")))
 
 
-async def test_mc_s10_what_is_written_was_sealed_byte_for_byte_and_sealing_writes_nothing(site: Site) -> None:
+async def test_mc_s10_what_is_written_was_sealed_byte_for_byte_and_sealing_writes_nothing(
+    site: MetaculusFixture,
+) -> None:
     rain = site.fake.world.add_question()
     wanted = await site.sealed(batch(intent(ref(rain))))
     assert site.writes() == []
@@ -205,44 +223,44 @@ async def test_mc_s10_what_is_written_was_sealed_byte_for_byte_and_sealing_write
     [heard] = [heard for heard in site.fake.requests if heard.method == "POST"]
     sealed = one_sealed(wanted)
     assert heard.body == sealed.body.encode()
-    assert sealed.fence == site.clock.now() + timedelta(seconds=FRESH_S + DEADLINE_S + SETTLE_S)
-    other = one_sealed(await site.sealed(batch(intent(ref(rain), Binary(0.6)))))
-    site.clock.step(1)
+    assert sealed.fence == site.clock.now() + timedelta(seconds=MAX_SEND_AGE_S + WRITE_DEADLINE_S + SETTLEMENT_DELAY_S)
+    other = one_sealed(await site.sealed(batch(intent(ref(rain), BinaryPrediction(0.6)))))
+    site.clock.set_wall_clock(1)
     again = one_sealed(await site.sealed(batch(intent(ref(rain)))))
     assert len({sealed.tag, other.tag, again.tag}) == 3
 
 
-async def test_what_was_not_sealed_is_refused_without_a_write(site: Site) -> None:
+async def test_what_was_not_sealed_is_refused_without_a_write(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     [receipt] = await site.writer.submit(batch(intent(ref(rain))))
     assert (receipt.state, site.writes()) == (REFUSED, [])
 
 
-async def test_one_that_cannot_be_sealed_costs_no_other(site: Site) -> None:
+async def test_one_that_cannot_be_sealed_costs_no_other(site: MetaculusFixture) -> None:
     shut, rain = site.fake.world.add_question("Shut?"), site.fake.world.add_question("Rain?")
     site.fake.world.close(shut)
     wanted = await site.sealed(batch(intent(ref(shut)), intent(ref(rain))))
     assert [one.intent for one in wanted.sealed] == [wanted.intents[1].id]
 
 
-async def test_mc_k1_no_public_comment_is_ever_sealed(site: Site) -> None:
+async def test_mc_k1_no_public_comment_is_ever_sealed(site: MetaculusFixture) -> None:
     world = site.fake.world
     for there in (world.add_question(), world.add_group("Countries?", ["France"]).questions[0]):
-        [sealed] = await site.writer.seal(batch(remark(there, name=str(there.id))))
+        [sealed] = await site.writer.seal_requests(batch(remark(there, name=str(there.id))))
         assert json.loads(sealed.body)["is_private"] is True
 
 
-async def test_orders_are_not_sealed(site: Site) -> None:
+async def test_orders_are_not_sealed(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
-    with pytest.raises(Rejected, match="nothing is traded"):
-        await site.writer.seal(batch(intent(ref(rain), action=IntentAction.ORDER)))
+    with pytest.raises(RequestRejectedError, match="nothing is traded"):
+        await site.writer.seal_requests(batch(intent(ref(rain), action=IntentAction.ORDER)))
 
 
-async def test_mc_l1_and_reading_stay_out_of_the_judges_book(site: Site) -> None:
+async def test_mc_l1_and_reading_stay_out_of_the_judges_book(site: MetaculusFixture) -> None:
     rain = site.fake.world.add_question()
     await site.send(batch(intent(ref(rain))))
-    assert site.fake.judge.violations == []
-    assert site.fake.judge.most_at_once[str(site.bot.id)] == 1
+    assert site.fake.rate_limit_checker.violations == []
+    assert site.fake.rate_limit_checker.most_at_once[str(site.bot.id)] == 1
 
 
 @pytest.mark.parametrize(
@@ -261,28 +279,30 @@ async def test_requests_for_recorded_posts_have_the_documented_form(
     shared: Path, tmp_path: Path, name: str, form: str
 ) -> None:
     raw = answer(shared, name)
-    unpacked = Unpacked()
-    unpacked.add(raw)
-    asked = unpacked.entries[0].asked
-    shape = question_of(unpacked.entries[0]).shape
-    given: Prediction = Binary(0.6)
+    unpacked = MetaculusParsedPosts()
+    unpacked.add_post(raw)
+    asked = unpacked.entries[0].question
+    shape = build_question(unpacked.entries[0]).shape
+    given: Prediction = BinaryPrediction(0.6)
     if isinstance(shape, CurveShape):
-        given = Curve(tuple(n / (len(shape.grid) - 1) for n in range(len(shape.grid))))
+        given = CurvePrediction(tuple(n / (len(shape.grid) - 1) for n in range(len(shape.grid))))
     elif asked.options:
-        given = Choice({option: 1 / len(asked.options) for option in asked.options})
+        given = ChoicePrediction({option: 1 / len(asked.options) for option in asked.options})
     settings = MetaculusSettings(token=SecretStr(TOKEN))
-    http = DictHttp({f"https://www.metaculus.com/api/posts/{raw['id']}/": json.dumps(raw).encode()}, idle="fresh")
+    http = FakeHttpClient({f"https://www.metaculus.com/api/posts/{raw['id']}/": json.dumps(raw).encode()}, idle="fresh")
     clock = FakeClock(datetime(2026, 11, 22, tzinfo=UTC))
-    writer = MetaculusWriter(settings, WriterPlace(clock=clock, http=http, folder=tmp_path, wire=MemoryWire()))
-    [sealed] = await writer.seal(batch(intent(ref_of(raw["id"], asked.id), given)))
+    writer = MetaculusWriter(
+        settings, VenueWriterContext(clock=clock, http=http, folder=tmp_path, wire=FakeWriteClient())
+    )
+    [sealed] = await writer.seal_requests(batch(intent(question_ref(raw["id"], asked.id), given)))
     [item] = json.loads(sealed.body)
     assert set(item) == {"question", form}
     assert item["question"] == asked.id
 
 
-async def test_a_post_that_is_gone_is_refused_before_anything_is_written(site: Site) -> None:
-    with pytest.raises(Rejected, match="not visible"):
-        await site.writer.seal(batch(intent(ref_of(99999, 88888))))
+async def test_a_post_that_is_gone_is_refused_before_anything_is_written(site: MetaculusFixture) -> None:
+    with pytest.raises(RequestRejectedError, match="no longer visible"):
+        await site.writer.seal_requests(batch(intent(question_ref(99999, 88888))))
     rain = site.fake.world.add_question()
-    with pytest.raises(Rejected, match="not visible"):
-        await site.writer.seal(batch(intent(ref_of(rain.post, 88888))))
+    with pytest.raises(RequestRejectedError, match="no longer visible"):
+        await site.writer.seal_requests(batch(intent(question_ref(rain.post, 88888))))

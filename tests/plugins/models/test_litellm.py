@@ -14,21 +14,28 @@ from typing import Any, cast
 import pytest
 from pydantic import SecretStr
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Finish, Message, Prompt, Sampling, Speaker
-from bot.domain.step import Usage
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.core.beliefs import ModelUsage
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import (
+    AuthenticationError,
+    FoxcastError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.interfaces import ModelProvider
+from bot.core.language_models import FinishReason, Message, MessageRole, Prompt, SamplingSettings
+from bot.core.plugin_specs import PluginContext, PluginSettings
 from bot.net.client import RetryingHttpClient
-from bot.ports import Llm
-from bot.specs import Settings, Workplace
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
-from bot.testing.loopback import End, LoopbackServer, Received, Sent
-from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
-from bot.testing.model_server import ModelServer, Reply, fail, say
-from plugins.models._faults import FaultRemedy
-from plugins.models._library import GUARDS, translate
-from plugins.models.litellm import Litellm, LitellmSettings, foxcast_models, open_litellm
+from bot.testing.http import FakeHttpClient
+from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ResponseEnding, ScriptedResponse
+from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelProviderContract
+from bot.testing.model_server import ScriptedModelServer, ScriptedReply, reply_error, reply_text
+from plugins.models._litellm_library import QUIET_SETTINGS, raise_library_error
+from plugins.models._provider_errors import ErrorRemedy
+from plugins.models.litellm import LitellmProvider, LitellmSettings, foxcast_models, open_litellm
 
 (SPEC,) = foxcast_models()
 SONNET = "anthropic/claude-sonnet-4-5"
@@ -41,23 +48,23 @@ pytestmark = [
 ]
 
 
-class TestLitellm(ModelContract):
+class TestLitellm(ModelProviderContract):
     """A vendor that is asked directly."""
 
     spec = SPEC
     model = "openai/unheard-of"
 
-    def settings_for(self, base_url: str) -> Settings:
+    def settings_for(self, base_url: str) -> PluginSettings:
         return settings(base_url)
 
 
-class TestTranslated(ModelContract):
+class TestTranslated(ModelProviderContract):
     """A vendor that the library translates for."""
 
     spec = SPEC
     model = "custom_openai/unheard-of"
 
-    def settings_for(self, base_url: str) -> Settings:
+    def settings_for(self, base_url: str) -> PluginSettings:
         return settings(base_url)
 
 
@@ -68,24 +75,24 @@ def settings(base_url: str) -> LitellmSettings:
     )
 
 
-def workplace() -> Workplace:
-    return Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
+def workplace() -> PluginContext:
+    return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
 
 
 @asynccontextmanager
-async def opened(chosen: LitellmSettings) -> AsyncIterator[Llm]:
+async def opened(chosen: LitellmSettings) -> AsyncIterator[ModelProvider]:
     """Open the provider on real HTTP."""
     clock = SystemClock()
     async with (
         RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http,
-        open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm,
+        open_litellm(chosen, PluginContext(clock=clock, http=http, folder=Path())) as llm,
     ):
         yield llm
 
 
 async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
-    reply = Reply(text="x", tokens_in=1_000_000, tokens_cached=0, tokens_out=100_000)
-    async with ModelServer(reply) as server, opened(settings(server.base_url)) as llm:
+    reply = ScriptedReply(text="x", tokens_in=1_000_000, tokens_cached=0, tokens_out=100_000)
+    async with ScriptedModelServer(reply) as server, opened(settings(server.base_url)) as llm:
         price = await llm.price("openai/gpt-4o")
         answer = await llm.complete("openai/gpt-4o", QUESTION, SAMPLING)
     # The price that OpenAI has published for this model since October 2024.
@@ -111,7 +118,7 @@ async def test_the_dearer_prices_of_a_model_are_known_too() -> None:
 
 def test_where_a_model_is_served_is_what_config_says_of_it_and_no_key() -> None:
     def place(model: str = SONNET, **given: Any) -> str:
-        return Litellm(LitellmSettings.model_validate(given), DictHttp({})).place(model)
+        return LitellmProvider(LitellmSettings.model_validate(given), FakeHttpClient({})).place(model)
 
     assert place() == place(keys={"anthropic": KEY}) == place(base_urls={"openai": "https://one.example"}) == ""
     told = [place(base_urls={"anthropic": f"https://{host}.example"}) for host in ("one", "two")]
@@ -122,8 +129,8 @@ def test_where_a_model_is_served_is_what_config_says_of_it_and_no_key() -> None:
 async def test_keys_that_the_library_found_itself_are_shown_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_OTHER_API_KEY", "found-in-the-environment")
     said = {"type": "error", "error": {"type": "invalid", "message": "found-in-the-environment at https://x.y/z?k=1"}}
-    error, _ = await told(Sent(status=400, body=json.dumps(said).encode()))
-    assert type(error) is Rejected
+    error, _ = await told(ScriptedResponse(status=400, body=json.dumps(said).encode()))
+    assert type(error) is RequestRejectedError
     assert "*** at https://x.y/z?***" in str(error)
     assert "found-in" not in str(error)
 
@@ -134,14 +141,14 @@ async def test_what_the_list_does_not_price_is_unknown_and_asks_no_server(model:
         assert await llm.price(model) is None
 
 
-class Elsewhere:
+class FakeLibraryEndpoint:
     """An endpoint of the other form that the library speaks; keeps what it was asked."""
 
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, sent: ScriptedResponse) -> None:
         self.sent = sent
-        self.asked: list[Received] = []
+        self.asked: list[ReceivedRequest] = []
 
-    def __call__(self, received: Received) -> Sent:
+    def __call__(self, received: ReceivedRequest) -> ScriptedResponse:
         self.asked.append(received)
         return self.sent
 
@@ -161,9 +168,11 @@ TOLD = {
 }
 
 
-async def told(sent: Sent, prompt: Prompt = QUESTION, sampling: Sampling = SAMPLING) -> tuple[Any, dict[str, Any]]:
+async def told(
+    sent: ScriptedResponse, prompt: Prompt = QUESTION, sampling: SamplingSettings = SAMPLING
+) -> tuple[Any, dict[str, Any]]:
     """Ask through the other form; return the completion or the error, and the body that went out."""
-    elsewhere = Elsewhere(sent)
+    elsewhere = FakeLibraryEndpoint(sent)
     async with LoopbackServer(elsewhere) as server, opened(settings(server.address)) as llm:
         try:
             answer: Any = await llm.complete(SONNET, prompt, sampling)
@@ -174,15 +183,17 @@ async def told(sent: Sent, prompt: Prompt = QUESTION, sampling: Sampling = SAMPL
 
 
 async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_counted() -> None:
-    system = Message(speaker=Speaker.SYSTEM, text="Forecast.")
+    system = Message(speaker=MessageRole.SYSTEM, text="Forecast.")
     prompt = Prompt(messages=(system, *QUESTION.messages), tools=(SEARCH,), stable=1)
-    answer, body = await told(Sent(body=json.dumps(TOLD).encode()), prompt, Sampling(max_tokens=9, seed=4))
+    answer, body = await told(
+        ScriptedResponse(body=json.dumps(TOLD).encode()), prompt, SamplingSettings(max_tokens=9, seed=4)
+    )
     assert body["system"] == [{"type": "text", "text": "Forecast.", "cache_control": {"type": "ephemeral"}}]
     assert body["tools"][0]["name"] == "search"
     assert "seed" not in body
-    assert (answer.text, answer.finish) == ("Let me look.", Finish.CALLS)
+    assert (answer.text, answer.finish) == ("Let me look.", FinishReason.CALLS)
     assert json.loads(answer.calls[0].arguments) == {"query": "rain"}
-    assert answer.usage == Usage(calls=1, tokens_in=100, tokens_cached=90, tokens_out=3)
+    assert answer.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=90, tokens_out=3)
     # 10 tokens at 3, 90 cached at 0.3 and 3 written at 15 dollars a million, the published price.
     assert answer.cost_usd == pytest.approx(30e-6 + 27e-6 + 45e-6)
 
@@ -190,35 +201,44 @@ async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_
 @pytest.mark.parametrize(
     ("sent", "kind"),
     [
-        (Sent(status=401, body=b'{"type": "error", "error": {"type": "authentication_error"}}'), Unauthorized),
-        (Sent(status=403, body=b"{}"), Unauthorized),
-        (Sent(status=400, body=b'{"type": "error", "error": {"type": "invalid_request_error"}}'), Rejected),
-        (Sent(status=404, body=b"{}"), Rejected),
-        (Sent(status=500, body=b"{}"), Unavailable),
-        (Sent(status=529, body=b'{"type": "error", "error": {"type": "overloaded_error"}}'), Unavailable),
-        (Sent(end=End.NO_ANSWER), Unavailable),
-        (Sent(body=b"{" * 100, end=End.MIDWAY), Unavailable),
-        (Sent(body=b"<html>", headers={"Content-Type": "text/html"}), ContractError),
-        (Sent(body=b"{}"), ContractError),
+        (
+            ScriptedResponse(status=401, body=b'{"type": "error", "error": {"type": "authentication_error"}}'),
+            AuthenticationError,
+        ),
+        (ScriptedResponse(status=403, body=b"{}"), AuthenticationError),
+        (
+            ScriptedResponse(status=400, body=b'{"type": "error", "error": {"type": "invalid_request_error"}}'),
+            RequestRejectedError,
+        ),
+        (ScriptedResponse(status=404, body=b"{}"), RequestRejectedError),
+        (ScriptedResponse(status=500, body=b"{}"), ServiceUnavailableError),
+        (
+            ScriptedResponse(status=529, body=b'{"type": "error", "error": {"type": "overloaded_error"}}'),
+            ServiceUnavailableError,
+        ),
+        (ScriptedResponse(ending=ResponseEnding.NO_ANSWER), ServiceUnavailableError),
+        (ScriptedResponse(body=b"{" * 100, ending=ResponseEnding.MIDWAY), ServiceUnavailableError),
+        (ScriptedResponse(body=b"<html>", headers={"Content-Type": "text/html"}), MalformedDataError),
+        (ScriptedResponse(body=b"{}"), MalformedDataError),
     ],
     ids=["401", "403", "400", "404", "500", "529", "no answer", "half a body", "a web page", "an empty object"],
 )
-async def test_the_other_form_fails_with_the_same_meanings(sent: Sent, kind: type[FoxcastError]) -> None:
+async def test_the_other_form_fails_with_the_same_meanings(sent: ScriptedResponse, kind: type[FoxcastError]) -> None:
     error, _ = await told(sent)
     assert type(error) is kind
-    assert type(error) is not NotFound
+    assert type(error) is not NotFoundError
 
 
 async def test_the_other_form_names_its_wait_too() -> None:
     headers = {"Retry-After": "9", "Content-Type": "application/json"}
-    error, _ = await told(Sent(status=429, headers=headers, body=b'{"type": "error", "error": {}}'))
-    assert isinstance(error, Unavailable)
+    error, _ = await told(ScriptedResponse(status=429, headers=headers, body=b'{"type": "error", "error": {}}'))
+    assert isinstance(error, ServiceUnavailableError)
     assert error.retry_after_s == 9.0
 
 
 async def test_what_a_model_does_not_take_is_refused_before_anything_is_sent() -> None:
-    async with ModelServer(say("x")) as server, opened(settings(server.base_url)) as llm:
-        with pytest.raises(Rejected):
+    async with ScriptedModelServer(reply_text("x")) as server, opened(settings(server.base_url)) as llm:
+        with pytest.raises(RequestRejectedError):
             await llm.complete("nobody/knows", QUESTION, SAMPLING)
     assert server.wire.received == 0
 
@@ -231,17 +251,17 @@ async def test_a_key_that_nobody_set_is_told_by_the_name_of_its_variable(
         monkeypatch.delenv(name, raising=False)
     variable = f"FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__{provider.upper()}"
     async with open_litellm(LitellmSettings(), workplace()) as litellm:
-        with pytest.raises(Unauthorized, match=f"no key; set {variable}"):
+        with pytest.raises(AuthenticationError, match=f"no key; set {variable}"):
             await litellm.complete(f"{provider}/some-model", QUESTION, SAMPLING)
 
 
 @pytest.mark.parametrize("status", [401, 402, 403])
 async def test_refused_credentials_are_told_with_the_variable_and_what_to_do(status: int) -> None:
-    async with ModelServer(fail(status)) as server, opened(settings(server.base_url)) as llm:
-        with pytest.raises(Unauthorized) as raised:
+    async with ScriptedModelServer(reply_error(status)) as server, opened(settings(server.base_url)) as llm:
+        with pytest.raises(AuthenticationError) as raised:
             await llm.complete("openai/unheard-of", QUESTION, SAMPLING)
     variable = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
-    does = f"top it up, or set {variable} to" if status == 402 else f"the key was refused; set {variable} to one"
+    does = f"add some, or set {variable} to" if status == 402 else f"the key was refused; set {variable} to one"
     assert str(raised.value).partition("(")[0].count(does) == 1
 
 
@@ -250,7 +270,7 @@ async def test_it_knows_before_it_is_asked_that_a_key_is_missing(monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     keys = LitellmSettings(keys={"gemini": SecretStr("k" * 20)})
     async with open_litellm(keys, workplace()) as opened:
-        llm = cast("Litellm", opened)
+        llm = cast("LitellmProvider", opened)
         assert await llm.lacks("openai/gpt-4o-mini") == "no key; set FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
         assert await llm.lacks("gemini/some-model") is None
         # A server of one's own asks for none, and a machine may have a role instead of a key.
@@ -261,7 +281,7 @@ async def test_it_knows_before_it_is_asked_that_a_key_is_missing(monkeypatch: py
 
 
 async def test_it_can_be_opened_again_after_it_was_closed() -> None:
-    async with ModelServer(say("yes")) as server:
+    async with ScriptedModelServer(reply_text("yes")) as server:
         for _ in range(2):
             async with opened(settings(server.base_url)) as llm:
                 assert (await llm.complete("custom_openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
@@ -286,37 +306,38 @@ async def test_every_error_of_the_library_says_who_must_act() -> None:
     library = sys.modules["litellm"]
     found = {kind.__name__: type(raised(made(kind), library)) for kind in exceptions.LITELLM_EXCEPTION_TYPES}
     assert found == {
-        "APIConnectionError": ContractError,  # without a lost connection among its causes
-        "APIError": ContractError,
-        "APIResponseValidationError": ContractError,
-        "AuthenticationError": Unauthorized,
-        "BadGatewayError": Unavailable,
-        "BadRequestError": Rejected,
-        "ContentPolicyViolationError": Rejected,
-        "ContextWindowExceededError": Rejected,
-        "InternalServerError": ContractError,
-        "JSONSchemaValidationError": ContractError,
-        "NotFoundError": Rejected,
-        "OpenAIError": ContractError,
-        "PermissionDeniedError": Unauthorized,
-        "RateLimitError": Unavailable,
-        "RejectedRequestError": Rejected,
-        "ServiceUnavailableError": Unavailable,
-        "Timeout": Unavailable,
-        "UnprocessableEntityError": Rejected,
-        "UnsupportedParamsError": Rejected,
+        "APIConnectionError": MalformedDataError,  # without a lost connection among its causes
+        "APIError": MalformedDataError,
+        "APIResponseValidationError": MalformedDataError,
+        "AuthenticationError": AuthenticationError,
+        "BadGatewayError": ServiceUnavailableError,
+        "BadRequestError": RequestRejectedError,
+        "ContentPolicyViolationError": RequestRejectedError,
+        "ContextWindowExceededError": RequestRejectedError,
+        "InternalServerError": MalformedDataError,
+        "JSONSchemaValidationError": MalformedDataError,
+        "NotFoundError": RequestRejectedError,
+        "OpenAIError": MalformedDataError,
+        "PermissionDeniedError": AuthenticationError,
+        "RateLimitError": ServiceUnavailableError,
+        "RejectedRequestError": RequestRejectedError,
+        "ServiceUnavailableError": ServiceUnavailableError,
+        "Timeout": ServiceUnavailableError,
+        "UnprocessableEntityError": RequestRejectedError,
+        "UnsupportedParamsError": RequestRejectedError,
     }
 
 
 def raised(error: Exception, library: ModuleType) -> Exception:
     with pytest.raises(FoxcastError) as caught:
-        translate(error, library, shown="litellm:x", remedy=FaultRemedy())
+        raise_library_error(error, library, shown="litellm:x", remedy=ErrorRemedy())
     return caught.value
 
 
 IMPORTS = """
 import sys
-import bot, plugins, bot.cli.main, plugins.models.litellm, plugins.models._library, plugins.models.openai_compatible
+import bot, plugins, bot.cli.main
+import plugins.models.litellm, plugins.models._litellm_library, plugins.models.openai_compatible
 assert "litellm" not in sys.modules, "imported at start"
 """
 
@@ -329,13 +350,13 @@ def note(event, arguments):
         seen.append((event, arguments))
 sys.addaudithook(note)
 before = dict(os.environ)
-from plugins.models._library import GUARDS, load
-load()
+from plugins.models._litellm_library import QUIET_SETTINGS, load_library
+load_library()
 assert "litellm" in sys.modules
 assert not seen, seen
 added = {name for name in os.environ if os.environ[name] != before.get(name)}
 # The library points its tokenizer to the tables that it brings along.
-assert added == {*GUARDS, "TIKTOKEN_CACHE_DIR"}, added
+assert added == {*QUIET_SETTINGS, "TIKTOKEN_CACHE_DIR"}, added
 """
 
 CALLING = """
@@ -344,20 +365,21 @@ from pathlib import Path
 for name in ("fastapi", "mcp", "diskcache"):
     sys.modules[name] = None
 warnings.filterwarnings("ignore", category=UserWarning)
-from bot.api import Workplace
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Prompt
+from bot.api import PluginContext
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.language_models import Prompt
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
+from bot.testing.http import FakeHttpClient
 from bot.testing.model_contract import QUESTION, SAMPLING, SCHEMA, SEARCH
-from bot.testing.model_server import ModelServer, call, say
+from bot.testing.model_server import ScriptedModelServer, reply_tool_calls, reply_text
 from plugins.models.litellm import LitellmSettings, open_litellm
 
 async def main():
-    script = [call(("search", {"query": "rain"})), say('{"percent": 3}'), say("again"), say("again")]
-    async with ModelServer(script) as server:
+    searched = reply_tool_calls(("search", {"query": "rain"}))
+    script = [searched, reply_text('{"percent": 3}'), reply_text("again"), reply_text("again")]
+    async with ScriptedModelServer(script) as server:
         settings = LitellmSettings(keys={"custom_openai": "k"}, base_urls={"custom_openai": server.base_url})
-        place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
+        place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
         async with open_litellm(settings, place) as llm:
             ask = lambda prompt: llm.complete("custom_openai/unheard-of", prompt, SAMPLING)
             assert (await ask(Prompt(messages=QUESTION.messages, tools=(SEARCH,)))).calls[0].name == "search"
@@ -376,7 +398,7 @@ def test_the_library_is(script: str, tmp_path: Path) -> None:
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{script}"],
         cwd=tmp_path,
         # What another test has loaded is in our environment and must not be in its own.
-        env={name: value for name, value in os.environ.items() if name not in {*GUARDS, "TIKTOKEN_CACHE_DIR"}},
+        env={name: value for name, value in os.environ.items() if name not in {*QUIET_SETTINGS, "TIKTOKEN_CACHE_DIR"}},
         capture_output=True,
         text=True,
         check=False,

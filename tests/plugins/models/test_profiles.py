@@ -2,12 +2,12 @@
 
 import pytest
 
-from bot.domain.prompt import ModelDefaults
-from bot.errors import ConfigError
-from bot.testing.http import DictHttp
-from plugins.models._profiles import WireFormat, library_profile, profile_of
-from plugins.models._vendors import VENDORS, url_of
-from plugins.models.litellm import Litellm, LitellmSettings
+from bot.core.errors import ConfigError
+from bot.core.language_models import ModelDefaults
+from bot.testing.http import FakeHttpClient
+from plugins.models._profiles import WireFormat, library_profile, model_profile
+from plugins.models._vendors import VENDOR_ADDRESSES, request_url
+from plugins.models.litellm import LitellmProvider, LitellmSettings
 
 
 @pytest.mark.parametrize(
@@ -43,51 +43,51 @@ from plugins.models.litellm import Litellm, LitellmSettings
     ],
 )
 def test_what_is_recommended(model: str, wire: str, tokens: int, effort: str | None) -> None:
-    llm = Litellm(LitellmSettings(), DictHttp({}))
+    llm = LitellmProvider(LitellmSettings(), FakeHttpClient({}))
     assert llm.defaults(model) == ModelDefaults(max_tokens=tokens, effort=effort)
     vendor, _, name = model.partition("/")
-    profile = profile_of(vendor, name) if vendor in VENDORS else library_profile(name)
+    profile = model_profile(vendor, name) if vendor in VENDOR_ADDRESSES else library_profile(name)
     assert profile.wire == wire
     # Models that think take no temperature and no seed, or ignore them; Claude and Mistral take one while they do not.
-    assert profile.sampling == (effort is None) or vendor == "mistral"
+    assert profile.takes_sampling == (effort is None) or vendor == "mistral"
 
 
 def test_a_level_that_a_model_lacks_is_the_next_lower_one() -> None:
-    kimi = profile_of("moonshot", "kimi-k3")
-    assert [kimi.level(one, "x") for one in ("minimal", "low", "medium", "high", "xhigh", "max", None)] == [
+    kimi = model_profile("moonshot", "kimi-k3")
+    assert [kimi.effort_level(one, "x") for one in ("minimal", "low", "medium", "high", "xhigh", "max", None)] == [
         *("low", "low", "low", "high", "high", "max"),
         None,
     ]
     with pytest.raises(ConfigError, match=r"x: effort = 'deep' is none of its levels, which are low, high, max"):
-        kimi.level("deep", "x")
+        kimi.effort_level("deep", "x")
     # Nobody knows the levels of a server of one's own: what is set is sent.
-    assert profile_of("hosted_vllm", "x").level("deep", "x") == "deep"
+    assert model_profile("hosted_vllm", "x").effort_level("deep", "x") == "deep"
     # The effort of a role holds for a fallback that takes none.
-    assert profile_of("openai", "gpt-4o").level("high", "x") is None
+    assert model_profile("openai", "gpt-4o").effort_level("high", "x") is None
     with pytest.raises(ConfigError, match="none of these"):
-        profile_of("openai", "gpt-4o").level("deep", "x")
+        model_profile("openai", "gpt-4o").effort_level("deep", "x")
 
 
 def test_addresses_are_those_of_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert url_of("https://a.example", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
-    assert url_of("https://a.example/v1", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
-    assert url_of("https://a.example/v1/messages", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
-    assert url_of("https://g/v1beta", WireFormat.GEMINI, "m") == "https://g/v1beta/models/m:generateContent"
-    assert url_of("https://o/v1", WireFormat.RESPONSES, "m") == "https://o/v1/responses"
-    assert url_of("https://o/v1", WireFormat.CHAT, "m") == "https://o/v1/chat/completions"
+    assert request_url("https://a.example", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert request_url("https://a.example/v1", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert request_url("https://a.example/v1/messages", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert request_url("https://g/v1beta", WireFormat.GEMINI, "m") == "https://g/v1beta/models/m:generateContent"
+    assert request_url("https://o/v1", WireFormat.RESPONSES, "m") == "https://o/v1/responses"
+    assert request_url("https://o/v1", WireFormat.CHAT, "m") == "https://o/v1/chat/completions"
     for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "HOSTED_VLLM_API_BASE"):
         monkeypatch.delenv(name, raising=False)
-    openai = VENDORS["openai"]
-    assert openai.address(None, "") == "https://api.openai.com/v1"
+    openai = VENDOR_ADDRESSES["openai"]
+    assert openai.base_address(None, "") == "https://api.openai.com/v1"
     monkeypatch.setenv("OPENAI_API_BASE", "https://proxy.example/v1/")
-    assert openai.address(None, "") == "https://proxy.example/v1"
-    assert openai.address("https://mine.example", "") == "https://mine.example"
+    assert openai.base_address(None, "") == "https://proxy.example/v1"
+    assert openai.base_address("https://mine.example", "") == "https://mine.example"
     with pytest.raises(ConfigError, match=r"set base_urls\.hosted_vllm"):
-        VENDORS["hosted_vllm"].address(None, "base_urls.hosted_vllm")
+        VENDOR_ADDRESSES["hosted_vllm"].base_address(None, "base_urls.hosted_vllm")
 
 
 def test_keys_go_where_each_vendor_wants_them() -> None:
-    assert VENDORS["openai"].headers_with("k") == {"Authorization": "Bearer k"}
-    assert VENDORS["anthropic"].headers_with("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
-    assert VENDORS["gemini"].headers_with("k") == {"x-goog-api-key": "k"}
-    assert VENDORS["lm_studio"].headers_with(None) == {}
+    assert VENDOR_ADDRESSES["openai"].request_headers("k") == {"Authorization": "Bearer k"}
+    assert VENDOR_ADDRESSES["anthropic"].request_headers("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
+    assert VENDOR_ADDRESSES["gemini"].request_headers("k") == {"x-goog-api-key": "k"}
+    assert VENDOR_ADDRESSES["lm_studio"].request_headers(None) == {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.models._schemas import CLAUDE_FORMAT, GEMINI_JSON, OPENAI_STRICT, reduced
+from plugins.models._schemas import CLAUDE_FORMAT, GEMINI_JSON, OPENAI_STRICT, reduce_schema
 
 FULL: dict[str, Any] = {
     "type": "object",
@@ -23,7 +23,7 @@ FULL: dict[str, Any] = {
 
 
 def test_openai_strict() -> None:
-    assert reduced(FULL, OPENAI_STRICT) == {
+    assert reduce_schema(FULL, OPENAI_STRICT) == {
         "type": "object",
         "properties": {
             "not": {"type": "string", "pattern": "a+"},
@@ -48,7 +48,7 @@ def test_openai_strict() -> None:
 
 
 def test_claude_format() -> None:
-    found: Any = reduced(FULL, CLAUDE_FORMAT)
+    found: Any = reduce_schema(FULL, CLAUDE_FORMAT)
     assert found["properties"]["not"] == {"type": "string", "pattern": "a+", "default": "aa"}
     assert found["properties"]["if"] == {"type": "integer"}
     assert found["properties"]["list"] == {"type": "array", "items": {}}
@@ -58,11 +58,11 @@ def test_claude_format() -> None:
 
 @pytest.mark.parametrize(("least", "kept"), [(0, True), (1, True), (2, False)])
 def test_claude_knows_lists_of_at_least_one(least: int, kept: bool) -> None:  # noqa: FBT001 - a parameter of a table
-    assert ("minItems" in reduced({"type": "array", "minItems": least}, CLAUDE_FORMAT)) is kept
+    assert ("minItems" in reduce_schema({"type": "array", "minItems": least}, CLAUDE_FORMAT)) is kept
 
 
 def test_gemini() -> None:
-    found: Any = reduced(FULL, GEMINI_JSON)
+    found: Any = reduce_schema(FULL, GEMINI_JSON)
     assert found["properties"]["not"] == {"type": "string"}
     assert found["properties"]["if"] == {"type": "integer", "minimum": 1, "maximum": 9}
     assert found["properties"]["list"] == {"type": "array", "minItems": 2, "maxItems": 5, "items": {}}
@@ -77,5 +77,5 @@ def test_gemini() -> None:
 def test_what_is_reduced_stays_as_it_was_itself() -> None:
     before = str(FULL)
     for subset in (OPENAI_STRICT, CLAUDE_FORMAT, GEMINI_JSON):
-        reduced(FULL, subset)
+        reduce_schema(FULL, subset)
     assert str(FULL) == before

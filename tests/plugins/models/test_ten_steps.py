@@ -9,21 +9,28 @@ from typing import Any
 
 import pytest
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Completion, Message, Prompt, Sampling, Speaker
-from bot.domain.step import Json
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.interfaces import ModelProvider
+from bot.core.language_models import Message, MessageRole, ModelCompletion, Prompt, SamplingSettings
+from bot.core.plugin_specs import PluginContext
+from bot.core.values import Json
 from bot.net.client import RetryingHttpClient
-from bot.ports import Llm
-from bot.specs import Workplace
+from bot.simulator.providers.anthropic import AnthropicDouble
+from bot.simulator.providers.chat_vendors import (
+    DeepSeekDouble,
+    GlmDouble,
+    GrokDouble,
+    KimiDouble,
+    MistralDouble,
+    QwenDouble,
+)
+from bot.simulator.providers.gemini import GeminiDouble
+from bot.simulator.providers.local_servers import LlamaCppDouble, LmStudioDouble, VllmDouble
+from bot.simulator.providers.model_gateways import GeminiCompatDouble, OpenRouterDouble
+from bot.simulator.providers.openai import OpenAiDouble
+from bot.simulator.providers.provider_double import ProviderDouble
 from bot.testing.model_contract import KEY, SEARCH, SUBMIT
-from bot.testing.model_server import Asked, Reply, Script, call, say
-from bot.testing.providers.anthropic import AnthropicDouble
-from bot.testing.providers.core import ProviderDouble
-from bot.testing.providers.dialects import DeepSeekDouble, GlmDouble, GrokDouble, KimiDouble, MistralDouble, QwenDouble
-from bot.testing.providers.gemini import GeminiDouble
-from bot.testing.providers.local import LlamaCppDouble, LmStudioDouble, VllmDouble
-from bot.testing.providers.openai_chat import OpenAiDouble
-from bot.testing.providers.routed import GeminiCompatDouble, OpenRouterDouble
+from bot.testing.model_server import CompletionRequest, ReplyScript, ScriptedReply, reply_text, reply_tool_calls
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
 
@@ -34,11 +41,11 @@ pytestmark = [
 ]
 
 STEPS = 10
-Made = Callable[[Script], ProviderDouble]
+Made = Callable[[ReplyScript], ProviderDouble]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class ProviderCase:
     """A model behind a double, reached through one of the two providers; ``endpoint`` are settings of the second."""
 
     double: Made
@@ -49,10 +56,10 @@ class Case:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def opened(self, base_url: str) -> AsyncIterator[Llm]:
+    async def opened(self, base_url: str) -> AsyncIterator[ModelProvider]:
         clock = SystemClock()
         async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
-            place = Workplace(clock=clock, http=http, folder=Path())
+            place = PluginContext(clock=clock, http=http, folder=Path())
             if self.endpoint is not None:
                 table = {"base_url": base_url, "api_key": KEY, **self.endpoint}
                 chosen = OpenAiCompatibleSettings.model_validate({"endpoints": {"there": table}})
@@ -65,14 +72,14 @@ class Case:
                 yield llm
 
 
-def direct(double: Made, *models: str, **more: Any) -> dict[str, Case]:
-    return {f"litellm {model}": Case(double=double, model=model, **more) for model in models}
+def direct(double: Made, *models: str, **more: Any) -> dict[str, ProviderCase]:
+    return {f"litellm {model}": ProviderCase(double=double, model=model, **more) for model in models}
 
 
-def behind(double: Made, model: str, **endpoint: Any) -> dict[str, Case]:
+def behind(double: Made, model: str, **endpoint: Any) -> dict[str, ProviderCase]:
     vendor = endpoint.get("vendor", double.__name__.removesuffix("Double").lower())
     name = f"compatible {vendor} {model}{' by responses' if endpoint.get('api') == 'responses' else ''}"
-    return {name: Case(double=double, model=f"there/{model}", endpoint=endpoint)}
+    return {name: ProviderCase(double=double, model=f"there/{model}", endpoint=endpoint)}
 
 
 CLAUDES = tuple(
@@ -83,13 +90,13 @@ CLAUDES = tuple(
     )
 )
 SEVERAL = {"bodies": {"anthropic": {"tool_choice": {"disable_parallel_tool_use": False}}}}
-CASES: dict[str, Case] = {
+CASES: dict[str, ProviderCase] = {
     **direct(OpenAiDouble, "openai/gpt-6-astra", "openai/gpt-6.1-sol", "openai/gpt-5.6-terra", "openai/gpt-5.2"),
     **direct(OpenAiDouble, "openai/gpt-5", "openai/gpt-4o"),
     **direct(OpenAiDouble, "openai/o4-mini", parallel=False),
     **direct(AnthropicDouble, *CLAUDES, parallel=False),
     # One call at a time is what is asked for; a model that makes several all the same is heard too.
-    "several calls": Case(double=AnthropicDouble, model="anthropic/claude-opus-5-5", more=SEVERAL),
+    "several calls": ProviderCase(double=AnthropicDouble, model="anthropic/claude-opus-5-5", more=SEVERAL),
     **direct(GeminiDouble, "gemini/gemini-3.1-pro-preview", "gemini/gemini-3-flash-preview", "gemini/gemini-4-argon"),
     **direct(GeminiDouble, "gemini/gemini-3.8-flash", "gemini/gemini-2.5-pro", "gemini/gemini-2.5-flash"),
     **direct(GrokDouble, "xai/grok-4.6", "xai/grok-4.5", "xai/grok-4.20-0309-non-reasoning"),
@@ -115,41 +122,43 @@ CASES: dict[str, Case] = {
 }
 
 
-def researching(*, parallel: bool) -> Script:
+def researching(*, parallel: bool) -> ReplyScript:
     """Search nine times, once several at a time, once with words, once with words alone; then submit."""
 
-    def play(asked: Asked) -> Reply:
-        found: dict[str, Json] = {"query": f"rain {asked.turn}", "deep": {"b": 1, "a": [1.5, None]}}
-        if asked.turn == 3 and parallel:
-            return call(("search", found), ("search", {"query": "é “quoted”"}), ("submit", {}))
-        if asked.turn == 4:
-            return Reply(text="Let me look again.", calls=(("search", json.dumps(found)),))
-        if asked.turn == 6:
-            return say("I would rather not call anything.")
-        return call(("submit" if asked.turn == STEPS - 1 else "search", found))
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        found: dict[str, Json] = {"query": f"rain {asked.assistant_turns}", "deep": {"b": 1, "a": [1.5, None]}}
+        if asked.assistant_turns == 3 and parallel:
+            return reply_tool_calls(("search", found), ("search", {"query": "é “quoted”"}), ("submit", {}))
+        if asked.assistant_turns == 4:
+            return ScriptedReply(text="Let me look again.", calls=(("search", json.dumps(found)),))
+        if asked.assistant_turns == 6:
+            return reply_text("I would rather not call anything.")
+        return reply_tool_calls(("submit" if asked.assistant_turns == STEPS - 1 else "search", found))
 
     return play
 
 
-def answered(completion: Completion, step: int) -> list[Message]:
+def answered(completion: ModelCompletion, step: int) -> list[Message]:
     """Return the message of the model as it goes back, and what is said to it next."""
-    spoken = Message(speaker=Speaker.ASSISTANT, text=completion.text, calls=completion.calls, native=completion.native)
+    spoken = Message(
+        speaker=MessageRole.ASSISTANT, text=completion.text, calls=completion.calls, native=completion.native
+    )
     results = [
-        Message(speaker=Speaker.TOOL, text=f"Dry. {step} {nth}" if nth == 0 else "Not run.", answers=made.id)
+        Message(speaker=MessageRole.TOOL, text=f"Dry. {step} {nth}" if nth == 0 else "Not run.", answers=made.id)
         for nth, made in enumerate(completion.calls)
     ]
     if not completion.calls or step == 7:
-        results.append(Message(speaker=Speaker.USER, text="Answer with a tool call."))
+        results.append(Message(speaker=MessageRole.USER, text="Answer with a tool call."))
     return [spoken, *results]
 
 
 BEGIN = (
-    Message(speaker=Speaker.SYSTEM, text="You are a forecaster."),
-    Message(speaker=Speaker.USER, text="Will it rain in Drumholm?"),
+    Message(speaker=MessageRole.SYSTEM, text="You are a forecaster."),
+    Message(speaker=MessageRole.USER, text="Will it rain in Drumholm?"),
 )
 
 
-async def walk(llm: Llm, case: Case, messages: list[Message]) -> list[Completion]:
+async def walk(llm: ModelProvider, case: ProviderCase, messages: list[Message]) -> list[ModelCompletion]:
     completions = []
     for step in range(STEPS):
         prompt = Prompt(
@@ -159,7 +168,7 @@ async def walk(llm: Llm, case: Case, messages: list[Message]) -> list[Completion
             model=f"x:{case.model}",
             cache_key="q1",
         )
-        sampling = Sampling(max_tokens=32_000, effort=case.effort, seed=7)
+        sampling = SamplingSettings(max_tokens=32_000, effort=case.effort, seed=7)
         completion = await llm.complete(case.model, prompt, sampling)
         completions.append(completion)
         messages += answered(completion, step)

@@ -16,18 +16,26 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # ships none
 import pytest
 
-from bot.agent.dialects.json_object import JsonSpeech
-from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool
-from bot.domain.step import Json
-from bot.errors import Rejected
-from bot.specs import Workplace
+from bot.core.errors import RequestRejectedError
+from bot.core.language_models import (
+    FinishReason,
+    Message,
+    MessageRole,
+    ModelCompletion,
+    Prompt,
+    SamplingSettings,
+    ToolDefinition,
+)
+from bot.core.plugin_specs import PluginContext
+from bot.core.values import Json
+from bot.forecasting.agent.dialects import JsonDialect
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
-from plugins.models.terminal import Terminal, TerminalSettings, foxcast_models
+from bot.testing.http import FakeHttpClient
+from plugins.models.terminal import TerminalProvider, TerminalSettings, foxcast_models
 
-SAMPLING = Sampling(max_tokens=100)
+SAMPLING = SamplingSettings(max_tokens=100)
 TEXT: Json = {"type": "string", "maxLength": 20}
-CHOOSE = Tool(
+CHOOSE = ToolDefinition(
     name="choose",
     description="One action.",
     parameters={
@@ -37,7 +45,7 @@ CHOOSE = Tool(
         "additionalProperties": False,
     },
 )
-NOTES = Tool(
+NOTES = ToolDefinition(
     name="take_notes",
     description="Notes.",
     parameters={
@@ -63,7 +71,7 @@ NOTES = Tool(
 
 
 @dataclass(slots=True)
-class Person:
+class FakeTerminalPerson:
     """Sits at the other end of a pseudo terminal: waits for a prompt, then types the next line."""
 
     master: int
@@ -85,44 +93,48 @@ class Person:
 
 
 @pytest.fixture
-def person() -> Iterator[Person]:
+def person() -> Iterator[FakeTerminalPerson]:
     master, slave = pty.openpty()
     # What is typed is not shown again, so that what is shown ends with the prompt.
     attributes = termios.tcgetattr(slave)
     attributes[3] &= ~termios.ECHO
     termios.tcsetattr(slave, termios.TCSANOW, attributes)
-    yield Person(master, Path(os.ttyname(slave)))
+    yield FakeTerminalPerson(master, Path(os.ttyname(slave)))
     os.close(master)
     os.close(slave)
 
 
-def terminal(person: Person) -> Terminal:
-    return Terminal(TerminalSettings(device=person.device))
+def terminal(person: FakeTerminalPerson) -> TerminalProvider:
+    return TerminalProvider(TerminalSettings(device=person.device))
 
 
-def prompt(*tools: Tool, text: str = "What now?", more: tuple[Message, ...] = ()) -> Prompt:
-    messages = (Message(speaker=Speaker.SYSTEM, text="You are Ada."), Message(speaker=Speaker.USER, text=text), *more)
+def prompt(*tools: ToolDefinition, text: str = "What now?", more: tuple[Message, ...] = ()) -> Prompt:
+    messages = (
+        Message(speaker=MessageRole.SYSTEM, text="You are Ada."),
+        Message(speaker=MessageRole.USER, text=text),
+        *more,
+    )
     return Prompt(messages=messages, tools=tools)
 
 
-async def asked(person: Person, what: Prompt, *lines: str) -> Completion:
+async def asked(person: FakeTerminalPerson, what: Prompt, *lines: str) -> ModelCompletion:
     answer, _ = await asyncio.gather(terminal(person).complete("Ada", what, SAMPLING), person.type(*lines))
     return answer
 
 
-async def test_a_letter_and_words_become_a_call(person: Person) -> None:
+async def test_a_letter_and_words_become_a_call(person: FakeTerminalPerson) -> None:
     answer = await asked(person, prompt(CHOOSE), "b", "the tides")
     (call,) = answer.calls
     assert (call.name, json.loads(call.arguments)) == ("choose", {"option": "B", "words": "the tides"})
-    assert answer.finish is Finish.CALLS
+    assert answer.finish is FinishReason.CALLS
     assert answer.usage.calls == 1
     assert (answer.usage.tokens_in, answer.usage.tokens_out, answer.cost_usd) == (0, 0, None)
     assert "Ada is asked:" in person.seen
     assert "What now?" in person.seen
 
 
-async def test_in_the_json_dialect_the_answer_is_an_object_of_the_schema(person: Person) -> None:
-    speech = JsonSpeech()
+async def test_in_the_json_dialect_the_answer_is_an_object_of_the_schema(person: FakeTerminalPerson) -> None:
+    speech = JsonDialect()
     asks = speech.prompt(prompt().messages, [NOTES])
     answer = await asked(person, asks, "y", "It sails", "a", "n", "85", "")
     said = json.loads(answer.text)
@@ -132,7 +144,7 @@ async def test_in_the_json_dialect_the_answer_is_an_object_of_the_schema(person:
     assert getattr(move, "name", None) == "take_notes"
 
 
-async def test_what_does_not_fit_is_asked_for_again_with_the_reason(person: Person) -> None:
+async def test_what_does_not_fit_is_asked_for_again_with_the_reason(person: FakeTerminalPerson) -> None:
     lines = ("n", "often", "4", "50.5", "96", "50", "y", "x" * 21, "short")
     answer = await asked(person, prompt(NOTES), *lines)
     assert json.loads(answer.calls[0].arguments) == {"facts": [], "percent": 50, "aside": "short"}
@@ -141,17 +153,17 @@ async def test_what_does_not_fit_is_asked_for_again_with_the_reason(person: Pers
     assert "That has 21 characters; it should have 0 to 20." in person.seen
 
 
-async def test_of_several_actions_one_is_chosen_by_letter_or_by_name(person: Person) -> None:
+async def test_of_several_actions_one_is_chosen_by_letter_or_by_name(person: FakeTerminalPerson) -> None:
     for lines in (("a", "c", ""), ("choose", "c", "")):
         answer = await asked(person, prompt(CHOOSE, NOTES), *lines)
         assert json.loads(answer.calls[0].arguments) == {"option": "C", "words": ""}
-    speech = JsonSpeech()
+    speech = JsonDialect()
     answer = await asked(person, speech.prompt(prompt().messages, [CHOOSE, NOTES]), "none of it", "choose", "A", "")
     assert json.loads(answer.text) == {"action": "choose", "arguments": {"option": "A", "words": ""}}
     assert "That is none of them." in person.seen
 
 
-async def test_without_a_form_a_line_is_the_answer(person: Person) -> None:
+async def test_without_a_form_a_line_is_the_answer(person: FakeTerminalPerson) -> None:
     assert (await asked(person, prompt(), "It will come in.")).text == "It will come in."
 
 
@@ -168,17 +180,17 @@ async def test_without_a_form_a_line_is_the_answer(person: Person) -> None:
     ],
 )
 async def test_every_kind_of_value_can_be_typed(
-    person: Person, schema: Mapping[str, Any], lines: list[str], value: Any
+    person: FakeTerminalPerson, schema: Mapping[str, Any], lines: list[str], value: Any
 ) -> None:
     answer = await asked(person, Prompt(messages=prompt().messages, schema=schema), *lines)
     assert json.loads(answer.text) == value
     jsonschema.validate(value, dict(schema))
 
 
-async def test_what_was_shown_in_the_prompt_before_is_not_shown_again(person: Person) -> None:
+async def test_what_was_shown_in_the_prompt_before_is_not_shown_again(person: FakeTerminalPerson) -> None:
     asker = terminal(person)
-    said = Message(speaker=Speaker.ASSISTANT, text="What I said myself")
-    again = Message(speaker=Speaker.USER, text="And now?")
+    said = Message(speaker=MessageRole.ASSISTANT, text="What I said myself")
+    again = Message(speaker=MessageRole.USER, text="And now?")
     for what in (prompt(CHOOSE), prompt(CHOOSE, more=(said, again))):
         await asyncio.gather(asker.complete("Ada", what, SAMPLING), person.type("a", ""))
     assert person.seen.count("You are Ada.") == 1
@@ -187,7 +199,7 @@ async def test_what_was_shown_in_the_prompt_before_is_not_shown_again(person: Pe
     assert "What I said myself" not in person.seen
 
 
-async def test_the_same_question_asked_again_is_shown_again(person: Person) -> None:
+async def test_the_same_question_asked_again_is_shown_again(person: FakeTerminalPerson) -> None:
     asker = terminal(person)
     for _ in range(2):
         await asyncio.gather(asker.complete("Ada", prompt(CHOOSE), SAMPLING), person.type("a", ""))
@@ -197,7 +209,7 @@ async def test_the_same_question_asked_again_is_shown_again(person: Person) -> N
     assert person.seen.count("What now?") == 3
 
 
-async def test_what_was_typed_before_a_question_is_no_answer_to_it(person: Person) -> None:
+async def test_what_was_typed_before_a_question_is_no_answer_to_it(person: FakeTerminalPerson) -> None:
     os.write(person.master, b"c\nfrom before\n")
     asker = terminal(person)
     waiting = asyncio.ensure_future(asker.complete("Ada", prompt(CHOOSE), SAMPLING))
@@ -212,7 +224,7 @@ async def test_what_was_typed_before_a_question_is_no_answer_to_it(person: Perso
     assert json.loads(answer.calls[0].arguments) == {"option": "A", "words": "mine"}
 
 
-async def test_what_strangers_wrote_steers_no_terminal(person: Person) -> None:
+async def test_what_strangers_wrote_steers_no_terminal(person: FakeTerminalPerson) -> None:
     await asked(person, prompt(CHOOSE, text="\x1b[2J\x1b]0;title\x07clouds\u202e \x9b31m"), "a", "")
     assert "\x1b" not in person.seen
     assert "\x9b" not in person.seen
@@ -220,7 +232,7 @@ async def test_what_strangers_wrote_steers_no_terminal(person: Person) -> None:
     assert "clouds" in person.seen
 
 
-async def test_two_questions_are_asked_one_after_the_other(person: Person) -> None:
+async def test_two_questions_are_asked_one_after_the_other(person: FakeTerminalPerson) -> None:
     asker = terminal(person)
     questions = (asker.complete(name, prompt(CHOOSE, text=f"{name}?"), SAMPLING) for name in ("Ada", "Ben"))
     answers = asyncio.gather(*questions)
@@ -229,16 +241,16 @@ async def test_two_questions_are_asked_one_after_the_other(person: Person) -> No
     assert person.seen.index("Ben is asked:") > person.seen.index("words: ")
 
 
-async def test_the_end_of_the_line_is_no_answer(person: Person) -> None:
+async def test_the_end_of_the_line_is_no_answer(person: FakeTerminalPerson) -> None:
     async def leave() -> None:
         await person.wait_for(": ")
         os.write(person.master, b"\x04")
 
-    with pytest.raises(Rejected, match="terminal:Ada gives no answer"):
+    with pytest.raises(RequestRejectedError, match="terminal:Ada gives no answer"):
         await asyncio.gather(terminal(person).complete("Ada", prompt(CHOOSE), SAMPLING), leave())
 
 
-async def test_a_question_that_is_given_up_leaves_the_terminal_to_the_next(person: Person) -> None:
+async def test_a_question_that_is_given_up_leaves_the_terminal_to_the_next(person: FakeTerminalPerson) -> None:
     asker = terminal(person)
     waiting = asyncio.ensure_future(asker.complete("Ada", prompt(CHOOSE), SAMPLING))
     await person.wait_for(": ")
@@ -252,8 +264,8 @@ async def test_a_question_that_is_given_up_leaves_the_terminal_to_the_next(perso
 async def test_without_a_terminal_nobody_is_asked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for device, why in ((tmp_path / "none", "there is no terminal to ask on"), (tmp_path / "file", "is no terminal")):
-        asker = Terminal(TerminalSettings(device=device))
-        with pytest.raises(Rejected, match=why):
+        asker = TerminalProvider(TerminalSettings(device=device))
+        with pytest.raises(RequestRejectedError, match=why):
             await asker.complete("Ada", prompt(CHOOSE), SAMPLING)
         assert why in str(await asker.lacks("Ada"))
         assert "in the foreground" in str(await asker.lacks("Ada"))
@@ -265,8 +277,8 @@ pid, master = pty.fork()
 if pid == 0:
     other = os.fork()
     if other == 0:
-        from plugins.models.terminal import Terminal, TerminalSettings
-        asker = Terminal(TerminalSettings())
+        from plugins.models.terminal import TerminalProvider, TerminalSettings
+        asker = TerminalProvider(TerminalSettings())
         before = asyncio.run(asker.lacks("Ada"))
         os.setpgid(0, 0)
         os.write(1, f"{before} | {asyncio.run(asker.lacks('Ada'))}\n".encode())
@@ -294,8 +306,8 @@ def test_a_program_in_the_background_does_not_ask() -> None:
 
 async def test_the_engine_opens_it_and_knows_that_it_converses(tmp_path: Path) -> None:
     (spec,) = foxcast_models()
-    assert spec.converses
-    place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+    assert spec.is_interactive
+    place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     async with spec.open(TerminalSettings(), place) as opened:
         # Nobody is free before config says so.
         assert await opened.price("Ada") is None

@@ -6,12 +6,11 @@ import pytest
 from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
 
-from bot.domain.prompt import Completion, Finish
-from bot.domain.step import Usage
-from bot.errors import ConfigError, ContextExceeded
-from plugins.models._chat_reply import read_chat, require_uncut
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import ConfigError, ContextLengthExceededError
+from bot.core.language_models import FinishReason, ModelCompletion
 from plugins.models._profiles import ModelProfile
-from plugins.models._wire_chat import chat_body
+from plugins.models._wire_chat import chat_body, read_chat, require_complete_prompt
 from tests.plugins.models.wire_calls import (
     QUESTION,
     SCHEMA,
@@ -43,7 +42,7 @@ def reply(message: Any, finish: str = "tool_calls", **more: Any) -> bytes:
     return reply_of({"choices": [{"message": message, "finish_reason": finish}], "usage": USAGE, **more})
 
 
-def read(model: str, message: Any, finish: str = "tool_calls", **more: Any) -> Completion:
+def read(model: str, message: Any, finish: str = "tool_calls", **more: Any) -> ModelCompletion:
     return read_chat(reply(message, finish, **more), wire_call(model, tools=(SEARCH,))).completion
 
 
@@ -202,7 +201,7 @@ def test_less_thinking_is_a_budget_where_a_vendor_wants_one() -> None:
 
 def test_a_model_that_cannot_but_think_says_so() -> None:
     for model in (KIMI, "zai/glm-5.3", "moonshot/kimi-k2.7-code", ROUTED):
-        with pytest.raises(ConfigError, match="cannot be kept from thinking"):
+        with pytest.raises(ConfigError, match="reasoning cannot be switched off"):
             body_of(model, effort="none")
 
 
@@ -245,27 +244,27 @@ def test_reasoning_that_is_told_beside_the_output_is_added_and_told_costs_are_us
         "cost_in_usd_ticks": 10_000_000_000,
     }
     found = read_chat(reply({"content": "x"}, "stop", usage=beside), wire_call("x/y"))
-    assert found.completion.usage == Usage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=45)
-    assert (found.completion.cost_usd, found.written) == (1.0, 20)
+    assert found.completion.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=45)
+    assert (found.completion.cost_usd, found.cache_written_tokens) == (1.0, 20)
     assert read("x/y", {"content": "x"}, usage={**USAGE, "cost": 0.25}).cost_usd == 0.25
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "stop", "", None])
 def test_a_call_is_a_call_whatever_is_told_of_it(finish: Any) -> None:
-    assert read("x/y", {"content": None, "tool_calls": [called("a")]}, finish).finish is Finish.CALLS
+    assert read("x/y", {"content": None, "tool_calls": [called("a")]}, finish).finish is FinishReason.CALLS
 
 
 def test_a_prompt_that_was_plainly_cut_is_told() -> None:
     call = wire_call("local/small", SYSTEM, user("word " * 2_000))
     with pytest.raises(
-        ContextExceeded, match=r"read 1024 tokens of a prompt of at least 25\d\d: .*cut off.* Do this\."
+        ContextLengthExceededError, match=r"read 1024 tokens of a prompt of at least 25\d\d: .*cut off.* Do this\."
     ):
-        require_uncut(call, Usage(tokens_in=1_024), where="Do this.")
+        require_complete_prompt(call, ModelUsage(tokens_in=1_024), where="Do this.")
     # What was counted whole, what nobody counted, and what is too short to tell.
-    require_uncut(call, Usage(tokens_in=1_400), where="")
-    require_uncut(call, Usage(tokens_in=0), where="")
-    require_uncut(call, Usage(tokens_in=100), where="")
-    require_uncut(wire_call("local/small", user("word " * 700)), Usage(tokens_in=10), where="")
+    require_complete_prompt(call, ModelUsage(tokens_in=1_400), where="")
+    require_complete_prompt(call, ModelUsage(tokens_in=0), where="")
+    require_complete_prompt(call, ModelUsage(tokens_in=100), where="")
+    require_complete_prompt(wire_call("local/small", user("word " * 700)), ModelUsage(tokens_in=10), where="")
 
 
 def test_the_vendors_own_types_hold_the_request() -> None:

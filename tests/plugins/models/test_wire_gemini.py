@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from bot.domain.prompt import Completion, Finish
-from bot.domain.step import Usage
-from bot.errors import ConfigError, ContractError, FoxcastError, Unavailable
-from plugins.models._faults import StateRefused
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import ConfigError, FoxcastError, MalformedDataError, ServiceUnavailableError
+from bot.core.language_models import FinishReason, ModelCompletion
+from plugins.models._provider_errors import ModelStateRefusedError
 from plugins.models._wire_gemini import gemini_body, read_gemini
 from tests.plugins.models.wire_calls import (
     QUESTION,
@@ -51,7 +51,7 @@ def reply(parts: Any, reason: str = "STOP", **more: Any) -> bytes:
     return reply_of({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-x", **more})
 
 
-def read(parts: Any, reason: str = "STOP", model: str = PRO) -> Completion:
+def read(parts: Any, reason: str = "STOP", model: str = PRO) -> ModelCompletion:
     return read_gemini(reply(parts, reason), wire_call(model, tools=(SEARCH,))).completion
 
 
@@ -166,7 +166,7 @@ def test_effort_is_said_in_the_words_of_the_model(model: str, effort: str | None
 
 def test_what_cannot_be_is_said_before_anything_is_sent() -> None:
     for model in (PRO, "gemini/gemini-2.5-pro"):
-        with pytest.raises(ConfigError, match="cannot be kept from thinking"):
+        with pytest.raises(ConfigError, match="reasoning cannot be switched off"):
             gemini_body(wire_call(model, effort="none"))
     with pytest.raises(ConfigError, match="leaves no room to think"):
         gemini_body(wire_call("gemini/gemini-2.5-pro", effort="high", max_tokens=2_500))
@@ -197,51 +197,54 @@ def test_a_schema_is_asked_for_in_the_part_that_is_taken() -> None:
 
 def test_thoughts_are_output_that_is_told_beside_it() -> None:
     answer = read([{"text": "42"}])
-    assert answer.usage == Usage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=43)
+    assert answer.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=43)
     assert answer.model == "gemini-x"
 
 
 @pytest.mark.parametrize(
     ("reason", "parts", "finish"),
     [
-        ("STOP", [{"text": "42"}], Finish.STOP),
-        ("STOP", [SIGNED], Finish.CALLS),
-        ("MAX_TOKENS", None, Finish.LENGTH),
-        ("SAFETY", [{"text": "I"}], Finish.REFUSED),
-        ("PROHIBITED_CONTENT", None, Finish.REFUSED),
-        ("RECITATION", None, Finish.REFUSED),
+        ("STOP", [{"text": "42"}], FinishReason.STOP),
+        ("STOP", [SIGNED], FinishReason.CALLS),
+        ("MAX_TOKENS", None, FinishReason.LENGTH),
+        ("SAFETY", [{"text": "I"}], FinishReason.REFUSED),
+        ("PROHIBITED_CONTENT", None, FinishReason.REFUSED),
+        ("RECITATION", None, FinishReason.REFUSED),
     ],
 )
-def test_why_it_stopped(reason: str, parts: Any, finish: Finish) -> None:
+def test_why_it_stopped(reason: str, parts: Any, finish: FinishReason) -> None:
     assert read(parts, reason).finish is finish
 
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "OTHER"])
 def test_an_answer_that_broke_its_own_form_is_none(reason: str) -> None:
     answer = read([{"text": "call:search{"}], reason)
-    assert (answer.finish, answer.text, answer.calls, answer.native) == (Finish.OTHER, "", (), None)
+    assert (answer.finish, answer.text, answer.calls, answer.native) == (FinishReason.OTHER, "", (), None)
     assert answer.usage.tokens_out == 43
 
 
 def test_a_blocked_prompt_is_refused() -> None:
     raw = b'{"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}'
     answer = read_gemini(raw, wire_call(PRO)).completion
-    assert (answer.finish, answer.usage.tokens_in) == (Finish.REFUSED, 9)
+    assert (answer.finish, answer.usage.tokens_in) == (FinishReason.REFUSED, 9)
     assert "PROHIBITED_CONTENT" in answer.text
 
 
 def test_a_lost_signature_is_told_as_such() -> None:
-    with pytest.raises(StateRefused):
+    with pytest.raises(ModelStateRefusedError):
         read(None, "MISSING_THOUGHT_SIGNATURE")
 
 
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
-        (b"{}", ContractError),
-        (b'{"candidates": [{"content": {"parts": [{"text": 1}]}}]}', ContractError),
-        (b'{"candidates": [{"content": {"parts": "x"}}]}', ContractError),
-        (b'{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}', Unavailable),
+        (b"{}", MalformedDataError),
+        (b'{"candidates": [{"content": {"parts": [{"text": 1}]}}]}', MalformedDataError),
+        (b'{"candidates": [{"content": {"parts": "x"}}]}', MalformedDataError),
+        (
+            b'{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}',
+            ServiceUnavailableError,
+        ),
     ],
 )
 def test_another_form_breaks_the_contract_and_an_error_is_what_it_is(raw: bytes, kind: type[FoxcastError]) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.prompt import Finish, Message, Speaker
-from bot.domain.step import Usage
-from bot.errors import ConfigError, ContractError, FoxcastError, QuotaExhausted, Unavailable
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import ConfigError, FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
+from bot.core.language_models import FinishReason, Message, MessageRole
 from plugins.models._wire_messages import messages_body, read_messages
 from tests.plugins.models.wire_calls import (
     QUESTION,
@@ -166,7 +166,7 @@ def test_effort_is_said_in_the_words_of_the_model(
 
 
 def test_an_effort_that_a_model_cannot_have_is_said_before_anything_is_sent() -> None:
-    with pytest.raises(ConfigError, match="cannot be kept from thinking"):
+    with pytest.raises(ConfigError, match="reasoning cannot be switched off"):
         messages_body(wire_call(OPUS, effort="none"))
     with pytest.raises(ConfigError, match="none of its levels"):
         messages_body(wire_call(OPUS, effort="hard"))
@@ -211,22 +211,22 @@ def test_a_schema_is_asked_for_in_the_part_that_is_taken_and_in_words_elsewhere(
 
 def test_tokens_in_hold_what_the_cache_gave_and_took() -> None:
     found = read_messages(reply([{"type": "text", "text": "x"}], "end_turn"), wire_call(OPUS))
-    assert found.completion.usage == Usage(calls=1, tokens_in=100, tokens_cached=70, tokens_out=3)
-    assert found.written == 20
+    assert found.completion.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=70, tokens_out=3)
+    assert found.cache_written_tokens == 20
 
 
 @pytest.mark.parametrize(
     ("stop", "content", "finish"),
     [
-        ("end_turn", [{"type": "text", "text": "42"}], Finish.STOP),
-        ("tool_use", [CALL], Finish.CALLS),
-        ("max_tokens", [THOUGHT], Finish.LENGTH),
-        ("model_context_window_exceeded", [{"type": "text", "text": "4"}], Finish.LENGTH),
-        ("refusal", [], Finish.REFUSED),
-        ("pause_turn", [{"type": "text", "text": "x"}], Finish.OTHER),
+        ("end_turn", [{"type": "text", "text": "42"}], FinishReason.STOP),
+        ("tool_use", [CALL], FinishReason.CALLS),
+        ("max_tokens", [THOUGHT], FinishReason.LENGTH),
+        ("model_context_window_exceeded", [{"type": "text", "text": "4"}], FinishReason.LENGTH),
+        ("refusal", [], FinishReason.REFUSED),
+        ("pause_turn", [{"type": "text", "text": "x"}], FinishReason.OTHER),
     ],
 )
-def test_why_it_stopped(stop: str, content: Any, finish: Finish) -> None:
+def test_why_it_stopped(stop: str, content: Any, finish: FinishReason) -> None:
     assert read(content, stop).finish is finish
 
 
@@ -253,14 +253,17 @@ def test_texts_and_thoughts_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
-        (b"<html>", ContractError),
-        (b"[]", ContractError),
-        (b"{}", ContractError),
-        (b'{"content": [{"type": "text", "text": 1}]}', ContractError),
-        (b'{"content": [{"type": "tool_use", "id": "a", "name": "s", "input": {"x": NaN}}]}', ContractError),
-        (b'{"content": [{"type": "tool_use", "id": "a", "name": "s", "input": {"x": 1e999}}]}', ContractError),
-        (b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}', Unavailable),
-        (b'{"type": "error", "error": {"type": "billing_error", "message": "no money", "code": 402}}', QuotaExhausted),
+        (b"<html>", MalformedDataError),
+        (b"[]", MalformedDataError),
+        (b"{}", MalformedDataError),
+        (b'{"content": [{"type": "text", "text": 1}]}', MalformedDataError),
+        (b'{"content": [{"type": "tool_use", "id": "a", "name": "s", "input": {"x": NaN}}]}', MalformedDataError),
+        (b'{"content": [{"type": "tool_use", "id": "a", "name": "s", "input": {"x": 1e999}}]}', MalformedDataError),
+        (b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}', ServiceUnavailableError),
+        (
+            b'{"type": "error", "error": {"type": "billing_error", "message": "no money", "code": 402}}',
+            QuotaExhaustedError,
+        ),
     ],
 )
 def test_another_form_breaks_the_contract_and_an_error_is_what_it_is(raw: bytes, kind: type[FoxcastError]) -> None:
@@ -281,7 +284,7 @@ def test_the_vendors_own_types_hold_the_request() -> None:
 
 
 def test_a_result_of_a_call_that_nobody_made_is_sent_as_it_is() -> None:
-    message = Message(speaker=Speaker.TOOL, text="x", answers=None)
+    message = Message(speaker=MessageRole.TOOL, text="x", answers=None)
     assert (
         as_sent(messages_body(wire_call(OPUS, QUESTION, message)))["messages"][0]["content"][0]["type"] == "tool_result"
     )

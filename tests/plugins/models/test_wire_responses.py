@@ -6,9 +6,9 @@ import pytest
 from openai.types.responses import Response, response_create_params
 from pydantic import TypeAdapter
 
-from bot.domain.prompt import Completion, Finish
-from bot.domain.step import Usage
-from bot.errors import ContractError, FoxcastError, QuotaExhausted, Unavailable
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
+from bot.core.language_models import FinishReason, ModelCompletion
 from plugins.models._wire_responses import read_responses, responses_body
 from tests.plugins.models.wire_calls import (
     QUESTION,
@@ -65,7 +65,7 @@ def reply(output: Any, **more: Any) -> bytes:
     return reply_of({**given, "error": None, "output": output, "usage": USAGE, **more})
 
 
-def read(output: Any, model: str = SOL, **more: Any) -> Completion:
+def read(output: Any, model: str = SOL, **more: Any) -> ModelCompletion:
     return read_responses(reply(output, **more), wire_call(model, tools=(SEARCH,))).completion
 
 
@@ -159,14 +159,14 @@ def test_a_call_is_demanded_only_where_that_is_set() -> None:
 def test_what_it_says_thinks_and_calls() -> None:
     thought = {**REASONING, "summary": [{"type": "summary_text", "text": "Hm."}]}
     answer = read([thought, SAID, CALL])
-    assert (answer.text, answer.thinking, answer.finish) == ("I look.", "Hm.", Finish.CALLS)
+    assert (answer.text, answer.thinking, answer.finish) == ("I look.", "Hm.", FinishReason.CALLS)
     assert (answer.calls[0].id, answer.calls[0].arguments) == ("call_a", '{"q":  "x"}')
 
 
 def test_tokens_and_what_was_put_into_the_cache() -> None:
     found = read_responses(reply([SAID]), wire_call(SOL))
-    assert found.completion.usage == Usage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=40)
-    assert found.written == 30
+    assert found.completion.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=40)
+    assert found.cache_written_tokens == 30
 
 
 def test_reasoning_that_is_told_beside_the_output_is_added_and_a_told_cost_is_used() -> None:
@@ -179,14 +179,14 @@ def test_reasoning_that_is_told_beside_the_output_is_added_and_a_told_cost_is_us
 @pytest.mark.parametrize(
     ("more", "output", "finish"),
     [
-        ({}, [SAID], Finish.STOP),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, [SAID], Finish.LENGTH),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, [], Finish.REFUSED),
-        ({}, [{**SAID, "content": [{"type": "refusal", "refusal": "I must not."}]}], Finish.REFUSED),
-        ({"status": "queued"}, [], Finish.OTHER),
+        ({}, [SAID], FinishReason.STOP),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, [SAID], FinishReason.LENGTH),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, [], FinishReason.REFUSED),
+        ({}, [{**SAID, "content": [{"type": "refusal", "refusal": "I must not."}]}], FinishReason.REFUSED),
+        ({"status": "queued"}, [], FinishReason.OTHER),
     ],
 )
-def test_why_it_stopped(more: Any, output: Any, finish: Finish) -> None:
+def test_why_it_stopped(more: Any, output: Any, finish: FinishReason) -> None:
     assert read(output, **more).finish is finish
 
 
@@ -199,12 +199,12 @@ def test_a_thought_that_nothing_follows_does_not_go_back() -> None:
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
-        (b"{}", ContractError),
-        (b'{"output": [{"type": 1}]}', ContractError),
-        (b'{"output": {}}', ContractError),
-        (reply([], status="failed", error={"code": "server_error", "message": "Sorry"}), Unavailable),
-        (reply([], status="failed", error={"code": "rate_limit_exceeded", "message": "Slow"}), Unavailable),
-        (reply([], error={"code": "insufficient_quota", "message": "none"}), QuotaExhausted),
+        (b"{}", MalformedDataError),
+        (b'{"output": [{"type": 1}]}', MalformedDataError),
+        (b'{"output": {}}', MalformedDataError),
+        (reply([], status="failed", error={"code": "server_error", "message": "Sorry"}), ServiceUnavailableError),
+        (reply([], status="failed", error={"code": "rate_limit_exceeded", "message": "Slow"}), ServiceUnavailableError),
+        (reply([], error={"code": "insufficient_quota", "message": "none"}), QuotaExhaustedError),
     ],
 )
 def test_another_form_breaks_the_contract_and_an_error_is_what_it_is(raw: bytes, kind: type[FoxcastError]) -> None:

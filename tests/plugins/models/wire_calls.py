@@ -4,18 +4,27 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bot.domain.prompt import Completion, Message, NativeMessage, Prompt, Sampling, Speaker, Tool, ToolCall
-from plugins.models._profiles import ModelProfile, profile_of
+from bot.core.language_models import (
+    Message,
+    MessageRole,
+    ModelCompletion,
+    NativeMessage,
+    Prompt,
+    SamplingSettings,
+    ToolCall,
+    ToolDefinition,
+)
+from plugins.models._profiles import ModelProfile, model_profile
 from plugins.models._wire_call import WireCall, WireReply
 
-SEARCH = Tool(
+SEARCH = ToolDefinition(
     name="search",
     description="Search the web.",
     parameters={"type": "object", "properties": {"q": {"type": "string", "maxLength": 50}}, "required": ["q"]},
 )
-SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
-SYSTEM = Message(speaker=Speaker.SYSTEM, text="Forecast.")
-QUESTION = Message(speaker=Speaker.USER, text="Q")
+SUBMIT = ToolDefinition(name="submit", description="End.", parameters={"type": "object", "properties": {}})
+SYSTEM = Message(speaker=MessageRole.SYSTEM, text="Forecast.")
+QUESTION = Message(speaker=MessageRole.USER, text="Q")
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"p": {"type": "number", "minimum": 0, "maximum": 1}, "why": {"type": "string", "maxLength": 9}},
@@ -27,8 +36,8 @@ Body = dict[str, Any]
 def wire_call(model: str, *messages: Message, profile: ModelProfile | None = None, **more: Any) -> WireCall:
     """Return a call of a model ``vendor/name``; the rest is for prompt, sampling and call, by their names."""
     vendor, _, name = model.partition("/")
-    known = profile or profile_of(vendor, name)
-    sampling = Sampling(
+    known = profile or model_profile(vendor, name)
+    sampling = SamplingSettings(
         max_tokens=more.pop("max_tokens", 32_000),
         **{key: more.pop(key) for key in ("temperature", "effort", "seed") if key in more},
     )
@@ -36,7 +45,7 @@ def wire_call(model: str, *messages: Message, profile: ModelProfile | None = Non
     return WireCall(
         model=model,
         name=name,
-        shown=f"litellm:{model}",
+        display_name=f"litellm:{model}",
         adapter=f"litellm/{known.wire}",
         prompt=Prompt(messages=messages or (QUESTION,), **more),
         sampling=sampling,
@@ -45,29 +54,31 @@ def wire_call(model: str, *messages: Message, profile: ModelProfile | None = Non
     )
 
 
-def spoken(completion: Completion) -> Message:
+def spoken(completion: ModelCompletion) -> Message:
     """Return a reply as it stands in a conversation."""
-    return Message(speaker=Speaker.ASSISTANT, text=completion.text, calls=completion.calls, native=completion.native)
+    return Message(
+        speaker=MessageRole.ASSISTANT, text=completion.text, calls=completion.calls, native=completion.native
+    )
 
 
-def results(completion: Completion, text: str = "...") -> list[Message]:
+def results(completion: ModelCompletion, text: str = "...") -> list[Message]:
     """Return a result for each call of a reply."""
-    return [Message(speaker=Speaker.TOOL, text=text, answers=made.id) for made in completion.calls]
+    return [Message(speaker=MessageRole.TOOL, text=text, answers=made.id) for made in completion.calls]
 
 
 def user(text: str) -> Message:
-    return Message(speaker=Speaker.USER, text=text)
+    return Message(speaker=MessageRole.USER, text=text)
 
 
 def foreign(*calls: tuple[str, str, str], text: str = "") -> Message:
     """Return what another model said: calls as id, name and text of the arguments."""
     made = tuple(ToolCall(id=given, name=name, arguments=arguments) for given, name, arguments in calls)
     native = NativeMessage(provider="another", model="other", text='{"signature": "not ours"}')
-    return Message(speaker=Speaker.ASSISTANT, text=text, calls=made, native=native)
+    return Message(speaker=MessageRole.ASSISTANT, text=text, calls=made, native=native)
 
 
 def told(answers: str, text: str = "...") -> Message:
-    return Message(speaker=Speaker.TOOL, text=text, answers=answers)
+    return Message(speaker=MessageRole.TOOL, text=text, answers=answers)
 
 
 def reply_of(value: Any) -> bytes:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.belief import unfit
-from bot.domain.forecast import Limits
-from bot.domain.prediction import Binary, Choice, Curve, Prediction
-from bot.domain.prompt import Completion, Dialect, Prompt
-from bot.errors import Unavailable
-from bot.testing.desk import Said
-from plugins.orchestra.aggregation import within
+from bot.core.beliefs import belief_mismatch
+from bot.core.errors import ServiceUnavailableError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
+from bot.testing.trial_context import ScriptedAnswer
+from plugins.orchestra.aggregation import clamp_to_group
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
     CHOICE,
@@ -21,7 +21,6 @@ from tests.plugins.orchestra.cases import (
     Line,
     as_json,
     believing,
-    desk,
     make,
     move,
     moves,
@@ -29,6 +28,7 @@ from tests.plugins.orchestra.cases import (
     question,
     report,
     run,
+    scripted_context,
     steps_of,
     store,
     submit,
@@ -36,11 +36,11 @@ from tests.plugins.orchestra.cases import (
 )
 
 
-def answered(value: Any, why: str = "base rate", *, field: str = "probability") -> Completion:
+def answered(value: Any, why: str = "base rate", *, field: str = "probability") -> ModelCompletion:
     return move("give_answer", {"reasoning": why, field: value})
 
 
-def merged(value: Any, why: str = "all weighed", *, field: str = "probability", **more: str) -> Completion:
+def merged(value: Any, why: str = "all weighed", *, field: str = "probability", **more: str) -> ModelCompletion:
     return move("give_merged_answer", {"reasoning": why, field: value, **more})
 
 
@@ -49,7 +49,7 @@ def logit_mean(*values: float) -> float:
 
 
 async def test_candidates_are_written_from_what_was_found_and_merged_until_one_is_left() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         run("ann"),
         store("tides are high"),
@@ -60,7 +60,7 @@ async def test_candidates_are_written_from_what_was_found_and_merged_until_one_i
             "merger": [merged(0.5), merged(0.6), merged(0.55, "the best of both")],
         },
     )
-    steps, error = await steps_of(question(), at, OrchestraSettings(candidates=4, group=2))
+    steps, error = await steps_of(question(), at, OrchestraSettings(candidates=4, merge_group=2))
     assert error is None
     assert [name for _, name in moves(steps)][5:] == ["candidate"] * 3 + ["aggregator"] * 3 + ["aggregate"]
     assert [step.final for step in steps][-8:] == [False] * 7 + [True]
@@ -80,9 +80,9 @@ async def test_candidates_are_written_from_what_was_found_and_merged_until_one_i
 
 
 async def test_candidates_differ_by_their_seed() -> None:
-    at = desk(submit(), others={"candidate": [answered(0.3), answered(0.3)], "merger": [merged(0.5)]})
-    await steps_of(question(), at, OrchestraSettings(candidates=3, group=8))
-    assert len({asked.seed for asked in at.asked}) == 4
+    at = scripted_context(submit(), others={"candidate": [answered(0.3), answered(0.3)], "merger": [merged(0.5)]})
+    await steps_of(question(), at, OrchestraSettings(candidates=3, merge_group=8))
+    assert len({asked.seed for asked in at.prompts}) == 4
 
 
 @pytest.mark.parametrize(
@@ -92,25 +92,25 @@ async def test_candidates_differ_by_their_seed() -> None:
 async def test_a_merged_answer_keeps_to_the_range_unless_it_says_why_not(
     given_answer: float, more: dict[str, str], kept: float
 ) -> None:
-    at = desk(submit(0.6), others={"candidate": [answered(0.4)], "merger": [merged(given_answer, **more)]})
+    at = scripted_context(submit(0.6), others={"candidate": [answered(0.4)], "merger": [merged(given_answer, **more)]})
     steps, _ = await steps_of(question(), at, OrchestraSettings(candidates=2))
     assert probability(steps[-1]) == pytest.approx(kept)
 
 
-@pytest.mark.parametrize("line", [Unavailable("down"), Completion(text="hm")])
+@pytest.mark.parametrize("line", [ServiceUnavailableError("down"), ModelCompletion(text="hm")])
 async def test_what_fails_is_left_out_or_replaced_by_the_plain_mean(line: Line) -> None:
-    twice = [line] if isinstance(line, Unavailable) else [line, line]
-    at = desk(submit(0.6), others={"candidate": [answered(0.2), *twice], "merger": twice})
+    twice = [line] if isinstance(line, ServiceUnavailableError) else [line, line]
+    at = scripted_context(submit(0.6), others={"candidate": [answered(0.2), *twice], "merger": twice})
     steps, error = await steps_of(question(), at, OrchestraSettings(candidates=3, concurrency=1))
     assert error is None
     assert probability(steps[-1]) == pytest.approx(logit_mean(0.6, 0.2))
     remarks = "\n".join(remark for step in steps for remark in step.remarks)
     assert "candidate 3 is left out" in remarks
-    assert "merge 1.1 was not had" in remarks
+    assert "merge 1.1 was not made" in remarks
 
 
 async def test_where_every_candidate_fails_the_orchestrators_answer_stands() -> None:
-    at = desk(submit(0.6), others={"candidate": [Unavailable("down")] * 2})
+    at = scripted_context(submit(0.6), others={"candidate": [ServiceUnavailableError("down")] * 2})
     steps, error = await steps_of(question(), at, OrchestraSettings(candidates=3))
     assert error is None
     assert probability(steps[-1]) == 0.6
@@ -119,25 +119,25 @@ async def test_where_every_candidate_fails_the_orchestrators_answer_stands() -> 
 
 async def test_where_steps_are_few_all_of_it_is_the_last_step() -> None:
     others = {"candidate": [answered(0.4)], "merger": [merged(0.5)]}
-    at = desk(submit(0.6), others=others, limits=Limits(steps=3))
+    at = scripted_context(submit(0.6), others=others, limits=TrialLimits(steps=3))
     steps, error = await steps_of(question(), at, OrchestraSettings(candidates=2))
     assert error is None
     assert [step.action.name for step in steps] == ["submit", "aggregate"]
     assert steps[-1].usage.calls == 2
     assert len(steps[-1].observation.documents) == 2
     assert probability(steps[-1]) == 0.5
-    alone = desk(submit(0.6), limits=Limits(steps=1))
+    alone = scripted_context(submit(0.6), limits=TrialLimits(steps=1))
     steps, error = await steps_of(question(), alone, OrchestraSettings(candidates=2))
     assert (len(steps), steps[-1].final, error) == (1, True, None)
 
 
 async def test_the_final_answer_keeps_its_bounds() -> None:
     others = {"candidate": [answered(0.99)], "merger": [merged(0.99)]}
-    steps, _ = await steps_of(question(), desk(submit(0.9), others=others), OrchestraSettings(candidates=2))
+    steps, _ = await steps_of(question(), scripted_context(submit(0.9), others=others), OrchestraSettings(candidates=2))
     assert probability(steps[-1]) == 0.95
 
 
-@pytest.mark.parametrize("dialect", [*Dialect])
+@pytest.mark.parametrize("dialect", [*ModelDialect])
 @pytest.mark.parametrize(
     ("shape", "answer", "field"),
     [
@@ -145,11 +145,13 @@ async def test_the_final_answer_keeps_its_bounds() -> None:
         (CURVE, {"p5": 10, "p10": 15, "p25": 25, "p50": 40, "p75": 55, "p90": 70, "p95": 80}, "quantiles"),
     ],
 )
-async def test_every_shape_is_merged_in_both_dialects(dialect: Dialect, shape: Any, answer: Any, field: str) -> None:
-    def said(completion: Completion) -> Completion:
-        return as_json(completion) if dialect is Dialect.JSON else completion
+async def test_every_shape_is_merged_in_both_dialects(
+    dialect: ModelDialect, shape: Any, answer: Any, field: str
+) -> None:
+    def said(completion: ModelCompletion) -> ModelCompletion:
+        return as_json(completion) if dialect is ModelDialect.JSON else completion
 
-    at = desk(
+    at = scripted_context(
         said(submit(answer, field_name=field)),
         others={"candidate": [said(answered(answer, field=field))], "merger": [said(merged(answer, field=field))]},
         dialect=dialect,
@@ -157,36 +159,38 @@ async def test_every_shape_is_merged_in_both_dialects(dialect: Dialect, shape: A
     asked = question(shape)
     steps, error = await steps_of(asked, at, OrchestraSettings(candidates=2))
     assert error is None
-    assert unfit(steps[-1].belief, asked) is None
+    assert belief_mismatch(steps[-1].belief, asked) is None
     # What three agree upon stays what it is.
     assert steps[-1].belief.predictions == steps[0].belief.predictions
 
 
 SHARES = st.lists(st.floats(0.01, 1), min_size=3, max_size=3).map(
-    lambda found: Choice({option: share / sum(found) for option, share in zip(CHOICE.options, found, strict=True)})
+    lambda found: ChoicePrediction(
+        {option: share / sum(found) for option, share in zip(CHOICE.options, found, strict=True)}
+    )
 )
 CURVES = st.lists(st.floats(0, 1), min_size=len(CURVE.grid), max_size=len(CURVE.grid)).map(
-    lambda found: Curve(tuple(sorted(found)))
+    lambda found: CurvePrediction(tuple(sorted(found)))
 )
 
 
 @settings(max_examples=40)
 @given(
     st.one_of(
-        st.lists(st.floats(0, 1).map(Binary), min_size=2, max_size=4),
+        st.lists(st.floats(0, 1).map(BinaryPrediction), min_size=2, max_size=4),
         st.lists(SHARES, min_size=2, max_size=4),
         st.lists(CURVES, min_size=2, max_size=4),
     )
 )
 def test_what_is_kept_within_the_range_is_within_it_and_still_a_prediction(found: list[Prediction]) -> None:
     one, *group = found
-    kept = within({"outcome": one}, [{"outcome": other} for other in group])["outcome"]
-    if isinstance(kept, Choice):
+    kept = clamp_to_group({"outcome": one}, [{"outcome": other} for other in group])["outcome"]
+    if isinstance(kept, ChoicePrediction):
         # Brought to a sum of 1 again, so that an option may end a little beyond.
         assert math.isclose(sum(kept.probabilities.values()), 1.0)
     else:
         assert all(_inside(kept, group))
-    if isinstance(kept, Curve):
+    if isinstance(kept, CurvePrediction):
         assert list(kept.cdf) == sorted(kept.cdf)
     if all(_inside(one, group)):
         assert _numbers(kept) == pytest.approx(_numbers(one))
@@ -203,24 +207,26 @@ def _inside(one: Prediction, group: list[Prediction]) -> list[bool]:
 
 def _numbers(one: Prediction) -> list[float]:
     match one:
-        case Binary(probability=said):
+        case BinaryPrediction(probability=said):
             return [said]
-        case Choice(probabilities=shares):
+        case ChoicePrediction(probabilities=shares):
             return list(shares.values())
-        case Curve(cdf=points):
+        case CurvePrediction(cdf=points):
             return list(points)
 
 
 def test_the_number_of_merges_is_that_of_a_tree() -> None:
-    counted = {(n, g): OrchestraSettings(candidates=n, group=g).merges for n, g in ((4, 2), (5, 2), (9, 3), (8, 8))}
+    counted = {
+        (n, g): OrchestraSettings(candidates=n, merge_group=g).merges for n, g in ((4, 2), (5, 2), (9, 3), (8, 8))
+    }
     assert counted == {(4, 2): 3, (5, 2): 6, (9, 3): 4, (8, 8): 1}
 
 
 async def test_no_more_calls_are_made_than_a_trial_says_it_takes() -> None:
-    def anybody(prompt: Prompt) -> Said:
+    def anybody(prompt: Prompt) -> ScriptedAnswer:
         return merged(0.5) if "several answers" in prompt.messages[0].text else answered(0.4)
 
-    settings_used = OrchestraSettings(candidates=5, group=2, steps=2)
-    at = desk(submit(0.6), others={"candidate": anybody, "merger": anybody})
+    settings_used = OrchestraSettings(candidates=5, merge_group=2, steps=2)
+    at = scripted_context(submit(0.6), others={"candidate": anybody, "merger": anybody})
     steps, _ = await steps_of(question(), at, settings_used)
     assert len(steps) <= settings_used.most_steps

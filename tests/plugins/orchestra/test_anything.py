@@ -10,24 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.desk.trial import TrialRun, run_trial
-from bot.domain.belief import unfit
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prompt import Answer, Completion, Prompt
-from bot.domain.step import Step
-from bot.errors import FoxcastError, Rejected, Unavailable
-from bot.testing.desk import Said, ScriptedDesk, ScriptedTool, tool_that_says
-from bot.testing.forecaster import Hang
-from bot.testing.loop import VirtualClock, simulate
-from plugins.orchestra.catalogue import NAMES
-from plugins.orchestra.forecaster import Orchestra
+from bot.core.beliefs import Step, belief_mismatch
+from bot.core.errors import FoxcastError, RequestRejectedError, ServiceUnavailableError
+from bot.core.forecasts import TrialEnd, TrialLimits
+from bot.core.language_models import ModelAnswer, ModelCompletion, Prompt
+from bot.forecasting.trial import TrialSettings, run_trial
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from bot.testing.forecaster import HangingStep
+from bot.testing.trial_context import ScriptedAnswer, ScriptedTool, ScriptedTrialContext, fixed_text_tool
+from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
+from plugins.orchestra.subagent_kinds import KIND_NAMES
 from tests.plugins.orchestra.cases import (
     LEADER,
     QUERY,
     Line,
     ask,
-    desk,
     make,
     move,
     moves,
@@ -36,6 +34,7 @@ from tests.plugins.orchestra.cases import (
     question,
     report,
     run,
+    scripted_context,
     search,
     speaker,
     steps_of,
@@ -45,8 +44,8 @@ from tests.plugins.orchestra.cases import (
 
 
 @dataclass(slots=True, kw_only=True)
-class SlowDesk(ScriptedDesk):
-    """A desk whose models take the time that it is told, in turn; ``most`` is the most that were asked at once."""
+class SlowTrialContext(ScriptedTrialContext):
+    """A trial context whose models answer after the given times; ``most`` counts concurrent requests."""
 
     clock: VirtualClock
     delays: Sequence[float] = (1.0,)
@@ -54,21 +53,21 @@ class SlowDesk(ScriptedDesk):
     most: int = 0
     count: int = field(default=0)
 
-    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
         self.running += 1
         self.most = max(self.most, self.running)
         self.count += 1
         await self.clock.sleep(self.delays[self.count % len(self.delays)])
         self.running -= 1
-        return await ScriptedDesk.ask(self, role, prompt, seed=seed)
+        return await ScriptedTrialContext.ask_model(self, role, prompt, seed=seed)
 
 
-def _slow(clock: VirtualClock, delays: Sequence[float], *leader: Line, **others: Any) -> SlowDesk:
-    plain = desk(*leader, others=others)
-    return SlowDesk(
+def _slow(clock: VirtualClock, delays: Sequence[float], *leader: Line, **others: Any) -> SlowTrialContext:
+    plain = scripted_context(*leader, others=others)
+    return SlowTrialContext(
         cutoff=plain.cutoff,
         models=plain.models,
-        bench=[_numbered()],
+        scripted_tools=[_numbered()],
         limits=plain.limits,
         clock=clock,
         delays=delays,
@@ -76,10 +75,10 @@ def _slow(clock: VirtualClock, delays: Sequence[float], *leader: Line, **others:
 
 
 def _numbered() -> ScriptedTool:
-    """Return a search that names its results in the order of its use, as the desk does."""
+    """Return a search that names its results in the order of its use, as the real tool does."""
     count = iter(range(1, 1000))
-    plain = tool_that_says("web_search", "", query=QUERY)
-    return ScriptedTool(plain.tool, lambda _: tool_that_says("x", f"search_{next(count)}_result_1").run({}))
+    plain = fixed_text_tool("web_search", "", query=QUERY)
+    return ScriptedTool(plain.tool, lambda _: fixed_text_tool("x", f"search_{next(count)}_result_1").run({}))
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 4])
@@ -98,7 +97,7 @@ def test_no_more_subagents_work_at_once_than_allowed_and_as_many_as_that(concurr
         assert error is None
         found.append(at.most)
 
-    simulate(story)
+    run_in_virtual_time(story)
     assert found == [concurrency]
 
 
@@ -116,10 +115,10 @@ def test_whoever_answers_first_the_steps_and_all_prompts_are_the_same() -> None:
         )
         steps, error = await steps_of(question(), at)
         assert error is None
-        found.append((_without_documents(steps), sorted(repr(asked) for asked in at.asked)))
+        found.append((_without_documents(steps), sorted(repr(asked) for asked in at.prompts)))
 
     for delays in ((1.0,), (5.0, 1.0, 3.0), (3.0, 1.0)):
-        simulate(partial(story, delays))
+        run_in_virtual_time(partial(story, delays))
     assert found[0] == found[1] == found[2]
 
 
@@ -128,22 +127,22 @@ def test_who_begins_in_the_middle_is_offered_the_same_whether_models_answer_at_o
     names, found = ("ann", "bob", "cid"), []
     others = {"ann": [store("x"), search(), report()], "bob": [report()], "cid": [store("y"), report()]}
     leader = [*map(make, names), parallel(*names), submit()]
-    once = ScriptedTool(tool_that_says("web_search", "found", query=QUERY).tool, _numbered().run, uses=1)
+    once = ScriptedTool(fixed_text_tool("web_search", "found", query=QUERY).tool, _numbered().run, use_limit=1)
 
     async def story(clock: VirtualClock) -> None:
-        for at in (_slow(clock, (1.0,), *leader, **others), desk(*leader, others=others)):
-            at.bench = [once]
+        for at in (_slow(clock, (1.0,), *leader, **others), scripted_context(*leader, others=others)):
+            at.scripted_tools = [once]
             _, error = await steps_of(question(), at, OrchestraSettings(concurrency=2))
             assert error is None
             found.append(offered(at, "cid"))
 
-    simulate(story)
+    run_in_virtual_time(story)
     assert found[0] == found[1]
     assert ["web_search" in names for names in found[0]] == [True, False]
 
 
 def _without_documents(steps: Sequence[Step]) -> list[Any]:
-    # The scripted desk numbers its answers in the order in which they came, which is what differs here.
+    # The scripted context numbers its answers in the order of arrival, which is what differs here.
     return [(step.action, step.observation.text, step.belief, step.usage, step.remarks) for step in steps]
 
 
@@ -154,21 +153,23 @@ def test_a_subagent_that_never_answers_costs_the_time_of_the_trial_and_no_more()
         logged.append(step)
 
     async def story(_clock: VirtualClock) -> None:
-        others = {"ann": [search(), Hang()], "bob": [search("b"), Hang()]}
-        at = desk(make("ann"), make("bob"), parallel("ann", "bob"), others=others)
-        at.limits = Limits(steps=1000, seconds=60)
-        trial = await run_trial(Orchestra(OrchestraSettings()), question(), at, TrialRun(limits=at.limits, log=log))
+        others = {"ann": [search(), HangingStep()], "bob": [search("b"), HangingStep()]}
+        at = scripted_context(make("ann"), make("bob"), parallel("ann", "bob"), others=others)
+        at.limits = TrialLimits(steps=1000, seconds=60)
+        trial = await run_trial(
+            OrchestraForecaster(OrchestraSettings()), question(), at, TrialSettings(limits=at.limits, log=log)
+        )
         assert trial.end is TrialEnd.TIME_LIMIT
         assert trial.belief is not None
-        assert unfit(trial.belief, question()) is None
+        assert belief_mismatch(trial.belief, question()) is None
         # What both did before is on record.
         assert moves(logged)[2:] == [("ann", "web_search"), ("bob", "web_search")]
 
-    simulate(story)
+    run_in_virtual_time(story)
 
 
 LEADER_MOVES = st.one_of(
-    st.builds(make, st.sampled_from(["ann", "bob", "cid", "Bad Name"]), st.sampled_from([*NAMES, "oracle"])),
+    st.builds(make, st.sampled_from(["ann", "bob", "cid", "Bad Name"]), st.sampled_from([*KIND_NAMES, "oracle"])),
     st.builds(
         lambda name, tools: make(name, tools=tools),
         st.sampled_from(["dan", "eve"]),
@@ -188,7 +189,7 @@ LEADER_MOVES = st.one_of(
             move("subagents", {"operation": "list"}),
             store("a note"),
             search("by hand"),
-            Completion(text="Be creative!"),
+            ModelCompletion(text="Be creative!"),
             move("read_mind", {}),
         ]
     ),
@@ -206,7 +207,14 @@ MEMBER_MOVES = st.one_of(
             run("ann"),
         ]
     ),
-    st.sampled_from([Completion(text="hm"), move("report_results", {}), Unavailable("down"), Rejected("no money")]),
+    st.sampled_from(
+        [
+            ModelCompletion(text="hm"),
+            move("report_results", {}),
+            ServiceUnavailableError("down"),
+            RequestRejectedError("no money"),
+        ]
+    ),
 )
 
 
@@ -219,17 +227,19 @@ MEMBER_MOVES = st.one_of(
     st.sampled_from([3, 12, 1000]),
 )
 def test_whatever_everybody_does_the_limits_hold(
-    leader: list[Completion], member: list[Said], concurrency: int, turns: int, most: int
+    leader: list[ModelCompletion], member: list[ScriptedAnswer], concurrency: int, turns: int, most: int
 ) -> None:
-    given_settings = OrchestraSettings(subagents=3, concurrency=concurrency, turns=turns, agent_steps=4, steps=10)
+    given_settings = OrchestraSettings(
+        subagents=3, concurrency=concurrency, total_agent_steps=turns, agent_steps=4, steps=10
+    )
     at = _at_random(leader, member)
-    at.limits = Limits(steps=most)
+    at.limits = TrialLimits(steps=most)
     steps, error = asyncio.run(steps_of(question(), at, given_settings))
     assert error is None or isinstance(error, FoxcastError)
     assert len(steps) <= min(most, given_settings.most_steps)
-    assert all(unfit(step.belief, question()) is None for step in steps)
+    assert all(belief_mismatch(step.belief, question()) is None for step in steps)
     granted = {"ann", "bob", "cid", "dan", "eve"}
-    assert {speaker(asked.prompt) for asked in at.asked} <= granted | {LEADER}
+    assert {speaker(asked.prompt) for asked in at.prompts} <= granted | {LEADER}
     member_turns = [step for step in steps if step.action.arguments.get("agent") in granted]
     if most == 1000:
         assert len(member_turns) <= turns
@@ -246,15 +256,17 @@ def _granted(step: Step) -> list[str]:
     return step.observation.text.partition(": ")[2].split(", ")
 
 
-def _at_random(leader: list[Completion], member: list[Said]) -> ScriptedDesk:
+def _at_random(leader: list[ModelCompletion], member: list[ScriptedAnswer]) -> ScriptedTrialContext:
     lines, said = iter(leader), dict[str, int]()
 
-    def member_says(prompt: Prompt) -> Said:
+    def member_says(prompt: Prompt) -> ScriptedAnswer:
         name = speaker(prompt)
         said[name] = said.get(name, -1) + 1
         return member[(said[name] + len(name)) % len(member)]
 
-    def leader_says(prompt: Prompt) -> Said:
+    def leader_says(prompt: Prompt) -> ScriptedAnswer:
         return next(lines, submit(0.6))
 
-    return desk(others={LEADER: leader_says, **dict.fromkeys(("ann", "bob", "cid", "dan", "eve"), member_says)})
+    return scripted_context(
+        others={LEADER: leader_says, **dict.fromkeys(("ann", "bob", "cid", "dan", "eve"), member_says)}
+    )

@@ -1,4 +1,4 @@
-"""``foxcast orchestra``: what is on record of one, through the real entry point."""
+"""``foxcast transcript`` of an orchestra: what is on record of one, through the real entry point."""
 
 import json
 import os
@@ -8,17 +8,15 @@ import pytest
 import structlog
 
 from bot.cli.main import main
-from bot.errors import ConfigError
-from plugins.orchestra.commands import by_an_orchestra
 
 PIT = """
 from contextlib import asynccontextmanager
-from bot.api import ModelSpec, Price, Settings, hookimpl
+from bot.api import ModelSpec, TokenPrice, PluginSettings, hookimpl
 from tests.plugins.orchestra.test_plugin import played
 
 class Pit:
     async def price(self, model):
-        return Price(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
+        return TokenPrice(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
     async def complete(self, model, prompt, sampling):
         return played(prompt)
 
@@ -28,7 +26,7 @@ async def open_pit(settings, workplace):
 
 @hookimpl
 def foxcast_models():
-    return [ModelSpec(name="pit", summary="Plays everybody", settings=Settings, open=open_pit)]
+    return [ModelSpec(name="pit", summary="Plays everybody", settings=PluginSettings, open=open_pit)]
 """
 CONFIG = """
 plugins = ["orchestra", "pit", "team"]
@@ -60,41 +58,19 @@ def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
     told = capsys.readouterr()
     assert "nobody asks" not in told.err
     number = json.loads(told.out)["forecast"]["id"]
-    assert main(["orchestra", number]) == 0
+    assert main(["transcript", number]) == 0
     shown = capsys.readouterr().out
     lines = [line.strip() for line in shown.splitlines()]
     assert lines[0].startswith("Will it rain")
-    assert any(line.startswith("3  ann: web_search(query=") for line in lines)
-    assert any(line.startswith("* ann reported after 3 of 8 moves") for line in lines)
+    assert any(line.startswith("-- 3. ann: web_search(query=") for line in lines)
+    assert any(line.startswith("! ann reported after 3 of 8 moves") for line in lines)
     assert "Run report" in lines
     assert any(line.startswith("subagents made 2 of 6, at once 2 of 3; their moves 6 of 40") for line in lines)
     assert "\x1b" not in shown
-    assert main(["orchestra", number, "--whole"]) == 0
-    assert "| submitted 0.8" in capsys.readouterr().out
+    assert main(["transcript", number, "--full"]) == 0
+    assert "submitted 0.8" in capsys.readouterr().out.splitlines()
     assert main(["team", number]) == 2
     assert f"{number[:12]} is by orchestra, not by a team" in capsys.readouterr().err
-    assert main(["orchestra", "abcdef012345"]) != 0
-    assert "abcdef012345" in capsys.readouterr().err
+    assert main(["orchestra", number]) == 2
+    assert "foxcast orchestra is now foxcast transcript" in capsys.readouterr().err
     structlog.reset_defaults()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "is_played"),
-    [("run_subagent", "", True), ("submit", "submitted 0.8\n\nRun report\n", True), ("submit", "submitted 0.8", False)],
-)
-def test_of_a_forecast_without_settings_on_record_the_moves_tell_whose_it_is(
-    name: str, text: str, *, is_played: bool
-) -> None:
-    steps = [{"action": {"name": "web_search"}, "observation": {}}, {"action": {"name": name}, "observation": {}}]
-    steps[1]["observation"] = {"text": text} if text else {}
-    found = {
-        "id": "5dc2aa00bb11cc22",
-        "setup": {"trials": 1},
-        "forecast": {"forecaster": "blf"},
-        "trials": [{"number": 1, "steps": steps}],
-    }
-    if is_played:
-        assert by_an_orchestra(found) is found
-    else:
-        with pytest.raises(ConfigError, match=r"^5dc2aa00bb11 is by blf, not by an orchestra$"):
-            by_an_orchestra(found)

@@ -2,14 +2,13 @@
 
 import pytest
 
-from bot.domain.prompt import Completion
-from bot.errors import Unavailable
+from bot.core.errors import ServiceUnavailableError
+from bot.core.language_models import ModelCompletion
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
     LEADER,
     Line,
     ask,
-    desk,
     make,
     move,
     moves,
@@ -18,6 +17,7 @@ from tests.plugins.orchestra.cases import (
     question,
     report,
     run,
+    scripted_context,
     search,
     steps_of,
     store,
@@ -26,12 +26,14 @@ from tests.plugins.orchestra.cases import (
 )
 
 
-def answer(name: str = "ann", text: str = "the red one") -> Completion:
+def answer(name: str = "ann", text: str = "the red one") -> ModelCompletion:
     return move("answer_guidance", {"name": name, "answer": text})
 
 
 async def test_a_subagent_that_asks_goes_on_where_it_was_once_it_is_answered() -> None:
-    at = desk(make("ann"), run("ann"), answer(), submit(), others={"ann": [search(), ask(), report("the red ship")]})
+    at = scripted_context(
+        make("ann"), run("ann"), answer(), submit(), others={"ann": [search(), ask(), report("the red ship")]}
+    )
     steps, error = await steps_of(question(), at)
     assert error is None
     assert moves(steps)[1:] == [
@@ -47,13 +49,13 @@ async def test_a_subagent_that_asks_goes_on_where_it_was_once_it_is_answered() -
     assert "which ship?" in asked.partition("<untrusted-")[2]
     # Its conversation goes on: the answer stands behind its question, and it may not ask again.
     assert "the red one" in told(at, "ann")[-1]
-    assert "search_1_result_1" in str(at.asked[-3].prompt.messages) + str(at.asked[-2].prompt.messages)
+    assert "search_1_result_1" in str(at.prompts[-3].prompt.messages) + str(at.prompts[-2].prompt.messages)
     assert [("request_guidance" in names) for names in offered(at, "ann")] == [True, True, False]
     assert ["answer_guidance" in names for names in offered(at, LEADER)] == [False, False, True, False]
 
 
 async def test_whoever_waits_can_neither_be_run_nor_deleted() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         make("bob"),
         run("ann"),
@@ -69,7 +71,7 @@ async def test_whoever_waits_can_neither_be_run_nor_deleted() -> None:
 
 
 async def test_a_request_that_is_ignored_twice_ends_in_a_report_without_an_answer() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         run("ann"),
         store("hm"),
@@ -91,7 +93,7 @@ async def test_a_request_that_is_ignored_twice_ends_in_a_report_without_an_answe
 
 
 async def test_who_still_waits_at_the_end_is_dismissed_and_that_is_on_record() -> None:
-    at = desk(make("ann"), run("ann"), submit(), others={"ann": [ask()]})
+    at = scripted_context(make("ann"), run("ann"), submit(), others={"ann": [ask()]})
     steps, error = await steps_of(question(), at)
     assert error is None
     assert "was still waiting for guidance when the work ended" in steps[-1].observation.text
@@ -99,20 +101,20 @@ async def test_who_still_waits_at_the_end_is_dismissed_and_that_is_on_record() -
 
 
 async def test_guidance_can_be_switched_off() -> None:
-    at = desk(make("ann"), run("ann"), submit(), others={"ann": [report()]})
-    await steps_of(question(), at, OrchestraSettings(guidance=0))
+    at = scripted_context(make("ann"), run("ann"), submit(), others={"ann": [report()]})
+    await steps_of(question(), at, OrchestraSettings(guidance_requests=0))
     assert "request_guidance" not in offered(at, "ann")[0]
 
 
 async def test_in_a_batch_a_question_holds_up_the_tasks_behind_it() -> None:
     batch = move("run_batch", {"name": "ann", "tasks": ["one", "two", "three"]})
-    at = desk(make("ann"), batch, answer(), submit(), others={"ann": [report(), ask(), report()]})
+    at = scripted_context(make("ann"), batch, answer(), submit(), others={"ann": [report(), ask(), report()]})
     await steps_of(question(), at)
     assert "1 of the tasks were not begun" in told(at, LEADER)[2]
 
 
 async def test_two_may_wait_at_once_and_are_answered_by_name() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         make("bob"),
         parallel("ann", "bob"),
@@ -128,12 +130,12 @@ async def test_two_may_wait_at_once_and_are_answered_by_name() -> None:
     assert steps[-1].observation.text.count("reported after 2 of 8 moves") == 2
 
 
-def critique(**more: str) -> Completion:
+def critique(**more: str) -> ModelCompletion:
     return move("give_critique", {"verdict": "thin", "leaning": "lower", "objections": "one source", **more})
 
 
 async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_comes_back_fenced() -> None:
-    at = desk(
+    at = scripted_context(
         store("the tide turned"),
         move("critic", {"draft": "It comes in, 0.9"}),
         submit(),
@@ -154,13 +156,13 @@ async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_come
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (Unavailable("down"), "The critic is left out.\n<untrusted-"),
-        (Completion(text="I love it"), "no action"),
+        (ServiceUnavailableError("down"), "The critic is left out.\n<untrusted-"),
+        (ModelCompletion(text="I love it"), "no action"),
         (critique(leaning="up"), "leaning should be one of higher, lower, as it is"),
     ],
 )
 async def test_a_critic_that_fails_is_left_out(line: Line, why: str) -> None:
-    at = desk(move("critic", {"draft": "x"}), move("critic", {}), submit(), others={"critic": [line] * 2})
+    at = scripted_context(move("critic", {"draft": "x"}), move("critic", {}), submit(), others={"critic": [line] * 2})
     steps, error = await steps_of(question(), at)
     assert error is None
     assert why in steps[0].observation.text
@@ -169,6 +171,6 @@ async def test_a_critic_that_fails_is_left_out(line: Line, why: str) -> None:
 
 async def test_the_critic_is_asked_three_times_at_most() -> None:
     drafts = [move("critic", {"draft": str(number)}) for number in range(3)]
-    at = desk(*drafts, submit(), others={"critic": [critique()] * 3})
+    at = scripted_context(*drafts, submit(), others={"critic": [critique()] * 3})
     await steps_of(question(), at)
     assert ["critic" in names for names in offered(at, LEADER)] == [True, True, True, False]

@@ -6,10 +6,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.domain.step import Json
-from plugins.orchestra.memory import Category, Operation, SharedMemory, memory_tool, words
+from bot.core.values import Json
 from plugins.orchestra.settings import OrchestraSettings
-from tests.plugins.orchestra.cases import LEADER, desk, make, move, question, report, run, steps_of, store, submit, told
+from plugins.orchestra.shared_memory import (
+    MemoryCategory,
+    MemoryOperation,
+    SharedMemory,
+    memory_tool,
+    significant_words,
+)
+from tests.plugins.orchestra.cases import (
+    LEADER,
+    make,
+    move,
+    question,
+    report,
+    run,
+    scripted_context,
+    steps_of,
+    store,
+    submit,
+    told,
+)
 
 
 def use(memory: SharedMemory, operation: str, author: str = "ann", *, step: int = 1, **arguments: Json) -> str:
@@ -119,7 +137,7 @@ def test_the_oldest_entries_are_forgotten_and_long_lists_are_cut() -> None:
 
 
 def test_words_leave_out_what_stands_in_every_text() -> None:
-    assert words("Is it 7 of the 40 SHIPS?") == {"7", "the", "40", "ships"}
+    assert significant_words("Is it 7 of the 40 SHIPS?") == {"7", "the", "40", "ships"}
 
 
 VALUES = st.none() | st.text(max_size=20) | st.integers() | st.lists(st.text(max_size=3), max_size=2)
@@ -130,15 +148,15 @@ VALUES = st.none() | st.text(max_size=20) | st.integers() | st.lists(st.text(max
 def test_whatever_is_sent_nothing_breaks_and_the_memory_stays_small(sent: list[dict[str, Any]]) -> None:
     memory = SharedMemory(most=3)
     for number, arguments in enumerate(sent):
-        given_operation = {"operation": list(Operation)[number % len(Operation)]} | arguments
+        given_operation = {"operation": list(MemoryOperation)[number % len(MemoryOperation)]} | arguments
         assert memory.use("ann", given_operation, step=number).observation.text
     assert len(memory.entries) <= 3
-    assert all(entry.category in Category for entry in memory.entries.values())
+    assert all(entry.category in MemoryCategory for entry in memory.entries.values())
 
 
 async def test_subagents_and_orchestrator_read_what_the_others_stored_and_the_step_is_the_time() -> None:
     recall = move("shared_memory", {"operation": "search", "text": "tides"})
-    at = desk(
+    at = scripted_context(
         make("ann"),
         make("bob"),
         run("ann"),
@@ -160,6 +178,6 @@ async def test_subagents_and_orchestrator_read_what_the_others_stored_and_the_st
 
 async def test_the_memory_ends_with_the_trial() -> None:
     for _ in range(2):
-        at = desk(move("shared_memory", {"operation": "recent"}), store("left behind"), submit())
+        at = scripted_context(move("shared_memory", {"operation": "recent"}), store("left behind"), submit())
         steps, _ = await steps_of(question(), at)
         assert "nothing of that kind" in steps[0].observation.text

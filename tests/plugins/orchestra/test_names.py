@@ -2,7 +2,7 @@
 
 import pytest
 
-from plugins.orchestra.shapes import plain_name
+from plugins.orchestra.tool_schemas import normalize_name
 from tests.plugins.orchestra.cases import make, move, parallel, refusals
 
 
@@ -32,4 +32,4 @@ async def test_one_subagent_under_two_spellings_does_not_run_twice_at_once() -> 
     ],
 )
 def test_a_name_is_kept_in_one_form(written: str, kept: str) -> None:
-    assert plain_name(written) == plain_name(kept) == kept
+    assert normalize_name(written) == normalize_name(kept) == kept

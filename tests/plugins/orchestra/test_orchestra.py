@@ -5,23 +5,21 @@ from typing import Any
 
 import pytest
 
-from bot.desk.trial import TrialRun, run_trial
-from bot.domain.belief import unfit
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prompt import Completion, Dialect
-from bot.domain.step import Observation, Step, ToolResult, Usage
-from bot.errors import ConfigError, ContractError, NotFound, Unavailable
-from bot.testing.desk import ScriptedModel, ScriptedTool, prefix_faults
-from plugins.orchestra.forecaster import Orchestra
+from bot.core.beliefs import ModelUsage, Step, StepObservation, ToolResult, belief_mismatch
+from bot.core.errors import ConfigError, MalformedDataError, NotFoundError, ServiceUnavailableError
+from bot.core.forecasts import TrialEnd, TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.forecasting.trial import TrialSettings, run_trial
+from bot.testing.trial_context import ScriptedModel, ScriptedTool, changed_prefixes
+from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
     CHOICE,
     CURVE,
     LEADER,
-    Cast,
+    ScriptedSpeakers,
     as_json,
     believing,
-    desk,
     make,
     move,
     moves,
@@ -31,6 +29,7 @@ from tests.plugins.orchestra.cases import (
     question,
     report,
     run,
+    scripted_context,
     search,
     searches,
     speaker,
@@ -42,7 +41,7 @@ from tests.plugins.orchestra.cases import (
 
 
 async def test_an_orchestrator_makes_two_researchers_who_report_and_then_it_submits() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         make("bob"),
         parallel("ann", "bob"),
@@ -71,7 +70,7 @@ async def test_an_orchestrator_makes_two_researchers_who_report_and_then_it_subm
 
 
 async def test_the_steps_of_subagents_believe_what_the_orchestrator_believes_meanwhile() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         move("run_subagent", {"name": "ann", "task": "look"}, believing(0.62)),
         submit(0.8),
@@ -79,14 +78,21 @@ async def test_the_steps_of_subagents_believe_what_the_orchestrator_believes_mea
     )
     steps, _ = await steps_of(question(), at)
     assert [probability(step) for step in steps] == [0.5, 0.62, 0.62, 0.62, 0.8]
-    assert all(unfit(step.belief, question()) is None for step in steps)
+    assert all(belief_mismatch(step.belief, question()) is None for step in steps)
 
 
 async def test_where_steps_are_few_the_turns_of_subagents_are_part_of_the_orchestrators() -> None:
-    paid = ToolResult(observation=Observation(text="found"), usage=Usage(calls=1, cost_usd=0.25))
+    paid = ToolResult(observation=StepObservation(text="found"), usage=ModelUsage(calls=1, cost_usd=0.25))
     lines = {"ann": [search("port"), report("it left port")]}
     few, many = (
-        desk(make("ann"), run("ann"), submit(), others=lines, limits=Limits(steps=most), bench=[_costing(paid)])
+        scripted_context(
+            make("ann"),
+            run("ann"),
+            submit(),
+            others=lines,
+            limits=TrialLimits(steps=most),
+            scripted_tools=[_costing(paid)],
+        )
         for most in (10, 1000)
     )
     short, long = [(await steps_of(question(), at, OrchestraSettings(steps=8)))[0] for at in (few, many)]
@@ -95,7 +101,7 @@ async def test_where_steps_are_few_the_turns_of_subagents_are_part_of_the_orches
     # Nothing is lost of what it cost, and every model was asked the same.
     assert sum(step.usage.calls for step in short) == sum(step.usage.calls for step in long) == 6
     assert sum(step.usage.cost_usd for step in short) == 0.25
-    assert [asked.prompt for asked in few.asked] == [asked.prompt for asked in many.asked]
+    assert [asked.prompt for asked in few.prompts] == [asked.prompt for asked in many.prompts]
     documents = [{document for step in steps for document in step.observation.documents} for steps in (short, long)]
     assert documents[0] == documents[1]
 
@@ -105,7 +111,7 @@ def _costing(result: ToolResult) -> ScriptedTool:
 
 
 async def test_the_limit_of_steps_holds_and_the_last_step_only_submits() -> None:
-    at = desk(*[search(str(number)) for number in range(3)], submit(0.6), limits=Limits(steps=4))
+    at = scripted_context(*[search(str(number)) for number in range(3)], submit(0.6), limits=TrialLimits(steps=4))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert len(steps) == 4
@@ -113,14 +119,14 @@ async def test_the_limit_of_steps_holds_and_the_last_step_only_submits() -> None
 
 
 async def test_a_subagent_knows_its_part_its_task_and_the_question_and_nothing_else() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann", "custom", instructions="Count the lighthouses."),
         run("ann", "How many are lit?"),
         submit(),
         others={"ann": [report()]},
     )
     await steps_of(question(), at)
-    (asked,) = [asked.prompt for asked in at.asked if speaker(asked.prompt) == "ann"]
+    (asked,) = [asked.prompt for asked in at.prompts if speaker(asked.prompt) == "ann"]
     system, first = (message.text for message in asked.messages)
     assert "Count the lighthouses." in system
     assert "How many are lit?" in first
@@ -128,7 +134,7 @@ async def test_a_subagent_knows_its_part_its_task_and_the_question_and_nothing_e
     assert "updated_belief" not in system + first
 
 
-@pytest.mark.parametrize("dialect", [*Dialect])
+@pytest.mark.parametrize("dialect", [*ModelDialect])
 @pytest.mark.parametrize(
     ("shape", "answer", "field"),
     [
@@ -139,11 +145,11 @@ async def test_a_subagent_knows_its_part_its_task_and_the_question_and_nothing_e
 )
 @pytest.mark.parametrize("targets", [("outcome",), ("early", "late")])
 async def test_it_answers_every_shape_and_every_target_in_both_dialects(
-    dialect: Dialect, shape: Any, answer: Any, field: str, targets: tuple[str, ...]
+    dialect: ModelDialect, shape: Any, answer: Any, field: str, targets: tuple[str, ...]
 ) -> None:
-    as_said = as_json if dialect is Dialect.JSON else _same
+    as_said = as_json if dialect is ModelDialect.JSON else _same
     stated: Any = dict.fromkeys(targets, answer) if len(targets) > 1 else answer
-    at = desk(
+    at = scripted_context(
         as_said(make("fay", "forecaster")),
         as_said(run("fay")),
         as_said(submit(stated, field_name=field, belief=believing(stated, field_name=field))),
@@ -151,41 +157,48 @@ async def test_it_answers_every_shape_and_every_target_in_both_dialects(
         dialect=dialect,
     )
     asked = question(shape, targets=targets)
-    steps, error = await steps_of(asked, at, OrchestraSettings(forecasts=1))
+    steps, error = await steps_of(asked, at, OrchestraSettings(max_forecast_reports=1))
     assert error is None
-    assert all(unfit(step.belief, asked) is None for step in steps)
+    assert all(belief_mismatch(step.belief, asked) is None for step in steps)
     assert steps[-1].final
     # Its forecast is in the report, and with it enough forecasts came.
     assert "Forecast of its own" in told(at, LEADER)[-1]
     assert offered(at, LEADER)[-1] == ["submit"]
 
 
-def _same(said: Completion) -> Completion:
+def _same(said: ModelCompletion) -> ModelCompletion:
     return said
 
 
 async def test_subagents_may_be_played_by_models_of_their_own() -> None:
-    lines = Cast({"ann": [report("from ann")], "cid": [report("from cid")], "dan": [report("from dan")]})
-    at = desk(
+    lines = ScriptedSpeakers({"ann": [report("from ann")], "cid": [report("from cid")], "dan": [report("from dan")]})
+    at = scripted_context(
         make("ann", "researcher"), make("cid", "critic"), make("dan", "scout"), parallel("ann", "cid", "dan"), submit()
     )
     at.models = {
         **at.models,
         "researcher": ScriptedModel(lines, name="scripted:researcher"),
         "subagent": ScriptedModel(lines, name="scripted:subagent"),
-        "critic": ScriptedModel(lines, Dialect.JSON, name="scripted:critic"),
+        "critic": ScriptedModel(lines, ModelDialect.JSON, name="scripted:critic"),
     }
     lines.lines = {**lines.lines, "cid": [as_json(report("from cid"))]}
     _, error = await steps_of(question(), at)
     assert error is None
-    assert [asked.role for asked in at.asked if asked.role != "main"] == ["researcher", "critic", "subagent"]
-    assert {conduct.role for conduct in at.graded} == {"main", "researcher", "critic", "subagent"}
-    assert [conduct.submitted for conduct in at.graded if conduct.role != "main"] == [None] * 3
+    assert [asked.role for asked in at.prompts if asked.role != "main"] == ["researcher", "critic", "subagent"]
+    assert {performance.role for performance in at.reported_performances} == {
+        "main",
+        "researcher",
+        "critic",
+        "subagent",
+    }
+    assert [performance.submitted for performance in at.reported_performances if performance.role != "main"] == [
+        None
+    ] * 3
 
 
 async def test_the_orchestrator_chooses_among_the_models_that_settings_name() -> None:
-    lines = Cast({"ann": [report()], "bob": [report()]})
-    at = desk(
+    lines = ScriptedSpeakers({"ann": [report()], "bob": [report()]})
+    at = scripted_context(
         make("ann", model="fast"),
         make("bob", model="slow"),
         make("cid", model="huge"),
@@ -199,15 +212,15 @@ async def test_the_orchestrator_chooses_among_the_models_that_settings_name() ->
     }
     steps, _ = await steps_of(question(), at, OrchestraSettings(models=("fast", "slow")))
     # Nobody plays subagent_slow, so that who plays its kind does.
-    assert [asked.role for asked in at.asked if asked.role != "main"] == ["subagent_fast", "researcher"]
+    assert [asked.role for asked in at.prompts if asked.role != "main"] == ["subagent_fast", "researcher"]
     assert "model should be one of fast, slow" in steps[2].observation.text
-    plain = desk(make("ann", model="fast"), submit())
+    plain = scripted_context(make("ann", model="fast"), submit())
     steps, _ = await steps_of(question(), plain)
     assert "there is no choice of models" in steps[0].observation.text
 
 
 async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann", tools=["web_search"]),
         run("ann"),
         store("tides are high"),
@@ -215,8 +228,8 @@ async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run
         others={"ann": [search(), report()]},
     )
     steps, _ = await steps_of(question(), at)
-    assert "kinds/researcher.txt" in at.kept[0]
-    assert "$task" in at.kept[0]
+    assert "kinds/researcher.txt" in at.stored_texts[0]
+    assert "$task" in at.stored_texts[0]
     account = steps[-1].observation.text.partition("Run report")[2]
     assert "subagents made 1 of 6, at once 1 of 3; their moves 2 of 40" in account
     assert "- ann (researcher; tools web_search) reported after 2 of 8 moves (web_search, report_results)" in account
@@ -225,34 +238,37 @@ async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run
 
 
 async def test_an_orchestrator_that_calls_no_tool_twice_ends_at_once_with_the_reason() -> None:
-    at = desk(make("ann"), Completion(text="Be creative!"), Completion(text="Be creative!"))
+    at = scripted_context(make("ann"), ModelCompletion(text="Be creative!"), ModelCompletion(text="Be creative!"))
     steps, error = await steps_of(question(), at)
-    assert isinstance(error, ContractError)
+    assert isinstance(error, MalformedDataError)
     assert moves(steps) == [(LEADER, "create_subagent"), (LEADER, "stop")]
     assert "held no action" in steps[-1].observation.text
     assert "Run report" in steps[-1].observation.text
-    assert len(at.asked) == 3
+    assert len(at.prompts) == 3
 
 
 async def test_an_orchestrator_that_goes_round_in_circles_is_ended() -> None:
-    at = desk(search(), search(), search())
+    at = scripted_context(search(), search(), search())
     steps, error = await steps_of(question(), at)
     assert "again and again" in str(error)
-    assert len(at.used) == 1
+    assert len(at.tool_calls) == 1
     assert "Run report" in steps[-1].observation.text
 
 
 async def test_nobody_plays_main() -> None:
-    steps, error = await steps_of(question(), desk(models={}))
+    steps, error = await steps_of(question(), scripted_context(models={}))
     assert (steps, type(error)) == ([], ConfigError)
 
 
 async def test_what_is_missing_in_a_replay_comes_through_as_itself() -> None:
-    at = desk(
-        make("ann"), make("bob"), parallel("ann", "bob"), others={"ann": [search()], "bob": [NotFound("no record")]}
+    at = scripted_context(
+        make("ann"),
+        make("bob"),
+        parallel("ann", "bob"),
+        others={"ann": [search()], "bob": [NotFoundError("no record")]},
     )
     _, error = await steps_of(question(), at)
-    assert isinstance(error, NotFound)
+    assert isinstance(error, NotFoundError)
 
 
 async def test_the_engine_counts_every_turn_and_stops_in_the_middle_of_a_run() -> None:
@@ -261,21 +277,23 @@ async def test_the_engine_counts_every_turn_and_stops_in_the_middle_of_a_run() -
     async def log(_number: int, step: Step) -> None:
         logged.append(step)
 
-    paid = ToolResult(observation=Observation(text="found"), usage=Usage(calls=1, cost_usd=0.25))
+    paid = ToolResult(observation=StepObservation(text="found"), usage=ModelUsage(calls=1, cost_usd=0.25))
     others = {"ann": [search(str(number)) for number in range(7)]}
-    limits = Limits(steps=1000, cost_usd=0.6)
-    at = desk(make("ann"), run("ann"), others=others, limits=limits, bench=[_costing(paid)])
-    trial = await run_trial(Orchestra(OrchestraSettings()), question(), at, TrialRun(limits=at.limits, log=log))
+    limits = TrialLimits(steps=1000, cost_usd=0.6)
+    at = scripted_context(make("ann"), run("ann"), others=others, limits=limits, scripted_tools=[_costing(paid)])
+    trial = await run_trial(
+        OrchestraForecaster(OrchestraSettings()), question(), at, TrialSettings(limits=at.limits, log=log)
+    )
     assert trial.end is TrialEnd.COST_LIMIT
     assert moves(logged)[1:] == [("ann", "web_search")] * 3
-    assert len(at.asked) == 5
+    assert len(at.prompts) == 5
     assert trial.belief is not None
 
 
 async def test_the_same_trial_makes_the_same_steps() -> None:
     found = []
     for _ in range(2):
-        at = desk(
+        at = scripted_context(
             make("ann"),
             make("bob"),
             parallel("ann", "bob"),
@@ -283,17 +301,17 @@ async def test_the_same_trial_makes_the_same_steps() -> None:
             others={"ann": [search("a"), store("x"), report()], "bob": [store("y"), search("b"), report()]},
         )
         steps, _ = await steps_of(question(), at)
-        found.append((steps, [(asked.prompt, asked.seed) for asked in at.asked], at.used))
+        found.append((steps, [(asked.prompt, asked.seed) for asked in at.prompts], at.tool_calls))
     assert found[0] == found[1]
 
 
 async def test_a_model_that_cannot_be_asked_ends_the_run_of_its_subagent_alone() -> None:
-    at = desk(
+    at = scripted_context(
         make("ann"),
         make("bob"),
         parallel("ann", "bob"),
         submit(0.6),
-        others={"ann": [Unavailable("down")], "bob": [report()]},
+        others={"ann": [ServiceUnavailableError("down")], "bob": [report()]},
     )
     steps, error = await steps_of(question(), at)
     assert error is None
@@ -306,10 +324,10 @@ async def test_making_subagents_and_notes_brings_no_evidence_and_a_report_does()
     believed = believing(0.6)
     lines = (make("ann"), run("ann"), make("bob"), run("bob"), store("x"))
     leader = [with_belief(line, believed) for line in lines]
-    others = {"ann": [Completion(text="Well."), Completion(text="Hm.")], "bob": [search("b"), report()]}
-    at = desk(*leader, Unavailable("gone"), others=others)
+    others = {"ann": [ModelCompletion(text="Well."), ModelCompletion(text="Hm.")], "bob": [search("b"), report()]}
+    at = scripted_context(*leader, ServiceUnavailableError("gone"), others=others)
     steps, error = await steps_of(question(), at)
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     own = [step for step in steps if "agent" not in step.action.arguments]
     assert [step.action.name for step in own][-2:] == ["shared_memory", "stop"]
     assert [step.belief.stated for step in own] == [False] * 4 + [True, True]
@@ -317,24 +335,26 @@ async def test_making_subagents_and_notes_brings_no_evidence_and_a_report_does()
 
 async def test_each_conversation_only_grows_and_offers_the_same_tools_throughout() -> None:
     others = {"ann": [search("a"), store("fact"), search("b"), report()], "bob": [report()]}
-    at = desk(make("ann"), run("ann"), make("bob"), parallel("ann", "bob"), submit(), others=others)
+    at = scripted_context(make("ann"), run("ann"), make("bob"), parallel("ann", "bob"), submit(), others=others)
     others["ann"].append(report())
     _, error = await steps_of(question(), at)
     assert error is None
-    assert {speaker(one.prompt) for one in at.asked} == {LEADER, "ann", "bob"}
-    assert prefix_faults(at.asked) == []
+    assert {speaker(one.prompt) for one in at.prompts} == {LEADER, "ann", "bob"}
+    assert changed_prefixes(at.prompts) == []
     first, second, *_ = offered(at, LEADER)
     assert "run_subagent" in set(second) - set(first)
 
 
 async def test_a_tool_that_it_uses_by_itself_brings_evidence() -> None:
     believed = believing(0.6)
-    at = desk(with_belief(search(), believed), with_belief(store("x"), believed), Unavailable("gone"))
+    at = scripted_context(
+        with_belief(search(), believed), with_belief(store("x"), believed), ServiceUnavailableError("gone")
+    )
     steps, _ = await steps_of(question(), at)
     assert [step.belief.stated for step in steps] == [False, True, True]
 
 
-def with_belief(said: Completion, belief: dict[str, Any]) -> Completion:
+def with_belief(said: ModelCompletion, belief: dict[str, Any]) -> ModelCompletion:
     """Return a move that states a belief as well."""
     (one,) = said.calls
     return move(one.name, json.loads(one.arguments), belief)

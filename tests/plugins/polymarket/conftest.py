@@ -9,19 +9,19 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bot.api import Question, QuestionRef, Resolution, Workplace
-from bot.clock import SeededRandom, SystemClock
+from bot.api import PluginContext, Question, QuestionRef, Resolution
+from bot.core.clock import SeededRandom, SystemClock
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.testing.clock import FakeClock
-from bot.testing.loopback import LoopbackServer, Received, Sent
-from plugins.polymarket.client import Client
-from plugins.polymarket.questions import ref_of
+from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, ScriptedResponse
+from plugins.polymarket.api_client import PolymarketClient
+from plugins.polymarket.questions import question_ref
+from plugins.polymarket.reader import PolymarketReader
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.venue import PolymarketVenue
 
 
 @dataclass(slots=True)
-class World:
+class FakePolymarketData:
     """What the venue holds; ``seen`` are the requests, ``override`` answers in place of the rules."""
 
     markets: list[dict[str, Any]] = field(default_factory=list)
@@ -33,8 +33,8 @@ class World:
     tags: dict[str, str] = field(default_factory=dict)
     clamp: int = 100
     ignores_cursor: bool = False
-    seen: list[Received] = field(default_factory=list)
-    override: Callable[[Received], Sent | None] = lambda _: None
+    seen: list[ReceivedRequest] = field(default_factory=list)
+    override: Callable[[ReceivedRequest], ScriptedResponse | None] = lambda _: None
 
     def queries(self, path: str) -> list[dict[str, list[str]]]:
         """The parameters of all requests to a path."""
@@ -49,7 +49,7 @@ class World:
             (self.events if "markets" in record else self.markets).append(record)
         self.books |= books or {}
 
-    def answer(self, request: Received) -> Sent:
+    def answer(self, request: ReceivedRequest) -> ScriptedResponse:
         self.seen.append(request)
         if (sent := self.override(request)) is not None:
             return sent
@@ -57,9 +57,9 @@ class World:
         asked = parse_qs(url.query)
         parts = url.path.strip("/").split("/")
         answer = self._answer(request, parts, asked)
-        return Sent(status=404, body=b'{"error":"not found"}') if answer is None else _json(answer)
+        return ScriptedResponse(status=404, body=b'{"error":"not found"}') if answer is None else _json(answer)
 
-    def _answer(self, request: Received, parts: list[str], asked: dict[str, list[str]]) -> Any:
+    def _answer(self, request: ReceivedRequest, parts: list[str], asked: dict[str, list[str]]) -> Any:
         match parts:
             case ["gamma", *rest]:
                 return self._described(rest, asked)
@@ -115,41 +115,41 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class PolymarketFixture:
     """The venue and the plugin, on one clock that stands still."""
 
-    world: World
+    world: FakePolymarketData
     server: LoopbackServer
     clock: FakeClock
-    place: Workplace
+    place: PluginContext
     settings: PolymarketSettings
-    reader: PolymarketVenue
-    client: Client
+    reader: PolymarketReader
+    client: PolymarketClient
 
-    def set(self, **changes: Any) -> "Site":
+    def set(self, **changes: Any) -> "PolymarketFixture":
         """The same with other settings."""
         settings = PolymarketSettings.model_validate({**self.settings.model_dump(), **changes})
-        return Site(
+        return PolymarketFixture(
             world=self.world,
             server=self.server,
             clock=self.clock,
             place=self.place,
             settings=settings,
-            reader=PolymarketVenue(settings, self.place),
-            client=Client(settings, self.place.http),
+            reader=PolymarketReader(settings, self.place),
+            client=PolymarketClient(settings, self.place.http),
         )
 
     async def questions(self) -> list[Question]:
         return [question async for question in self.reader.questions()]
 
     async def resolutions(self, *keys: str) -> dict[str, Resolution]:
-        pending: list[QuestionRef] = [ref_of(key) for key in keys]
+        pending: list[QuestionRef] = [question_ref(key) for key in keys]
         return {found.ref.key: found async for found in self.reader.resolutions(pending)}
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    world, clock = World(), FakeClock()
+async def site(tmp_path: Path) -> AsyncIterator[PolymarketFixture]:
+    world, clock = FakePolymarketData(), FakeClock()
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     async with (
         LoopbackServer(world.answer) as server,
@@ -163,17 +163,17 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             socket_url=server.address.replace("http", "ws"),
             test_host=server.address.removeprefix("http://"),
         )
-        place = Workplace(clock=clock, http=http, folder=tmp_path / "polymarket")
-        yield Site(
+        place = PluginContext(clock=clock, http=http, folder=tmp_path / "polymarket")
+        yield PolymarketFixture(
             world=world,
             server=server,
             clock=clock,
             place=place,
             settings=settings,
-            reader=PolymarketVenue(settings, place),
-            client=Client(settings, http),
+            reader=PolymarketReader(settings, place),
+            client=PolymarketClient(settings, http),
         )
 
 
-def _json(answer: Any) -> Sent:
-    return Sent(body=json.dumps(answer).encode())
+def _json(answer: Any) -> ScriptedResponse:
+    return ScriptedResponse(body=json.dumps(answer).encode())

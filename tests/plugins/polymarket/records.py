@@ -1,9 +1,9 @@
-"""Records in the forms that the venue document shows, with what a test wants changed."""
+"""Records in the forms of docs/facts/polymarket.md, with what a test wants changed."""
 
 import json
 from typing import Any
 
-# Golden vectors, section 15.1 of the venue document.
+# Golden vectors, docs/facts/polymarket.md#order-digests.
 T1 = "71321045679252212594626385532706912750332728571942532289631379312455583992563"
 T2 = "755628523515574437047200361729489104557184628977942975970487228992894009601"
 ENDS = "2026-12-31T12:00:00Z"

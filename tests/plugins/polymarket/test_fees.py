@@ -1,4 +1,4 @@
-"""Fees against the tables of the venue document (9, 15.4, 15.6) and against the fake venue's own formula."""
+"""Fees against docs/facts/polymarket.md#fees, #fee-figures and #fill-figures, and the fake venue's formula."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.api import ContractError, Side
-from bot.testing.venues.polymarket_state import Fees as VenueFees
-from plugins.polymarket.books import Level
-from plugins.polymarket.depth import take
-from plugins.polymarket.fees import Fees
+from bot.api import KellyBankroll, MalformedDataError, OrderSide, ShareOffer, kelly_shares, payoff_scenarios
+from bot.simulator.venues.polymarket_state import FakeFeeSchedule as VenueFees
+from plugins.polymarket.book_walk import walk_levels
+from plugins.polymarket.fees import TakerFees
+from plugins.polymarket.order_books import BookLevel
 
 CENTS_PER_SHARE = {
     "0.03": ("0.14", "0.27", "0.63", "0.75"),
@@ -19,8 +19,8 @@ CENTS_PER_SHARE = {
     "0.07": ("0.33", "0.63", "1.47", "1.75"),
 }
 PRICES = ("0.05", "0.10", "0.30", "0.50")
-FOUR = Fees(rate=Decimal("0.04"))
-ASKS = tuple(Level(Decimal(p), Decimal(s)) for p, s in ((".57", 12), (".58", 30), (".60", 100), (".99", 9000)))
+FOUR = TakerFees(rate=Decimal("0.04"))
+ASKS = tuple(BookLevel(Decimal(p), Decimal(s)) for p, s in ((".57", 12), (".58", 30), (".60", 100), (".99", 9000)))
 
 grid = st.integers(1, 9_999).map(lambda n: Decimal(n) / 10_000)
 rates = st.integers(0, 999).map(lambda n: Decimal(n) / 10_000)
@@ -32,25 +32,25 @@ sizes = st.integers(1, 10_000_000).map(lambda n: Decimal(n) / 100)
     [(r, p, c) for r, row in CENTS_PER_SHARE.items() for p, c in zip(PRICES, row, strict=True)],
 )
 def test_cents_per_share_are_those_of_the_table_on_both_sides(rate: str, price: str, cents: str) -> None:
-    fees = Fees(rate=Decimal(rate))
+    fees = TakerFees(rate=Decimal(rate))
     for p in (Decimal(price), 1 - Decimal(price)):
         assert (fees.per_share(p) * 100).quantize(Decimal("0.01"), ROUND_HALF_UP) == Decimal(cents)
 
 
 def test_a_fee_is_rounded_half_up_to_five_places() -> None:
-    assert FOUR.charged(Decimal("0.57"), Decimal(12)) == Decimal("0.11765")
+    assert FOUR.fee_for(Decimal("0.57"), Decimal(12)) == Decimal("0.11765")
 
 
 def test_a_fee_below_the_least_is_nothing() -> None:
-    assert FOUR.charged(Decimal("0.5"), Decimal("0.00099")) == 0
-    assert FOUR.charged(Decimal("0.5"), Decimal("0.001")) == Decimal("0.00001")
+    assert FOUR.fee_for(Decimal("0.5"), Decimal("0.00099")) == 0
+    assert FOUR.fee_for(Decimal("0.5"), Decimal("0.001")) == Decimal("0.00001")
 
 
 def test_pm_x4_a_null_schedule_is_free_and_an_incomplete_one_is_an_error() -> None:
-    assert Fees.of(None).charged(Decimal("0.5"), Decimal(1000)) == 0
-    assert Fees.of({"rate": "0.04", "exponent": "1", "takerOnly": True}) == FOUR
-    with pytest.raises(ContractError, match="feeSchedule is incomplete"):
-        Fees.of({"rate": "0.04"}, "0xabc")
+    assert TakerFees.from_schedule(None).fee_for(Decimal("0.5"), Decimal(1000)) == 0
+    assert TakerFees.from_schedule({"rate": "0.04", "exponent": "1", "takerOnly": True}) == FOUR
+    with pytest.raises(MalformedDataError, match="feeSchedule is incomplete"):
+        TakerFees.from_schedule({"rate": "0.04"}, "0xabc")
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_pm_x4_a_null_schedule_is_free_and_an_incomplete_one_is_an_error() -> No
     ],
 )
 def test_what_a_budget_of_100_buys_leaves_room_for_its_fee(price: str, order: str, fee: str) -> None:
-    spent = Decimal(price) * 100 / FOUR.worst(Decimal(price))
+    spent = Decimal(price) * 100 / FOUR.max_cost_per_share(Decimal(price))
     assert spent.quantize(Decimal("0.0001")) == Decimal(order)
-    assert FOUR.charged(Decimal(price), spent / Decimal(price)).quantize(Decimal("0.0001")) == Decimal(fee)
+    assert FOUR.fee_for(Decimal(price), spent / Decimal(price)).quantize(Decimal("0.0001")) == Decimal(fee)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,19 @@ def test_what_a_budget_of_100_buys_leaves_room_for_its_fee(price: str, order: st
 def test_pm_x3_the_walk_of_a_book(dollars: str, cap: str, row: tuple[str, ...]) -> None:
     """Shares, average price, dollars left, fee, and what a share costs with it."""
     levels = [level for level in ASKS if level.price <= Decimal(cap)]
-    taken = take(levels, FOUR, shares=bought_for(Decimal(dollars), levels))
-    values = (taken.size, taken.average, Decimal(dollars) - taken.value, taken.fee, taken.net(Side.BUY))
+    taken = walk_levels(levels, FOUR, shares=bought_for(Decimal(dollars), levels))
+    values = (
+        taken.size,
+        taken.average_price,
+        Decimal(dollars) - taken.value,
+        taken.fee,
+        taken.average_price_with_fee(OrderSide.BUY),
+    )
     found = [str(value.quantize(Decimal(text), ROUND_HALF_UP)) for value, text in zip(values, row, strict=True)]
     assert [text.removeprefix("-") for text in found] == list(row)
 
 
-def bought_for(dollars: Decimal, levels: list[Level]) -> Decimal:
+def bought_for(dollars: Decimal, levels: list[BookLevel]) -> Decimal:
     """As many shares as that buys, the cheapest first, as the table of the document counts them."""
     shares = Decimal(0)
     for price, size in levels:
@@ -97,8 +103,8 @@ def bought_for(dollars: Decimal, levels: list[Level]) -> Decimal:
 
 @given(price=grid, rate=rates, size=sizes, exponent=st.sampled_from([1, 2, 3]))
 def test_the_fake_venue_charges_the_same(price: Decimal, rate: Decimal, size: Decimal, exponent: int) -> None:
-    ours = Fees(rate=rate, exponent=Decimal(exponent)).charged(price, size)
-    assert ours == VenueFees(rate=rate, exponent=Decimal(exponent)).of(price, size)
+    ours = TakerFees(rate=rate, exponent=Decimal(exponent)).fee_for(price, size)
+    assert ours == VenueFees(rate=rate, exponent=Decimal(exponent)).fee_of(price, size)
 
 
 @example(limit=Decimal("0.9999"), price=Decimal("0.9998"), rate=Decimal("0.09"), exponent="0.5")
@@ -106,6 +112,24 @@ def test_the_fake_venue_charges_the_same(price: Decimal, rate: Decimal, size: De
 def test_nothing_within_a_limit_costs_more_than_the_worst(
     limit: Decimal, price: Decimal, rate: Decimal, exponent: str
 ) -> None:
-    fees = Fees(rate=rate, exponent=Decimal(exponent))
+    fees = TakerFees(rate=rate, exponent=Decimal(exponent))
     low, high = sorted((limit, price))
-    assert low + fees.per_share(low) <= fees.worst(high) + Decimal("1e-20")
+    assert low + fees.per_share(low) <= fees.max_cost_per_share(high) + Decimal("1e-20")
+
+
+# Belief, ask, rate of the fee, cost of a share, and percent of the cash: docs/facts/polymarket.md#kelly-figures.
+KELLY_TABLE = [
+    (0.62, "0.57", "0.04", "0.57980", "9.57"),
+    (0.62, "0.57", "0", "0.57000", "11.63"),
+    (0.60, "0.57", "0.07", "0.58716", "3.11"),
+    (0.97, "0.95", "0.05", "0.95238", "37.01"),
+]
+
+
+@pytest.mark.parametrize(("belief", "ask", "rate", "cost", "percent"), KELLY_TABLE)
+def test_the_stakes_of_the_table(belief: float, ask: str, rate: str, cost: str, percent: str) -> None:
+    price = Decimal(ask) + TakerFees(rate=Decimal(rate)).per_share(Decimal(ask))
+    assert price.quantize(Decimal("0.00001"), ROUND_HALF_UP) == Decimal(cost)
+    view = payoff_scenarios(KellyBankroll(cash=1000.0), {"": belief}, "")
+    bought = kelly_shares(view, [ShareOffer(float(price), 1e12)])
+    assert f"{bought * float(price) / 10.0:.2f}" == percent

@@ -12,29 +12,29 @@ from typing import Any
 import pytest
 
 from bot.api import (
-    Chosen,
-    Happened,
-    Instead,
+    BinaryOutcome,
+    ChoiceOutcome,
+    ContractSide,
     IntentState,
-    Landed,
-    Leg,
+    NumericOutcome,
+    OrderSide,
     Outcome,
-    PaperPlace,
+    PaperBookContext,
     QuestionRef,
-    Side,
-    Unavailable,
-    Void,
+    ServiceUnavailableError,
+    UnpaidOutcome,
+    VoidOutcome,
 )
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
-from plugins.polymarket.books import Book
-from plugins.polymarket.groups import NAMES_FILE
-from plugins.polymarket.paper_market import PaperMarket, mark
+from bot.testing.http import FakeHttpClient
+from plugins.polymarket.event_groups import OPTION_NAMES_FILE
+from plugins.polymarket.order_books import PolymarketOrderBook
+from plugins.polymarket.order_terms import PolymarketOrderType
+from plugins.polymarket.paper_market import PolymarketPaperMarket, mark_position
 from plugins.polymarket.settings import PolymarketSettings
-from plugins.polymarket.terms import OrderType
-from tests.plugins.polymarket.paper_stand import book_of, send
+from tests.plugins.polymarket.paper_fixture import book_of, send
 from tests.plugins.polymarket.records import condition, token
-from tests.plugins.polymarket.trading import NOW, Readable, a_book, contract, held, order
+from tests.plugins.polymarket.trading_inputs import NOW, FakePolymarketReader, a_book, contract, held, order
 
 REF = QuestionRef("polymarket", condition(1))
 
@@ -45,12 +45,12 @@ class HastyClock(FakeClock):
     after_sleep: Callable[[], None] = staticmethod(lambda: None)
 
     async def sleep(self, seconds: float) -> None:
-        self.pass_unnoticed(seconds)
+        self.advance_without_waking(seconds)
         self.after_sleep()
 
 
-def place(folder: Path, clock: FakeClock, *, cash: float = 1000.0, delay_s: float = 0.0) -> PaperPlace:
-    return PaperPlace(clock=clock, http=DictHttp({}), folder=folder, cash=cash, delay_s=delay_s)
+def place(folder: Path, clock: FakeClock, *, cash: float = 1000.0, delay_s: float = 0.0) -> PaperBookContext:
+    return PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=folder, cash=cash, delay_s=delay_s)
 
 
 def tickets(folder: Path) -> list[tuple[str, str, str]]:
@@ -66,7 +66,7 @@ def tickets(folder: Path) -> list[tuple[str, str, str]]:
 async def test_pm_x2_the_book_is_that_of_the_arrival_after_both_delays(
     tmp_path: Path, held_s: dict[str, object], taker: float
 ) -> None:
-    clock, venue = HastyClock(NOW), Readable.of(a_book())
+    clock, venue = HastyClock(NOW), FakePolymarketReader.of(a_book())
     venue.terms[condition(1)] = {"ao": True, **held_s}
     reads: list[bool] = []
 
@@ -82,23 +82,23 @@ async def test_pm_x2_the_book_is_that_of_the_arrival_after_both_delays(
     assert clock.now() - NOW == timedelta(seconds=2.0 + taker)
     ((state, why, market),) = tickets(tmp_path)
     kept = json.loads(market)
-    assert (state, why) == ("dropped", "6 of 12 shares were there within 0.57")
+    assert (state, why) == ("dropped", "6 of 12 shares were available within 0.57")
     assert (kept["decision"]["hash"], kept["arrival"]["hash"]) == ("0xdecided", "0xarrival")
 
 
 async def test_an_order_that_waits_is_not_held_as_takers_are(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     venue.terms[condition(1)] = {"ao": True, "sd": 3}
-    asked = order("20", "0.55", kind=OrderType.GTD, lifetime=timedelta(hours=1))
+    asked = order("20", "0.55", kind=PolymarketOrderType.GTD, lifetime=timedelta(hours=1))
     async with book_of(venue, place(tmp_path, clock)) as book:
         receipt = await send(book, "one", asked, REF)
     assert (receipt.state, receipt.fills) == (IntentState.ACKED, ())
 
 
 async def test_pm_x6_a_venue_that_cannot_be_read_fills_nothing(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
-        venue.error = Unavailable("status 503")
+        venue.error = ServiceUnavailableError("status 503")
         receipt = await send(book, "one", order("12", "0.57"), REF)
         venue.error = None
         account = await book.account()
@@ -110,7 +110,7 @@ async def test_pm_x6_a_venue_that_cannot_be_read_fills_nothing(tmp_path: Path) -
 
 
 async def test_pm_x8_cash_is_reserved_at_submission_and_only_what_it_cost_is_gone(tmp_path: Path) -> None:
-    clock, venue = HastyClock(NOW), Readable.of(a_book())
+    clock, venue = HastyClock(NOW), FakePolymarketReader.of(a_book())
     asked = order("12", "0.60")
     reserved: list[tuple[str, float]] = []
 
@@ -129,23 +129,23 @@ async def test_pm_x8_cash_is_reserved_at_submission_and_only_what_it_cost_is_gon
 
 
 async def test_pm_x8_nothing_is_bought_beyond_the_cash_nor_sold_beyond_what_is_held(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock, cash=7.0)) as book:
         dear = await send(book, "dear", order("12", "0.60"), REF)
-        short = await send(book, "short", order("5", "0.50", side=Side.SELL), REF)
+        short = await send(book, "short", order("5", "0.50", side=OrderSide.SELL), REF)
         account = await book.account()
     assert (dear.state, short.state) == (IntentState.REFUSED, IntentState.REFUSED)
     assert "is free" in dear.detail
-    assert "5.00 shares are to be sold" in short.detail
+    assert "5.00 shares would be sold" in short.detail
     assert (account.cash, account.positions) == (7.0, ())
 
 
 async def test_a_sale_brings_the_bid_less_its_fee(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57"), REF)
         before = await book.account()
-        receipt = await send(book, "two", order("12", "0.55", side=Side.SELL), REF)
+        receipt = await send(book, "two", order("12", "0.55", side=OrderSide.SELL), REF)
         after = await book.account()
     # 12 x .55 x .45 x .04 = .1188.
     assert after.cash - before.cash == pytest.approx(12 * 0.55 - 0.1188)
@@ -154,32 +154,32 @@ async def test_a_sale_brings_the_bid_less_its_fee(tmp_path: Path) -> None:
 
 
 async def test_both_legs_are_merged_to_one(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57", of=contract()), REF)
-        await send(book, "two", order("10", "0.45", leg=Leg.NO, of=contract(), mid="0.44"), REF)
+        await send(book, "two", order("10", "0.45", leg=ContractSide.NO, of=contract(), mid="0.44"), REF)
         account = await book.account()
-    assert [(one.leg, one.shares) for one in account.positions] == [(Leg.YES, 2.0)]
+    assert [(one.leg, one.shares) for one in account.positions] == [(ContractSide.YES, 2.0)]
     assert account.cash == pytest.approx(1000.0 - 12 * 0.57 - 10 * 0.45 + 10.0)
 
 
 async def test_pm_x5_a_second_order_does_not_find_what_the_first_took(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
         one = await send(book, "one", order("12", "0.57"), REF)
         two = await send(book, "two", order("12", "0.57"), REF)
         venue.put(a_book(asks=(("0.57", "25"), ("0.60", "100"))))
         three = await send(book, "three", order("12", "0.57"), REF)
     assert [len(receipt.fills) for receipt in (one, two, three)] == [1, 0, 1]
-    assert two.detail == "no fill: own orders on paper took what stood there"
+    assert two.detail == "no fill: own paper orders took all of it"
 
 
 # Orders that wait
 
 
 async def test_pm_x7_an_order_that_waits_is_filled_by_trades_and_ends_a_minute_early(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
-    asked = order("20", "0.55", kind=OrderType.GTD, lifetime=timedelta(minutes=10))
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
+    asked = order("20", "0.55", kind=PolymarketOrderType.GTD, lifetime=timedelta(minutes=10))
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", asked, REF)
         (resting,) = (await book.account()).orders
@@ -204,11 +204,11 @@ async def test_pm_x7_an_order_that_waits_is_filled_by_trades_and_ends_a_minute_e
 
 
 async def test_pm_x7_while_trades_cannot_be_read_an_order_goes_on_waiting(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
-    asked = order("20", "0.55", kind=OrderType.GTD, lifetime=timedelta(minutes=10))
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
+    asked = order("20", "0.55", kind=PolymarketOrderType.GTD, lifetime=timedelta(minutes=10))
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", asked, REF)
-        venue.error = Unavailable("status 503")
+        venue.error = ServiceUnavailableError("status 503")
         await clock.advance(60)
         assert await book.advance() == 0
         venue.error, venue.rows = None, [row("SELL", 0.54, 20.0, after_s=30)]
@@ -219,7 +219,7 @@ async def test_pm_x7_while_trades_cannot_be_read_an_order_goes_on_waiting(tmp_pa
 
 
 async def test_pm_x9_positions_are_marked_at_the_bid_not_at_the_middle(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57"), REF)
         (position,) = (await book.account()).positions
@@ -229,22 +229,22 @@ async def test_pm_x9_positions_are_marked_at_the_bid_not_at_the_middle(tmp_path:
 @pytest.mark.parametrize(
     ("book", "leg", "shares", "expected"),
     [
-        (a_book(), Leg.YES, 40.0, 0.55),
-        (a_book(), Leg.YES, 80.0, (40 * 0.55 + 40 * 0.50) / 80),
-        (a_book(bids=(("0.5", "10"),)), Leg.YES, 40.0, 0.125),
-        (a_book(bids=()), Leg.YES, 40.0, None),
-        (a_book(), Leg.NO, 12.0, 0.43),
-        (a_book(asks=()), Leg.NO, 12.0, None),
+        (a_book(), ContractSide.YES, 40.0, 0.55),
+        (a_book(), ContractSide.YES, 80.0, (40 * 0.55 + 40 * 0.50) / 80),
+        (a_book(bids=(("0.5", "10"),)), ContractSide.YES, 40.0, 0.125),
+        (a_book(bids=()), ContractSide.YES, 40.0, None),
+        (a_book(), ContractSide.NO, 12.0, 0.43),
+        (a_book(asks=()), ContractSide.NO, 12.0, None),
     ],
 )
 def test_pm_x9_a_mark_reaches_as_far_down_as_all_of_it_would(
-    book: Book, leg: Leg, shares: float, expected: float | None
+    book: PolymarketOrderBook, leg: ContractSide, shares: float, expected: float | None
 ) -> None:
-    assert mark(book, held(shares, leg)) == pytest.approx(expected)
+    assert mark_position(book, held(shares, leg)) == pytest.approx(expected)
 
 
 async def test_a_market_without_a_book_keeps_its_mark(tmp_path: Path) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57"), REF)
         await book.account()
@@ -254,11 +254,11 @@ async def test_a_market_without_a_book_keeps_its_mark(tmp_path: Path) -> None:
 
 
 async def test_a_market_that_is_over_at_the_start_is_left_out(tmp_path: Path) -> None:
-    venue = Readable.of(a_book())
+    venue = FakePolymarketReader.of(a_book())
     venue.open_ones = set()
-    market = PaperMarket(PolymarketSettings(), venue, place(tmp_path, FakeClock(NOW)))
-    assert await market.marks([held(5.0)]) == {}
-    assert await market.marks([]) == {}
+    market = PolymarketPaperMarket(PolymarketSettings(), venue, place(tmp_path, FakeClock(NOW)))
+    assert await market.mark_prices([held(5.0)]) == {}
+    assert await market.mark_prices([]) == {}
     assert [what for what, _ in venue.asked] == ["markets"]
 
 
@@ -268,47 +268,47 @@ async def test_a_market_that_is_over_at_the_start_is_left_out(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("outcome", "option", "yes", "no"),
     [
-        (Happened(1.0), "", 1.0, 0.0),
-        (Happened(0.0), "", 0.0, 1.0),
-        (Happened(0.5), "", 0.5, 0.5),
-        (Void("pays 0 and 0"), "", 0.0, 0.0),
-        (Void("pays 0.25 and 0.5"), "", 0.25, 0.5),
-        (Chosen("Ann"), "Ann", 1.0, 0.0),
-        (Chosen("Bob"), "Ann", 0.0, 1.0),
-        (Chosen("Other"), "Ann", 0.0, 1.0),
-        (Void("Ann pays 0.5 and 0.5; Bob pays 0.5 and 0.5", {"Ann": 0.5, "Bob": 0.5}), "Ann", 0.5, 0.5),
-        (Void("Joe Ann pays 0 and 0; Ann pays 0.5 and 0.5", {"Ann": 0.5}), "Ann", 0.5, 0.5),
-        (Void("Joe Ann pays 0 and 0; Ann pays 0.5 and 0.5", {"Ann": 0.5}), "Cid", 0.0, 1.0),
-        (Void("2 outcomes won", {"Ann": 1.0, "Bob": 1.0}), "Ann", 1.0, 0.0),
-        (Void("no outcome of it won"), "Ann", 0.0, 1.0),
+        (BinaryOutcome(1.0), "", 1.0, 0.0),
+        (BinaryOutcome(0.0), "", 0.0, 1.0),
+        (BinaryOutcome(0.5), "", 0.5, 0.5),
+        (VoidOutcome("pays 0 and 0"), "", 0.0, 0.0),
+        (VoidOutcome("pays 0.25 and 0.5"), "", 0.25, 0.5),
+        (ChoiceOutcome("Ann"), "Ann", 1.0, 0.0),
+        (ChoiceOutcome("Bob"), "Ann", 0.0, 1.0),
+        (ChoiceOutcome("Other"), "Ann", 0.0, 1.0),
+        (VoidOutcome("Ann pays 0.5 and 0.5; Bob pays 0.5 and 0.5", {"Ann": 0.5, "Bob": 0.5}), "Ann", 0.5, 0.5),
+        (VoidOutcome("Joe Ann pays 0 and 0; Ann pays 0.5 and 0.5", {"Ann": 0.5}), "Ann", 0.5, 0.5),
+        (VoidOutcome("Joe Ann pays 0 and 0; Ann pays 0.5 and 0.5", {"Ann": 0.5}), "Cid", 0.0, 1.0),
+        (VoidOutcome("2 outcomes won", {"Ann": 1.0, "Bob": 1.0}), "Ann", 1.0, 0.0),
+        (VoidOutcome("no outcome of it won"), "Ann", 0.0, 1.0),
     ],
 )
 def test_pm_x9_pm_v2_a_share_pays_what_the_pair_of_its_market_says(
     tmp_path: Path, outcome: Outcome, option: str, yes: float, no: float
 ) -> None:
-    market = PaperMarket(PolymarketSettings(), Readable.of(), place(tmp_path, FakeClock(NOW)))
-    for leg, paid in ((Leg.YES, yes), (Leg.NO, no)):
-        assert market.payout(held(5.0, leg, option=option), outcome, "") == paid
+    market = PolymarketPaperMarket(PolymarketSettings(), FakePolymarketReader.of(), place(tmp_path, FakeClock(NOW)))
+    for leg, paid in ((ContractSide.YES, yes), (ContractSide.NO, no)):
+        assert market.payout_per_share(held(5.0, leg, option=option), outcome, "") == paid
 
 
-@pytest.mark.parametrize("outcome", [Void("withdrawn"), Landed(3.0)])
+@pytest.mark.parametrize("outcome", [VoidOutcome("withdrawn"), NumericOutcome(3.0)])
 def test_an_outcome_that_says_no_payout_leaves_positions_open(tmp_path: Path, outcome: Outcome) -> None:
-    market = PaperMarket(PolymarketSettings(), Readable.of(), place(tmp_path, FakeClock(NOW)))
-    assert market.payout(held(5.0), outcome, "") is Instead.OPEN
+    market = PolymarketPaperMarket(PolymarketSettings(), FakePolymarketReader.of(), place(tmp_path, FakeClock(NOW)))
+    assert market.payout_per_share(held(5.0), outcome, "") is UnpaidOutcome.OPEN
 
 
 def test_an_option_that_was_renamed_is_paid_by_its_market(tmp_path: Path) -> None:
     """The resolver speaks of options as it first knew them, whatever they were called when shares were bought."""
     kept = {"77": {condition(1): "Person C", condition(2): "Bob"}}
-    (tmp_path / NAMES_FILE).write_text(json.dumps(kept))
-    market = PaperMarket(PolymarketSettings(), Readable.of(), place(tmp_path, FakeClock(NOW)))
+    (tmp_path / OPTION_NAMES_FILE).write_text(json.dumps(kept))
+    market = PolymarketPaperMarket(PolymarketSettings(), FakePolymarketReader.of(), place(tmp_path, FakeClock(NOW)))
     ref = QuestionRef("polymarket", "event:77")
     cat = replace(held(5.0, option="Cat"), ref=ref)
-    assert market.payout(cat, Chosen("Person C"), "") == 1.0
-    assert market.payout(cat, Chosen("Bob"), "") == 0.0
-    assert market.payout(cat, Void("Person C pays 0.5 and 0.5", {"Person C": 0.5}), "") == 0.5
+    assert market.payout_per_share(cat, ChoiceOutcome("Person C"), "") == 1.0
+    assert market.payout_per_share(cat, ChoiceOutcome("Bob"), "") == 0.0
+    assert market.payout_per_share(cat, VoidOutcome("Person C pays 0.5 and 0.5", {"Person C": 0.5}), "") == 0.5
     unknown = replace(held(5.0, number=3, option="Eve"), ref=ref)
-    assert market.payout(unknown, Chosen("Eve"), "") == 1.0
+    assert market.payout_per_share(unknown, ChoiceOutcome("Eve"), "") == 1.0
 
 
 # Mishaps
@@ -317,15 +317,15 @@ def test_an_option_that_was_renamed_is_paid_by_its_market(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("paper_refused", "refused by the venue"),
-        ("paper_restarting", "status 425"),
-        ("paper_failed", "failed on chain"),
+        ("paper_refusal_share", "refused by the venue"),
+        ("paper_restart_share", "status 425"),
+        ("paper_failure_share", "failed on chain"),
     ],
 )
 async def test_pm_x12_settings_make_mishaps_happen_and_they_cost_nothing(
     tmp_path: Path, setting: str, why: str
 ) -> None:
-    clock, venue = FakeClock(NOW), Readable.of(a_book())
+    clock, venue = FakeClock(NOW), FakePolymarketReader.of(a_book())
     async with book_of(venue, place(tmp_path, clock), PolymarketSettings.model_validate({setting: 1.0})) as book:
         receipt = await send(book, "one", order("12", "0.57"), REF)
         account = await book.account()

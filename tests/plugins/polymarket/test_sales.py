@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polymarket._internal.actions.orders.market import _compute_market_order_amounts
 
-from bot.api import Binary, ClosingWish, Leg, Position, Side
-from plugins.polymarket.orders import unsigned_of
+from bot.api import BinaryPrediction, ClosingProposal, ContractSide, OrderSide, Position
+from plugins.polymarket.order_terms import PolymarketOrderTerms
 from plugins.polymarket.planner import PolymarketPlanner
-from plugins.polymarket.settings import TradingSettings
-from plugins.polymarket.terms import Terms
-from tests.plugins.polymarket.test_orders import INTENT, terms
+from plugins.polymarket.settings import PolymarketTradingSettings
+from plugins.polymarket.write_requests import build_unsigned_order
 from tests.plugins.polymarket.test_planner import planned, wants
-from tests.plugins.polymarket.trading import NOW, Readable, a_book, account, held, question
+from tests.plugins.polymarket.test_write_requests import INTENT, terms
+from tests.plugins.polymarket.trading_inputs import NOW, FakePolymarketReader, a_book, account, held, question
 
 TICKS = [Decimal(tick) for tick in ("0.1", "0.01", "0.005", "0.0025", "0.001", "0.0001")]
 
@@ -23,7 +23,7 @@ TICKS = [Decimal(tick) for tick in ("0.1", "0.01", "0.005", "0.0025", "0.001", "
 def test_amounts_of_a_sale_are_those_that_the_official_client_signs(tick: Decimal, steps: int, hundredths: int) -> None:
     price = tick * (1 + steps % (int(1 / tick) - 1))
     size = Decimal(hundredths) / 100
-    asked = unsigned_of(INTENT, terms(str(price), str(size), side=Side.SELL), now=NOW)
+    asked = build_unsigned_order(INTENT, terms(str(price), str(size), side=OrderSide.SELL), now=NOW)
     theirs = _compute_market_order_amounts(amount=size, price=price, side="SELL", tick_size=tick)
     assert (asked.maker_amount, asked.taker_amount) == theirs
 
@@ -34,39 +34,49 @@ def test_amounts_of_a_sale_are_those_that_the_official_client_signs(tick: Decima
 )
 async def test_no_remainder_stays_whatever_the_tick(tick: str, bid: str, ask: str) -> None:
     book = a_book(bids=((bid, "5000"),), asks=((ask, "5000"),), tick=Decimal(tick))
-    found = await planned(Readable.of(book), Binary(0.30), has=account(positions=[held(99.99)]))
-    assert (found.side, found.leg, found.shares) == (Side.SELL, Leg.YES, 99.99)
-    assert Terms.of(found).refusal(tick=Decimal(tick), min_size=Decimal(5)) is None
+    found = await planned(FakePolymarketReader.of(book), BinaryPrediction(0.30), has=account(positions=[held(99.99)]))
+    assert (found.side, found.leg, found.shares) == (OrderSide.SELL, ContractSide.YES, 99.99)
+    assert PolymarketOrderTerms.from_order(found).refusal_reason(tick=Decimal(tick), min_size=Decimal(5)) is None
 
 
 async def test_a_sale_needs_no_cash_and_no_room_under_a_cap() -> None:
     has = account(0.0, [held(30.0)])
-    found = await planned(Readable.of(a_book()), Binary(0.30), has=has, appetite=wants(most=0.0))
-    assert (found.side, found.cost) == (Side.SELL, 0.0)
+    found = await planned(
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.30), has=has, appetite=wants(max_cost=0.0)
+    )
+    assert (found.side, found.cost) == (OrderSide.SELL, 0.0)
 
 
-def closing(position: Position, *, has: float = 0.0) -> ClosingWish:
-    return ClosingWish(question=question(), position=position, account=account(has, [position]), now=NOW)
+def closing(position: Position, *, has: float = 0.0) -> ClosingProposal:
+    return ClosingProposal(question=question(), position=position, account=account(has, [position]), now=NOW)
 
 
 async def test_a_position_is_closed_down_the_bids_whatever_the_belief() -> None:
     book = a_book(bids=(("0.55", "20"), ("0.40", "100")))
-    found = await PolymarketPlanner(TradingSettings(), Readable.of(book)).plan_closing(closing(held(30.0)))
+    found = await PolymarketPlanner(PolymarketTradingSettings(), FakePolymarketReader.of(book)).plan_closing(
+        closing(held(30.0))
+    )
     assert found.order is not None, found.why
     order = found.order
-    assert (order.side, order.leg, order.shares, order.limit, order.cost) == (Side.SELL, Leg.YES, 30.0, 0.40, 0.0)
+    assert (order.side, order.leg, order.shares, order.limit, order.cost) == (
+        OrderSide.SELL,
+        ContractSide.YES,
+        30.0,
+        0.40,
+        0.0,
+    )
     assert order.expected == pytest.approx((20 * 0.55 + 10 * 0.40) / 30)
 
 
 async def test_only_what_is_bid_for_is_sold_and_a_no_says_why() -> None:
-    planner = PolymarketPlanner(TradingSettings(), Readable.of(a_book(bids=(("0.55", "20"),))))
+    planner = PolymarketPlanner(PolymarketTradingSettings(), FakePolymarketReader.of(a_book(bids=(("0.55", "20"),))))
     part = (await planner.plan_closing(closing(held(30.0)))).order
     assert part is not None
     assert part.shares == 20.0
     dust = await planner.plan_closing(closing(held(0.004)))
     assert dust.order is None
     assert "less than can be sold" in dust.why
-    empty = PolymarketPlanner(TradingSettings(), Readable.of(a_book(bids=())))
+    empty = PolymarketPlanner(PolymarketTradingSettings(), FakePolymarketReader.of(a_book(bids=())))
     nobody = await empty.plan_closing(closing(held(30.0)))
     assert nobody.order is None
-    assert nobody.why == "nobody bids for yes"
+    assert nobody.why == "there are no bids for yes"

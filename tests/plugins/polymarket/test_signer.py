@@ -15,11 +15,11 @@ from polymarket._internal.actions.orders.typed_data import build_order_typed_dat
 from polymarket.models.clob.orders import SignedOrder
 
 from plugins.polymarket import signer
-from plugins.polymarket.signer import Refusal, Setup, Spending, Vault
-from tests.plugins.polymarket.writer_stand import KEY, key_file
+from plugins.polymarket.signer import KeyVault, SignerSetup, SigningRefusedError, SpendingRecord
+from tests.plugins.polymarket.writer_fixture import KEY, key_file
 
 DEAD = "0x000000000000000000000000000000000000dEaD"
-# Venue document, section 15.1.
+# docs/facts/polymarket.md#order-digests.
 T1 = "71321045679252212594626385532706912750332728571942532289631379312455583992563"
 T2 = "755628523515574437047200361729489104557184628977942975970487228992894009601"
 BUY: dict[str, Any] = {
@@ -59,34 +59,36 @@ def opening(folder: Path, **changes: Any) -> dict[str, Any]:
     return {**given, **changes}
 
 
-def asked(vault: Vault, request: object) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(vault.answer(json.dumps(request)))
+def asked(vault: KeyVault, request: object) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(vault.answer_request(json.dumps(request)))
     return answer
 
 
-def opened(folder: Path, **changes: Any) -> Vault:
-    vault = Vault()
+def opened(folder: Path, **changes: Any) -> KeyVault:
+    vault = KeyVault()
     assert "ok" in asked(vault, opening(folder, **changes))
     return vault
 
 
 @pytest.mark.parametrize(("order", "digest"), DIGESTS)
 def test_golden_vectors_of_the_order_digest(order: dict[str, Any], digest: str, tmp_path: Path) -> None:
-    setup = Setup.of(opening(tmp_path, wallet=DEAD, wallet_type="eoa"))
-    typed = build_order_typed_data(signer.unsigned(order, setup, DEAD))
-    assert signer.digest(typed) == f"0x{digest}"
+    setup = SignerSetup.from_request(opening(tmp_path, wallet=DEAD, wallet_type="eoa"))
+    typed = build_order_typed_data(signer.build_unsigned_order(order, setup, DEAD))
+    assert signer.order_hash(typed) == f"0x{digest}"
 
 
 def test_the_hash_of_a_deposit_wallets_order_is_that_of_the_order_inside(tmp_path: Path) -> None:
-    setup = Setup.of(opening(tmp_path, wallet=DEAD, wallet_type="deposit"))
-    typed = build_order_typed_data(signer.unsigned(BUY, setup, OWNER))
+    setup = SignerSetup.from_request(opening(tmp_path, wallet=DEAD, wallet_type="deposit"))
+    typed = build_order_typed_data(signer.build_unsigned_order(BUY, setup, OWNER))
     assert typed["primaryType"] == "TypedDataSign"
     inner = {**typed, "primaryType": "Order", "message": typed["message"]["contents"]}
     inner["types"] = {name: typed["types"][name] for name in ("EIP712Domain", "Order")}
     body = encode_typed_data(full_message=inner)
-    again = build_order_typed_data(signer.unsigned(BUY, Setup.of(opening(tmp_path, wallet_type="eoa")), OWNER))
+    again = build_order_typed_data(
+        signer.build_unsigned_order(BUY, SignerSetup.from_request(opening(tmp_path, wallet_type="eoa")), OWNER)
+    )
     assert body.header == encode_typed_data(full_message=again).header
-    assert signer.digest(typed) != signer.digest(again)
+    assert signer.order_hash(typed) != signer.order_hash(again)
 
 
 @pytest.mark.parametrize(("kind", "number", "length"), [("eoa", 0, 65), ("deposit", 3, 317)])
@@ -97,8 +99,8 @@ def test_what_is_signed_is_the_clients_payload_and_recovers_the_key(
     told = asked(opened(tmp_path, wallet=wallet, wallet_type=kind), BUY)["ok"]["order"]
     assert (told["signatureType"], (len(told["signature"]) - 2) // 2) == (number, length)
     assert (told["maker"].lower(), told["signer"].lower()) == (wallet.lower(), wallet.lower())
-    setup = Setup.of(opening(tmp_path, wallet=wallet, wallet_type=kind))
-    typed = build_order_typed_data(signer.unsigned(BUY, setup, OWNER))
+    setup = SignerSetup.from_request(opening(tmp_path, wallet=wallet, wallet_type=kind))
+    typed = build_order_typed_data(signer.build_unsigned_order(BUY, setup, OWNER))
     plain = encode_typed_data(full_message=typed)
     assert Account.recover_message(plain, signature=bytes.fromhex(told["signature"][2:132])) == OWNER
     for name, other in (("makerAmount", 1), ("timestamp", 1), ("builder", "0x" + "01" * 32)):
@@ -157,12 +159,12 @@ def test_an_order_that_is_not_whole_is_refused(change: dict[str, Any], tmp_path:
 
 @pytest.mark.parametrize("request_", ["no json", "[1]", '"open"', '{"do": "approve"}', '{"do": "deploy"}', "{}"])
 def test_it_does_nothing_else(request_: str, tmp_path: Path) -> None:
-    answer = json.loads(opened(tmp_path).answer(request_))
+    answer = json.loads(opened(tmp_path).answer_request(request_))
     assert answer.keys() == {"error", "kind"}
 
 
 def test_nothing_is_signed_before_it_is_open_and_it_opens_once(tmp_path: Path) -> None:
-    vault = Vault()
+    vault = KeyVault()
     assert asked(vault, BUY)["error"] == "the signer is not open"
     assert asked(vault, {"do": "login", "timestamp": 1})["error"] == "the signer is not open"
     assert "ok" in asked(vault, opening(tmp_path))
@@ -179,7 +181,7 @@ def test_a_purchase_beyond_the_cap_of_an_order_is_not_signed(tmp_path: Path) -> 
 
 def test_a_new_day_is_one_of_its_own_clock_and_none_of_a_request(tmp_path: Path) -> None:
     days = ["2026-03-01", "2026-03-01", "2026-03-02", "2026-03-01"]
-    vault = Vault(lambda: days.pop(0))
+    vault = KeyVault(lambda: days.pop(0))
     asked(vault, opening(tmp_path, per_order="20"))
     whole = {**BUY, "maker_amount": 15_000_000}
     answers = [asked(vault, {**whole, "timestamp_ms": stamp_ms}) for stamp_ms in (1, 1_900_000_000_000)]
@@ -208,7 +210,7 @@ def test_a_look_has_the_hash_and_no_signature_and_counts_for_nothing(tmp_path: P
     assert not (tmp_path / "signer.json").exists()
     whole = asked(vault, BUY)["ok"]
     assert look == {"hash": whole["hash"], "order": {**whole["order"], "signature": ""}}
-    assert "passes signer_per_order" in asked(vault, {**BUY, "look": True, "maker_amount": 10_000_001})["error"]
+    assert "exceeds signer_per_order" in asked(vault, {**BUY, "look": True, "maker_amount": 10_000_001})["error"]
 
 
 def test_the_program_answers_line_by_line(
@@ -222,11 +224,11 @@ def test_the_program_answers_line_by_line(
 
 
 def test_the_next_day_begins_anew_and_a_clock_set_back_does_not(tmp_path: Path) -> None:
-    spending = Spending(tmp_path / "signer.json")
+    spending = SpendingRecord(tmp_path / "signer.json")
     spending.spend(Decimal(9), most=Decimal(10), day="2026-11-22")
-    with pytest.raises(Refusal, match="2 dollars more would pass signer_per_day = 10"):
+    with pytest.raises(SigningRefusedError, match="2 more dollars would exceed signer_per_day = 10"):
         spending.spend(Decimal(2), most=Decimal(10), day="2026-11-22")
-    with pytest.raises(Refusal):
+    with pytest.raises(SigningRefusedError):
         spending.spend(Decimal(2), most=Decimal(10), day="2026-11-21")
     spending.spend(Decimal(2), most=Decimal(10), day="2026-11-23")
 
@@ -257,7 +259,7 @@ def test_a_key_that_others_can_read_or_that_is_none_opens_nothing(
 ) -> None:
     request = opening(tmp_path)
     key_file(tmp_path, text, mode)
-    answer = asked(Vault(), request)
+    answer = asked(KeyVault(), request)
     assert answer["kind"] == "unauthorized"
     assert word in answer["error"]
     assert text not in answer["error"].replace(str(tmp_path), "")
@@ -265,7 +267,7 @@ def test_a_key_that_others_can_read_or_that_is_none_opens_nothing(
 
 def test_a_key_file_that_is_missing_or_a_folder_opens_nothing(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
-        answer = asked(Vault(), opening(tmp_path, key_file=str(path)))
+        answer = asked(KeyVault(), opening(tmp_path, key_file=str(path)))
         assert answer["kind"] == "unauthorized"
         assert "cannot be read" in answer["error"]
 
@@ -282,15 +284,15 @@ def test_a_key_file_that_is_missing_or_a_folder_opens_nothing(tmp_path: Path) ->
     ],
 )
 def test_it_opens_with_whole_settings_only(change: dict[str, Any], tmp_path: Path) -> None:
-    assert asked(Vault(), opening(tmp_path, **change))["kind"] == "config"
+    assert asked(KeyVault(), opening(tmp_path, **change))["kind"] == "config"
 
 
 def test_a_wallet_of_another_type_than_was_said_is_named(tmp_path: Path) -> None:
-    answer = asked(Vault(), opening(tmp_path, wallet=OWNER, wallet_type="deposit"))
+    answer = asked(KeyVault(), opening(tmp_path, wallet=OWNER, wallet_type="deposit"))
     assert answer["kind"] == "unauthorized"
     assert "of the type eoa: set wallet_type" in answer["error"]
 
 
 def test_whether_the_wallet_is_that_of_the_key_is_told(tmp_path: Path) -> None:
-    assert asked(Vault(), opening(tmp_path, wallet=OWNER, wallet_type="eoa"))["ok"]["is_derived"] is True
-    assert asked(Vault(), opening(tmp_path))["ok"] == {"address": OWNER, "is_derived": False}
+    assert asked(KeyVault(), opening(tmp_path, wallet=OWNER, wallet_type="eoa"))["ok"]["is_derived"] is True
+    assert asked(KeyVault(), opening(tmp_path))["ok"] == {"address": OWNER, "is_derived": False}

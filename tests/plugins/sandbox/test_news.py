@@ -10,20 +10,20 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import ValidationError
 
-from bot.api import SearchEngine, Settings, Workplace
-from bot.clock import SeededRandom
+from bot.api import PluginContext, PluginSettings, SearchEngine
+from bot.core.clock import SeededRandom
 from bot.net.client import RetryingHttpClient
+from bot.simulator.fake_service import serve_service
+from bot.simulator.world.news import ArticleKind
+from bot.simulator.world.news_server import NewsServer
+from bot.simulator.world.simulated_world import SimulatedWorld
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import ODD, SearchContract
-from bot.testing.venues.kit import serve
-from bot.testing.world.news import Kind
-from bot.testing.world.web import Press
-from bot.testing.world.world import World
+from bot.testing.http import RecordedRequest
+from bot.testing.search_contract import ODD_RESPONSES, SearchEngineContract
 from plugins.sandbox import foxcast_search_engines
 from plugins.sandbox.news import SandboxNews
-from plugins.sandbox.place import SandboxPlace
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NOON, as_json
+from plugins.sandbox.settings import SandboxSettings
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NOON, as_json
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NOW = START + timedelta(days=60)
@@ -40,9 +40,9 @@ def result(number: int, published: str) -> dict[str, object]:
     }
 
 
-class TestSandboxNews(SearchContract):
+class TestSandboxNews(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SandboxPlace()
+    settings: ClassVar[PluginSettings] = SandboxSettings()
     reply = as_json(
         {
             "simulation": True,
@@ -51,15 +51,15 @@ class TestSandboxNews(SearchContract):
         }
     )
     empty = as_json({"simulation": True, "query": "x", "results": []})
-    odd = (
-        *ODD,
+    odd_responses = (
+        *ODD_RESPONSES,
         as_json({"results": []}),
         as_json({"simulation": False, "results": []}),
         as_json({"simulation": True, "results": [result(1, "2026-03-04T08:12:00")]}),
     )
-    bounds: ClassVar = {moment: moment for moment in (MIDNIGHT, NOON, LEAP_DAY)}
+    expected_date_bounds: ClassVar = {moment: moment for moment in (MIDNIGHT, NOON, LEAP_DAY)}
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         found = parse_qs(urlsplit(asked.url).query).get("before")
         return None if found is None else datetime.fromisoformat(found[0])
 
@@ -69,7 +69,7 @@ class TestSandboxNews(SearchContract):
 )
 def test_it_reads_nothing_but_this_machine(url: str) -> None:
     with pytest.raises(ValidationError, match="base_url"):
-        SandboxPlace(base_url=url)
+        SandboxSettings(base_url=url)
 
 
 def test_it_says_that_it_is_a_simulation() -> None:
@@ -77,14 +77,16 @@ def test_it_says_that_it_is_a_simulation() -> None:
 
 
 @asynccontextmanager
-async def engine_on(press: Press, folder: Path) -> AsyncIterator[SearchEngine]:
+async def engine_on(press: NewsServer, folder: Path) -> AsyncIterator[SearchEngine]:
     http = RetryingHttpClient(clock=press.clock, random=SeededRandom(1))
-    async with serve(press) as served, aclosing(http):
-        yield SandboxNews(SandboxPlace(base_url=served.url), Workplace(clock=press.clock, http=http, folder=folder))
+    async with serve_service(press) as served, aclosing(http):
+        yield SandboxNews(
+            SandboxSettings(base_url=served.url), PluginContext(clock=press.clock, http=http, folder=folder)
+        )
 
 
 async def test_the_title_of_a_question_finds_what_is_written_about_it(tmp_path: Path) -> None:
-    press = Press(FakeClock(NOW), World(seed=3, start=START, size=60))
+    press = NewsServer(FakeClock(NOW), SimulatedWorld(seed=3, start=START, size=60))
     async with engine_on(press, tmp_path) as engine:
         for ask in press.world.open(60.0):
             hits = await engine.search(ask.title, before=None, limit=3)
@@ -95,10 +97,15 @@ async def test_the_title_of_a_question_finds_what_is_written_about_it(tmp_path: 
 
 
 async def test_a_bound_is_kept_and_an_article_that_was_rewritten_slips_through_it(tmp_path: Path) -> None:
-    press = Press(FakeClock(START + timedelta(days=365)), World(seed=3, start=START, size=60))
-    pages = (one for ask in press.world.asks for one in press.newsroom.articles(ask.key) if one.kind is Kind.EDITED)
+    press = NewsServer(FakeClock(START + timedelta(days=365)), SimulatedWorld(seed=3, start=START, size=60))
+    pages = (
+        one
+        for ask in press.world.questions
+        for one in press.newsroom.articles(ask.key)
+        if one.kind is ArticleKind.EDITED
+    )
     article = next(one for one in pages if one.versions[1].day < 360.0)
-    before = press.world.calendar.at(article.published + 0.5)
+    before = press.world.calendar.moment_of(article.published + 0.5)
     async with engine_on(press, tmp_path) as engine:
         hits = await engine.search(press.world.by_key[article.about].title, before=before, limit=20)
     assert all(hit.published_at is not None and hit.published_at < before for hit in hits)

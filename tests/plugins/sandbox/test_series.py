@@ -7,21 +7,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import ClassVar
 
-from bot.api import BinaryShape, Question, QuestionRef, Settings, Target, Workplace
-from bot.clock import SeededRandom
-from bot.desk.untrusted import quoted
+from bot.api import BinaryShape, PluginContext, PluginSettings, Question, QuestionRef, Target
+from bot.core.clock import SeededRandom
+from bot.forecasting.untrusted_text import fence_text
 from bot.net.client import RetryingHttpClient
+from bot.simulator.fake_service import serve_service
+from bot.simulator.models.prompt_reading import read_question
+from bot.simulator.world.news_server import NewsServer
+from bot.simulator.world.simulated_world import SimulatedWorld
 from bot.testing.clock import FakeClock
-from bot.testing.data_contract import ODD, ZONES, SeriesContract, requests_of
-from bot.testing.http import DictHttp
-from bot.testing.venues.kit import serve
-from bot.testing.world.mind_reading import task_of
-from bot.testing.world.web import Press
-from bot.testing.world.world import World
+from bot.testing.data_contract import ODD_RESPONSES, ZONES, TimeSeriesContract, recorded_requests
+from bot.testing.http import FakeHttpClient
 from plugins.sandbox import foxcast_data_sources
-from plugins.sandbox.place import SandboxPlace
 from plugins.sandbox.series import SandboxSeries
-from tests.plugins.search.replies import as_json
+from plugins.sandbox.settings import SandboxSettings
+from tests.plugins.search.shared_values import as_json
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 BEFORE = datetime(2026, 3, 5, tzinfo=UTC)
@@ -34,29 +34,29 @@ def body(points: object = POINTS, **more: object) -> bytes:
     return as_json(whole)
 
 
-class TestSandboxSeries(SeriesContract):
+class TestSandboxSeries(TimeSeriesContract):
     spec = foxcast_data_sources()[0]
-    settings: ClassVar[Settings] = SandboxPlace()
+    settings: ClassVar[PluginSettings] = SandboxSettings()
     pages: ClassVar[Mapping[str, bytes | Exception]] = {ADDRESS: body()}
     now = BEFORE + timedelta(days=1)
     name = "SIM-PRIC-F012"
     before = BEFORE
     beyond = b"99.0"
     missing = "SIM-PRIC-X999"
-    odd = (
-        *ODD,
+    odd_responses = (
+        *ODD_RESPONSES,
         body(simulation=False),
         body([["2026-03-04", 1.0], ["2026-03-03", 2.0]]),
         body([["2026-03-04", None]]),
         body([["soon", 1.0]]),
     )
 
-    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: Workplace) -> None:
+    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: PluginContext) -> None:
         """Nothing of the sandbox is encrypted: it never leaves this machine."""
         for zone in ZONES:
-            placed = replace(workplace, http=DictHttp(self.pages))
-            await self.answer(placed, zone)
-            assert [asked.url for asked in requests_of(placed.http)] == [ADDRESS]
+            placed = replace(workplace, http=FakeHttpClient(self.pages))
+            await self.request_data(placed, zone)
+            assert [asked.url for asked in recorded_requests(placed.http)] == [ADDRESS]
 
 
 def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None:
@@ -68,13 +68,15 @@ def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None
         background="The price of tin is published daily as series SIM-PRIC-F012.",
         facts={"id": "SIM-WEAT-B001"},
     )
-    workplace = Workplace(clock=FakeClock(BEFORE), http=DictHttp({}), folder=Path())
-    assert SandboxSeries(SandboxPlace(), workplace).names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
+    workplace = PluginContext(clock=FakeClock(BEFORE), http=FakeHttpClient({}), folder=Path())
+    assert SandboxSeries(SandboxSettings(), workplace).series_names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
 
 
 def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_of_a_stall() -> None:
-    source = SandboxSeries(SandboxPlace(), Workplace(clock=FakeClock(BEFORE), http=DictHttp({}), folder=Path()))
-    named = [ask for ask in World(seed=5, start=START, size=3_600).asks if ask.series]
+    source = SandboxSeries(
+        SandboxSettings(), PluginContext(clock=FakeClock(BEFORE), http=FakeHttpClient({}), folder=Path())
+    )
+    named = [ask for ask in SimulatedWorld(seed=5, start=START, size=3_600).questions if ask.series]
     assert any(len(ask.series) > len("SIM-PRIC-F999") for ask in named)
     for ask in named:
         question = Question(
@@ -84,19 +86,19 @@ def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_
             targets=(Target(),),
             background=ask.background,
         )
-        assert source.names(question) == (ask.series,)
-        told = {"role": "user", "content": f"## Background\n{quoted(ask.background, 'background')}"}
-        assert task_of([told]).series == ask.series
+        assert source.series_names(question) == (ask.series,)
+        told = {"role": "user", "content": f"## Background\n{fence_text(ask.background, 'background')}"}
+        assert read_question([told]).series == ask.series
 
 
 async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_was(tmp_path: Path) -> None:
-    world = World(seed=5, start=START, size=40)
-    press = Press(FakeClock(START + timedelta(days=90)), world)
+    world = SimulatedWorld(seed=5, start=START, size=40)
+    press = NewsServer(FakeClock(START + timedelta(days=90)), world)
     http = RetryingHttpClient(clock=press.clock, random=SeededRandom(1))
-    async with serve(press) as served, aclosing(http):
-        workplace = Workplace(clock=press.clock, http=http, folder=tmp_path)
-        source = SandboxSeries(SandboxPlace(base_url=served.url), workplace)
-        named = [ask for ask in world.asks if ask.series]
+    async with serve_service(press) as served, aclosing(http):
+        workplace = PluginContext(clock=press.clock, http=http, folder=tmp_path)
+        source = SandboxSeries(SandboxSettings(base_url=served.url), workplace)
+        named = [ask for ask in world.questions if ask.series]
         assert len(named) > 10
         for ask in named[:5]:
             assert ask.series in ask.background

@@ -9,12 +9,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import SecretStr
 
-from bot.api import ContractError, Hit, Http, Settings, Unavailable, Workplace
+from bot.api import HttpClient, MalformedDataError, PluginContext, PluginSettings, SearchResult, ServiceUnavailableError
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.asknews import AskNews, AskNewsSettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.asknews import AskNewsSearch, AskNewsSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER, as_json
 
 SETTINGS = AskNewsSettings(key=SecretStr("ask-not-a-real-key"))
 REPLY = {
@@ -47,25 +47,29 @@ REPLY = {
 }
 
 
-def engine(http: Http, clock: FakeClock, settings: AskNewsSettings = SETTINGS) -> AskNews:
-    return AskNews(settings, Workplace(clock=clock, http=http, folder=Path()))
+def engine(http: HttpClient, clock: FakeClock, settings: AskNewsSettings = SETTINGS) -> AskNewsSearch:
+    return AskNewsSearch(settings, PluginContext(clock=clock, http=http, folder=Path()))
 
 
-async def search(answer: object, settings: AskNewsSettings = SETTINGS) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
+async def search(answer: object, settings: AskNewsSettings = SETTINGS) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
     hits = await engine(http, FakeClock(NOW), settings).search("who & what", before=None, limit=500)
     return list(hits), http.requests[0]
 
 
-class TestAskNews(SearchContract):
+class TestAskNews(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "ask-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json(REPLY)
     empty = as_json({"as_dicts": [], "as_string": None, "offset": None})
-    odd = (*ODD, as_json({"as_dicts": None, "as_string": "<doc>"}), as_json({"as_dicts": [{"title": "no address"}]}))
+    odd_responses = (
+        *ODD_RESPONSES,
+        as_json({"as_dicts": None, "as_string": "<doc>"}),
+        as_json({"as_dicts": [{"title": "no address"}]}),
+    )
     # The last second of which at least a moment lies before the bound: 1772668800 is 2026-03-05T00:00:00Z (date -u -d).
-    bounds: ClassVar = {
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: 1_772_668_799,
         SECOND_LATER: 1_772_668_800,
         NOON: 1_772_711_999,
@@ -73,7 +77,7 @@ class TestAskNews(SearchContract):
         LEAP_DAY: 1_709_251_199,
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         found = parse_qs(urlsplit(asked.url).query).get("end_timestamp")
         return None if found is None else int(found[0])
 
@@ -105,13 +109,13 @@ async def test_the_settings_reach_the_request() -> None:
 async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
     assert hits == [
-        Hit(
+        SearchResult(
             url="https://harbour.example/lanterns",
             title="Lanterns lit in the harbour",
             snippet="All seven lanterns are lit.\nSeven lanterns",
             published_at=datetime(2026, 3, 4, 23, 59, 59, tzinfo=UTC),
         ),
-        Hit(
+        SearchResult(
             url="https://older.example/",
             title="Older",
             snippet="Old.",
@@ -127,12 +131,12 @@ async def test_an_article_without_a_summary_tells_its_key_points() -> None:
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^asknews: as_dicts\.0\.article_url: "):
+    with pytest.raises(MalformedDataError, match=r"^asknews: as_dicts\.0\.article_url: "):
         await search({"as_dicts": [{"article_url": 5}]})
 
 
 async def test_searches_wait_ten_seconds_for_each_other() -> None:
-    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    http, clock = FixedResponseClient(as_json(REPLY)), FakeClock(NOW)
     shared = engine(http, clock)
     async with asyncio.TaskGroup() as group:
         for _ in range(2):
@@ -145,13 +149,13 @@ async def test_searches_wait_ten_seconds_for_each_other() -> None:
 
 
 async def test_a_search_that_would_stand_in_line_too_long_fails_at_once() -> None:
-    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    http, clock = FixedResponseClient(as_json(REPLY)), FakeClock(NOW)
     shared = engine(http, clock)
     await shared.search("q", before=None, limit=1)
     second = asyncio.create_task(shared.search("q", before=None, limit=1))
     await clock.advance(4.0)
     # 6 seconds until the second is sent, and 10 after it.
-    with pytest.raises(Unavailable, match="in line") as caught:
+    with pytest.raises(ServiceUnavailableError, match="searches wait before this one") as caught:
         await shared.search("q", before=None, limit=1)
     assert caught.value.retry_after_s == 16.0
     await clock.advance(1.0)
@@ -161,7 +165,7 @@ async def test_a_search_that_would_stand_in_line_too_long_fails_at_once() -> Non
 
 
 async def test_a_search_that_was_given_up_leaves_the_line() -> None:
-    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    http, clock = FixedResponseClient(as_json(REPLY)), FakeClock(NOW)
     shared = engine(http, clock)
     await shared.search("q", before=None, limit=1)
     for _ in range(3):
@@ -175,9 +179,9 @@ async def test_a_search_that_was_given_up_leaves_the_line() -> None:
 
 
 async def test_a_search_that_failed_takes_its_time_too() -> None:
-    http, clock = OneAnswer(Unavailable("503")), FakeClock(NOW)
+    http, clock = FixedResponseClient(ServiceUnavailableError("503")), FakeClock(NOW)
     shared = engine(http, clock)
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailableError):
         await shared.search("q", before=None, limit=1)
     http.answer = as_json(REPLY)
     second = asyncio.create_task(shared.search("q", before=None, limit=1))
@@ -188,7 +192,7 @@ async def test_a_search_that_failed_takes_its_time_too() -> None:
 
 
 async def test_a_larger_plan_need_not_wait() -> None:
-    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    http, clock = FixedResponseClient(as_json(REPLY)), FakeClock(NOW)
     shared = engine(http, clock, AskNewsSettings(key=SecretStr("k"), interval_s=0.0))
     for _ in range(3):
         await shared.search("q", before=None, limit=1)

@@ -8,12 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.brave import Brave, BraveSettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.brave import BraveSearch, BraveSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
 
 SETTINGS = BraveSettings(key=SecretStr("BSA-not-a-real-key"))
 REPLY = {
@@ -50,27 +50,27 @@ REPLY = {
 
 async def search(
     answer: object, *, settings: BraveSettings = SETTINGS, query: str = "q", limit: int = 10
-) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(answer if isinstance(answer, bytes) else as_json(answer))
-    engine = Brave(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(answer if isinstance(answer, bytes) else as_json(answer))
+    engine = BraveSearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search(query, before=None, limit=limit)
     return list(hits), http.requests[0]
 
 
-class TestBrave(SearchContract):
+class TestBrave(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "BSA-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json(REPLY)
     empty = as_json({"type": "search", "query": {"original": "nothing"}})
-    odd = (
-        *ODD,
+    odd_responses = (
+        *ODD_RESPONSES,
         as_json({"type": "ErrorResponse", "error": {"status": 200}}),
         as_json({"type": "search", "web": []}),
         as_json({"type": "search", "web": {"results": {}}}),
         as_json({"type": "search", "web": {"results": [{"title": "No address"}]}}),
     )
-    bounds: ClassVar = {
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "1970-01-01to2026-03-04",
         SECOND_LATER: "1970-01-01to2026-03-05",
         NOON: "1970-01-01to2026-03-05",
@@ -78,7 +78,7 @@ class TestBrave(SearchContract):
         NEW_YEAR: "1970-01-01to2025-12-31",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         return parse_qs(urlsplit(asked.url).query).get("freshness", [None])[0]
 
 
@@ -103,19 +103,19 @@ async def test_the_request_is_the_documented_one() -> None:
 async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
     assert hits == [
-        Hit(
+        SearchResult(
             url="https://harbour.example/lanterns",
             title="Lanterns & lamps",
             snippet="The lanterns are lit at dusk.\nSeven were counted.\nNone was broken.",
             published_at=datetime(2026, 3, 4, 8, 12, tzinfo=UTC),
         ),
-        Hit(
+        SearchResult(
             url="https://museum.example/old",
             title="Old lanterns",
             snippet="From 1890.",
             published_at=datetime(2026, 3, 8, 12, tzinfo=UTC),
         ),
-        Hit(url="http://undated.example/", title="Undated", snippet="", published_at=None),
+        SearchResult(url="http://undated.example/", title="Undated", snippet="", published_at=None),
     ]
 
 
@@ -137,7 +137,7 @@ async def test_a_fault_names_the_field() -> None:
         "type": "search",
         "web": {"results": [{"title": "x", "url": "https://a.example"}, {"title": "x", "url": 7}]},
     }
-    with pytest.raises(ContractError, match=r"^brave: web\.results\.1\.url: "):
+    with pytest.raises(MalformedDataError, match=r"^brave: web\.results\.1\.url: "):
         await search(answer)
 
 

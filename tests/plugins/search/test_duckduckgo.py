@@ -10,12 +10,27 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import ConfigError, ContractError, Hit, Rejected, SearchEngine, Settings, Unavailable, Workplace
+from bot.api import (
+    ConfigError,
+    MalformedDataError,
+    PluginContext,
+    PluginSettings,
+    RequestRejectedError,
+    SearchEngine,
+    SearchResult,
+    ServiceUnavailableError,
+)
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked, DictHttp
-from bot.testing.search_contract import OneAnswer, SearchContract
-from plugins.search.duckduckgo import NOTHING, DuckDuckGo, DuckDuckGoSettings, foxcast_search_engines, open_duckduckgo
-from tests.plugins.search.replies import as_json
+from bot.testing.http import FakeHttpClient, FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import SearchEngineContract
+from plugins.search.duckduckgo import (
+    NO_RESULTS_MESSAGE,
+    DuckDuckGoSearch,
+    DuckDuckGoSettings,
+    foxcast_search_engines,
+    open_duckduckgo,
+)
+from tests.plugins.search.shared_values import as_json
 
 ddgs = pytest.importorskip("ddgs")
 exceptions = pytest.importorskip("ddgs.exceptions")
@@ -27,7 +42,7 @@ RESULTS = [
 ]
 
 
-class Stub:
+class FakeDdgsClient:
     """Stands in for ddgs.DDGS: gives or raises what it is made with, and notes how it was asked."""
 
     def __init__(self, answer: Any) -> None:
@@ -35,7 +50,7 @@ class Stub:
         self.made: list[dict[str, Any]] = []
         self.asked: list[dict[str, Any]] = []
 
-    def __call__(self, **options: Any) -> "Stub":
+    def __call__(self, **options: Any) -> "FakeDdgsClient":
         self.made.append(options)
         return self
 
@@ -46,21 +61,21 @@ class Stub:
         return self.answer  # type: ignore[no-any-return]  # odd answers too
 
 
-def engine(stub: Stub, settings: DuckDuckGoSettings = SETTINGS) -> DuckDuckGo:
-    return DuckDuckGo(settings, connect=stub, fault=exceptions.DDGSException)
+def engine(stub: FakeDdgsClient, settings: DuckDuckGoSettings = SETTINGS) -> DuckDuckGoSearch:
+    return DuckDuckGoSearch(settings, connect=stub, fault=exceptions.DDGSException)
 
 
-class OverHttp:
+class FakeHttpSearch:
     """Feeds what the kit answers over Http to the plugin as the answer of the library."""
 
-    def __init__(self, http: OneAnswer) -> None:
+    def __init__(self, http: FixedResponseClient) -> None:
         self.http = http
 
-    def __call__(self, **options: Any) -> "OverHttp":
+    def __call__(self, **options: Any) -> "FakeHttpSearch":
         return self
 
     def text(self, query: str, **options: Any) -> Any:
-        self.http.requests.append(Asked("ddgs", {}, query))
+        self.http.requests.append(RecordedRequest("ddgs", {}, query))
         if isinstance(self.http.answer, Exception):
             raise self.http.answer
         try:
@@ -69,16 +84,18 @@ class OverHttp:
             return self.http.answer
 
 
-class TestDuckDuckGo(SearchContract):
+class TestDuckDuckGo(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     reply = as_json(RESULTS)
     empty = b"[]"
-    odd = (b"", b"\xff", b"{}", b'"text"', b"[1]", b'[{"title": "no address"}]', b'[{"href": null}]', b"null")
+    odd_responses = (b"", b"\xff", b"{}", b'"text"', b"[1]", b'[{"title": "no address"}]', b'[{"href": null}]', b"null")
 
-    def opened(self, workplace: Workplace) -> AbstractAsyncContextManager[SearchEngine]:
-        assert isinstance(workplace.http, OneAnswer)
-        return _yielding(DuckDuckGo(SETTINGS, connect=OverHttp(workplace.http), fault=exceptions.DDGSException))
+    def open_engine(self, workplace: PluginContext) -> AbstractAsyncContextManager[SearchEngine]:
+        assert isinstance(workplace.http, FixedResponseClient)
+        return _yielding(
+            DuckDuckGoSearch(SETTINGS, connect=FakeHttpSearch(workplace.http), fault=exceptions.DDGSException)
+        )
 
 
 @asynccontextmanager
@@ -87,7 +104,7 @@ async def _yielding(opened: SearchEngine) -> AsyncIterator[SearchEngine]:
 
 
 async def test_the_library_is_asked_with_options_that_it_has() -> None:
-    stub = Stub(RESULTS)
+    stub = FakeDdgsClient(RESULTS)
     settings = DuckDuckGoSettings(region="de-de", safesearch="off", freshness="w", timeout_s=7)
     await engine(stub, settings).search("lanterns", before=None, limit=5)
     (made,), (asked,) = stub.made, stub.asked
@@ -107,57 +124,62 @@ async def test_the_library_is_asked_with_options_that_it_has() -> None:
 
 
 async def test_results_become_undated_hits() -> None:
-    hits = await engine(Stub(RESULTS)).search("lanterns", before=None, limit=5)
+    hits = await engine(FakeDdgsClient(RESULTS)).search("lanterns", before=None, limit=5)
     assert list(hits) == [
-        Hit(
+        SearchResult(
             url="https://harbour.example/lanterns",
             title="Lanterns lit",
             snippet="All seven lanterns are lit.",
             published_at=None,
         ),
-        Hit(url="https://lamp.example/", title="Lamps", snippet="", published_at=None),
+        SearchResult(url="https://lamp.example/", title="Lamps", snippet="", published_at=None),
     ]
 
 
 async def test_a_page_without_results_is_no_fault() -> None:
-    assert NOTHING in inspect.getsource(ddgs.DDGS._search_sync)  # noqa: SLF001 - the words are all it says
-    assert list(await engine(Stub(exceptions.DDGSException(NOTHING))).search("q", before=None, limit=5)) == []
+    assert NO_RESULTS_MESSAGE in inspect.getsource(ddgs.DDGS._search_sync)  # noqa: SLF001 - the words are all it says
+    assert (
+        list(
+            await engine(FakeDdgsClient(exceptions.DDGSException(NO_RESULTS_MESSAGE))).search("q", before=None, limit=5)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["DDGSException", "RatelimitException", "TimeoutException"])
 async def test_a_fault_of_the_library_is_unavailable_and_keeps_the_query_to_itself(name: str) -> None:
     fault = getattr(exceptions, name)("https://html.duckduckgo.com/html?q=my+secret+plan")
-    with pytest.raises(Unavailable, match=f"^duckduckgo: {name}$"):
-        await engine(Stub(fault)).search("my secret plan", before=None, limit=5)
+    with pytest.raises(ServiceUnavailableError, match=f"^duckduckgo: {name}$"):
+        await engine(FakeDdgsClient(fault)).search("my secret plan", before=None, limit=5)
 
 
 async def test_a_search_that_takes_too_long_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="no answer within 20 s"):
-        await engine(Stub(TimeoutError())).search("q", before=None, limit=5)
+    with pytest.raises(ServiceUnavailableError, match="no answer within 20 s"):
+        await engine(FakeDdgsClient(TimeoutError())).search("q", before=None, limit=5)
 
 
 async def test_an_empty_query_is_rejected_before_it_is_sent() -> None:
-    stub = Stub(RESULTS)
-    with pytest.raises(Rejected, match="empty"):
+    stub = FakeDdgsClient(RESULTS)
+    with pytest.raises(RequestRejectedError, match="empty"):
         await engine(stub).search(" \n", before=None, limit=5)
     assert stub.asked == []
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^duckduckgo: 0\.body: "):
-        await engine(Stub([{"href": "https://a.example", "body": 1}])).search("q", before=None, limit=5)
+    with pytest.raises(MalformedDataError, match=r"^duckduckgo: 0\.body: "):
+        await engine(FakeDdgsClient([{"href": "https://a.example", "body": 1}])).search("q", before=None, limit=5)
 
 
 async def test_the_real_library_fits(tmp_path: Path) -> None:
-    workplace = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+    workplace = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     async with open_duckduckgo(SETTINGS, workplace) as opened:
-        assert isinstance(opened, DuckDuckGo)
+        assert isinstance(opened, DuckDuckGoSearch)
 
 
 async def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # What an installation without the extra looks like to an import.
     monkeypatch.setitem(sys.modules, "ddgs", None)
-    workplace = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+    workplace = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     with pytest.raises(ConfigError, match=r"pip install 'foxcast\[duckduckgo\]'"):
         async with open_duckduckgo(SETTINGS, workplace):
             pass

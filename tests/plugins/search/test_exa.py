@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 from pydantic import SecretStr
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.exa import Exa, ExaSettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.exa import ExaSearch, ExaSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER, as_json
 
 SETTINGS = ExaSettings(key=SecretStr("exa-not-a-real-key"))
 RESULTS = [
@@ -39,28 +39,33 @@ REPLY = {
 
 async def search(
     answer: object, *, settings: ExaSettings = SETTINGS, before: datetime | None = None, limit: int = 10
-) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
-    engine = Exa(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
+    engine = ExaSearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search("who lights the lanterns?", before=before, limit=limit)
     return list(hits), http.requests[0]
 
 
-class TestExa(SearchContract):
+class TestExa(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "exa-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json({"requestId": "1", "results": [RESULTS[0], RESULTS[2]]})
     empty = as_json({"requestId": "0", "results": []})
-    odd = (*ODD, as_json({"results": None}), as_json({"results": ["https://a.example"]}), as_json({"error": "no"}))
-    bounds: ClassVar = {
+    odd_responses = (
+        *ODD_RESPONSES,
+        as_json({"results": None}),
+        as_json({"results": ["https://a.example"]}),
+        as_json({"error": "no"}),
+    )
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "2026-03-05T00:00:00.000Z",
         SECOND_LATER: "2026-03-05T00:00:01.000Z",
         NOON: "2026-03-05T12:00:00.000Z",
         LEAP_DAY: "2024-03-01T00:00:00.000Z",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         assert isinstance(asked.body, dict)
         return asked.body.get("endPublishedDate")
 
@@ -89,15 +94,17 @@ async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
     text = "All seven lanterns are lit.\n\nThe keeper counted them."
     assert hits == [
-        Hit(
+        SearchResult(
             url="https://harbour.example/lanterns",
             title="Lanterns of the harbour",
             snippet=text,
             published_at=datetime(2026, 3, 4, 23, 59, 59, 500_000, tzinfo=UTC),
             text=text,
         ),
-        Hit(url="https://untitled.example/", title="", snippet="Words.", published_at=None, text="Words."),
-        Hit(url="https://old.example/", title="Old", snippet="", published_at=datetime(2020, 2, 1, tzinfo=UTC)),
+        SearchResult(url="https://untitled.example/", title="", snippet="Words.", published_at=None, text="Words."),
+        SearchResult(
+            url="https://old.example/", title="Old", snippet="", published_at=datetime(2020, 2, 1, tzinfo=UTC)
+        ),
     ]
 
 
@@ -107,5 +114,5 @@ async def test_the_snippet_is_the_beginning_of_the_text_and_both_are_cut() -> No
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^exa: results\.0\.publishedDate: "):
+    with pytest.raises(MalformedDataError, match=r"^exa: results\.0\.publishedDate: "):
         await search({"results": [{"url": "https://a.example", "publishedDate": 20260304}]})

@@ -7,12 +7,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.google_news import GoogleNews, GoogleNewsSettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.google_news import GoogleNewsSearch, GoogleNewsSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NOON, SECOND_LATER
 
 SETTINGS = GoogleNewsSettings(days_back=365)
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?><rss version="2.0"><channel><title>q</title>'
@@ -29,20 +29,20 @@ UNDATED = "<item><title>Undated</title><link>https://news.google.com/rss/article
 
 async def search(
     feed: str | bytes, *, settings: GoogleNewsSettings = SETTINGS, before: datetime | None = None
-) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(feed if isinstance(feed, bytes) else feed.encode())
-    engine = GoogleNews(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(feed if isinstance(feed, bytes) else feed.encode())
+    engine = GoogleNewsSearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search("who & what", before=before, limit=10)
     return list(hits), http.requests[0]
 
 
-class TestGoogleNews(SearchContract):
+class TestGoogleNews(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     reply = f"{HEAD}{DATED}{OLDER}{UNDATED}{TAIL}".encode()
     empty = f"{HEAD}{TAIL}".encode()
-    odd = (
-        *ODD,
+    odd_responses = (
+        *ODD_RESPONSES,
         b"<rss version='2.0'></rss>",
         b"<feed xmlns='http://www.w3.org/2005/Atom'></feed>",
         f"{HEAD}<item><title>no address</title></item>{TAIL}".encode(),
@@ -50,14 +50,14 @@ class TestGoogleNews(SearchContract):
         f"{HEAD}{DATED}".encode(),
     )
     # ``before:`` excludes the day it names.
-    bounds: ClassVar = {
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "after:2025-03-04 before:2026-03-05",
         SECOND_LATER: "after:2025-03-05 before:2026-03-06",
         NOON: "after:2025-03-05 before:2026-03-06",
         LEAP_DAY: "after:2023-03-01 before:2024-03-01",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         (query,) = parse_qs(urlsplit(asked.url).query)["q"]
         _, after, rest = query.rpartition("after:")
         return f"{after}{rest}" if after else None
@@ -73,14 +73,14 @@ async def test_the_request_is_the_one_others_found() -> None:
 async def test_a_feed_becomes_hits() -> None:
     hits, _ = await search(f"{HEAD}{DATED}{UNDATED}{TAIL}")
     assert hits == [
-        Hit(
+        SearchResult(
             url="https://news.google.com/rss/articles/CBMiAA?oc=5",
             title="Lanterns lit - Harbour Post",
             snippet="Lanterns lit\nHarbour Post",
             published_at=datetime(2026, 3, 4, 22, 15, tzinfo=UTC),
             source_url="https://harbour.example",
         ),
-        Hit(url="https://news.google.com/rss/articles/CBMiAC", title="Undated", snippet="", published_at=None),
+        SearchResult(url="https://news.google.com/rss/articles/CBMiAC", title="Undated", snippet="", published_at=None),
     ]
 
 
@@ -98,7 +98,7 @@ async def test_a_publisher_without_an_address_of_the_web_has_none(source: str) -
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^google_news: item 1: link: "):
+    with pytest.raises(MalformedDataError, match=r"^google_news: item 1: link: "):
         await search(f"{HEAD}{DATED}<item><title>x</title></item>{TAIL}")
 
 
@@ -106,5 +106,5 @@ async def test_a_fault_names_the_field() -> None:
 async def test_a_feed_that_declares_entities_is_refused(encoding: str) -> None:
     bomb = '<!DOCTYPE rss [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>'
     feed = f"{bomb}<rss><channel><item><title>&b;</title><link>https://a.example</link></item></channel></rss>"
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await search(feed.encode(encoding))

@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 from pydantic import SecretStr
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.perplexity import Perplexity, PerplexitySettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.perplexity import PerplexitySearch, PerplexitySettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
 
 SETTINGS = PerplexitySettings(key=SecretStr("pplx-not-a-real-key"))
 REPLY = {
@@ -33,22 +33,27 @@ REPLY = {
 
 async def search(
     answer: object, *, settings: PerplexitySettings = SETTINGS, limit: int = 10
-) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
-    engine = Perplexity(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
+    engine = PerplexitySearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search("lanterns", before=None, limit=limit)
     return list(hits), http.requests[0]
 
 
-class TestPerplexity(SearchContract):
+class TestPerplexity(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "pplx-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json(REPLY)
     empty = as_json({"results": [], "id": "0"})
-    odd = (*ODD, as_json({"results": {"0": "x"}}), as_json({"choices": []}), as_json({"results": [None]}))
+    odd_responses = (
+        *ODD_RESPONSES,
+        as_json({"results": {"0": "x"}}),
+        as_json({"choices": []}),
+        as_json({"results": [None]}),
+    )
     # The day named is itself excluded.
-    bounds: ClassVar = {
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "03/05/2026",
         SECOND_LATER: "03/06/2026",
         NOON: "03/06/2026",
@@ -56,7 +61,7 @@ class TestPerplexity(SearchContract):
         NEW_YEAR: "01/01/2026",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         assert isinstance(asked.body, dict)
         return asked.body.get("search_before_date_filter")
 
@@ -88,7 +93,7 @@ async def test_an_extract_is_kept_whole_and_the_snippet_is_its_beginning() -> No
 
 async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
-    assert hits[0] == Hit(
+    assert hits[0] == SearchResult(
         url="https://harbour.example/lanterns",
         title="Lanterns lit",
         snippet="## Harbour\n\nAll seven lanterns are lit.",
@@ -99,5 +104,5 @@ async def test_a_reply_becomes_hits() -> None:
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^perplexity: results\.1\.snippet: "):
+    with pytest.raises(MalformedDataError, match=r"^perplexity: results\.1\.snippet: "):
         await search({"results": [REPLY["results"][0], {"url": "https://a.example", "snippet": 1}]})

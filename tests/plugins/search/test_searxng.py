@@ -8,12 +8,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import ValidationError
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.searxng import Searxng, SearxngSettings, foxcast_search_engines
-from tests.plugins.search.replies import as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.searxng import SearxngSearch, SearxngSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import as_json
 
 SETTINGS = SearxngSettings(base_url="http://searx.home.example:8888/")
 REPLY = {
@@ -43,19 +43,24 @@ REPLY = {
 }
 
 
-async def search(answer: object, settings: SearxngSettings = SETTINGS) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
-    engine = Searxng(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+async def search(answer: object, settings: SearxngSettings = SETTINGS) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
+    engine = SearxngSearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search("who & what", before=None, limit=10)
     return list(hits), http.requests[0]
 
 
-class TestSearxng(SearchContract):
+class TestSearxng(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     reply = as_json(REPLY)
     empty = as_json({"query": "nothing", "number_of_results": 0, "results": []})
-    odd = (*ODD, as_json({"results": None}), as_json({"results": [[]]}), as_json({"results": [{"url": 1}]}))
+    odd_responses = (
+        *ODD_RESPONSES,
+        as_json({"results": None}),
+        as_json({"results": [[]]}),
+        as_json({"results": [{"url": 1}]}),
+    )
 
 
 async def test_the_request_is_the_documented_one() -> None:
@@ -78,18 +83,18 @@ async def test_a_reply_becomes_hits_without_what_has_no_address() -> None:
     hits, asked = await search(REPLY)
     assert asked.url.startswith("http://searx.home.example:8888/search?")
     assert hits == [
-        Hit(
+        SearchResult(
             url="https://harbour.example/lanterns",
             title="Lanterns lit",
             snippet="All seven lanterns are lit.",
             published_at=datetime(2026, 3, 4, 8, 12, tzinfo=UTC),
         ),
-        Hit(url="https://lamp.example/", title="Lamps", snippet="", published_at=None),
+        SearchResult(url="https://lamp.example/", title="Lamps", snippet="", published_at=None),
     ]
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^searxng: results\.0\.content: "):
+    with pytest.raises(MalformedDataError, match=r"^searxng: results\.0\.content: "):
         await search({"results": [{"url": "https://a.example", "content": {}}]})
 
 

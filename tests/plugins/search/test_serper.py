@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 from pydantic import SecretStr
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.serper import Serper, SerperSettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.serper import SerperSearch, SerperSettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
 
 SETTINGS = SerperSettings(key=SecretStr("serper-not-a-real-key"))
 REPLY = {
@@ -35,21 +35,28 @@ REPLY = {
 }
 
 
-async def search(answer: object, *, settings: SerperSettings = SETTINGS, limit: int = 10) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
-    engine = Serper(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+async def search(
+    answer: object, *, settings: SerperSettings = SETTINGS, limit: int = 10
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
+    engine = SerperSearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search("lanterns", before=None, limit=limit)
     return list(hits), http.requests[0]
 
 
-class TestSerper(SearchContract):
+class TestSerper(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "serper-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json(REPLY)
     empty = as_json({"searchParameters": {"q": "nothing"}, "organic": [], "credits": 1})
-    odd = (*ODD, as_json({"message": "no"}), as_json({"organic": {}}), as_json({"organic": [{"title": "t"}]}))
-    bounds: ClassVar = {
+    odd_responses = (
+        *ODD_RESPONSES,
+        as_json({"message": "no"}),
+        as_json({"organic": {}}),
+        as_json({"organic": [{"title": "t"}]}),
+    )
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "cdr:1,cd_min:1/1/1990,cd_max:3/4/2026",
         SECOND_LATER: "cdr:1,cd_min:1/1/1990,cd_max:3/5/2026",
         NOON: "cdr:1,cd_min:1/1/1990,cd_max:3/5/2026",
@@ -57,7 +64,7 @@ class TestSerper(SearchContract):
         NEW_YEAR: "cdr:1,cd_min:1/1/1990,cd_max:12/31/2025",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         assert isinstance(asked.body, dict)
         return asked.body.get("tbs")
 
@@ -72,7 +79,7 @@ async def test_the_request_is_the_documented_one() -> None:
 
 async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
-    assert hits[0] == Hit(
+    assert hits[0] == SearchResult(
         url="https://harbour.example/lanterns",
         title="Lanterns lit",
         snippet="All seven lanterns are lit ...",
@@ -82,5 +89,5 @@ async def test_a_reply_becomes_hits() -> None:
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^serper: organic\.0\.link: "):
+    with pytest.raises(MalformedDataError, match=r"^serper: organic\.0\.link: "):
         await search({"organic": [{"title": "t", "link": None}]})

@@ -7,12 +7,12 @@ from typing import ClassVar
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from bot.api import ContractError, Hit, Settings, Workplace
+from bot.api import MalformedDataError, PluginContext, PluginSettings, SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
-from plugins.search.tavily import Tavily, TavilySettings, foxcast_search_engines
-from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, ODD_RESPONSES, SearchEngineContract
+from plugins.search.tavily import TavilySearch, TavilySettings, foxcast_search_engines
+from tests.plugins.search.shared_values import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
 
 SETTINGS = TavilySettings(key=SecretStr("tvly-not-a-real-key"))
 REPLY = {
@@ -45,26 +45,26 @@ REPLY = {
 
 async def search(
     answer: object, *, settings: TavilySettings = SETTINGS, query: str = "lanterns", limit: int = 10
-) -> tuple[list[Hit], Asked]:
-    http = OneAnswer(as_json(answer))
-    engine = Tavily(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+) -> tuple[list[SearchResult], RecordedRequest]:
+    http = FixedResponseClient(as_json(answer))
+    engine = TavilySearch(settings, PluginContext(clock=FakeClock(NOW), http=http, folder=Path()))
     hits = await engine.search(query, before=None, limit=limit)
     return list(hits), http.requests[0]
 
 
-class TestTavily(SearchContract):
+class TestTavily(SearchEngineContract):
     spec = foxcast_search_engines()[0]
-    settings: ClassVar[Settings] = SETTINGS
+    settings: ClassVar[PluginSettings] = SETTINGS
     secret = "tvly-not-a-real-key"  # noqa: S105 - looked for in what is sent
     reply = as_json(REPLY)
     empty = as_json({"query": "nothing", "results": [], "response_time": 0.5})
-    odd = (
-        *ODD,
+    odd_responses = (
+        *ODD_RESPONSES,
         as_json({"detail": {"error": "no"}}),
         as_json({"results": "none"}),
         as_json({"results": [{"title": "t"}]}),
     )
-    bounds: ClassVar = {
+    expected_date_bounds: ClassVar = {
         MIDNIGHT: "2026-03-04",
         SECOND_LATER: "2026-03-05",
         NOON: "2026-03-05",
@@ -72,7 +72,7 @@ class TestTavily(SearchContract):
         NEW_YEAR: "2025-12-31",
     }
 
-    def bound(self, asked: Asked) -> object:
+    def date_bound_of(self, asked: RecordedRequest) -> object:
         assert isinstance(asked.body, dict)
         assert not {"days", "time_range"} & asked.body.keys(), "the service refuses these beside end_date"
         return asked.body.get("end_date")
@@ -94,7 +94,7 @@ async def test_the_request_is_the_documented_one() -> None:
 
 async def test_a_reply_becomes_hits() -> None:
     hits, _ = await search(REPLY)
-    assert hits[0] == Hit(
+    assert hits[0] == SearchResult(
         url="https://harbour.example/lanterns",
         title="Lanterns lit",
         snippet="All seven lanterns are lit.",
@@ -117,5 +117,5 @@ def test_a_country_with_another_topic_is_refused() -> None:
 
 
 async def test_a_fault_names_the_field() -> None:
-    with pytest.raises(ContractError, match=r"^tavily: results\.0\.content: "):
+    with pytest.raises(MalformedDataError, match=r"^tavily: results\.0\.content: "):
         await search({"results": [{"url": "https://a.example", "content": ["many"]}]})

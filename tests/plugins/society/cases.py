@@ -1,4 +1,4 @@
-"""Questions, models and desks that the tests of the court share."""
+"""Questions, models and trial contexts that the tests of the court share."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,15 +7,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.api import quoted
-from bot.domain.forecast import Limits
-from bot.domain.prediction import Binary, BinaryShape, Shape
-from bot.domain.prompt import Completion, Prompt, Tool
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.step import Json, Step
-from bot.errors import FoxcastError
-from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, offered, tool_that_says
-from plugins.society.forecaster import Court
+from bot.api import fence_text
+from bot.core.beliefs import ShownSource, Step, StepObservation, ToolResult
+from bot.core.errors import FoxcastError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, Prompt, ToolDefinition
+from bot.core.predictions import BinaryPrediction, BinaryShape, QuestionShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.values import Json
+from bot.testing.trial_context import (
+    ScriptedAnswer,
+    ScriptedModel,
+    ScriptedTool,
+    ScriptedTrialContext,
+    fixed_text_tool,
+    offered_tool_names,
+    show_sources,
+    tool_call_answer,
+)
+from plugins.society.forecaster import CourtForecaster
 from plugins.society.settings import CourtSettings
 
 CUTOFF = datetime(2026, 1, 1, tzinfo=UTC)
@@ -23,13 +33,13 @@ TEXT: Json = {"type": "string"}
 MAIN = "main"
 
 
-def found(*results: tuple[str, str, str]) -> str:
-    """Return what the desk's search says of results: title, address, excerpt."""
-    shown = [
-        quoted(f"{title}\n{url} (2025-12-20)\n{excerpt}", f"search_1_result_{place}")
+def found(*results: tuple[str, str, str]) -> ToolResult:
+    """Return the search tool's text on results: title, address, excerpt."""
+    sources = (
+        ShownSource(name=f"search_1_result_{place}", url=url, title=title, date="2025-12-20", text=excerpt)
         for place, (title, url, excerpt) in enumerate(results, 1)
-    ]
-    return "\n".join((f"search_1: {len(results)} results.", *shown))
+    )
+    return show_sources(f"search_1: {len(results)} results.", *sources)
 
 
 RESULTS = found(
@@ -38,7 +48,7 @@ RESULTS = found(
 )
 
 
-def question(shape: Shape | None = None, *, targets: Sequence[str] = ("outcome",), **more: Any) -> Question:
+def question(shape: QuestionShape | None = None, *, targets: Sequence[str] = ("outcome",), **more: Any) -> Question:
     due = CUTOFF + timedelta(days=30)
     return Question(
         ref=QuestionRef("harbour", "q"),
@@ -50,11 +60,11 @@ def question(shape: Shape | None = None, *, targets: Sequence[str] = ("outcome",
 
 
 def priced(price: float) -> Question:
-    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)))
+    return question(crowd=CrowdForecast(prediction=BinaryPrediction(price), at=CUTOFF - timedelta(days=1)))
 
 
 @dataclass
-class Actor:
+class ScriptedParticipant:
     """Plays a role: fills in whatever call it is offered; ``answers`` are the numbers it gives, the last one for ever.
 
     ``says`` replaces arguments by the name of the call, or all that is said to it where it is an answer or an error.
@@ -64,14 +74,14 @@ class Actor:
     says: Mapping[str, Any] = field(default_factory=dict)
     given: int = 0
 
-    def __call__(self, prompt: Prompt) -> Said:
+    def __call__(self, prompt: Prompt) -> ScriptedAnswer:
         tool = wanted(prompt)
         override = self.says.get(tool.name, {})
-        if isinstance(override, Completion | Exception):
+        if isinstance(override, ModelCompletion | Exception):
             return override
         properties: Any = tool.parameters["properties"]
         arguments = {name: self.value(tool.name, name, schema) for name, schema in properties.items()}
-        return call(tool.name, json.dumps({**arguments, **override}))
+        return tool_call_answer(tool.name, json.dumps({**arguments, **override}))
 
     def value(self, tool: str, name: str, schema: Any) -> Any:
         plain = {"confidence": "medium", "relevance": 6, "objectivity": 6, "queries": ["Ship, harbour?"]}
@@ -88,42 +98,47 @@ class Actor:
         return self.answers[min(self.given, len(self.answers)) - 1]
 
 
-def wanted(prompt: Prompt) -> Tool:
+def wanted(prompt: Prompt) -> ToolDefinition:
     """Return the one call that a prompt asks for."""
-    (name,) = offered(prompt)
+    (name,) = offered_tool_names(prompt)
     return next(tool for tool in prompt.tools if tool.name == name)
 
 
-def desk(main: Callable[[Prompt], Said] | None = None, /, *, text: str = RESULTS, **more: Any) -> ScriptedDesk:
-    """Return a desk with a model for every role and, as further keywords, models of their own: juror_1=Actor(...)."""
+def scripted_context(
+    main: Callable[[Prompt], ScriptedAnswer] | None = None, /, *, results: ToolResult = RESULTS, **more: Any
+) -> ScriptedTrialContext:
+    """Return a trial context with a model for every role; add models by keyword: juror_1=ScriptedParticipant(...)."""
     roles = {name: more.pop(name) for name in [*more] if callable(more[name])}
     models = {name: ScriptedModel(script, name=f"scripted:{name}") for name, script in roles.items()}
     given: dict[str, Any] = {
         "cutoff": CUTOFF,
-        "models": {MAIN: ScriptedModel(main or Actor()), **models},
-        "bench": [searches(text), reads()],
-        "limits": Limits(steps=200),
+        "models": {MAIN: ScriptedModel(main or ScriptedParticipant()), **models},
+        "scripted_tools": [searches(results), reads()],
+        "limits": TrialLimits(steps=200),
         **more,
     }
-    return ScriptedDesk(**given)
+    return ScriptedTrialContext(**given)
 
 
-def searches(text: str = RESULTS, uses: int | None = None) -> ScriptedTool:
-    tool = tool_that_says("web_search", text, query=TEXT)
-    return ScriptedTool(tool.tool, tool.run, uses)
+def searches(results: ToolResult = RESULTS, uses: int | None = None) -> ScriptedTool:
+    return ScriptedTool(fixed_text_tool("web_search", "", query=TEXT).tool, lambda _: results, uses)
 
 
 def reads(text: str = "The whole story.") -> ScriptedTool:
-    return tool_that_says("lookup_url", quoted(text, "page_1"), url=TEXT)
+    page = ToolResult(
+        observation=StepObservation(text=fence_text(text, "page_1"), documents=("d" * 64,)),
+        sources=(ShownSource(name="page_1", text=text),),
+    )
+    return ScriptedTool(fixed_text_tool("lookup_url", "", url=TEXT).tool, lambda _: page)
 
 
 async def steps_of(
-    at: ScriptedDesk, settings: CourtSettings | None = None, asked: Question | None = None
+    at: ScriptedTrialContext, settings: CourtSettings | None = None, asked: Question | None = None
 ) -> tuple[list[Step], FoxcastError | None]:
     """Return all steps, and the error with which the trial ended, if it did."""
     steps: list[Step] = []
     try:
-        async with aclosing(Court(settings or CourtSettings()).steps(asked or question(), at)) as stream:
+        async with aclosing(CourtForecaster(settings or CourtSettings()).steps(asked or question(), at)) as stream:
             async for step in stream:
                 steps.append(step)  # noqa: PERF401 - those before an error count
     except FoxcastError as error:
@@ -131,7 +146,9 @@ async def steps_of(
     return steps, None
 
 
-async def done(at: ScriptedDesk, settings: CourtSettings | None = None, asked: Question | None = None) -> list[Step]:
+async def done(
+    at: ScriptedTrialContext, settings: CourtSettings | None = None, asked: Question | None = None
+) -> list[Step]:
     """Return all steps of a trial that came to its end."""
     steps, error = await steps_of(at, settings, asked)
     assert error is None
@@ -146,7 +163,7 @@ def named(steps: Sequence[Step], name: str) -> list[Step]:
 
 def probability(step: Step) -> float:
     (prediction,) = step.belief.predictions.values()
-    assert isinstance(prediction, Binary)
+    assert isinstance(prediction, BinaryPrediction)
     return prediction.probability
 
 
@@ -155,10 +172,10 @@ def told(step: Step, key: str) -> Any:
     return step.action.arguments[key]
 
 
-def heard(at: ScriptedDesk, role: str) -> str:
+def heard(at: ScriptedTrialContext, role: str) -> str:
     """Return everything that a role was told in its last request."""
-    return "\n".join(message.text for message in [one for one in at.asked if one.role == role][-1].prompt.messages)
+    return "\n".join(message.text for message in [one for one in at.prompts if one.role == role][-1].prompt.messages)
 
 
-def silence() -> Completion:
-    return Completion(text="")
+def silence() -> ModelCompletion:
+    return ModelCompletion(text="")

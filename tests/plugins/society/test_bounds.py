@@ -5,12 +5,12 @@ import tomllib
 
 import pytest
 
-from bot.errors import ConfigError
-from plugins.society.lines import toml_lines
-from plugins.society.loading import MOST_TOLD, parsed, shipped_text
-from plugins.society.variables import MOST_CHARS, cycle, resolved
+from bot.core.errors import ConfigError
+from plugins.society.scenario_files import MAX_FAULTS_SHOWN, parse_scenario, read_shipped_text
+from plugins.society.source_lines import map_toml_lines
+from plugins.society.variables import MAX_FILLED_CHARS, find_cycle, resolve_values
 
-BASE = shipped_text("ten").rstrip() + "\n\n"
+BASE = read_shipped_text("ten").rstrip() + "\n\n"
 # The next line after that.
 NEXT = BASE.count("\n") + 1
 # Brackets, quotes and signs of comments where they mean nothing.
@@ -33,7 +33,7 @@ ODD = (
 
 def told(text: str, name: str = "court.toml") -> list[str]:
     with pytest.raises(ConfigError) as raised:
-        parsed(text, name)
+        parse_scenario(text, name)
     return str(raised.value).split("\n")
 
 
@@ -47,10 +47,14 @@ def doubled(count: int) -> dict[str, str]:
 
 def test_values_that_double_are_refused_from_the_length_on_at_which_they_pass_what_may_be() -> None:
     # 2 ** 15 signs are fewer than may be, 2 ** 16 are more.
-    assert len(resolved(parsed(BASE + table(doubled(15)), "court.toml").values)["a0"]) == 2**15 < MOST_CHARS
+    assert (
+        len(resolve_values(parse_scenario(BASE + table(doubled(15)), "court.toml").values)["a0"])
+        == 2**15
+        < MAX_FILLED_CHARS
+    )
     [fault] = told(BASE + table(doubled(16)))
     assert fault == f"court.toml:{NEXT + 1}: values.a0: is longer than 40000 characters once the values are filled in"
-    assert len(told(BASE + table(doubled(150)))) == MOST_TOLD
+    assert len(told(BASE + table(doubled(150)))) == MAX_FAULTS_SHOWN
 
 
 def test_a_message_counts_with_its_values_filled_in() -> None:
@@ -63,14 +67,14 @@ def test_a_message_counts_with_its_values_filled_in() -> None:
 def test_long_chains_and_circles_of_values_need_no_deep_stack() -> None:
     count = 3 * sys.getrecursionlimit()
     chain = {f"a{number}": f"<{{a{number + 1}}}" for number in range(count)}
-    assert resolved(chain | {f"a{count}": "x"})["a0"] == "<" * count + "x"
-    assert cycle(chain | {f"a{count}": "x"}) == ()
-    assert cycle(chain | {f"a{count}": "{a0}"}) == (*chain, f"a{count}", "a0")
+    assert resolve_values(chain | {f"a{count}": "x"})["a0"] == "<" * count + "x"
+    assert find_cycle(chain | {f"a{count}": "x"}) == ()
+    assert find_cycle(chain | {f"a{count}": "{a0}"}) == (*chain, f"a{count}", "a0")
 
 
 def test_a_circle_is_told_from_its_first_value_on_and_without_what_leads_to_it() -> None:
-    assert cycle({"x": "{b}", "a": "{c} {y}", "b": "{a}", "c": "{b}", "y": "x"}) == ("a", "c", "b", "a")
-    assert cycle({"a": "{a}"}) == ("a", "a")
+    assert find_cycle({"x": "{b}", "a": "{c} {y}", "b": "{a}", "c": "{b}", "y": "x"}) == ("a", "c", "b", "a")
+    assert find_cycle({"a": "{a}"}) == ("a", "a")
 
 
 def test_there_are_at_most_two_hundred_values() -> None:
@@ -108,18 +112,18 @@ def test_tables_within_tables_are_refused_by_their_line_however_deep() -> None:
 
 def test_a_list_of_very_many_lines_is_read_once() -> None:
     # Read anew with each of its lines, this would take minutes.
-    found = toml_lines("x = [\n" + "1,\n" * 20_000 + "]\n[y]\nz = 1\n")
+    found = map_toml_lines("x = [\n" + "1,\n" * 20_000 + "]\n[y]\nz = 1\n")
     assert found == {("x",): 1, ("y",): 20_003, ("y", "z"): 20_004}
 
 
 def test_statements_end_where_the_parser_of_the_library_ends_them() -> None:
     odd = "\n".join(ODD)
     assert tomllib.loads(odd)["t"] == [{"x": "a", "y": "", "z": ""}]
-    assert {key: line for key, line in toml_lines(odd).items() if len(key) == 1} == {
+    assert {key: line for key, line in map_toml_lines(odd).items() if len(key) == 1} == {
         ("a",): 1,
         ("b",): 2,
         ("q.[",): 3,
         ("a2",): 7,
         ("t",): 9,
     }
-    assert [toml_lines(odd)["t", 0, key] for key in "xyz"] == [10, 12, 13]
+    assert [map_toml_lines(odd)["t", 0, key] for key in "xyz"] == [10, 12, 13]

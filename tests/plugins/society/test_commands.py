@@ -12,24 +12,24 @@ import jsonschema  # type: ignore[import-untyped]  # ships none
 import pytest
 from typer.main import get_command
 
-from bot.app import LEDGER_FILE
 from bot.cli.main import app
 from bot.cli.options import CommandInvocation
-from bot.clock import SeededRandom
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
-from bot.domain.forecast import Limits
-from bot.domain.question import QuestionRef
-from bot.errors import ConfigError, NotFound
+from bot.core.clock import SeededRandom
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.forecasts import TrialLimits
+from bot.core.questions import QuestionRef
 from bot.evaluation.replay import replay_forecast
-from bot.registry import load_registry
-from bot.testing.llm import ScriptedLlm
-from plugins.society.forecaster import Court
-from plugins.society.interventions import Interventions
-from plugins.society.loading import shipped_text
+from bot.plugin_system.registry import load_registry
+from bot.store.ledger import LEDGER_FILE
+from bot.testing.models import ScriptedModelProvider
+from plugins.society.forecaster import CourtForecaster
+from plugins.society.interventions import ScenarioInterventions
+from plugins.society.scenario_files import read_shipped_text
 from plugins.society.settings import CourtSettings
-from tests.plugins.society.cases import Actor
-from tests.unit.sittings import BLF, open_theatre, question, thoughts
+from tests.plugins.society.cases import ScriptedParticipant
+from tests.unit.forecast_run_fixture import BLF, model_with_beliefs, open_forecast_runs, question
 
 CONFIG = 'plugins = ["society"]\n[forecasters.court_b]\nuses = "court"\n'
 
@@ -55,10 +55,10 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
     assert "juror_N, else juror, else main" in shown
     assert " 22  defence_rebuttal 8/8: message judge -> defence (argument)" in shown
     own = folder / "own.toml"
-    own.write_text(shipped_text("ten"))
+    own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "check", str(own))
     assert "own.toml holds together: 10 steps, 12 moves" in capsys.readouterr().out
-    own.write_text(shipped_text("ten").replace("{rules}", "{synthesis}", 1))
+    own.write_text(read_shipped_text("ten").replace("{rules}", "{synthesis}", 1))
     foxcast(folder, "court", "check", str(own))
     told = capsys.readouterr().out.splitlines()
     assert [line.endswith("no step before this one stores {synthesis}, so it says (nothing yet)") for line in told] == [
@@ -66,10 +66,10 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
         False,
     ]
     assert "own.toml holds together: 10 steps, 12 moves" in told[-1]
-    own.write_text(shipped_text("ten"))
+    own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "schema")
     jsonschema.validate(tomllib.loads(own.read_text()), json.loads(capsys.readouterr().out))
-    own.write_text(shipped_text("ten").replace("{rules}", "{ruels}", 1))
+    own.write_text(read_shipped_text("ten").replace("{rules}", "{ruels}", 1))
     with pytest.raises(
         ConfigError, match=r"own\.toml:\d+: steps\[6\]\.message: nothing fills the placeholder \{ruels\}"
     ):
@@ -89,7 +89,7 @@ def test_a_variant_is_printed_as_the_table_that_makes_it(folder: Path, capsys: p
     config = load_config(folder / "config.toml", {})
     opened: Any = load_plugin_settings(load_registry(config).forecasters["bold"], config)
     assert (opened.jurors, opened.aggregate) == (5, "median")
-    assert opened.interventions == Interventions(
+    assert opened.interventions == ScenarioInterventions(
         variables={"rules": 'Be "bold"\nnow'}, without_articles=("a", "b"), roles={"judge": "big"}
     )
 
@@ -113,7 +113,7 @@ def test_articles_are_left_out_by_a_list_too(
     (folder / "config.toml").write_text(CONFIG + capsys.readouterr().out)
     config = load_config(folder / "config.toml", {})
     opened: Any = load_plugin_settings(load_registry(config).forecasters["bold"], config)
-    assert opened.interventions == Interventions(
+    assert opened.interventions == ScenarioInterventions(
         variables={"rules": "[1]"}, without_articles=(*read, "last"), jurors=({"age": "40"},)
     )
     assert opened.quantiles == (10, 50, 90)
@@ -129,7 +129,7 @@ def test_articles_are_left_out_by_a_list_too(
         (["variant"], "name a name for the variant"),
         (["compare", "abc123"], "compare needs two forecasts"),
         (["show"], "name a scenario, and one alone"),
-        (["show", "ten", "--html", "x.html"], "--html goes with transcript alone"),
+        (["transcript", "abc123"], "foxcast court transcript is now foxcast transcript"),
         (["scenarios", "x"], "scenarios takes no name, so leave out 'x'"),
         (["schema", "x"], "schema takes no name, so leave out 'x'"),
         (["score"], "score needs one forecast or more"),
@@ -147,40 +147,42 @@ def test_what_is_asked_wrongly_is_told(folder: Path, arguments: list[str], told:
 
 
 def test_an_unknown_scenario_or_a_ledger_that_is_not_there_is_told(folder: Path) -> None:
-    with pytest.raises(NotFound, match="did you mean full"):
+    with pytest.raises(NotFoundError, match="did you mean full"):
         foxcast(folder, "court", "show", "fulll")
-    with pytest.raises(NotFound, match="there is no ledger"):
-        foxcast(folder, "court", "transcript", "abcdef")
+    with pytest.raises(NotFoundError, match="there is no ledger"):
+        foxcast(folder, "court", "score", "abcdef")
 
 
 async def sat_through(folder: Path) -> dict[str, str]:
     """Let two courts that differ in one input forecast; both are replayed at once, and nothing may differ."""
-    play: Any = Actor(answers=(0.6, 0.5, 0.7, 0.8, 0.65))
-    llm = ScriptedLlm(turns=[play])
-    changed = CourtSettings(interventions=Interventions(variables={"rules": "Be <b>bold</b>."}))
+    play: Any = ScriptedParticipant(answers=(0.6, 0.5, 0.7, 0.8, 0.65))
+    llm = ScriptedModelProvider(turns=[play])
+    changed = CourtSettings(interventions=ScenarioInterventions(variables={"rules": "Be <b>bold</b>."}))
     made = {}
-    async with open_theatre(folder, llm) as theatre:
-        theatre.forecasters |= {"court": Court(CourtSettings()), "court_b": Court(changed)}
-        for name in theatre.forecasters:
-            theatre.limits = Limits(steps=10 if name == "court" else 50)
+    async with open_forecast_runs(folder, llm) as forecast_fixture:
+        forecast_fixture.forecasters |= {"court": CourtForecaster(CourtSettings()), "court_b": CourtForecaster(changed)}
+        for name in forecast_fixture.forecasters:
+            forecast_fixture.limits = TrialLimits(steps=10 if name == "court" else 50)
             asked = len(llm.requests)
             # The one is known by its moves, the other, under a name of its own, by its settings.
             kept: dict[str, Any] = (
-                {} if name == "court" else {"uses": "court", "settings": changed.model_dump(mode="json")}
+                {} if name == "court" else {"variant_of": "court", "settings": changed.model_dump(mode="json")}
             )
-            forecast = await theatre.forecast(question(), name, trials=2, **kept)
+            forecast = await forecast_fixture.forecast(question(), name, trials=2, **kept)
             made[name] = forecast.id
-            trace = await theatre.ledger.forecasts.trace(forecast.id)
+            trace = await forecast_fixture.ledger.forecasts.trace(forecast.id)
             again = await replay_forecast(
-                trace, theatre.seat(name), theatre.workshop(sealed=True), SeededRandom(1), None
+                trace, forecast_fixture.seat(name), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
             )
             assert again.is_identical, again
             assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
             made[f"{name} asked"] = str(len(llm.requests) - asked)
         elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
-        made["elsewhere"] = (await theatre.forecast(elsewhere, name, trials=1, **kept)).id
-    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(0.6, 0.7)])) as theatre:
-        made[BLF] = (await theatre.forecast(question(), BLF)).id
+        made["elsewhere"] = (await forecast_fixture.forecast(elsewhere, name, trials=1, **kept)).id
+    async with open_forecast_runs(
+        folder, ScriptedModelProvider(turns=[model_with_beliefs(0.6, 0.7)])
+    ) as forecast_fixture:
+        made[BLF] = (await forecast_fixture.forecast(question(), BLF)).id
     return made
 
 
@@ -194,14 +196,18 @@ def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: 
     # the votes are not the same by chance. What comes before is answered from the record.
     assert 10 <= int(made["court_b asked"]) <= 12
 
-    foxcast(folder, "court", "transcript", made["court"])
+    foxcast(folder, "transcript", made["court"])
     told = capsys.readouterr().out
     assert "== Trial 2 ==" in told
     assert "8. votes: name 2 (juror_2), asked by judge" in told
     page = folder / "court.html"
-    foxcast(folder, "court", "transcript", made["court_b"], "--html", str(page))
+    foxcast(folder, "transcript", made["court_b"], made["court"], "--html", str(page))
     assert "Be &lt;b&gt;bold&lt;/b&gt;." in page.read_text()
+    assert page.read_text().count("<h1>") == 2
     capsys.readouterr()
+    foxcast(folder, "transcript", made[BLF], "--json")
+    (plain,) = json.loads(capsys.readouterr().out)
+    assert (plain["forecaster"], all(trial["entries"] for trial in plain["trials"])) == (BLF, True)
 
     foxcast(folder, "court", "compare", made["court"], made["court_b"])
     told = capsys.readouterr().out
@@ -212,11 +218,11 @@ def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: 
         foxcast(folder, "court", "compare", made["court"], made["elsewhere"])
     foxcast(folder, "court", "score", made["court"], made["court_b"])
     assert "nothing can be scored" in capsys.readouterr().out
-    for deed, *given in (("transcript", BLF), ("compare", "court", BLF), ("score", "court_b", BLF)):
+    for deed, *given in (("compare", "court", BLF), ("score", "court_b", BLF)):
         with pytest.raises(ConfigError, match=rf"^{made[BLF][:12]} is by blf, not by a court$"):
             foxcast(folder, "court", deed, *(made[name] for name in given))
     with pytest.raises(ConfigError, match="cannot be written"):
-        foxcast(folder, "court", "transcript", made["court"], "--html", str(folder / "no" / "x.html"))
+        foxcast(folder, "transcript", made["court"], "--html", str(folder / "no" / "x.html"))
 
 
 @pytest.mark.parametrize(

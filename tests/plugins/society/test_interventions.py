@@ -7,22 +7,33 @@ import pytest
 
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings
-from bot.errors import ConfigError
-from bot.registry import load_registry
-from bot.specs import ForecasterSpec
+from bot.core.errors import ConfigError
+from bot.core.plugin_specs import ForecasterSpec
+from bot.plugin_system.registry import load_registry
 from plugins.society import foxcast_forecasters
-from plugins.society.interventions import Interventions, intervened
-from plugins.society.loading import shipped, shipped_text
+from plugins.society.interventions import ScenarioInterventions, apply_interventions
+from plugins.society.scenario_files import load_shipped_scenario, read_shipped_text
 from plugins.society.settings import CourtSettings
-from tests.plugins.society.cases import Actor, desk, done, heard, named, steps_of, told, wanted
+from tests.plugins.society.cases import (
+    ScriptedParticipant,
+    done,
+    heard,
+    named,
+    scripted_context,
+    steps_of,
+    told,
+    wanted,
+)
 
 
 def settings(**changes: Any) -> CourtSettings:
-    return CourtSettings(interventions=Interventions(**changes))
+    return CourtSettings(interventions=ScenarioInterventions(**changes))
 
 
 async def test_a_variable_keeps_the_value_that_it_was_given() -> None:
-    at = desk(prosecution=Actor(), judge=Actor(says={"say": {"statement": "strict rules"}}))
+    at = scripted_context(
+        prosecution=ScriptedParticipant(), judge=ScriptedParticipant(says={"say": {"statement": "strict rules"}})
+    )
     steps = await done(at, settings(variables={"rules": "Anything goes."}))
     assert "Anything goes." in heard(at, "prosecution")
     assert "strict rules" not in heard(at, "prosecution")
@@ -32,19 +43,19 @@ async def test_a_variable_keeps_the_value_that_it_was_given() -> None:
 
 
 async def test_the_jury_can_be_given_and_the_clerk_is_not_asked() -> None:
-    at = desk(clerk=Actor(), juror_1=Actor(), juror_2=Actor())
+    at = scripted_context(clerk=ScriptedParticipant(), juror_1=ScriptedParticipant(), juror_2=ScriptedParticipant())
     steps = await done(at, settings(jurors=({"name": "Ann", "trade": "pilot"}, {"name": "Ben", "trade": "cook"})))
     assert told(named(steps, "jury")[0], "jurors") == [
         {"name": "Ann", "trade": "pilot"},
         {"name": "Ben", "trade": "cook"},
     ]
     assert "trade: pilot" in heard(at, "juror_1")
-    assert not any(one.role == "clerk" for one in at.asked)
+    assert not any(one.role == "clerk" for one in at.prompts)
 
 
 async def test_a_placeholder_keeps_the_value_that_it_was_given() -> None:
-    at = desk(juror=Actor(says={"deliberate": {"statement": "the tide is low"}}))
-    changed = Interventions(variables={"reasons": "The others keep silent."})
+    at = scripted_context(juror=ScriptedParticipant(says={"deliberate": {"statement": "the tide is low"}}))
+    changed = ScenarioInterventions(variables={"reasons": "The others keep silent."})
     await done(at, CourtSettings(scenario="full", rounds=0, jurors=2, interventions=changed))
     assert heard(at, "juror").count("The others keep silent.") == 2
     # Its own words are in the conversation as a call; those of the other one are nowhere.
@@ -53,7 +64,7 @@ async def test_a_placeholder_keeps_the_value_that_it_was_given() -> None:
 
 @pytest.mark.parametrize("part", ["search_1_result_2", "port.example", "harbour CLOSED"])
 async def test_an_article_can_be_left_out(part: str) -> None:
-    at = desk()
+    at = scripted_context()
     steps = await done(at, settings(without_articles=(part,)))
     assert [one["id"] for one in told(named(steps, "ranking")[0], "articles")] == ["search_1_result_1"]
     assert any("left out by an intervention" in remark for remark in named(steps, "ranking")[0].remarks)
@@ -65,31 +76,31 @@ async def test_a_message_a_system_message_and_the_model_of_a_role_can_be_changed
         "systems": {"judge": "You are a harsh judge.", "jury": "You are curt. {profile}"},
         "roles": {"judge": "other", "jury": "crowd"},
     }
-    at = desk(other=Actor(), crowd=Actor())
+    at = scripted_context(other=ScriptedParticipant(), crowd=ScriptedParticipant())
     steps = await done(at, settings(**changes))
     assert "You are a harsh judge." in heard(at, "other")
     assert "You are curt." in heard(at, "crowd")
     assert "Vote at once." in heard(at, "crowd")
     assert told(named(steps, "rules")[0], "message").startswith("Be brief about <untrusted-")
-    assert sum(one.role == "crowd" for one in at.asked) == 3
+    assert sum(one.role == "crowd" for one in at.prompts) == 3
 
 
 async def test_what_comes_before_an_intervention_is_asked_in_the_very_same_words_with_the_same_seeds() -> None:
-    plain, changed = desk(seed=1), desk(seed=2)
+    plain, changed = scripted_context(seed=1), scripted_context(seed=2)
     await done(plain)
     await done(changed, settings(messages={"defence_opening": "Say nothing of use."}))
-    same = [one == other for one, other in zip(plain.asked, changed.asked, strict=True)]
+    same = [one == other for one, other in zip(plain.prompts, changed.prompts, strict=True)]
     before = same.index(False)
-    assert wanted(changed.asked[before].prompt).name == "argue"
+    assert wanted(changed.prompts[before].prompt).name == "argue"
     assert before == 7
     # Another trial of the same court has chance of its own.
-    second = desk(trial=2)
+    second = scripted_context(trial=2)
     await done(second)
-    assert {one.seed for one in plain.asked}.isdisjoint({one.seed for one in second.asked})
+    assert {one.seed for one in plain.prompts}.isdisjoint({one.seed for one in second.prompts})
 
 
 async def test_a_role_that_no_model_plays_is_no_intervention() -> None:
-    steps, error = await steps_of(desk(), settings(roles={"judge": "nobody"}))
+    steps, error = await steps_of(scripted_context(), settings(roles={"judge": "nobody"}))
     assert steps == []
     assert isinstance(error, ConfigError)
 
@@ -107,7 +118,7 @@ async def test_a_role_that_no_model_plays_is_no_intervention() -> None:
 )
 def test_an_intervention_on_what_is_not_there_is_refused(changes: dict[str, Any], told_so: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        intervened(shipped("ten"), Interventions(**changes))
+        apply_interventions(load_shipped_scenario("ten"), ScenarioInterventions(**changes))
     assert told_so in str(caught.value)
 
 
@@ -165,12 +176,12 @@ def test_settings_that_make_no_sense_are_refused_with_the_place(tmp_path: Path, 
 
 async def test_a_scenario_of_ones_own_is_kept_with_the_settings_so_that_a_replay_needs_no_file(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    own.write_text(shipped_text("ten").replace("num_jurors = 3", "num_jurors = 2"))
+    own.write_text(read_shipped_text("ten").replace("num_jurors = 3", "num_jurors = 2"))
     config = configured(tmp_path, '[forecasters.court.settings]\nscenario = "own.toml"\n')
     kept = recordable_settings(load_plugin_settings(spec(), config))
     own.unlink()
     again = restore_settings(spec(), config, kept)
     assert isinstance(again, CourtSettings)
-    steps, error = await steps_of(desk(), again)
+    steps, error = await steps_of(scripted_context(), again)
     assert error is None
     assert len(told(steps[-1], "tally")["votes"]) == 2

@@ -11,11 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.errors import ConfigError, NotFound
-from plugins.society.lines import json_lines, line_of, toml_lines
-from plugins.society.loading import parsed, read_text, shipped, shipped_text, warnings
-from plugins.society.scenario import ActionType, Kind, Scenario, laid_out
-from plugins.society.settings import CourtSettings, moves_of
+from bot.core.errors import ConfigError, NotFoundError
+from plugins.society.scenario import CourtScenario, MessageKind, MoveAction, expand_loops
+from plugins.society.scenario_files import (
+    find_warnings,
+    load_shipped_scenario,
+    parse_scenario,
+    read_scenario_file,
+    read_shipped_text,
+)
+from plugins.society.settings import CourtSettings, count_moves
+from plugins.society.source_lines import find_line, map_json_lines, map_toml_lines
 
 SMALL = """\
 [loops]
@@ -60,7 +66,9 @@ message = "Vote on {word}."
 
 
 def places(name: str) -> dict[int, tuple[str, str | None, str | None]]:
-    return {at.place: (at.move.action, at.move.kind, at.move.receiver) for at in laid_out(shipped(name))}
+    return {
+        at.place: (at.move.action, at.move.kind, at.move.receiver) for at in expand_loops(load_shipped_scenario(name))
+    }
 
 
 def test_the_published_scenario_has_its_ten_steps_in_order() -> None:
@@ -77,26 +85,26 @@ def test_the_published_scenario_has_its_ten_steps_in_order() -> None:
         ("message", "jury"),
         ("message", "judge"),
     ]
-    ten = shipped("ten")
+    ten = load_shipped_scenario("ten")
     assert [ten.steps[2].num_results, ten.steps[3].num_top_articles, ten.steps[0].num_jurors] == [20, 6, 3]
 
 
 def test_the_full_scenario_is_divided_as_the_paper_says() -> None:
-    # Section 3.4: T = {0, ..., 27}; retrieval 0-2, agents 3, judge 4, arguments 5-22, deliberation 23-26, synthesis 27.
+    # Li et al. (2024), 3.4: steps 0 to 27; retrieval 0-2, agents 3, judge 4, arguments 5-22, jury 23-26, end 27.
     full = places("full")
     assert list(full) == list(range(28))
     assert [full[place][0] for place in (1, 2, 3)] == ["web_search", "process_articles", "generate_jury"]
     assert full[4][2] == "judge"
     assert [full[place][2] for place in range(5, 23)] == ["prosecution", "defence"] * 9
-    assert {full[place][1] for place in range(5, 23)} == {Kind.ARGUMENT}
-    assert [full[place][1] for place in (23, 24, 25)] == [Kind.VOTE, Kind.DELIBERATION, Kind.VOTE]
-    assert full[26][0] == ActionType.TALLY
-    assert full[27][1:] == (Kind.SYNTHESIS, "judge")
+    assert {full[place][1] for place in range(5, 23)} == {MessageKind.ARGUMENT}
+    assert [full[place][1] for place in (23, 24, 25)] == [MessageKind.VOTE, MessageKind.DELIBERATION, MessageKind.VOTE]
+    assert full[26][0] == MoveAction.TALLY
+    assert full[27][1:] == (MessageKind.SYNTHESIS, "judge")
 
 
 @pytest.mark.parametrize("name", ["ten", "full"])
 def test_the_clerk_has_requirements_of_all_four_kinds(name: str) -> None:
-    (clerk,) = [agent for agent in shipped(name).agents if agent.jury_selection is not None]
+    (clerk,) = [agent for agent in load_shipped_scenario(name).agents if agent.jury_selection is not None]
     assert clerk.jury_selection is not None
     told = clerk.jury_selection.requirements
     assert all((told.demographic, told.expertise, told.socioeconomic, told.geographic))
@@ -104,20 +112,20 @@ def test_the_clerk_has_requirements_of_all_four_kinds(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ten", "full"])
 def test_what_ships_fits_the_schema_that_is_given_out(name: str) -> None:
-    jsonschema.validate(tomllib.loads(shipped_text(name)), Scenario.model_json_schema())
+    jsonschema.validate(tomllib.loads(read_shipped_text(name)), CourtScenario.model_json_schema())
 
 
 def test_there_is_no_other_scenario() -> None:
-    with pytest.raises(NotFound, match="did you mean full"):
-        shipped("ful")
+    with pytest.raises(NotFoundError, match="did you mean full"):
+        load_shipped_scenario("ful")
 
 
 def test_a_jurors_word_and_an_answer_in_an_exchange_are_moves_of_their_own() -> None:
-    assert moves_of(parsed(SMALL, "small.toml")) == 1 + 2 + 3
+    assert count_moves(parse_scenario(SMALL, "small.toml")) == 1 + 2 + 3
     twice = SMALL.replace('receiver = "head"', 'receiver = "head"\nmax_turns = 2').replace(
         '"user"\nreceiver = "h', '"clerk"\nreceiver = "h'
     )
-    assert moves_of(parsed(twice, "small.toml")) == 1 + 2 * 3 + 3
+    assert count_moves(parse_scenario(twice, "small.toml")) == 1 + 2 * 3 + 3
 
 
 LAST = "[[steps]]\nstep = 3"
@@ -167,7 +175,7 @@ def test_a_fault_is_told_with_file_line_and_key(old: str, new: str, at: str, tol
     text = SMALL.replace(old, new, 1)
     line = 1 + text[: text.index(at or new)].count("\n")
     with pytest.raises(ConfigError) as caught:
-        parsed(text, "court/small.toml")
+        parse_scenario(text, "court/small.toml")
     assert any(one.startswith(f"court/small.toml:{line}: {told}") for one in str(caught.value).splitlines()), str(
         caught
     )
@@ -176,7 +184,7 @@ def test_a_fault_is_told_with_file_line_and_key(old: str, new: str, at: str, tol
 @pytest.mark.parametrize("text", ["[1, 2]", '"x"', "[]", "1", "null", "\n[]"])
 def test_json_that_holds_no_object_is_told(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^32\.json:1: should be a table \(or object\)$"):
-        parsed(text, "32.json")
+        parse_scenario(text, "32.json")
     (tmp_path / "32.json").write_text(text)
     with pytest.raises(ValidationError, match=r"32\.json:1: should be a table \(or object\)"):
         CourtSettings.model_validate({"scenario": "32.json"}, context={"folder": tmp_path})
@@ -185,12 +193,12 @@ def test_json_that_holds_no_object_is_told(text: str, tmp_path: Path) -> None:
 def test_a_trial_without_end_is_refused() -> None:
     loops = "\n".join('[[steps]]\naction = "tally"\nloop = "talk"' for _ in range(11))
     with pytest.raises(ConfigError, match=r"small\.toml:1: loops: 602 steps are more than 500"):
-        parsed(SMALL.replace("talk = 2", "talk = 50").replace(LAST, f"{loops}\n{LAST}"), "small.toml")
+        parse_scenario(SMALL.replace("talk = 2", "talk = 50").replace(LAST, f"{loops}\n{LAST}"), "small.toml")
 
 
 def test_every_fault_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        parsed(SMALL.replace("{word}", "{wrod}").replace('"head"', '"haed"', 1), "small.toml")
+        parse_scenario(SMALL.replace("{word}", "{wrod}").replace('"head"', '"haed"', 1), "small.toml")
     assert len(str(caught.value).splitlines()) == 3
 
 
@@ -207,12 +215,12 @@ def test_published_json_files_are_read_with_their_own_keys() -> None:
              "message": "Conclude on {title}.", "store": "end", "max_turns": 1, "silent": False},
         ],
     }  # fmt: skip
-    assert parsed(json.dumps(published), "m1.json").steps[0].action is ActionType.MESSAGE
+    assert parse_scenario(json.dumps(published), "m1.json").steps[0].action is MoveAction.MESSAGE
     published["scenario"][0]["message"] = "{nothing}"  # type: ignore[index]
     text = json.dumps(published, indent=2)
     line = 1 + text[: text.index("{nothing}")].count("\n")
     with pytest.raises(ConfigError, match=rf"m1\.json:{line}: scenario\[0\]\.message: nothing fills"):
-        parsed(text, "m1.json")
+        parse_scenario(text, "m1.json")
 
 
 @pytest.mark.parametrize(
@@ -220,16 +228,16 @@ def test_published_json_files_are_read_with_their_own_keys() -> None:
     [
         (b"agents = [", "is not valid TOML"),
         (b"a = 1\nb = '\xff'", ":2: is not UTF-8 text"),
-        (b"#" * 70_000, "is larger than 65536 bytes"),
+        (b"#" * 70_000, "is larger than the maximum of 65536 bytes"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, told: str) -> None:
     file = tmp_path / "court.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=told):
-        parsed(read_text(file), str(file))
+        parse_scenario(read_scenario_file(file), str(file))
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        read_text(tmp_path / "nowhere.toml")
+        read_scenario_file(tmp_path / "nowhere.toml")
 
 
 KEYS = st.text("abcxyz_", min_size=1, max_size=6)
@@ -249,7 +257,7 @@ def keys(tree: Any, under: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
 @settings(max_examples=40)
 @given(tree=st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
 def test_json_written_one_part_a_line_has_each_part_on_its_line(tree: dict[str, Any]) -> None:
-    lines = json_lines(json.dumps(tree, indent=1))
+    lines = map_json_lines(json.dumps(tree, indent=1))
     written = json.dumps(tree, indent=1).split("\n")
     assert set(lines) == set(keys(tree))
     for key, line in lines.items():
@@ -262,7 +270,7 @@ def test_json_written_one_part_a_line_has_each_part_on_its_line(tree: dict[str, 
 
 def test_toml_has_each_key_on_its_line_also_after_texts_of_several_lines() -> None:
     text = 'a = """\n[[b]]\nx = 1\n"""\n[[b]]\nx = { y = 1 }\n[b.c]\nz = 2\n[[b]]\nx = 3\n'
-    lines = toml_lines(text)
+    lines = map_toml_lines(text)
     assert {key: lines[key] for key in [("a",), ("b", 0), ("b", 0, "x", "y"), ("b", 0, "c", "z"), ("b", 1, "x")]} == {
         ("a",): 1,
         ("b", 0): 5,
@@ -270,24 +278,24 @@ def test_toml_has_each_key_on_its_line_also_after_texts_of_several_lines() -> No
         ("b", 0, "c", "z"): 8,
         ("b", 1, "x"): 10,
     }
-    assert line_of(("b", 1, "w"), lines) == 9
-    assert line_of(("w",), lines) == 1
+    assert find_line(("b", 1, "w"), lines) == 9
+    assert find_line(("w",), lines) == 1
 
 
 @pytest.mark.parametrize("name", ["ten", "full"])
 def test_nothing_is_doubtful_in_what_ships(name: str) -> None:
-    assert warnings(shipped_text(name), f"{name}.toml") == ()
+    assert find_warnings(read_shipped_text(name), f"{name}.toml") == ()
 
 
 def test_what_a_later_turn_of_a_loop_or_an_exchange_knows_is_not_doubtful() -> None:
-    assert warnings(SMALL, "small.toml") == ()
+    assert find_warnings(SMALL, "small.toml") == ()
     exchange = (
         SMALL.replace("talk = 2", "talk = 1")
         .replace("step = 3", "step = 2")
         .replace('initiator = "user"', 'initiator = "clerk"')
     )
-    assert warnings(exchange, "small.toml") != ()
-    assert warnings(exchange.replace('loop = "talk"', 'loop = "talk"\nmax_turns = 2'), "x") == ()
+    assert find_warnings(exchange, "small.toml") != ()
+    assert find_warnings(exchange.replace('loop = "talk"', 'loop = "talk"\nmax_turns = 2'), "x") == ()
 
 
 def test_what_is_stored_too_late_and_a_jury_that_never_votes_are_warned_of() -> None:
@@ -298,11 +306,11 @@ def test_what_is_stored_too_late_and_a_jury_that_never_votes_are_warned_of() -> 
     told = (
         f"a.toml:{line}: steps[1].message: warning: no step before this one stores {{rules}}, so it says (nothing yet)"
     )
-    assert warnings(late, "a.toml") == (told,)
-    (never,) = warnings(
+    assert find_warnings(late, "a.toml") == (told,)
+    (never,) = find_warnings(
         SMALL.replace("talk = 2", "talk = 0").replace("step = 1\n", "").replace("step = 3", ""), "a.toml"
     )
     assert "stores {word}" in never
     estimate = SMALL.replace('kind = "vote"\n', "").replace('receiver = "head"', 'receiver = "head"\nkind = "estimate"')
-    (vote,) = warnings(estimate, "a.toml")
+    (vote,) = find_warnings(estimate, "a.toml")
     assert "warning: no step of the kind vote or synthesis is played, so an estimate becomes the forecast" in vote

@@ -6,20 +6,18 @@ from typing import Any
 
 import pytest
 
-from bot.domain.belief import Confidence, unfit
-from bot.domain.forecast import Limits
-from bot.domain.prediction import ChoiceShape, CurveShape
-from bot.domain.prompt import Completion, Dialect
-from bot.domain.research import SourcePolicy
-from bot.domain.step import Usage
-from bot.testing.desk import ScriptedModel, prefix_faults, tool_that_says
-from plugins.society.pacing import SEVERAL
+from bot.core.beliefs import ConfidenceLevel, ModelUsage, belief_mismatch
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.core.predictions import ChoiceShape, CurveShape
+from bot.core.research import SourcePolicy
+from bot.testing.trial_context import ScriptedModel, changed_prefixes, fixed_text_tool
 from plugins.society.settings import CourtSettings
-from plugins.society.votes import Aggregate
+from plugins.society.step_packing import SEVERAL_MOVES
+from plugins.society.vote_pooling import VoteAggregate
 from tests.plugins.society.cases import (
     CUTOFF,
-    Actor,
-    desk,
+    ScriptedParticipant,
     done,
     heard,
     named,
@@ -27,6 +25,7 @@ from tests.plugins.society.cases import (
     probability,
     question,
     reads,
+    scripted_context,
     searches,
     silence,
     told,
@@ -39,33 +38,37 @@ DATE = CurveShape(grid=DAYS, unit="date", open_upper=True)
 
 
 def jurors(*answers: float) -> dict[str, Any]:
-    return {f"juror_{number}": Actor(answers=(answer,)) for number, answer in enumerate(answers, 1)}
+    return {f"juror_{number}": ScriptedParticipant(answers=(answer,)) for number, answer in enumerate(answers, 1)}
 
 
 async def test_the_belief_moves_from_the_crowd_to_an_estimate_to_the_running_mean_of_the_votes() -> None:
-    steps = await done(desk(Actor(answers=(0.5, 0.9)), **jurors(0.6, 0.8, 0.1)), asked=priced(0.3))
+    steps = await done(
+        scripted_context(ScriptedParticipant(answers=(0.5, 0.9)), **jurors(0.6, 0.8, 0.1)), asked=priced(0.3)
+    )
     assert [round(probability(step), 6) for step in steps] == [0.3] * 4 + [0.5] * 4 + [0.6, 0.7, 0.5, 0.5]
     assert [step.action.name for step in steps] == [
         "generate_jury", "message", "web_search", "process_articles", *["message"] * 8
     ]  # fmt: skip
     assert [step.belief.reason for step in steps][-2:] == ["mean of 3 of 3 jurors"] * 2
-    assert all(unfit(step.belief, question()) is None for step in steps)
-    assert steps[-1].belief.confidence is Confidence.MEDIUM
+    assert all(belief_mismatch(step.belief, question()) is None for step in steps)
+    assert steps[-1].belief.confidence is ConfidenceLevel.MEDIUM
 
 
 @pytest.mark.parametrize(
     ("aggregate", "expected"),
     # Of 0.2, 0.5 and 0.8 with 0.9: logit mean by hand, (-1.386294 + 0 + 1.386294 + 2.197225) / 4 = 0.549306.
     [
-        (Aggregate.MEAN, 0.6),
-        (Aggregate.MEDIAN, 0.65),
-        (Aggregate.LOGIT_MEAN, 0.633975),
-        (Aggregate.JUDGE, 0.9),
+        (VoteAggregate.MEAN, 0.6),
+        (VoteAggregate.MEDIAN, 0.65),
+        (VoteAggregate.LOGIT_MEAN, 0.633975),
+        (VoteAggregate.JUDGE, 0.9),
     ],
 )
-async def test_the_aggregate_is_chosen_and_all_of_them_are_on_record(aggregate: Aggregate, expected: float) -> None:
+async def test_the_aggregate_is_chosen_and_all_of_them_are_on_record(aggregate: VoteAggregate, expected: float) -> None:
     settings = CourtSettings(aggregate=aggregate, jurors=4)
-    steps = await done(desk(Actor(answers=(0.5, 0.9)), **jurors(0.2, 0.5, 0.8, 0.9)), settings)
+    steps = await done(
+        scripted_context(ScriptedParticipant(answers=(0.5, 0.9)), **jurors(0.2, 0.5, 0.8, 0.9)), settings
+    )
     assert probability(steps[-1]) == pytest.approx(expected, abs=1e-6)
     last = told(steps[-1], "tally")
     assert last["votes"] == {f"juror_{n}": {"outcome": vote} for n, vote in enumerate((0.2, 0.5, 0.8, 0.9), 1)}
@@ -80,7 +83,7 @@ async def test_the_aggregate_is_chosen_and_all_of_them_are_on_record(aggregate: 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 11, 25])
 async def test_a_jury_has_as_many_jurors_as_are_set(count: int) -> None:
-    at = desk()
+    at = scripted_context()
     steps = await done(at, CourtSettings(jurors=count))
     assert len(told(named(steps, "jury")[0], "jurors")) == count
     assert [told(step, "to") for step in named(steps, "votes")] == [f"juror_{n}" for n in range(1, count + 1)]
@@ -89,31 +92,36 @@ async def test_a_jury_has_as_many_jurors_as_are_set(count: int) -> None:
 
 async def test_each_role_is_asked_by_its_own_model_where_there_is_one() -> None:
     names = ("head", "clerk", "judge", "prosecution", "defence", "juror_2", "juror")
-    models: dict[str, Any] = {name: Actor() for name in names}
-    at = desk(**models)
+    models: dict[str, Any] = {name: ScriptedParticipant() for name in names}
+    at = scripted_context(**models)
     await done(at)
-    counted = {name: sum(one.role == name for one in at.asked) for name in (*names, "main", "juror_1")}
+    counted = {name: sum(one.role == name for one in at.prompts) for name in (*names, "main", "juror_1")}
     # The head writes queries and the summary, and rates two articles; the judge speaks twice.
     assert counted == {"head": 4, "clerk": 1, "judge": 2, "prosecution": 1, "defence": 1, "juror_2": 1, "juror": 2,
                        "main": 0, "juror_1": 0}  # fmt: skip
-    assert sorted((conduct.role, conduct.asked) for conduct in at.graded) == sorted(
+    assert sorted((performance.role, performance.asked) for performance in at.reported_performances) == sorted(
         (name, counted[name]) for name in names
     )
 
 
 async def test_all_who_share_a_role_have_one_verdict_and_jurors_should_have_voted() -> None:
-    at = desk(juror=Actor(answers=(0.5,)), juror_2=Actor(says={"vote": silence()}))
+    at = scripted_context(
+        juror=ScriptedParticipant(answers=(0.5,)), juror_2=ScriptedParticipant(says={"vote": silence()})
+    )
     await done(at)
-    told_of = {conduct.role: conduct for conduct in at.graded}
-    assert len(told_of) == len(at.graded) == 3
-    assert (told_of["juror"].submitted, told_of["juror"].half, told_of["juror"].asked) == (True, True, 2)
+    told_of = {performance.role: performance for performance in at.reported_performances}
+    assert len(told_of) == len(at.reported_performances) == 3
+    assert (told_of["juror"].submitted, told_of["juror"].ended_at_half, told_of["juror"].asked) == (True, True, 2)
     assert (told_of["juror_2"].submitted, told_of["juror_2"].unparsed) == (False, 2)
     assert (told_of["main"].submitted, told_of["main"].asked) == (None, 9)
 
 
 async def test_jurors_deliberate_on_the_reasons_of_the_others_without_names_and_vote_again() -> None:
-    first = Actor(answers=(0.2, 0.4), says={"vote": {"statement": "the tide is low"}})
-    at = desk(juror_1=first, juror_2=Actor(answers=(0.9, 0.8), says={"deliberate": {"statement": "storms pass"}}))
+    first = ScriptedParticipant(answers=(0.2, 0.4), says={"vote": {"statement": "the tide is low"}})
+    at = scripted_context(
+        juror_1=first,
+        juror_2=ScriptedParticipant(answers=(0.9, 0.8), says={"deliberate": {"statement": "storms pass"}}),
+    )
     steps = await done(at, CourtSettings(scenario="full", jurors=2, rounds=0))
     words = heard(at, "juror_2")
     assert "Another juror (A)" in words
@@ -128,7 +136,9 @@ async def test_jurors_deliberate_on_the_reasons_of_the_others_without_names_and_
 
 
 async def test_the_full_trial_has_eighteen_arguments_and_each_side_answers_the_other() -> None:
-    at = desk(prosecution=Actor(says={"argue": {"statement": "for it"}}), defence=Actor())
+    at = scripted_context(
+        prosecution=ScriptedParticipant(says={"argue": {"statement": "for it"}}), defence=ScriptedParticipant()
+    )
     steps = await done(at, CourtSettings(scenario="full", jurors=1))
     argued = [step for step in steps if 5 <= told(step, "step") <= 22]
     assert [told(step, "to") for step in argued] == ["prosecution", "defence"] * 9
@@ -145,7 +155,7 @@ async def test_points_of_both_sides_become_evidence_with_their_sources() -> None
             {"text": "Storm", "source": "rumour"},
         ]
     }
-    steps = await done(desk(defence=Actor(says={"argue": against})))
+    steps = await done(scripted_context(defence=ScriptedParticipant(says={"argue": against})))
     belief = steps[-1].belief
     assert [(one.text, one.source) for one in belief.evidence_for] == [("it sailed", "search_1_result_1")]
     assert [(one.text, one.source) for one in belief.evidence_against] == [
@@ -166,34 +176,36 @@ async def test_points_of_both_sides_become_evidence_with_their_sources() -> None
 async def test_the_sides_argue_what_fits_the_question(shape: Any, low: str, high: str) -> None:
     curve = {f"p{level}": place * 10.0 for place, level in enumerate((5, 10, 25, 50, 75, 90, 95))}
     answer = 0.5 if shape is None else curve if shape is NUMBER else dict.fromkeys(curve, "2026-01-20")
-    at = desk(Actor(answers=(answer,)), prosecution=Actor(), defence=Actor())
+    at = scripted_context(
+        ScriptedParticipant(answers=(answer,)), prosecution=ScriptedParticipant(), defence=ScriptedParticipant()
+    )
     await done(at, asked=question(shape))
     assert f"you argue for {high}" in heard(at, "prosecution")
     assert f"you argue for {low}" in heard(at, "defence")
 
 
-@pytest.mark.parametrize("dialect", [Dialect.TOOLS, Dialect.JSON])
+@pytest.mark.parametrize("dialect", [ModelDialect.TOOLS, ModelDialect.JSON])
 @pytest.mark.parametrize("shape", [CHOICE, NUMBER])
-async def test_choices_numbers_and_several_targets_are_voted_on(shape: Any, dialect: Dialect) -> None:
-    percent = dialect is Dialect.JSON
+async def test_choices_numbers_and_several_targets_are_voted_on(shape: Any, dialect: ModelDialect) -> None:
+    percent = dialect is ModelDialect.JSON
     shares = {"red": 50, "green": 30, "blue": 20} if percent else {"red": 0.5, "green": 0.3, "blue": 0.2}
     levels = {f"p{level}": place * 10.0 for place, level in enumerate((5, 10, 25, 50, 75, 90, 95), 1)}
     one = shares if shape is CHOICE else levels
 
     def script(prompt: Any) -> Any:
         if not percent:
-            return Actor(answers=(dict.fromkeys(("a", "b"), one),))(prompt)
+            return ScriptedParticipant(answers=(dict.fromkeys(("a", "b"), one),))(prompt)
         schema: Any = prompt.schema
         tool = schema["properties"]["action"]["const"]
         fields = schema["properties"]["arguments"]["properties"]
-        actor = Actor(answers=(dict.fromkeys(("a", "b"), one),))
+        actor = ScriptedParticipant(answers=(dict.fromkeys(("a", "b"), one),))
         given = {name: actor.value(tool, name, field) for name, field in fields.items()}
-        return Completion(text=json.dumps({"action": tool, "arguments": given}))
+        return ModelCompletion(text=json.dumps({"action": tool, "arguments": given}))
 
-    at = desk(models={"main": ScriptedModel(script, dialect)})
+    at = scripted_context(models={"main": ScriptedModel(script, dialect)})
     asked = question(shape, targets=("a", "b"))
     steps = await done(at, asked=asked)
-    assert all(unfit(step.belief, asked) is None for step in steps)
+    assert all(belief_mismatch(step.belief, asked) is None for step in steps)
     mean = told(steps[-1], "tally")["mean"]
     assert set(mean) == {"a", "b"}
     expected = {"red": 0.5, "green": 0.3, "blue": 0.2}
@@ -204,25 +216,25 @@ async def test_choices_numbers_and_several_targets_are_voted_on(shape: Any, dial
 
 
 async def test_more_moves_than_steps_are_packed_and_nothing_is_cut_off() -> None:
-    at = desk(**jurors(0.6, 0.8, 0.1), limits=Limits(steps=5))
+    at = scripted_context(**jurors(0.6, 0.8, 0.1), limits=TrialLimits(steps=5))
     steps = await done(at)
-    whole = await done(desk(**jurors(0.6, 0.8, 0.1)))
+    whole = await done(scripted_context(**jurors(0.6, 0.8, 0.1)))
     assert len(steps) == 5
-    moves = [move for step in steps for move in (told(step, "moves") if step.action.name == SEVERAL else [None])]
+    moves = [move for step in steps for move in (told(step, "moves") if step.action.name == SEVERAL_MOVES else [None])]
     assert len(moves) == len(whole) == 12
     assert steps[-1].belief == whole[-1].belief
-    assert sum((step.usage for step in steps), Usage()) == sum((step.usage for step in whole), Usage())
+    assert sum((step.usage for step in steps), ModelUsage()) == sum((step.usage for step in whole), ModelUsage())
 
 
 async def test_what_the_policy_of_a_source_wants_first_is_used_and_kept_as_an_article() -> None:
-    history = tool_that_says("series_history", "The level was 3.")
-    bench = [searches(), reads(), history]
-    at = desk(bench=bench, policy=SourcePolicy(first="series_history"))
+    history = fixed_text_tool("series_history", "The level was 3.")
+    tools = [searches(), reads(), history]
+    at = scripted_context(scripted_tools=tools, policy=SourcePolicy(first="series_history"))
     steps = await done(at)
-    assert at.used[0][0] == "series_history"
+    assert at.tool_calls[0][0] == "series_history"
     kept = {one["id"]: one for one in told(named(steps, "ranking")[0], "articles")}
     assert (kept["series_history"]["score"], kept["series_history"]["kept"]) == (10, True)
-    assert any("The level was 3." in message.text for one in at.asked for message in one.prompt.messages)
+    assert any("The level was 3." in message.text for one in at.prompts for message in one.prompt.messages)
 
 
 async def test_an_exchange_of_several_turns_goes_back_and_forth(tmp_path: Any) -> None:
@@ -249,7 +261,10 @@ receiver = "judge"
 message = "{word}"
 """)
     words = {"say": {"statement": "a sail"}}
-    at = desk(judge=Actor(answers=(0.6,), says={"say": {"statement": "Which one?"}}), witness=Actor(says=words))
+    at = scripted_context(
+        judge=ScriptedParticipant(answers=(0.6,), says={"say": {"statement": "Which one?"}}),
+        witness=ScriptedParticipant(says=words),
+    )
     steps = await done(at, CourtSettings(scenario=str(file)))
     assert [(told(step, "from"), told(step, "to")) for step in steps] == [
         ("judge", "witness"), ("witness", "judge"), ("judge", "witness"), ("witness", "judge")
@@ -261,12 +276,12 @@ message = "{word}"
 
 
 async def test_each_conversation_only_grows_and_offers_the_same_forms_throughout() -> None:
-    at = desk()
+    at = scripted_context()
     await done(at)
-    assert prefix_faults(at.asked) == []
+    assert changed_prefixes(at.prompts) == []
     # More is asked of a juror than a vote, and each form is there from the beginning.
-    asked = Counter((one.role, one.seed) for one in at.asked)
-    often = [one.prompt for one in at.asked if asked[one.role, one.seed] > 1]
+    asked = Counter((one.role, one.seed) for one in at.prompts)
+    often = [one.prompt for one in at.prompts if asked[one.role, one.seed] > 1]
     assert {len(prompt.allowed) for prompt in often if len(prompt.tools) > 1} == {1}
     assert max(len(prompt.tools) for prompt in often) > 1
     assert not any(prompt.allowed for prompt in often if len(prompt.tools) == 1)

@@ -1,4 +1,4 @@
-"""Questions, answers and desks that the tests of Solo share."""
+"""Questions, answers and trial contexts that the tests of Solo share."""
 
 import json
 from collections.abc import Mapping
@@ -6,14 +6,24 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.domain.forecast import Limits
-from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
-from bot.domain.prompt import Completion, Dialect, Prompt
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.step import Json, Observation, Step, ToolResult
-from bot.errors import FoxcastError
-from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, in_turn, tool_that_says
-from plugins.solo.forecaster import Solo
+from bot.core.beliefs import ShownSource, Step, StepObservation, ToolResult
+from bot.core.errors import FoxcastError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoiceShape, CurveShape, QuestionShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.values import Json
+from bot.testing.trial_context import (
+    ScriptedAnswer,
+    ScriptedModel,
+    ScriptedTool,
+    ScriptedTrialContext,
+    answer_in_turn,
+    fixed_text_tool,
+    show_sources,
+    tool_call_answer,
+)
+from plugins.solo.forecaster import SoloForecaster
 from plugins.solo.settings import SoloSettings
 
 CUTOFF = datetime(2026, 1, 10, tzinfo=UTC)
@@ -25,12 +35,14 @@ RESTATED = (
 CHOICE = ChoiceShape(options=("red", "green", "blue"))
 CURVE = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True)
 FOUND = (
-    '<untrusted-1 label="search_1_result_1">\nBay\nhttps://www.harbour.example/a (2026-01-02)\nx\n</untrusted-1>'
-    '<untrusted-2 label="search_1_result_2">\nNews\nhttps://news.pier.co.uk/a (2026-01-03)\ny\n</untrusted-2>'
+    ShownSource(
+        name="search_1_result_1", url="https://www.harbour.example/a", title="Bay", date="2026-01-02", text="x"
+    ),
+    ShownSource(name="search_1_result_2", url="https://news.pier.co.uk/a", title="News", date="2026-01-03", text="y"),
 )
 
 
-def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+def question(shape: QuestionShape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
     given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", "criteria": CRITERIA, **more}
     return Question(
         shape=shape or BinaryShape(),
@@ -40,23 +52,23 @@ def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome
 
 
 def priced(price: float, **more: Any) -> Question:
-    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)), **more)
+    return question(crowd=CrowdForecast(prediction=BinaryPrediction(price), at=CUTOFF - timedelta(days=1)), **more)
 
 
-def move(name: str, **arguments: Any) -> Completion:
-    return call(name, json.dumps(arguments))
+def move(name: str, **arguments: Any) -> ModelCompletion:
+    return tool_call_answer(name, json.dumps(arguments))
 
 
-def update(value: Any, *, field: str = "probability", **more: Any) -> Completion:
+def update(value: Any, *, field: str = "probability", **more: Any) -> ModelCompletion:
     said = {"bottom_line": "It will.", "rationale": "It is on its way.", "confidence": "high", field: value, **more}
     return move("update", **said)
 
 
-def submit(value: Any, *, field: str = "probability", **more: Any) -> Completion:
+def submit(value: Any, *, field: str = "probability", **more: Any) -> ModelCompletion:
     return move("submit", **{"bottom_line": "It will.", "rationale": "All in all.", field: value, **more})
 
 
-def search(query: str = "ship") -> Completion:
+def search(query: str = "ship") -> ModelCompletion:
     return move("web_search", query=query)
 
 
@@ -76,33 +88,40 @@ def earlier(**data: Any) -> ScriptedTool:
         "why": "stale",
         **data,
     }
-    tool = tool_that_says("earlier_forecasts", "")
-    result = ToolResult(observation=Observation(text="2026-01-08: 0.250", documents=("d" * 64,)), data=given)
+    tool = fixed_text_tool("earlier_forecasts", "")
+    result = ToolResult(observation=StepObservation(text="2026-01-08: 0.250", documents=("d" * 64,)), data=given)
     return ScriptedTool(tool.tool, lambda _: result)
 
 
-def desk(*said: Said, critic: tuple[Said, ...] | None = None, bench: tuple[ScriptedTool, ...] = (), **more: Any) -> Any:
-    dialect = more.pop("dialect", Dialect.TOOLS)
-    read = more.pop("read", tool_that_says("lookup_url", "page", url=TEXT))
-    models: dict[str, ScriptedModel] = {"main": ScriptedModel(in_turn(*said), dialect)}
+def scripted_context(
+    *said: ScriptedAnswer,
+    critic: tuple[ScriptedAnswer, ...] | None = None,
+    tools: tuple[ScriptedTool, ...] = (),
+    **more: Any,
+) -> Any:
+    dialect = more.pop("dialect", ModelDialect.TOOLS)
+    read = more.pop("read", fixed_text_tool("lookup_url", "page", url=TEXT))
+    found = show_sources("search_1: 2 results.", *FOUND)
+    searches = ScriptedTool(fixed_text_tool("web_search", "", query=TEXT).tool, lambda _: found)
+    models: dict[str, ScriptedModel] = {"main": ScriptedModel(answer_in_turn(*said), dialect)}
     if critic is not None:
-        models["critic"] = ScriptedModel(in_turn(*critic), dialect, "scripted:critic")
-    return ScriptedDesk(
+        models["critic"] = ScriptedModel(answer_in_turn(*critic), dialect, "scripted:critic")
+    return ScriptedTrialContext(
         cutoff=CUTOFF,
         models=models,
-        bench=[tool_that_says("web_search", FOUND, query=TEXT), read, *bench],
-        limits=more.pop("limits", Limits(steps=10)),
+        scripted_tools=[searches, read, *tools],
+        limits=more.pop("limits", TrialLimits(steps=10)),
         **more,
     )
 
 
 async def steps_of(
-    asked: Question, at: ScriptedDesk, settings: SoloSettings | None = None
+    asked: Question, at: ScriptedTrialContext, settings: SoloSettings | None = None
 ) -> tuple[list[Step], FoxcastError | None]:
     """Return all steps, and the error with which the stream told that the trial did not come to submitting."""
     steps: list[Step] = []
     try:
-        async with aclosing(Solo(settings or SoloSettings()).steps(asked, at)) as stream:
+        async with aclosing(SoloForecaster(settings or SoloSettings()).steps(asked, at)) as stream:
             async for step in stream:
                 steps.append(step)  # noqa: PERF401 - those before an error count
     except FoxcastError as error:
@@ -110,7 +129,7 @@ async def steps_of(
     return steps, None
 
 
-async def final(asked: Question, at: ScriptedDesk, settings: SoloSettings | None = None) -> Step:
+async def final(asked: Question, at: ScriptedTrialContext, settings: SoloSettings | None = None) -> Step:
     """Return the last step of a trial that came to its end."""
     steps, error = await steps_of(asked, at, settings)
     assert error is None
@@ -120,7 +139,7 @@ async def final(asked: Question, at: ScriptedDesk, settings: SoloSettings | None
 
 def probability(step: Step) -> float:
     (found,) = step.belief.predictions.values()
-    assert isinstance(found, Binary)
+    assert isinstance(found, BinaryPrediction)
     return found.probability
 
 

@@ -1,8 +1,18 @@
 """The critic: another model with a conversation of its own, whose words are those of somebody else."""
 
-from bot.domain.prompt import Completion
-from bot.errors import Unauthorized, Unavailable
-from tests.plugins.solo.cases import desk, last_said, move, probability, question, search, steps_of, submit, update
+from bot.core.errors import AuthenticationError, ServiceUnavailableError
+from bot.core.language_models import ModelCompletion
+from tests.plugins.solo.cases import (
+    last_said,
+    move,
+    probability,
+    question,
+    scripted_context,
+    search,
+    steps_of,
+    submit,
+    update,
+)
 
 ASK = move("feedback", doubt="the wind")
 HOSTILE = (
@@ -13,11 +23,11 @@ HOSTILE = (
 
 async def heard(*critic: object) -> tuple[list[str], list[float], str, str]:
     """Return the actions, the probabilities, what main was told, and what the critic was asked."""
-    at = desk(update(0.4), ASK, submit(0.45), critic=critic)  # type: ignore[arg-type]  # what a script says
+    at = scripted_context(update(0.4), ASK, submit(0.45), critic=critic)  # type: ignore[arg-type]  # what a script says
     steps, error = await steps_of(question(), at)
     assert error is None
-    asked = [found.prompt for found in at.asked if found.role == "critic"]
-    told = next(found.prompt for found in reversed(at.asked) if found.role == "main")
+    asked = [found.prompt for found in at.prompts if found.role == "critic"]
+    told = next(found.prompt for found in reversed(at.prompts) if found.role == "main")
     said = asked[0].messages[1].text if asked else ""
     return [step.action.name for step in steps], [probability(step) for step in steps], last_said(told), said
 
@@ -37,18 +47,18 @@ async def test_a_hostile_critic_moves_nothing_and_breaks_out_of_no_fence() -> No
 
 
 async def test_a_silent_critic_costs_two_answers_and_no_trial() -> None:
-    actions, _, told, _ = await heard(Completion(text=""), Completion(text=""))
+    actions, _, told, _ = await heard(ModelCompletion(text=""), ModelCompletion(text=""))
     assert actions == ["update", "feedback", "submit"]
     assert "There is no feedback to be had: no valid action after a repair" in told
 
 
 async def test_a_critic_that_rambles_is_repaired() -> None:
-    _, _, told, _ = await heard(Completion(text="Well..."), move("criticise", criticism="Too sure."))
+    _, _, told, _ = await heard(ModelCompletion(text="Well..."), move("criticise", criticism="Too sure."))
     assert "Too sure." in told
 
 
 async def test_a_critic_that_cannot_be_asked_is_left_out_with_its_reason() -> None:
-    for trouble in (Unavailable("down"), Unauthorized("no key")):
+    for trouble in (ServiceUnavailableError("down"), AuthenticationError("no key")):
         actions, said, told, _ = await heard(trouble)
         assert actions == ["update", "feedback", "submit"]
         assert said[-1] == 0.45
@@ -56,15 +66,18 @@ async def test_a_critic_that_cannot_be_asked_is_left_out_with_its_reason() -> No
 
 
 async def test_without_a_critic_the_own_model_plays_it_in_a_conversation_of_its_own_and_that_is_told() -> None:
-    at = desk(update(0.4), ASK, move("criticise", criticism="Too sure."), submit(0.45))
+    at = scripted_context(update(0.4), ASK, move("criticise", criticism="Too sure."), submit(0.45))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert "The critic is the same model as you." in steps[1].observation.text
-    assert len(at.asked[2].prompt.messages) == 2
-    assert len(at.asked[3].prompt.messages) > 4
+    assert len(at.prompts[2].prompt.messages) == 2
+    assert len(at.prompts[3].prompt.messages) > 4
 
 
 async def test_the_critic_is_graded_in_its_role_and_never_for_not_submitting() -> None:
-    at = desk(search(), update(0.4), ASK, submit(0.45), critic=(move("criticise", criticism="Too sure."),))
+    at = scripted_context(search(), update(0.4), ASK, submit(0.45), critic=(move("criticise", criticism="Too sure."),))
     await steps_of(question(), at)
-    assert {(conduct.role, conduct.submitted) for conduct in at.graded} == {("critic", None), ("main", True)}
+    assert {(performance.role, performance.submitted) for performance in at.reported_performances} == {
+        ("critic", None),
+        ("main", True),
+    }

@@ -6,18 +6,18 @@ from string import Template
 
 import pytest
 
-from bot.agent.ballot import ballot_for
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
-from bot.desk.tools.names import FIXED
-from bot.errors import ConfigError
-from bot.registry import load_registry
-from bot.specs import Can, ForecasterSpec, Workplace
+from bot.core.errors import ConfigError
+from bot.core.plugin_specs import ForecasterSpec, PluginContext
+from bot.forecasting.agent.answer_schema import create_answer_format
+from bot.forecasting.tools.toolset import FIXED_TOOL_NAMES
+from bot.plugin_system.registry import load_registry
 from bot.testing.clock import FakeClock
-from bot.testing.http import DictHttp
-from plugins.solo import answer, earlier, foxcast_forecasters, tools
+from bot.testing.http import FakeHttpClient
+from plugins.solo import answer_rules, earlier_forecast, foxcast_forecasters, own_tools
 from plugins.solo.settings import SoloSettings
-from tests.plugins.solo.cases import CHOICE, CURVE, desk, question, submit
+from tests.plugins.solo.cases import CHOICE, CURVE, question, scripted_context, submit
 
 
 def spec() -> ForecasterSpec[SoloSettings]:
@@ -31,14 +31,14 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     config = load_config(file, {})
     assert load_registry(config).broken == ()
     settings = load_plugin_settings(spec(), config)
-    place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+    place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
-        steps = [step async for step in forecaster.steps(question(), desk(submit(0.7)))]
+        steps = [step async for step in forecaster.steps(question(), scripted_context(submit(0.7)))]
     assert [step.action.name for step in steps] == ["submit"]
 
 
 def test_it_asks_models_in_one_trial_of_as_many_steps_as_it_is_set_to() -> None:
-    assert spec().abilities == {Can.ASK_MODELS}
+    assert spec().abilities == ("ask models",)
     assert (spec().trials, spec().roles) == (1, ("main",))
     steps = spec().steps
     assert steps is not None
@@ -56,7 +56,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> N
 
 
 def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> None:
-    source = (Path(str(files("plugins.solo"))) / "wording.py").read_text()
+    source = (Path(str(files("plugins.solo"))) / "prompt_texts.py").read_text()
     for prompt in (files("plugins.solo") / "prompts").iterdir():
         assert Template(prompt.read_text(encoding="utf-8")).is_valid()
         assert f'"{prompt.name.removesuffix(".txt")}"' in source
@@ -65,13 +65,13 @@ def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> No
 @pytest.mark.parametrize("shape", [None, CHOICE, CURVE])
 def test_reasons_stand_before_numbers_and_what_is_required_can_be_given(shape: object) -> None:
     asked, settings = question(shape), SoloSettings()  # type: ignore[arg-type]  # one of the three shapes
-    ballot = ballot_for(asked, settings.manner, percent=False)
-    for tool in (tools.update(ballot, settings), tools.submit(asked, ballot, settings)):
+    ballot = create_answer_format(asked, settings.answer_settings, percent=False)
+    for tool in (own_tools.update_tool(ballot, settings), own_tools.solo_submit_tool(asked, ballot, settings)):
         names = list(tool.parameters["properties"])  # type: ignore[arg-type]  # an object
-        assert names[:2] == [answer.BOTTOM_LINE, answer.RATIONALE]
-        assert names[-1] == ballot.form.field
+        assert names[:2] == [answer_rules.BOTTOM_LINE, answer_rules.RATIONALE]
+        assert names[-1] == ballot.answer_schema.field
         assert set(tool.parameters["required"]) <= set(names)  # type: ignore[arg-type]  # a list of text
 
 
-def test_the_tool_that_knows_its_past_is_one_of_the_desk() -> None:
-    assert earlier.TOOL in FIXED
+def test_the_tool_that_knows_its_past_is_one_of_the_engine() -> None:
+    assert earlier_forecast.EARLIER_FORECASTS_TOOL in FIXED_TOOL_NAMES

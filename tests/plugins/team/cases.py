@@ -1,4 +1,4 @@
-"""Questions, players and desks that the tests of the team share."""
+"""Questions, players and trial contexts that the tests of the team share."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -7,23 +7,33 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.desk.untrusted import quoted
-from bot.domain.forecast import Limits
-from bot.domain.prediction import Binary, BinaryShape, Shape
-from bot.domain.prompt import Completion, Dialect, Prompt
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.step import Json, Observation, Step, ToolResult, Usage
-from bot.errors import FoxcastError
-from bot.testing.desk import Said, Script, ScriptedDesk, ScriptedModel, ScriptedTool, call, offered, tool_that_says
-from plugins.team.forecaster import Team
+from bot.core.beliefs import ModelUsage, ShownSource, Step, ToolResult
+from bot.core.errors import FoxcastError
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.predictions import BinaryPrediction, BinaryShape, QuestionShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.values import Json
+from bot.testing.trial_context import (
+    AnswerScript,
+    ScriptedAnswer,
+    ScriptedModel,
+    ScriptedTool,
+    ScriptedTrialContext,
+    fixed_text_tool,
+    offered_tool_names,
+    show_sources,
+    tool_call_answer,
+)
+from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
 
 CUTOFF = datetime(2026, 1, 1, tzinfo=UTC)
 QUERY: Json = {"type": "string", "maxLength": 1600}
-Answer = Callable[[Prompt], Said]
+Answer = Callable[[Prompt], ScriptedAnswer]
 
 
-def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+def question(shape: QuestionShape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
     given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", **more}
     return Question(
         shape=shape or BinaryShape(),
@@ -33,45 +43,48 @@ def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome
 
 
 def priced(price: float) -> Question:
-    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)))
+    return question(crowd=CrowdForecast(prediction=BinaryPrediction(price), at=CUTOFF - timedelta(days=1)))
 
 
-def results(search: int, *titles: str) -> str:
-    """Return what a search shows, as the desk writes it."""
-    shown = (
-        quoted(
-            f"{title}\nhttps://news.example/{search}/{place} (2025-12-01)\nan excerpt",
-            f"search_{search}_result_{place}",
+def results(search: int, *titles: str) -> tuple[ShownSource, ...]:
+    """Return what a search shows."""
+    return tuple(
+        ShownSource(
+            name=f"search_{search}_result_{place}",
+            url=f"https://news.example/{search}/{place}",
+            title=title,
+            date="2025-12-01",
+            text="an excerpt",
         )
         for place, title in enumerate(titles, 1)
     )
-    return "\n".join((f"search_{search}: {len(titles)} results.", *shown))
 
 
 def search_tool(*, hits: int = 2, uses: int | None = None) -> ScriptedTool:
-    """Return a search that numbers its searches as the desk does."""
+    """Return a search that numbers its searches as the real tool does."""
     count = 0
 
     def run(arguments: Mapping[str, Json]) -> ToolResult:
         nonlocal count
         count += 1
-        text = results(count, *(f"Ship news {count}-{place}" for place in range(1, hits + 1)))
-        return ToolResult(observation=Observation(text=text, documents=(f"search-{arguments['query']}",)))
+        found = results(count, *(f"Ship news {count}-{place}" for place in range(1, hits + 1)))
+        shown = show_sources(f"search_{count}: {hits} results.", *found)
+        return replace(shown, observation=replace(shown.observation, documents=(f"search-{arguments['query']}",)))
 
-    return ScriptedTool(tool_that_says("web_search", "", query=QUERY).tool, run, uses)
+    return ScriptedTool(fixed_text_tool("web_search", "", query=QUERY).tool, run, uses)
 
 
 def summary_tool() -> ScriptedTool:
     number: Json = {"type": "integer", "minimum": 1}
     places: Json = {"type": "array", "items": number}
-    return tool_that_says(
+    return fixed_text_tool(
         "summarize_results", "It has left port.", search_index=number, result_indices=places, question=QUERY
     )
 
 
 def form_of(prompt: Prompt) -> str:
     """Return the name of what a prompt asks for."""
-    (name,) = offered(prompt)
+    (name,) = offered_tool_names(prompt)
     return name
 
 
@@ -87,7 +100,7 @@ def list_in(prompt: Prompt) -> list[str]:
 
 
 @dataclass(slots=True)
-class Player:
+class ScriptedMember:
     """Plays a member: what it says to each form, by name; ``picks`` are beginnings of options, in order of liking.
 
     Without ``words`` of its own it says others each time. Every prompt it saw is kept in ``saw``, with the form.
@@ -101,10 +114,10 @@ class Player:
     instead: Mapping[str, Answer] = field(default_factory=dict)
     field_name: str = "probability"
     confidence: str = "medium"
-    dialect: Dialect = Dialect.TOOLS
+    dialect: ModelDialect = ModelDialect.TOOLS
     saw: list[tuple[str, Prompt]] = field(default_factory=list)
 
-    def __call__(self, prompt: Prompt) -> Said:
+    def __call__(self, prompt: Prompt) -> ScriptedAnswer:
         name = form_of(prompt)
         self.saw.append((name, prompt))
         if name in self.instead:
@@ -122,11 +135,11 @@ class Player:
         belief = {"reasoning": "so it seems", "confidence": self.confidence, self.field_name: self.probability}
         return {"facts": self.facts(prompt), **belief}
 
-    def say(self, name: str, arguments: Mapping[str, Any]) -> Completion:
-        usage = Usage(calls=1, tokens_in=100, tokens_out=10)
-        if self.dialect is Dialect.JSON:
-            return Completion(text=json.dumps({"action": name, "arguments": arguments}), usage=usage)
-        return replace(call(name, json.dumps(arguments)), usage=usage)
+    def say(self, name: str, arguments: Mapping[str, Any]) -> ModelCompletion:
+        usage = ModelUsage(calls=1, tokens_in=100, tokens_out=10)
+        if self.dialect is ModelDialect.JSON:
+            return ModelCompletion(text=json.dumps({"action": name, "arguments": arguments}), usage=usage)
+        return replace(tool_call_answer(name, json.dumps(arguments)), usage=usage)
 
     def lists(self) -> list[list[str]]:
         return [list_in(prompt) for name, prompt in self.saw if name == "choose"]
@@ -148,26 +161,28 @@ def fact(text: str, source: str, settles: str = "none", speaks: str = "for") -> 
     return {"text": text, "source": source, "settles": settles, "speaks": speaks}
 
 
-def team_desk(*players: Player | Script, **more: Any) -> ScriptedDesk:
-    """Return a desk at which these play team_1, team_2, ..."""
+def team_context(*players: ScriptedMember | AnswerScript, **more: Any) -> ScriptedTrialContext:
+    """Return a trial context in which these play team_1, team_2, ..."""
     models = {
-        f"team_{number}": player.model() if isinstance(player, Player) else ScriptedModel(player)
+        f"team_{number}": player.model() if isinstance(player, ScriptedMember) else ScriptedModel(player)
         for number, player in enumerate(players, 1)
     }
     given: dict[str, Any] = {
         "cutoff": CUTOFF,
         "models": models,
-        "bench": [search_tool(), summary_tool()],
-        "limits": Limits(steps=60),
+        "scripted_tools": [search_tool(), summary_tool()],
+        "limits": TrialLimits(steps=60),
         **more,
     }
-    return ScriptedDesk(**given)
+    return ScriptedTrialContext(**given)
 
 
-async def steps_of(asked: Question, at: ScriptedDesk, **settings: Any) -> tuple[list[Step], FoxcastError | None]:
+async def steps_of(
+    asked: Question, at: ScriptedTrialContext, **settings: Any
+) -> tuple[list[Step], FoxcastError | None]:
     steps: list[Step] = []
     try:
-        async with aclosing(Team(TeamSettings(**settings)).steps(asked, at)) as stream:
+        async with aclosing(TeamForecaster(TeamSettings(**settings)).steps(asked, at)) as stream:
             async for step in stream:
                 steps.append(step)  # noqa: PERF401 - those before an error count
     except FoxcastError as error:
@@ -181,7 +196,7 @@ def remarks(steps: Iterable[Step]) -> str:
 
 def probability(step: Step) -> float:
     (found,) = step.belief.predictions.values()
-    assert isinstance(found, Binary)
+    assert isinstance(found, BinaryPrediction)
     return found.probability
 
 
@@ -190,19 +205,19 @@ def done(steps: Iterable[Step]) -> list[tuple[str, str]]:
     return [(str(step.action.arguments["agent"]), step.action.name) for step in steps]
 
 
-def finder(goal: str, **more: Any) -> Player:
+def finder(goal: str, **more: Any) -> ScriptedMember:
     """Return a player that notes a fact of the first result that it is shown, and settles a sub-goal by it."""
 
     def facts(prompt: Prompt) -> list[dict[str, Any]]:
         shown = [f"search_{number}_result_1" for number in range(1, 9) if f"search_{number}_result_1" in came(prompt)]
         return [fact(f"{goal} is found", shown[0], goal)] if shown else []
 
-    return Player(facts=facts, **more)
+    return ScriptedMember(facts=facts, **more)
 
 
 def came(prompt: Prompt) -> str:
     return told(prompt).partition("What came of it:")[2]
 
 
-def asked_for(player: Player) -> list[str]:
+def asked_for(player: ScriptedMember) -> list[str]:
     return [name for name, _ in player.saw]

@@ -3,20 +3,23 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 
 from bot.cli.main import main
-from bot.errors import ConfigError
-from plugins.team.commands import by_a_team
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import ConfigError
+from bot.core.predictions import BinaryPrediction
+from bot.evaluation.explanation import ForecastExplanation
+from plugins.team.commands import require_team_forecast
+from tests.recorded_explanations import recorded_explanation
 
 TROUPE = """
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from bot.api import Can, Hit, ModelSpec, Price, SearchSpec, Settings, hookimpl
-from tests.plugins.team.cases import Player, fact, told
+from bot.api import SearchResult, ModelSpec, TokenPrice, SearchSpec, PluginSettings, hookimpl
+from tests.plugins.team.cases import ScriptedMember, fact, told
 
 def facts(prompt):
     came = told(prompt).partition("What came of it:")[2]
@@ -25,16 +28,17 @@ def facts(prompt):
 
 class Troupe:
     def __init__(self):
-        self.player = Player(facts=facts, message=lambda _: "Clouds gather, look at it", picks=("send", "search"))
+        message = lambda _: "Clouds gather, look at it"
+        self.player = ScriptedMember(facts=facts, message=message, picks=("send", "search"))
     async def price(self, model):
-        return Price(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
+        return TokenPrice(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
     async def complete(self, model, prompt, sampling):
         return self.player(prompt)
 
 class Shelf:
     async def search(self, query, *, before, limit):
         at = datetime(2026, 1, 2, tzinfo=UTC)
-        return [Hit(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]
+        return [SearchResult(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]
 
 @asynccontextmanager
 async def open_troupe(settings, workplace):
@@ -46,12 +50,11 @@ async def open_shelf(settings, workplace):
 
 @hookimpl
 def foxcast_models():
-    return [ModelSpec(name="troupe", summary="Plays all members", settings=Settings, open=open_troupe)]
+    return [ModelSpec(name="troupe", summary="Plays all members", settings=PluginSettings, open=open_troupe)]
 
 @hookimpl
 def foxcast_search_engines():
-    can = frozenset({Can.SEARCH_BEFORE_DATE})
-    return [SearchSpec(name="shelf", summary="One page", abilities=can, settings=Settings, open=open_shelf)]
+    return [SearchSpec(name="shelf", summary="One page", bounds_dates=True, settings=PluginSettings, open=open_shelf)]
 """
 CONFIG = """
 plugins = ["team", "troupe", "society", "orchestra"]
@@ -84,21 +87,22 @@ def test_what_a_team_did_is_told_with_its_efficiency(folder: Path, capsys: pytes
     assert main(["forecast", "q.toml", "--forecaster", "team", "--yes", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     number = made["forecast"]["id"]
-    assert main(["team", number]) == 0
+    assert main(["transcript", number]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
     assert lines[0] == "Will it rain in Paris?"
-    assert any(line.strip().startswith("1  Ada: web_search(query=") for line in lines)
+    assert any(line.startswith("-- 1. Ada: web_search(query=") for line in lines)
     assert any("send_message" in line for line in lines)
-    assert "* sub-goal status settled by Ada (1 of 6)" in shown
+    assert "! sub-goal status settled by Ada (1 of 6)" in shown
+    assert ["sub-goals", "settled", "1", "of", "6"] in [line.split() for line in lines]
     assert "\x1b" not in shown
-    assert lines[-1].split()[1:5] == ["0.17", "1/6", "6", "1"]
     assert main(["team", number, number]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0].split()[:3] == ["forecast", "efficiency", "settled"]
     assert rows[0].split()[-2:] == ["Brier", "question"]
     assert len(rows) == 3
-    assert rows[1] == rows[2] == lines[-1]
+    assert rows[1] == rows[2]
+    assert rows[1].split()[1:5] == ["0.17", "1/6", "6", "1"]
     assert main(["team", "abcdef012345"]) != 0
     assert "abcdef012345" in capsys.readouterr().err
     structlog.reset_defaults()
@@ -110,21 +114,28 @@ def test_a_forecast_of_another_kind_is_refused_and_a_variant_is_not(
     assert main(["forecast", "q.toml", "--forecaster", "pair", "--yes", "--json"]) == 0
     pair = json.loads(capsys.readouterr().out)["forecast"]["id"]
     assert main(["team", pair]) == 0
+    assert pair[:12] in capsys.readouterr().out
+    assert main(["transcript", pair]) == 0
     assert "Ada" in capsys.readouterr().out
-    for command, kind in ((["court", "transcript"], "a court"), (["orchestra"], "an orchestra")):
-        assert main([*command, pair]) == 2
-        told = capsys.readouterr()
-        assert not told.out
-        assert f"{pair[:12]} is by pair, not by {kind}" in told.err
+    assert main(["court", "score", pair]) == 2
+    told = capsys.readouterr()
+    assert not told.out
+    assert f"{pair[:12]} is by pair, not by a court" in told.err
     structlog.reset_defaults()
 
 
 def test_of_a_forecast_without_settings_on_record_the_steps_tell_whose_it_is() -> None:
-    def record(*arguments: dict[str, str]) -> dict[str, Any]:
-        steps = [{"action": {"name": "web_search", "arguments": one}, "observation": {}} for one in arguments]
-        return {"id": "5dc2aa00bb11cc22", "setup": None, "forecast": None, "trials": [{"number": 1, "steps": steps}]}
+    def record(*arguments: dict[str, str]) -> ForecastExplanation:
+        belief = Belief(predictions={"outcome": BinaryPrediction(0.5)})
+        steps = [
+            Step(
+                action=StepAction(name="web_search", arguments=dict(one)), observation=StepObservation(), belief=belief
+            )
+            for one in arguments
+        ]
+        return recorded_explanation(steps, identity="5dc2aa00bb11cc22")
 
     team = record({"agent": "Ada", "query": "rain"}, {"agent": "Boris"})
-    assert by_a_team(team) is team
+    assert require_team_forecast(team) is team
     with pytest.raises(ConfigError, match=r"^5dc2aa00bb11 is by another forecaster, not by a team$"):
-        by_a_team(record({"agent": "scout"}, {"query": "rain"}))
+        require_team_forecast(record({"agent": "scout"}, {"query": "rain"}))

@@ -4,14 +4,21 @@ import json
 
 import pytest
 
-from bot.domain.forecast import Limits
-from bot.domain.prompt import Completion, Dialect, Prompt
-from bot.domain.research import SourcePolicy
-from bot.domain.step import Observation, ToolResult
-from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import Said, ScriptedModel, ScriptedTool, tool_that_says
+from bot.core.beliefs import StepObservation, ToolResult
+from bot.core.errors import (
+    AuthenticationError,
+    ConfigError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.research import SourcePolicy
+from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, ScriptedTool, fixed_text_tool
 from tests.plugins.team.cases import (
-    Player,
+    ScriptedMember,
     asked_for,
     done,
     finder,
@@ -24,16 +31,16 @@ from tests.plugins.team.cases import (
     search_tool,
     steps_of,
     summary_tool,
-    team_desk,
+    team_context,
     told,
 )
 
 
 async def test_a_member_that_cannot_be_asked_is_left_out_and_the_rest_concludes() -> None:
-    error = Unavailable("down")
-    boris = Player(instead={"think_aloud": lambda _: error, "choose": lambda _: error})
-    ada = Player(probability=0.8)
-    at = team_desk(ada, boris)
+    error = ServiceUnavailableError("down")
+    boris = ScriptedMember(instead={"think_aloud": lambda _: error, "choose": lambda _: error})
+    ada = ScriptedMember(probability=0.8)
+    at = team_context(ada, boris)
     steps, raised = await steps_of(question(), at, members=2, steps=3)
     assert raised is None
     assert "Boris takes no part any more: could not be asked: down" in remarks(steps)
@@ -43,34 +50,43 @@ async def test_a_member_that_cannot_be_asked_is_left_out_and_the_rest_concludes(
     assert "down" not in told(ada.saw[-1][1])
     # Its sub-goals are the others' now.
     assert told(ada.saw[-1][1]).count("(yours,") == 6
-    assert [(conduct.role, conduct.submitted) for conduct in at.graded] == [("team_1", True)]
+    assert [(performance.role, performance.submitted) for performance in at.reported_performances] == [("team_1", True)]
 
 
 async def test_what_a_member_believed_before_it_failed_still_counts() -> None:
-    boris = Player(probability=0.2)
-    boris.instead = {"choose": _then(boris, Unavailable("down"))}
+    boris = ScriptedMember(probability=0.2)
+    boris.instead = {"choose": _then(boris, ServiceUnavailableError("down"))}
     steps, raised = await steps_of(
-        question(), team_desk(Player(probability=0.8), boris, bench=[search_tool(hits=0)]), members=2, steps=4
+        question(),
+        team_context(ScriptedMember(probability=0.8), boris, scripted_tools=[search_tool(hits=0)]),
+        members=2,
+        steps=4,
     )
     assert raised is None
     assert probability(steps[-1]) == pytest.approx(0.5)
 
 
-def fallback(player: Player, prompt: Prompt) -> Completion:
+def fallback(player: ScriptedMember, prompt: Prompt) -> ModelCompletion:
     return player.say("choose", {"option": player.pick(prompt), "words": ""})
 
 
-def _then(player: Player, error: Exception):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _then(player: ScriptedMember, error: Exception):  # type: ignore[no-untyped-def]  # noqa: ANN202
     first = iter([True])
     return lambda prompt: fallback(player, prompt) if next(first, False) else error
 
 
 @pytest.mark.parametrize(
-    "error", [Unavailable("down"), Rejected("no budget"), Unauthorized("key"), ContractError("odd")]
+    "error",
+    [
+        ServiceUnavailableError("down"),
+        RequestRejectedError("no budget"),
+        AuthenticationError("key"),
+        MalformedDataError("odd"),
+    ],
 )
 async def test_where_nobody_can_be_asked_the_starting_point_stands_and_the_reason_is_raised(error: Exception) -> None:
-    players = [Player(instead=dict.fromkeys(("think_aloud", "choose"), lambda _: error)) for _ in range(2)]
-    steps, raised = await steps_of(priced(0.3), team_desk(*players), members=2)
+    players = [ScriptedMember(instead=dict.fromkeys(("think_aloud", "choose"), lambda _: error)) for _ in range(2)]
+    steps, raised = await steps_of(priced(0.3), team_context(*players), members=2)
     assert raised is error
     assert [probability(step) for step in steps] == [0.3, 0.3]
     assert not steps[-1].final
@@ -78,22 +94,22 @@ async def test_where_nobody_can_be_asked_the_starting_point_stands_and_the_reaso
 
 
 async def test_a_role_without_a_model_is_said_before_any_step() -> None:
-    steps, error = await steps_of(question(), team_desk(models={}))
+    steps, error = await steps_of(question(), team_context(models={}))
     assert steps == []
     assert isinstance(error, ConfigError)
 
 
 async def test_a_replay_that_misses_a_record_is_not_taken_for_a_silent_member() -> None:
-    boris = Player(instead={"think_aloud": lambda _: NotFound("not on record")})
-    steps, error = await steps_of(question(), team_desk(Player(), boris), members=2)
+    boris = ScriptedMember(instead={"think_aloud": lambda _: NotFoundError("not on record")})
+    steps, error = await steps_of(question(), team_context(ScriptedMember(), boris), members=2)
     assert steps == []
-    assert isinstance(error, NotFound)
+    assert isinstance(error, NotFoundError)
 
 
 async def test_who_chooses_no_action_on_the_list_submits_what_it_believes() -> None:
-    rambler = Player(instead={"choose": lambda _: Completion(text="It all depends. " * 500)})
-    ada = Player(probability=0.8)
-    at = team_desk(ada, rambler)
+    rambler = ScriptedMember(instead={"choose": lambda _: ModelCompletion(text="It all depends. " * 500)})
+    ada = ScriptedMember(probability=0.8)
+    at = team_context(ada, rambler)
     steps, error = await steps_of(question(), at, members=2, steps=3)
     assert error is None
     assert done(steps)[1] == ("Boris", "submit")
@@ -101,41 +117,48 @@ async def test_who_chooses_no_action_on_the_list_submits_what_it_believes() -> N
     # Asked twice, each with one repair: three tries after the first one.
     assert asked_for(rambler).count("choose") == 4
     assert probability(steps[-1]) == 0.8
-    assert [(conduct.role, conduct.submitted) for conduct in at.graded] == [("team_1", True), ("team_2", False)]
+    assert [(performance.role, performance.submitted) for performance in at.reported_performances] == [
+        ("team_1", True),
+        ("team_2", False),
+    ]
 
 
 async def test_a_choice_in_other_words_is_understood() -> None:
-    sloppy = Player()
+    sloppy = ScriptedMember()
     sloppy.instead = {
         "choose": lambda prompt: sloppy.say(
             "choose", {"option": f"I pick: {list_in(prompt)[1]}!", "words": "the tides"}
         )
     }
-    steps, _ = await steps_of(question(), team_desk(sloppy), members=1, steps=2)
+    steps, _ = await steps_of(question(), team_context(sloppy), members=1, steps=2)
     assert steps[0].action.arguments == {"agent": "Ada", "query": "the tides"}
 
 
 async def test_the_same_search_twice_is_refused_in_words() -> None:
-    stubborn = Player(picks=("search",), words=lambda _: "the ship")
-    at = team_desk(stubborn, bench=[search_tool(hits=0)])
+    stubborn = ScriptedMember(picks=("search",), words=lambda _: "the ship")
+    at = team_context(stubborn, scripted_tools=[search_tool(hits=0)])
     steps, _ = await steps_of(question(), at, members=1, steps=5)
-    assert [tool for tool, _ in at.used] == ["web_search"]
+    assert [tool for tool, _ in at.tool_calls] == ["web_search"]
     assert "you did just that before" in remarks(steps)
     assert steps[-1].action.name == "submit"
 
 
 async def test_too_many_invalid_actions_end_the_work_with_the_reason() -> None:
-    failing = ToolResult(observation=Observation(text="The search could not be done."), failed=True)
+    failing = ToolResult(observation=StepObservation(text="The search could not be done."), failed=True)
     broken = ScriptedTool(search_tool().tool, lambda _: failing)
-    players = [Player(picks=("search",)) for _ in range(2)]
-    steps, error = await steps_of(question(), team_desk(*players, bench=[broken]), members=2, steps=50, invalid=10)
-    assert isinstance(error, ContractError)
+    players = [ScriptedMember(picks=("search",)) for _ in range(2)]
+    steps, error = await steps_of(
+        question(), team_context(*players, scripted_tools=[broken]), members=2, steps=50, max_invalid=10
+    )
+    assert isinstance(error, MalformedDataError)
     assert len(steps) == 10
     assert "ended: 10 actions came to nothing, of 10 that may" in steps[-1].remarks[-1]
 
 
 async def test_used_up_tokens_end_the_work_with_the_reason_and_the_belief() -> None:
-    steps, error = await steps_of(question(), team_desk(Player(probability=0.9)), members=1, steps=9, tokens=100)
+    steps, error = await steps_of(
+        question(), team_context(ScriptedMember(probability=0.9)), members=1, steps=9, tokens=100
+    )
     assert error is None
     assert len(steps) == 1
     assert steps[0].final
@@ -144,7 +167,7 @@ async def test_used_up_tokens_end_the_work_with_the_reason_and_the_belief() -> N
 
 
 async def test_when_all_are_done_the_work_ends_before_its_last_joint_step() -> None:
-    at = team_desk(Player(), Player(), bench=[search_tool(hits=0, uses=2)])
+    at = team_context(ScriptedMember(), ScriptedMember(), scripted_tools=[search_tool(hits=0, uses=2)])
     steps, error = await steps_of(question(), at, members=2, steps=9)
     assert error is None
     assert [action for _, action in done(steps)] == ["web_search"] * 2 + ["submit"] * 2
@@ -153,8 +176,8 @@ async def test_when_all_are_done_the_work_ends_before_its_last_joint_step() -> N
 
 @pytest.mark.parametrize(("limit", "count", "rounds"), [(10, 3, 3), (7, 3, 2), (4, 2, 2), (2, 2, 1), (1, 1, 1)])
 async def test_the_engine_never_has_to_cut_a_team_off(limit: int, count: int, rounds: int) -> None:
-    players = [Player(picks=("search",)) for _ in range(3)]
-    at = team_desk(*players, limits=Limits(steps=limit), bench=[search_tool(hits=0)])
+    players = [ScriptedMember(picks=("search",)) for _ in range(3)]
+    at = team_context(*players, limits=TrialLimits(steps=limit), scripted_tools=[search_tool(hits=0)])
     steps, error = await steps_of(question(), at, members=min(count, 3), steps=20)
     assert error is None
     assert len(steps) == count * rounds <= limit
@@ -163,53 +186,55 @@ async def test_the_engine_never_has_to_cut_a_team_off(limit: int, count: int, ro
 
 
 async def test_in_the_last_joint_step_members_say_what_they_believe_and_do_nothing_else() -> None:
-    ada = Player(probability=0.95)
-    steps, _ = await steps_of(question(), team_desk(ada), members=1, steps=1)
+    ada = ScriptedMember(probability=0.95)
+    steps, _ = await steps_of(question(), team_context(ada), members=1, steps=1)
     assert [step.action.name for step in steps] == ["state_belief"]
     assert asked_for(ada) == ["take_notes"]
     assert probability(steps[0]) == 0.95
 
 
 async def test_a_last_word_that_cannot_be_read_leaves_the_belief_before_it() -> None:
-    ada = Player(probability=0.8)
+    ada = ScriptedMember(probability=0.8)
     ada.instead = {"take_notes": _bad_after_first(ada)}
-    steps, error = await steps_of(question(), team_desk(ada), members=1, steps=3)
+    steps, error = await steps_of(question(), team_context(ada), members=1, steps=3)
     assert error is None
     assert probability(steps[-1]) == 0.8
 
 
-def _bad_after_first(player: Player):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _bad_after_first(player: ScriptedMember):  # type: ignore[no-untyped-def]  # noqa: ANN202
     first = iter([0.8])
     good = {"facts": [], "reasoning": "so", "confidence": "low"}
     return lambda _: player.say("take_notes", {**good, "probability": next(first, "no idea")})
 
 
 async def test_where_no_belief_can_be_read_at_all_the_trial_is_no_answer() -> None:
-    players = [Player(probability="no idea") for _ in range(2)]
-    steps, error = await steps_of(priced(0.3), team_desk(*players), members=2, steps=2)
-    assert isinstance(error, ContractError)
+    players = [ScriptedMember(probability="no idea") for _ in range(2)]
+    steps, error = await steps_of(priced(0.3), team_context(*players), members=2, steps=2)
+    assert isinstance(error, MalformedDataError)
     assert [probability(step) for step in steps] == [0.3] * 4
 
 
 async def test_the_answer_is_kept_from_certainty() -> None:
-    steps, _ = await steps_of(question(), team_desk(Player(probability=1.0)), members=1, steps=2)
+    steps, _ = await steps_of(question(), team_context(ScriptedMember(probability=1.0)), members=1, steps=2)
     assert [probability(step) for step in steps] == [0.98, 0.95]
 
 
 async def test_members_without_roles_of_their_own_play_the_team_and_differ_by_their_seeds() -> None:
-    player = Player()
-    at = team_desk(models={"team": ScriptedModel(player), "main": ScriptedModel(lambda _: Unavailable("unused"))})
+    player = ScriptedMember()
+    at = team_context(
+        models={"team": ScriptedModel(player), "main": ScriptedModel(lambda _: ServiceUnavailableError("unused"))}
+    )
     await steps_of(question(), at, members=3, steps=2)
-    assert {asked.role for asked in at.asked} == {"team"}
-    assert len({asked.seed for asked in at.asked}) == 3
+    assert {asked.role for asked in at.prompts} == {"team"}
+    assert len({asked.seed for asked in at.prompts}) == 3
 
 
 async def test_models_and_dialects_may_be_mixed() -> None:
     native, percent = (
         finder("base_rate", probability=0.8),
-        Player(probability=20, field_name="percent", dialect=Dialect.JSON),
+        ScriptedMember(probability=20, field_name="percent", dialect=ModelDialect.JSON),
     )
-    steps, error = await steps_of(question(), team_desk(native, percent), members=2, steps=3)
+    steps, error = await steps_of(question(), team_context(native, percent), members=2, steps=3)
     assert error is None
     assert round(probability(steps[-1]), 9) == 0.5
     assert {form_of(prompt) for _, prompt in percent.saw} >= {"think_aloud", "choose", "take_notes"}
@@ -218,40 +243,44 @@ async def test_models_and_dialects_may_be_mixed() -> None:
 
 
 async def test_the_policy_of_a_source_decides_what_is_on_the_list() -> None:
-    first = tool_that_says("series_history", "1, 2, 3")
-    ada = Player(picks=("use series_history",))
-    at = team_desk(ada, bench=[first, search_tool(), summary_tool()], policy=SourcePolicy(first="series_history"))
+    first = fixed_text_tool("series_history", "1, 2, 3")
+    ada = ScriptedMember(picks=("use series_history",))
+    at = team_context(
+        ada, scripted_tools=[first, search_tool(), summary_tool()], policy=SourcePolicy(first="series_history")
+    )
     await steps_of(question(), at, members=1, steps=3)
     assert ada.lists()[0][0] == "use series_history: Does series_history"
     assert not any("search" in option for option in ada.lists()[0])
 
 
 async def test_the_prompts_do_not_grow_with_the_steps() -> None:
-    ada = Player(picks=("search",))
-    await steps_of(question(), team_desk(ada, bench=[search_tool(hits=0)]), members=1, steps=20, past=3)
+    ada = ScriptedMember(picks=("search",))
+    await steps_of(
+        question(), team_context(ada, scripted_tools=[search_tool(hits=0)]), members=1, steps=20, shown_actions=3
+    )
     assert {len(prompt.messages) for _, prompt in ada.saw} == {2}
 
 
 async def test_the_first_step_names_the_version_of_the_prompts() -> None:
-    at = team_desk(Player())
+    at = team_context(ScriptedMember())
     steps, _ = await steps_of(question(), at, members=1, steps=2)
-    assert len(at.kept) == 1
-    assert "$options" in at.kept[0]
+    assert len(at.stored_texts) == 1
+    assert "$options" in at.stored_texts[0]
     assert len(steps[0].observation.documents) == 5
 
 
 async def test_when_time_is_short_the_next_joint_step_is_the_last() -> None:
-    at = team_desk(Player(), limits=Limits(steps=50, seconds=600.0))
+    at = team_context(ScriptedMember(), limits=TrialLimits(steps=50, seconds=600.0))
     steps, _ = await steps_of(question(), at, members=1, steps=6)
     assert len(steps) > 3
 
-    swift = Player()
+    swift = ScriptedMember()
 
-    def slow_notes(prompt: Prompt) -> Said:
+    def slow_notes(prompt: Prompt) -> ScriptedAnswer:
         late.seconds_left = 100.0
         return swift(prompt)
 
-    late = team_desk(Player(instead={"take_notes": slow_notes}), limits=Limits(steps=50, seconds=600.0))
+    late = team_context(ScriptedMember(instead={"take_notes": slow_notes}), limits=TrialLimits(steps=50, seconds=600.0))
     steps, raised = await steps_of(question(), late, members=1, steps=6)
     assert raised is None
     assert len(steps) == 2
@@ -260,8 +289,8 @@ async def test_when_time_is_short_the_next_joint_step_is_the_last() -> None:
 
 
 async def test_what_is_believed_without_any_result_is_not_stated() -> None:
-    failing = ToolResult(observation=Observation(text="The search could not be done."), failed=True)
+    failing = ToolResult(observation=StepObservation(text="The search could not be done."), failed=True)
     for tool, stated in ((ScriptedTool(search_tool().tool, lambda _: failing), False), (search_tool(), True)):
-        at = team_desk(Player(picks=("search", "state")), bench=[tool])
+        at = team_context(ScriptedMember(picks=("search", "state")), scripted_tools=[tool])
         steps, _ = await steps_of(question(), at, members=1, steps=3)
         assert steps[-1].belief.stated is stated

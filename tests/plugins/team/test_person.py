@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from bot.clock import SeededRandom
 from bot.config.llm_schema import LlmSection
-from bot.domain.forecast import Limits
-from bot.domain.prompt import Completion, Prompt
+from bot.core.clock import SeededRandom
+from bot.core.forecasts import TrialLimits
+from bot.core.language_models import ModelCompletion, Prompt
 from bot.evaluation.replay import replay_forecast
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
-from bot.testing.llm import ScriptedLlm
-from bot.testing.research import ScriptedEngine
-from plugins.models.terminal import Terminal, TerminalSettings
-from plugins.team.forecaster import Team
+from bot.testing.models import ScriptedModelProvider
+from bot.testing.research import ScriptedSearchEngine
+from plugins.models.terminal import TerminalProvider, TerminalSettings
+from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
-from tests.plugins.team.cases import Player
-from tests.unit.sittings import Theatre, hits
-from tests.unit.sittings import question as asked
+from tests.plugins.team.cases import ScriptedMember
+from tests.unit.forecast_run_fixture import ForecastRunFixture, hits
+from tests.unit.forecast_run_fixture import question as asked
 
 ROLES = LlmSection.model_validate(
     {
@@ -78,28 +78,28 @@ class Ada:
 
 
 @asynccontextmanager
-async def theatre_with(terminal: Terminal, folder: Path) -> AsyncIterator[Theatre]:
-    clock, player, path = FakeClock(), Player(), folder / "ledger.sqlite"
+async def fixture_with(terminal: TerminalProvider, folder: Path) -> AsyncIterator[ForecastRunFixture]:
+    clock, player, path = FakeClock(), ScriptedMember(), folder / "ledger.sqlite"
 
-    def answer(prompt: Prompt) -> Completion:
+    def answer(prompt: Prompt) -> ModelCompletion:
         said = player(prompt)
-        assert isinstance(said, Completion)
+        assert isinstance(said, ModelCompletion)
         return said
 
     async def alert(subject: str, text: str) -> None:
         await asyncio.sleep(0)
 
-    llm = ScriptedLlm(turns=[answer])
+    llm = ScriptedModelProvider(turns=[answer])
     async with (
         open_ledger(path, now=clock.now()) as ledger,
         open_gateway(
             ROLES, {"prime": llm, "terminal": terminal}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,
     ):
-        engine = ScriptedEngine(hits())
-        theatre = Theatre(ledger=ledger, path=path, gateway=gateway, llm=llm, clock=clock, engine=engine)
-        theatre.limits = Limits(steps=6, seconds=60)
-        theatre.forecasters["team"] = Team(TeamSettings(members=2, people=frozenset({1})))
+        engine = ScriptedSearchEngine(hits())
+        theatre = ForecastRunFixture(ledger=ledger, path=path, gateway=gateway, llm=llm, clock=clock, engine=engine)
+        theatre.limits = TrialLimits(steps=6, seconds=60)
+        theatre.forecasters["team"] = TeamForecaster(TeamSettings(members=2, human_members=frozenset({1})))
         yield theatre
 
 
@@ -110,9 +110,9 @@ async def test_a_person_plays_a_member_at_no_cost_and_a_replay_asks_nobody(
     ada, loop = Ada(master), asyncio.get_running_loop()
     loop.add_reader(master, ada.reads)
     try:
-        async with theatre_with(Terminal(TerminalSettings(device=device)), tmp_path) as theatre:
-            forecast = await theatre.forecast(asked(), "team", trials=1)
-            trace = await theatre.ledger.forecasts.trace(forecast.id)
+        async with fixture_with(TerminalProvider(TerminalSettings(device=device)), tmp_path) as forecast_fixture:
+            forecast = await forecast_fixture.forecast(asked(), "team", trials=1)
+            trace = await forecast_fixture.ledger.forecasts.trace(forecast.id)
             steps = [logged.step for logged in trace.trials[0].steps]
             own = [step for step in steps if step.action.arguments["agent"] == "Ada"]
             assert own[0].action.arguments["query"] == "clouds over the coast"
@@ -123,7 +123,11 @@ async def test_a_person_plays_a_member_at_no_cost_and_a_replay_asks_nobody(
             assert "thoughts" not in ada.asked
             answered = len(ada.asked)
             again = await replay_forecast(
-                trace, theatre.seat("team", trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
+                trace,
+                forecast_fixture.seat("team", trials=1),
+                forecast_fixture.workshop(sealed=True),
+                SeededRandom(1),
+                None,
             )
             assert again.is_identical
             assert len(ada.asked) == answered

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.team.talk import Said, Talk, normal
+from plugins.team.members import TeamDialogue, TeamMessage, normalize_words
 
 
-def talk(budget: int = 5, likeness: float = 0.85) -> Talk:
-    return Talk(budget=budget, likeness=likeness, seeds=(Said("Ada", "Hello there", seed=True),))
+def talk(budget: int = 5, likeness: float = 0.85) -> TeamDialogue:
+    return TeamDialogue(budget=budget, likeness=likeness, seeds=(TeamMessage("Ada", "Hello there", seed=True),))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_likeness_is_a_setting() -> None:
     assert [_sent(first, likeness).repeats(second) for likeness in (0.5, 0.9, 1.0)] == [True, True, False]
 
 
-def _sent(text: str, likeness: float) -> Talk:
+def _sent(text: str, likeness: float) -> TeamDialogue:
     spoken = talk(likeness=likeness)
     spoken.send("Ada", text)
     return spoken
@@ -74,5 +74,5 @@ def test_whatever_is_sent_no_two_messages_say_the_same(texts: list[str]) -> None
     for text in texts:
         if spoken.left and not spoken.repeats(text):
             spoken.send("Ada", text)
-    told = [normal(said.text) for said in spoken.sent]
+    told = [normalize_words(said.text) for said in spoken.sent]
     assert len(set(told)) == len(told) <= 6

@@ -9,13 +9,13 @@ import pytest
 
 from bot.cli.backtest import count_unanswered_questions, load_experiment_costs, print_experiment_costs
 from bot.cli.output.console import SafeConsole
-from bot.clock import SeededRandom
-from bot.domain.learning import Round
-from bot.errors import Unavailable
+from bot.core.clock import SeededRandom
+from bot.core.errors import ServiceUnavailableError
+from bot.core.learning import Round
 from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Theatre, open_theatre, thoughts
-from tests.unit.testing.lantern import LanternArchive
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs
+from tests.unit.testing.correct_venue import LanternArchive
 
 # Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
 CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
@@ -23,8 +23,8 @@ ARCHIVE = LanternArchive()
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
         yield theatre
 
 
@@ -32,7 +32,7 @@ def nothing(a_round: Round) -> None:
     """Learn nothing."""
 
 
-def subject(theatre: Theatre, *, run: str = "", trials: int = 2) -> BacktestSubject:
+def subject(theatre: ForecastRunFixture, *, run: str = "", trials: int = 2) -> BacktestSubject:
     return BacktestSubject(
         configured_forecaster=theatre.seat(trials=trials),
         fit_parameters=nothing,
@@ -42,14 +42,14 @@ def subject(theatre: Theatre, *, run: str = "", trials: int = 2) -> BacktestSubj
 
 
 def scopes(tested: BacktestSubject) -> list[str]:
-    return [tested.record_scope(one.ref) for key in ARCHIVE.rounds() for one in ARCHIVE.round(key).questions]
+    return [tested.record_scope(one.ref) for key in ARCHIVE.round_keys() for one in ARCHIVE.read_round(key).questions]
 
 
 async def run(tested: BacktestSubject) -> None:
     await run_backtest(ARCHIVE, tested, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
 
 
-async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:
+async def test_a_run_that_is_repeated_has_nothing_new(theatre: ForecastRunFixture) -> None:
     tested = subject(theatre)
     assert await count_unanswered_questions(tested, scopes(tested), theatre.ledger) == 2
     await run(tested)
@@ -59,13 +59,15 @@ async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:
     assert len(theatre.llm.requests) == asked
 
 
-async def test_more_trials_are_new(theatre: Theatre) -> None:
+async def test_more_trials_are_new(theatre: ForecastRunFixture) -> None:
     await run(subject(theatre, trials=1))
     more = subject(theatre, trials=2)
     assert await count_unanswered_questions(more, scopes(more), theatre.ledger) == 2
 
 
-async def test_another_run_is_new_until_it_was_made_even_if_every_answer_is_from_the_record(theatre: Theatre) -> None:
+async def test_another_run_is_new_until_it_was_made_even_if_every_answer_is_from_the_record(
+    theatre: ForecastRunFixture,
+) -> None:
     await run(subject(theatre))
     asked = len(theatre.llm.requests)
     other = subject(theatre, run="other")
@@ -75,15 +77,15 @@ async def test_another_run_is_new_until_it_was_made_even_if_every_answer_is_from
     assert await count_unanswered_questions(other, scopes(other), theatre.ledger) == 0
 
 
-async def test_a_question_that_nobody_answered_is_new_again(theatre: Theatre) -> None:
-    theatre.llm.turns = [Unavailable("down")]
+async def test_a_question_that_nobody_answered_is_new_again(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [ServiceUnavailableError("down")]
     tested = subject(theatre)
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailableError):
         await run(tested)
     assert await count_unanswered_questions(tested, scopes(tested), theatre.ledger) == 2
 
 
-async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: Theatre) -> None:
+async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: ForecastRunFixture) -> None:
     tested = subject(theatre)
     began = theatre.clock.now()
     await run(tested)
@@ -92,14 +94,14 @@ async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: Theatre) 
     assert (first.calls, first.unanswered, first.now_calls) == (8, 0, 8)
     assert (first.tokens_in, first.tokens_cached, first.tokens_out) == (8000, 3200, 400)
     assert [first.cost_usd, first.now_usd] == pytest.approx([8 * CALL_USD] * 2)
-    theatre.clock.pass_unnoticed(60)
+    theatre.clock.advance_without_waking(60)
     later = theatre.clock.now()
     await run(tested)
     again = await load_experiment_costs(scopes(tested), theatre.ledger, began=later)
     assert again == replace(first, now_calls=0, now_usd=0.0)
 
 
-async def test_the_outlay_is_printed_under_the_report(theatre: Theatre) -> None:
+async def test_the_outlay_is_printed_under_the_report(theatre: ForecastRunFixture) -> None:
     tested = subject(theatre)
     began = theatre.clock.now()
     await run(tested)

@@ -13,16 +13,22 @@ from structlog.testing import capture_logs
 
 from bot.cli.output.belief_plot import ProbabilityPanel, QuantilePanel, draw_beliefs, plot_panels, require_plot_file
 from bot.cli.output.plot_fonts import apply_fallback_fonts, missing_characters
-from bot.domain.belief import Belief
-from bot.domain.forecast import TrialEnd
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
-from bot.domain.question import Crowd, Question, Target
-from bot.domain.step import Action, Observation, Step
-from bot.errors import ConfigError
-from bot.ports import Desk
-from bot.store.forecasts import Opening, Trace
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Playing, Theatre, open_theatre, question
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import ConfigError
+from bot.core.forecasts import TrialEnd
+from bot.core.interfaces import TrialContext
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
+from bot.core.questions import CrowdForecast, Question, Target
+from bot.store.forecasts import ForecastStart, ForecastTrace
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, FunctionForecaster, open_forecast_runs, question
 
 PNG = b"\x89PNG\r\n\x1a\n"
 GRID = CurveShape(grid=(0.0, 10.0, 20.0), unit="points", open_upper=True)
@@ -30,40 +36,46 @@ DAYS = CurveShape(grid=(0.0, 86_400.0, 172_800.0), unit="date")
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm()) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider()) as theatre:
         yield theatre
 
 
-def playing(*beliefs: Callable[[int], Prediction]) -> Playing:
+def playing(*beliefs: Callable[[int], Prediction]) -> FunctionForecaster:
     """Return a forecaster with a step for each belief, made from the number of the trial; trial 3 fails in the end."""
 
-    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         for belief in beliefs:
             predictions = {target.key: belief(desk.trial) for target in asked.targets}
-            yield Step(action=Action(name="think"), observation=Observation(), belief=Belief(predictions=predictions))
+            yield Step(
+                action=StepAction(name="think"), observation=StepObservation(), belief=Belief(predictions=predictions)
+            )
         if desk.trial == 3:
             message = "no more ink"
             raise RuntimeError(message)
 
-    return Playing(script)
+    return FunctionForecaster(script)
 
 
-async def traced(theatre: Theatre, asked: Question, player: Playing, *, trials: int = 2) -> Trace:
+async def traced(
+    theatre: ForecastRunFixture, asked: Question, player: FunctionForecaster, *, trials: int = 2
+) -> ForecastTrace:
     theatre.forecasters["plain"] = player
     forecast = await theatre.forecast(asked, "plain", trials=trials)
     return await theatre.ledger.forecasts.trace(forecast.id)
 
 
-def binary(trial: int) -> Binary:
-    return Binary(0.1 * trial)
+def binary(trial: int) -> BinaryPrediction:
+    return BinaryPrediction(0.1 * trial)
 
 
-def half(_: int) -> Binary:
-    return Binary(0.5)
+def half(_: int) -> BinaryPrediction:
+    return BinaryPrediction(0.5)
 
 
-async def test_a_binary_question_has_a_line_for_each_trial_in_a_panel_for_each_target(theatre: Theatre) -> None:
+async def test_a_binary_question_has_a_line_for_each_trial_in_a_panel_for_each_target(
+    theatre: ForecastRunFixture,
+) -> None:
     asked = question(targets=(Target(key="may"), Target(key="june")))
     panels = plot_panels(await traced(theatre, asked, playing(half, binary), trials=3)).shown
     assert [panel.title for panel in panels] == ["may", "june"]
@@ -81,19 +93,23 @@ async def test_a_binary_question_has_a_line_for_each_trial_in_a_panel_for_each_t
     assert 0.1 < first.answer < 0.2
 
 
-async def test_a_choice_has_a_panel_for_each_of_its_six_likeliest_options(theatre: Theatre) -> None:
+async def test_a_choice_has_a_panel_for_each_of_its_six_likeliest_options(theatre: ForecastRunFixture) -> None:
     names = tuple("abcdefgh")
     shares = dict(zip(names, (0.3, 0.02, 0.2, 0.1, 0.1, 0.1, 0.1, 0.08), strict=True))
     panels = plot_panels(
-        await traced(theatre, question(shape=ChoiceShape(options=names), crowd=None), playing(lambda _: Choice(shares)))
+        await traced(
+            theatre, question(shape=ChoiceShape(options=names), crowd=None), playing(lambda _: ChoicePrediction(shares))
+        )
     )
     assert [panel.title for panel in panels.shown] == ["a", "c", "d", "e", "f", "g"]
     assert panels.left_out == 2
 
 
-async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatre: Theatre) -> None:
-    asked = question(shape=GRID, crowd=Crowd(prediction=Curve((0.0, 1.0, 1.0)), at=theatre.clock.now()))
-    player = playing(lambda _: Curve((0.0, 0.5, 1.0)), lambda trial: Curve((0.0, 0.5 / trial, 0.5)))
+async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatre: ForecastRunFixture) -> None:
+    asked = question(
+        shape=GRID, crowd=CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=theatre.clock.now())
+    )
+    player = playing(lambda _: CurvePrediction((0.0, 0.5, 1.0)), lambda trial: CurvePrediction((0.0, 0.5 / trial, 0.5)))
     (fan,) = plot_panels(await traced(theatre, asked, player, trials=1)).shown
     assert isinstance(fan, QuantilePanel)
     # Straight between the points; what lies beyond the grid is drawn at its end.
@@ -111,10 +127,11 @@ async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatr
 
 
 async def test_the_picture_of_a_number_names_the_median_of_each_trial_and_the_bands(
-    theatre: Theatre, tmp_path: Path
+    theatre: ForecastRunFixture, tmp_path: Path
 ) -> None:
     draw_beliefs(
-        await traced(theatre, question(shape=GRID), playing(lambda _: Curve((0.0, 0.5, 1.0)))), tmp_path / "plot.svg"
+        await traced(theatre, question(shape=GRID), playing(lambda _: CurvePrediction((0.0, 0.5, 1.0)))),
+        tmp_path / "plot.svg",
     )
     drawn = (tmp_path / "plot.svg").read_text(encoding="utf-8")
     for told in ("median of trial 1 (finished)", "median of trial 2 (finished)", "25% to 75% of the mean trial"):
@@ -122,7 +139,7 @@ async def test_the_picture_of_a_number_names_the_median_of_each_trial_and_the_ba
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".SVG"])
-async def test_the_same_forecast_gives_the_same_file(theatre: Theatre, tmp_path: Path, suffix: str) -> None:
+async def test_the_same_forecast_gives_the_same_file(theatre: ForecastRunFixture, tmp_path: Path, suffix: str) -> None:
     trace = await traced(theatre, question(), playing(half, binary), trials=3)
     for name in ("one", "two"):
         draw_beliefs(trace, tmp_path / f"{name}{suffix}")
@@ -142,11 +159,11 @@ async def test_the_same_forecast_gives_the_same_file(theatre: Theatre, tmp_path:
     ],
     ids=["one", "many", "choice", "number", "date"],
 )
-async def test_every_shape_can_be_drawn(theatre: Theatre, tmp_path: Path, asked: Question) -> None:
-    curve = Curve((0.0, 0.5, 1.0))
+async def test_every_shape_can_be_drawn(theatre: ForecastRunFixture, tmp_path: Path, asked: Question) -> None:
+    curve = CurvePrediction((0.0, 0.5, 1.0))
     answers: dict[str, Prediction] = {
-        "binary": Binary(0.5),
-        "choice": Choice({"red": 0.3, "green": 0.7}),
+        "binary": BinaryPrediction(0.5),
+        "choice": ChoicePrediction({"red": 0.3, "green": 0.7}),
         "curve": curve,
     }
     trace = await traced(theatre, asked, playing(lambda _: answers[asked.shape.kind]), trials=1)
@@ -157,14 +174,14 @@ async def test_every_shape_can_be_drawn(theatre: Theatre, tmp_path: Path, asked:
     assert "forecast" in text
 
 
-async def test_a_title_is_no_formula_and_moves_no_cursor(theatre: Theatre, tmp_path: Path) -> None:
+async def test_a_title_is_no_formula_and_moves_no_cursor(theatre: ForecastRunFixture, tmp_path: Path) -> None:
     asked = question(title="Will $A_{B close above $200, \x1b[31m<script> & 雨\u202e?")
     draw_beliefs(await traced(theatre, asked, playing(half)), tmp_path / "plot.svg")
     text = " ".join(ET.fromstring((tmp_path / "plot.svg").read_bytes()).itertext())  # noqa: S314 - our own file
     assert "Will $A_{B close above $200, \ufffd[31m<script> & 雨\ufffd?" in text
 
 
-async def test_trials_are_named_with_how_they_ended(theatre: Theatre, tmp_path: Path) -> None:
+async def test_trials_are_named_with_how_they_ended(theatre: ForecastRunFixture, tmp_path: Path) -> None:
     draw_beliefs(await traced(theatre, question(), playing(half, half), trials=3), tmp_path / "plot.svg")
     text = (tmp_path / "plot.svg").read_text()
     assert re.findall(r"trial \d \(\w+\)", text) == ["trial 1 (finished)", "trial 2 (finished)", "trial 3 (failed)"]
@@ -183,26 +200,26 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
         require_plot_file(Path("plot.svg"))
 
 
-async def test_a_file_that_cannot_be_written_is_named(theatre: Theatre, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_named(theatre: ForecastRunFixture, tmp_path: Path) -> None:
     trace = await traced(theatre, question(), playing(half))
     with pytest.raises(ConfigError, match="nowhere"):
         draw_beliefs(trace, tmp_path / "nowhere" / "plot.svg")
 
 
-async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: Theatre, tmp_path: Path) -> None:
+async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: ForecastRunFixture, tmp_path: Path) -> None:
     asked, now = question(), theatre.clock.now()
     await theatre.record(asked)
     begun = await theatre.ledger.forecasts.begin(
-        Opening(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
+        ForecastStart(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
     )
     with pytest.raises(ConfigError, match="no step"):
         draw_beliefs(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
-async def test_any_script_can_be_drawn(theatre: Theatre, tmp_path: Path, suffix: str) -> None:
+async def test_any_script_can_be_drawn(theatre: ForecastRunFixture, tmp_path: Path, suffix: str) -> None:
     asked = question(shape=ChoiceShape(options=("雨", "green")), title="東京で雨が降りますか" * 20)
-    trace = await traced(theatre, asked, playing(lambda _: Choice({"雨": 0.3, "green": 0.7})), trials=1)
+    trace = await traced(theatre, asked, playing(lambda _: ChoicePrediction({"雨": 0.3, "green": 0.7})), trials=1)
     draw_beliefs(trace, tmp_path / f"plot{suffix}")
     drawn = (tmp_path / f"plot{suffix}").read_bytes()
     assert drawn.startswith(PNG) or "東京で雨が降りますか" in drawn.decode()

@@ -13,7 +13,7 @@ from typer.main import get_command
 from bot.cli.command_setup import CHATTY_LOGGERS, load_command_config
 from bot.cli.main import app
 from bot.cli.options import CommandInvocation
-from bot.redact import MARK, learn
+from bot.core.redaction import REDACTION_MARK, register_secrets
 
 KEY = "canary-session-77-abc"
 
@@ -62,7 +62,7 @@ def test_no_secret_is_logged_by_us_or_by_a_library(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     begin(tmp_path, "paper", form)
-    learn(KEY)
+    register_secrets(KEY)
     structlog.get_logger().info(f"sent {KEY}", header={"Authorization": f"Key {KEY}"}, raw=KEY.encode())
     logging.getLogger("library").warning("GET /?apiKey=%s", KEY)
     try:
@@ -72,9 +72,9 @@ def test_no_secret_is_logged_by_us_or_by_a_library(
         logging.getLogger("library").exception("broken, too")
     said = capsys.readouterr().err
     assert KEY not in said + caplog.text
-    assert said.count(MARK) >= 4
+    assert said.count(REDACTION_MARK) >= 4
     # The message, and the traceback.
-    assert caplog.text.count(MARK) == 2
+    assert caplog.text.count(REDACTION_MARK) == 2
 
 
 def test_libraries_that_log_whole_requests_are_heard_from_warnings_on(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from bot.cli.config import PluginSecret, list_plugin_secrets
 from bot.config.loader import load_config
-from bot.registry import load_registry
+from bot.plugin_system.registry import load_registry
 
 NOT_SHOWN = "nobody-may-see-this"
 CONFIG = """

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, to_json_text
 from bot.cli.output.files import STDOUT, write_json
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 
 class Terminal(io.StringIO):

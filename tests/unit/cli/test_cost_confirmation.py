@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from bot.cli.cost_confirmation import confirm_combined_cost, confirm_cost
-from bot.desk.combine import Pool
-from bot.domain.forecast import Limits
-from bot.errors import ConfigError
-from bot.jobs.sitting import Seat
+from bot.core.errors import ConfigError
+from bot.core.forecasts import TrialLimits
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.testing.forecaster import ScriptedForecaster
 
 
@@ -24,12 +24,17 @@ class Prices:
 @dataclass(frozen=True)
 class Payer:
     gateway: Prices | None
-    forecaster: Seat
+    forecaster: ConfiguredForecaster
 
 
 def payer(one_usd: float | None, *, asks: bool = True) -> Payer:
-    forecaster = Seat(
-        name="paid", forecaster=ScriptedForecaster(), trials=5, pool=Pool.MEAN, limits=Limits(), asks=asks
+    forecaster = ConfiguredForecaster(
+        name="paid",
+        implementation=ScriptedForecaster(),
+        trials=5,
+        pool=PoolingMethod.MEAN,
+        limits=TrialLimits(),
+        uses_models=asks,
     )
     return Payer(Prices(one_usd), forecaster)
 

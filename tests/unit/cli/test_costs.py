@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bot.app import Records
 from bot.cli.costs import (
     CostReport,
     budget_statuses,
@@ -21,13 +20,13 @@ from bot.cli.costs import (
     today_lines,
 )
 from bot.config.schema import Config
-from bot.errors import NotFound, Unavailable
-from bot.jobs.sitting import NoAnswer
-from bot.store.calls import CostBy, Spent
-from bot.store.conducts import Demotion
-from bot.testing.llm import ScriptedLlm
-from tests.unit.llm.rig import rows
-from tests.unit.sittings import Theatre, open_theatre, question, thoughts
+from bot.core.errors import NotFoundError, ServiceUnavailableError
+from bot.forecasting.forecast_run import NoAnswerError
+from bot.store.ledger import ReadOnlyState
+from bot.store.model_calls import CostGrouping, ModelDemotion, ScopeSpending
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs, question
+from tests.unit.llm.gateway_fixture import rows
 
 # Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
 CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
@@ -35,13 +34,13 @@ CONFIG = Config.model_validate({"llm": {"budget": {"day_usd": 1.0}, "providers":
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
         yield theatre
 
 
-async def bill(theatre: Theatre, by: CostBy, since: date | None = None) -> CostReport:
-    records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
+async def bill(theatre: ForecastRunFixture, by: CostGrouping, since: date | None = None) -> CostReport:
+    records = ReadOnlyState(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
     return await load_cost_report(records, by, since, theatre.clock.now())
 
 
@@ -52,8 +51,8 @@ def printed(found: CostReport) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-@pytest.mark.parametrize("by", [*CostBy])
-async def test_however_it_is_added_up_the_total_is_the_same(theatre: Theatre, by: CostBy) -> None:
+@pytest.mark.parametrize("by", [*CostGrouping])
+async def test_however_it_is_added_up_the_total_is_the_same(theatre: ForecastRunFixture, by: CostGrouping) -> None:
     await theatre.forecast(question("rain"))
     await theatre.forecast(question("snow"), trials=1)
     found = await bill(theatre, by)
@@ -62,101 +61,101 @@ async def test_however_it_is_added_up_the_total_is_the_same(theatre: Theatre, by
     assert (total.usage.tokens_in, total.usage.tokens_cached, total.usage.tokens_out) == (6000, 2400, 300)
     assert total.usage.cost_usd == pytest.approx(6 * CALL_USD)
     names = {
-        CostBy.QUESTION: ["lantern:rain", "lantern:snow"],
-        CostBy.MODEL: ["prime:big"],
-        CostBy.DAY: ["2026-01-01"],
-        CostBy.VENUE: ["lantern"],
-        CostBy.FORECASTER: ["blf"],
-        CostBy.ROLE: ["main"],
+        CostGrouping.QUESTION: ["lantern:rain", "lantern:snow"],
+        CostGrouping.MODEL: ["prime:big"],
+        CostGrouping.DAY: ["2026-01-01"],
+        CostGrouping.VENUE: ["lantern"],
+        CostGrouping.FORECASTER: ["blf"],
+        CostGrouping.ROLE: ["main"],
     }
     assert [row.name for row in found.rows] == names[by]
 
 
-async def test_a_line_tells_counts_share_and_cost_of_a_forecast(theatre: Theatre) -> None:
+async def test_a_line_tells_counts_share_and_cost_of_a_forecast(theatre: ForecastRunFixture) -> None:
     await theatre.forecast(question("rain"))
-    plain = cost_report_to_json(await bill(theatre, CostBy.QUESTION))
+    plain = cost_report_to_json(await bill(theatre, CostGrouping.QUESTION))
     (row,) = plain["rows"]
     assert (row["forecasts"], row["calls"], row["cached_share"]) == (1, 4, pytest.approx(0.4))
     assert row["usd_per_forecast"] == pytest.approx(4 * CALL_USD)
-    cells = printed(await bill(theatre, CostBy.QUESTION))[1].split()
+    cells = printed(await bill(theatre, CostGrouping.QUESTION))[1].split()
     assert cells[:8] == ["lantern:rain", "1", "4", "0", "4", "4,000", "40%", "200"]
     assert cells[-2:] == ["0.0034", "0.0034"]
 
 
-async def test_failed_calls_are_counted(theatre: Theatre) -> None:
-    theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
-    with pytest.raises(NoAnswer):
+async def test_failed_calls_are_counted(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.7), ServiceUnavailableError("down")]
+    with pytest.raises(NoAnswerError):
         await theatre.forecast(question(), trials=1)
-    total = (await bill(theatre, CostBy.MODEL)).total
+    total = (await bill(theatre, CostGrouping.MODEL)).total
     assert (total.calls, total.failed) == (2, 1)
 
 
-async def test_earlier_calls_are_left_out(theatre: Theatre) -> None:
+async def test_earlier_calls_are_left_out(theatre: ForecastRunFixture) -> None:
     await theatre.forecast(question())
-    assert (await bill(theatre, CostBy.MODEL, date(2026, 1, 1))).total.calls == 4
-    later = await bill(theatre, CostBy.MODEL, date(2026, 1, 2))
+    assert (await bill(theatre, CostGrouping.MODEL, date(2026, 1, 1))).total.calls == 4
+    later = await bill(theatre, CostGrouping.MODEL, date(2026, 1, 2))
     assert later.rows == ()
     assert "no model was asked since 2026-01-02" in printed(later)
     assert cost_report_to_json(later)["total"]["usd_per_forecast"] is None
 
 
-async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit(theatre: Theatre) -> None:
+async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit(theatre: ForecastRunFixture) -> None:
     await theatre.forecast(question())
-    told = cost_report_to_json(await bill(theatre, CostBy.MODEL))["today"]
+    told = cost_report_to_json(await bill(theatre, CostGrouping.MODEL))["today"]
     assert [(one["what"], one["limit_usd"]) for one in told] == [("all models", 1.0), ("prime", 0.5)]
     assert [one["spent_usd"] for one in told] == pytest.approx([4 * CALL_USD] * 2)
     assert told[1]["left_usd"] == pytest.approx(0.5 - 4 * CALL_USD)
-    assert "prime: 0.0034 of 0.50 USD spent, 0.50 left" in printed(await bill(theatre, CostBy.MODEL))
+    assert "prime: 0.0034 of 0.50 USD spent, 0.50 left" in printed(await bill(theatre, CostGrouping.MODEL))
 
 
-async def test_yesterday_counts_for_nothing_today(theatre: Theatre) -> None:
+async def test_yesterday_counts_for_nothing_today(theatre: ForecastRunFixture) -> None:
     await theatre.forecast(question())
-    theatre.clock.pass_unnoticed(86_400)
-    assert [left.spent_usd for left in (await bill(theatre, CostBy.MODEL)).today.budgets] == [0.0, 0.0]
+    theatre.clock.advance_without_waking(86_400)
+    assert [left.spent_usd for left in (await bill(theatre, CostGrouping.MODEL)).today.budgets] == [0.0, 0.0]
 
 
-async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: Theatre) -> None:
+async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: ForecastRunFixture) -> None:
     now = theatre.clock.now()
-    demotion = Demotion(model="prime:big", at=now, until=now + timedelta(days=1), why="it never submits")
-    await theatre.ledger.conducts.demote(demotion)
-    records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
+    demotion = ModelDemotion(model="prime:big", at=now, until=now + timedelta(days=1), why="it never submits")
+    await theatre.ledger.model_performance.demote(demotion)
+    records = ReadOnlyState(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
     (line,) = [line for line in today_lines(await load_today_costs(records, now)) if "prime:big" in line]
     assert "until 2026-01-02 00:00 UTC" in line
     assert "it never submits" in line
     assert "as " not in line.split(" is replaced")[0]
     assert (await load_today_costs(records, now + timedelta(days=2))).demoted == ()
     # Each role is judged by itself, so a person must know which one it is.
-    await theatre.ledger.conducts.demote(replace(demotion, role="critic"))
-    found = await bill(theatre, CostBy.MODEL)
+    await theatre.ledger.model_performance.demote(replace(demotion, role="critic"))
+    found = await bill(theatre, CostGrouping.MODEL)
     assert "prime:big as critic is replaced until 2026-01-02 00:00 UTC" in "\n".join(printed(found))
     assert {one["role"] for one in cost_report_to_json(found)["demoted"]} == {None, "critic"}
 
 
-async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre: Theatre) -> None:
-    broken = Unavailable("the connection broke")
+async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre: ForecastRunFixture) -> None:
+    broken = ServiceUnavailableError("the connection broke")
     broken.__cause__ = ConnectionResetError()
-    theatre.llm.turns = [thoughts(0.3, 0.7), broken]
-    with pytest.raises(NoAnswer):
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.7), broken]
+    with pytest.raises(NoAnswerError):
         await theatre.forecast(question(), trials=1)
-    found = await bill(theatre, CostBy.MODEL)
+    found = await bill(theatre, CostGrouping.MODEL)
     ((worst_usd,),) = rows(theatre.path, "select worst_usd from model_call where state = 'failed'")
     assert (found.losses.calls, found.losses.cost_usd) == (1, worst_usd)
     assert f"of this, {worst_usd:.4f} USD are the worst case of 1 call" in "\n".join(printed(found))
     assert cost_report_to_json(found)["unanswered"] == {"calls": 1, "cost_usd": worst_usd}
-    assert (await bill(theatre, CostBy.MODEL, date(2026, 1, 2))).losses.calls == 0
+    assert (await bill(theatre, CostGrouping.MODEL, date(2026, 1, 2))).losses.calls == 0
 
 
-async def test_what_was_refused_cost_nothing_and_is_no_loss(theatre: Theatre) -> None:
-    theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
-    with pytest.raises(NoAnswer):
+async def test_what_was_refused_cost_nothing_and_is_no_loss(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.7), ServiceUnavailableError("down")]
+    with pytest.raises(NoAnswerError):
         await theatre.forecast(question(), trials=1)
-    found = await bill(theatre, CostBy.MODEL)
+    found = await bill(theatre, CostGrouping.MODEL)
     assert found.losses.calls == 0
     assert "worst case" not in "\n".join(printed(found))
 
 
 def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() -> None:
-    spent = [Spent(scope="f", provider="prime", cost_usd=0.7)]
+    spent = [ScopeSpending(scope="f", provider="prime", cost_usd=0.7)]
     assert [left.left_usd for left in budget_statuses(CONFIG, spent)] == [pytest.approx(0.3), 0.0]
     endless = Config.model_validate({"llm": {"budget": {"day_usd": None}}})
     (everything,) = budget_statuses(endless, spent)
@@ -165,11 +164,13 @@ def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() ->
 
 async def test_backtests_have_a_bill_of_their_own(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"state": tmp_path})
-    with pytest.raises(NotFound, match="no backtest asked a model"):
-        await load_backtest_costs(config, CostBy.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
+    with pytest.raises(NotFoundError, match="no backtest asked a model"):
+        await load_backtest_costs(config, CostGrouping.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
     (tmp_path / "lab").mkdir()
-    async with open_theatre(tmp_path / "lab", ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+    async with open_forecast_runs(
+        tmp_path / "lab", ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    ) as theatre:
         await theatre.forecast(question(), trials=1)
-        found = await load_backtest_costs(config, CostBy.MODEL, None, theatre.clock.now())
+        found = await load_backtest_costs(config, CostGrouping.MODEL, None, theatre.clock.now())
     assert found.total.calls == 2
     assert found.total.usage.cost_usd == pytest.approx(2 * CALL_USD)

@@ -10,24 +10,29 @@ import pytest
 
 from bot.cli.diff import choose_two_forecasts, difference_to_json, print_difference
 from bot.cli.output.console import SafeConsole
-from bot.domain.belief import Belief
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import Binary, Curve, CurveShape
-from bot.domain.question import Crowd, Question, QuestionRef
-from bot.domain.step import Action, Observation, Step
-from bot.errors import ConfigError, NotFound
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.forecasts import Forecast
+from bot.core.interfaces import TrialContext
+from bot.core.predictions import BinaryPrediction, CurvePrediction, CurveShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef
 from bot.evaluation.explanation import read_recorded_calls
 from bot.evaluation.forecast_diff import ComparedForecast, ForecastDifference, compare_forecasts
-from bot.ports import Desk
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import (
+    ForecastRunFixture,
+    FunctionForecaster,
+    model_with_beliefs,
+    open_forecast_runs,
+    question,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.5)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])) as theatre:
         yield theatre
 
 
@@ -43,8 +48,8 @@ def history(*forecasters: str) -> list[Forecast]:
             cutoff=NOON,
             made_at=NOON + timedelta(hours=number),
             why="new",
-            raw={"outcome": Binary(0.5)},
-            predictions={"outcome": Binary(0.5)},
+            raw={"outcome": BinaryPrediction(0.5)},
+            predictions={"outcome": BinaryPrediction(0.5)},
         )
         for number, name in enumerate(forecasters, 1)
     ]
@@ -69,9 +74,9 @@ def test_the_last_two_of_one_forecaster_are_compared_or_the_latest_of_two(
 @pytest.mark.parametrize(
     ("made", "named", "error", "says"),
     [
-        ("a", [], NotFound, "one forecast by a alone"),
-        ("abb", [], NotFound, "--forecaster b --forecaster a"),
-        ("ab", ["c"], NotFound, "c has not forecast"),
+        ("a", [], NotFoundError, "one forecast by a alone"),
+        ("abb", [], NotFoundError, "--forecaster b --forecaster a"),
+        ("ab", ["c"], NotFoundError, "c has not forecast"),
         ("abc", ["a", "b", "c"], ConfigError, "twice at most"),
     ],
 )
@@ -82,10 +87,10 @@ def test_where_there_are_no_two_the_error_says_so(
         choose_two_forecasts(history(*made), named, preferred="a")
 
 
-async def compared(theatre: Theatre) -> ForecastDifference:
+async def compared(theatre: ForecastRunFixture) -> ForecastDifference:
     sides = []
     for percents in ((0.3, 0.5), (0.3, 0.4, 0.8)):
-        theatre.llm.turns = [thoughts(*percents)]
+        theatre.llm.turns = [model_with_beliefs(*percents)]
         forecast = await theatre.forecast(question())
         trace = await theatre.ledger.forecasts.trace(forecast.id)
         sides.append(
@@ -96,7 +101,7 @@ async def compared(theatre: Theatre) -> ForecastDifference:
     return compare_forecasts(*sides)
 
 
-async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> None:
+async def test_a_difference_is_told_in_tables_and_lists(theatre: ForecastRunFixture) -> None:
     console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     print_difference(console, await compared(theatre))
     assert isinstance(console.file, io.StringIO)
@@ -110,7 +115,7 @@ async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> Non
     assert "- which wind, asked 2" in lines
 
 
-async def test_the_json_says_the_same(theatre: Theatre) -> None:
+async def test_the_json_says_the_same(theatre: ForecastRunFixture) -> None:
     plain = difference_to_json(await compared(theatre))
     (move,) = plain["moves"]
     assert [move["before"], move["after"], move["log_odds"]] == pytest.approx([0.5, 0.8, 1.3863], abs=1e-4)
@@ -120,13 +125,13 @@ async def test_the_json_says_the_same(theatre: Theatre) -> None:
 
 
 async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_told_to_the_second(
-    theatre: Theatre,
+    theatre: ForecastRunFixture,
 ) -> None:
     shape = CurveShape(grid=(0.0, 10.0, 20.0), unit="mm", open_upper=True)
-    crowd = Crowd(prediction=Curve((0.0, 1.0, 1.0)), at=theatre.clock.now())
+    crowd = CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=theatre.clock.now())
     sides = []
     for top in (1.0, 0.5):
-        theatre.forecasters["plain"] = Playing(believing_curve(Curve((0.0, 0.5, top))))
+        theatre.forecasters["plain"] = FunctionForecaster(believing_curve(CurvePrediction((0.0, 0.5, top))))
         forecast = await theatre.forecast(question(shape=shape, crowd=crowd), "plain", trials=1)
         trace = await theatre.ledger.forecasts.trace(forecast.id)
         sides.append(
@@ -134,7 +139,7 @@ async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_tol
                 trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
             )
         )
-        theatre.clock.step(3_661.5)
+        theatre.clock.set_wall_clock(3_661.5)
     console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     print_difference(console, compare_forecasts(*sides))
     assert isinstance(console.file, io.StringIO)
@@ -147,9 +152,9 @@ async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_tol
     assert re.fullmatch(r"cutoff \S+ \d\d:\d\d:\d\d UTC \S+ \d\d:\d\d:\d\d UTC", cutoff)
 
 
-def believing_curve(curve: Curve) -> Callable[[Question, Desk], AsyncGenerator[Step, None]]:
-    async def script(asked: Question, _desk: Desk) -> AsyncGenerator[Step, None]:
+def believing_curve(curve: CurvePrediction) -> Callable[[Question, TrialContext], AsyncGenerator[Step, None]]:
+    async def script(asked: Question, _desk: TrialContext) -> AsyncGenerator[Step, None]:
         belief = Belief(predictions={target.key: curve for target in asked.targets})
-        yield Step(action=Action(name="think"), observation=Observation(), belief=belief)
+        yield Step(action=StepAction(name="think"), observation=StepObservation(), belief=belief)
 
     return script

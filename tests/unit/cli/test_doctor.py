@@ -14,12 +14,12 @@ import pytest
 
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import CheckFinding, CheckVerdict
+from bot.core.language_models import ModelPerformance
 from bot.daemon.recorder import HEARTBEAT_FILE
-from bot.domain.conduct import Conduct
-from bot.store.conducts import Demotion
+from bot.store.database import instance_lock
 from bot.store.ledger import open_ledger
-from bot.store.lock import instance_lock
-from bot.testing.model_server import ModelServer, fail
+from bot.store.model_calls import ModelDemotion
+from bot.testing.model_server import ScriptedModelServer, reply_error
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -234,7 +234,7 @@ async def test_an_endpoint_that_cannot_be_reached_fails_in_words(asking: Path) -
     found = (await asyncio.to_thread(_told, config, CheckVerdict.FAIL))["endpoints"]
     assert "openai_compatible:here/small: http://127.0.0.1:1/v1/models cannot be reached" in found.found
     assert "start the server" in found.remedy
-    async with ModelServer(fail(401)) as server:
+    async with ScriptedModelServer(reply_error(401)) as server:
         there = (MODELS + PRICED).replace("http://127.0.0.1:1/v1", server.base_url, 1)
         await asyncio.to_thread(config.write_text, there)
         assert await asyncio.to_thread(_told, config, CheckVerdict.FAIL) == {}
@@ -244,12 +244,12 @@ async def test_an_endpoint_that_cannot_be_reached_fails_in_words(asking: Path) -
 async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(asking: Path, role: str) -> None:
     config = asking
     model = "openai_compatible:here/small"
-    stuck = Conduct(role=role, model=model, asked=10, unparsed=0, submitted=False)
+    stuck = ModelPerformance(role=role, model=model, asked=10, unparsed=0, submitted=False)
     folder = config.parent / "state" / "paper"
     async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
         for trial in range(12):
             conduct = replace(stuck, submitted=trial >= 9, beliefs=10, unread_beliefs=6)
-            await ledger.conducts.add(conduct, scope="f1", trial=trial, at=NOW)
+            await ledger.model_performance.add(conduct, scope="f1", trial=trial, at=NOW)
     found = await asyncio.to_thread(_findings, config)
     if role == "critic":
         assert "model health" not in found
@@ -258,7 +258,7 @@ async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(aski
         CheckVerdict.WARN,
         "model health",
         f"main {model}: 9 of the last 12 trials ended at a limit without submitting; 60% of its belief updates in its "
-        "last 12 trials could not be read, more than 50%",
+        "last 12 trials could not be parsed, more than 50%",
         "look at a trial with foxcast explain, or name another model in [llm.roles.main]",
     )
     # What was a month ago is no trouble now.
@@ -327,9 +327,9 @@ def test_who_asks_no_model_hears_nothing_of_search(config: Path) -> None:
 
 async def test_a_model_that_is_replaced_is_a_warning_until_it_is_not(config: Path) -> None:
     folder = config.parent / "state" / "paper"
-    demotion = Demotion(model="prime:big", at=NOW, until=NOW + DAY, why="it submits 1 of 10 trials", role="main")
+    demotion = ModelDemotion(model="prime:big", at=NOW, until=NOW + DAY, why="it submits 1 of 10 trials", role="main")
     async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
-        await ledger.conducts.demote(demotion)
+        await ledger.model_performance.demote(demotion)
     # The checks bring a loop of their own.
     found = await asyncio.to_thread(_findings, config)
     assert found["demoted"].verdict is CheckVerdict.WARN

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import CheckFinding, CheckVerdict, LastRunState, check_readiness, readiness_faults
 from bot.config.loader import load_config
-from bot.domain.submission import IntentState, Mode
-from bot.gate.readiness import Readiness
-from bot.registry import load_registry
+from bot.core.submissions import ExecutionMode, IntentState
+from bot.execution.gate.readiness import LiveReadiness
+from bot.plugin_system.registry import load_registry
+from bot.store.event_log import JobRunRow
 from bot.store.intents import IntentRow
-from bot.store.journal import JobRun
 from bot.store.ledger import open_ledger
-from bot.store.orders import OrderRow
-from tests.unit.paper.stall import intent, order
+from bot.store.submission_queries import OrderRow
+from tests.unit.execution.paper.paper_book_fixture import intent, order
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 THEN = NOW - timedelta(minutes=5)
@@ -53,14 +53,14 @@ async def _looked(config: Path, detail: str, *, ok: bool = True) -> dict[str, Ch
     """Return what is found after the job that looks at live venues said that."""
     path = config.parent / "state" / "live" / "ledger.sqlite"
     async with open_ledger(path, now=THEN) as ledger:
-        await ledger.journal.job_run("ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
+        await ledger.events.job_run("ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
     os.utime(path, (THEN.timestamp(), THEN.timestamp()))
     # The checks bring a loop of their own.
     return await asyncio.to_thread(_findings, config)
 
 
-def _run(detail: str, *, ok: bool = True) -> JobRun:
-    return JobRun(name="ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
+def _run(detail: str, *, ok: bool = True) -> JobRunRow:
+    return JobRunRow(name="ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
 
 
 def test_a_live_venue_that_was_never_looked_at_is_a_warning_with_the_command(config: Path) -> None:
@@ -109,12 +109,12 @@ def test_a_venue_that_refused_what_was_sent_last_is_told_with_its_words(
     row = IntentRow(
         intent=intent("one", order()),
         state=state,
-        mode=Mode.LIVE,
+        mode=ExecutionMode.LIVE,
         detail="this region is blocked",
         planned_at=THEN,
         changed_at=THEN,
     )
-    last = OrderRow(row=row, title="", decided="", attempts=(), fills=())
+    last = OrderRow(row=row, title="", decision_reason="", attempts=(), fills=())
     settings = load_config(config)
     found = {
         one.check: one
@@ -133,9 +133,9 @@ def test_what_each_of_several_venues_lacks_is_read_as_it_was_written(
 ) -> None:
     """The text is written as the job writes it, out of what the daemon itself goes by."""
     clock, database = common
-    ready = Readiness(clock=clock, database=database)
-    ready.credentials, ready.doubts = {"sea": here[0], "sea-2": there[0]}, {"sea": here[1], "sea-2": there[1]}
-    told = {venue: ready.lacking(venue) for venue in ("sea", "sea-2")}
+    ready = LiveReadiness(clock=clock, database=database)
+    ready.credentials, ready.reconciliation = {"sea": here[0], "sea-2": there[0]}, {"sea": here[1], "sea-2": there[1]}
+    told = {venue: ready.missing_requirements(venue) for venue in ("sea", "sea-2")}
     detail = "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in told.items())
     found = readiness_faults(_run(detail), ["sea", "sea-2", "lake"])
     assert {venue: tuple(f"{what}: {why}" for what, why in parts.items()) for venue, parts in found.items()} == told

@@ -8,47 +8,47 @@ from typing import Any
 
 import pytest
 
-from bot.app import Records
 from bot.cli.explain import print_explanation
-from bot.cli.explanation import (
+from bot.cli.explanation import explanation_to_json
+from bot.cli.output.console import SafeConsole
+from bot.config.schema import Config
+from bot.core.language_models import ModelCompletion, Prompt
+from bot.core.research import SourcePolicy
+from bot.evaluation.explanation import (
     EvidenceSources,
     ForecastExplanation,
+    RecordedCalls,
     TrialSources,
-    explanation_to_json,
     load_explanation,
     no_search_reasons,
 )
-from bot.cli.output.console import SafeConsole
-from bot.config.schema import Config
-from bot.desk.opening import Opening
-from bot.desk.workshop import Workshop
-from bot.domain.prompt import Completion, Prompt
-from bot.domain.research import SourcePolicy
-from bot.evaluation.explanation import RecordedCalls
+from bot.forecasting.tool_factory import ToolFactory
+from bot.forecasting.trial_opening import TrialOpening
+from bot.store.ledger import ReadOnlyState
 from bot.testing.clock import FakeClock
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Theatre, move, open_theatre, question, thoughts
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, move, open_forecast_runs, question
 
 NOW = FakeClock().now()
 REASONS = {
-    "none enabled": (Opening(bound=NOW), "no search engine was enabled"),
-    "an earlier day": (Opening(bound=NOW, backdated=True), "no search engine that can bound dates was enabled"),
-    "the source": (Opening(bound=NOW, policy=SourcePolicy(tools=("lookup_url",))), "worked on without it"),
-    "no searches": (Opening(bound=NOW, policy=SourcePolicy(searches=0)), "worked on without it"),
+    "none enabled": (TrialOpening(bound=NOW), "no search engine was enabled"),
+    "an earlier day": (TrialOpening(bound=NOW, backdated=True), "no search engine that can bound dates was enabled"),
+    "the source": (TrialOpening(bound=NOW, policy=SourcePolicy(tools=("lookup_url",))), "worked on without it"),
+    "no searches": (TrialOpening(bound=NOW, policy=SourcePolicy(searches=0)), "worked on without it"),
 }
 
 
-class Blind(Theatre):
+class Blind(ForecastRunFixture):
     """Has no search engine."""
 
-    def workshop(self, *, sealed: bool = False) -> Workshop:
-        return replace(Theatre.workshop(self, sealed=sealed), engines=[])
+    def workshop(self, *, sealed: bool = False) -> ToolFactory:
+        return replace(ForecastRunFixture.workshop(self, sealed=sealed), search_engines=[])
 
 
-def citing(source: str) -> Callable[[Prompt], Completion]:
+def citing(source: str) -> Callable[[Prompt], ModelCompletion]:
     """Return a model that searches once and then submits for a reason of that source."""
 
-    def answer(prompt: Prompt) -> Completion:
+    def answer(prompt: Prompt) -> ModelCompletion:
         belief: dict[str, Any] = {"probability": 0.3, "confidence": "low", "update_reasoning": "so it is"}
         if not any(message.speaker == "assistant" for message in prompt.messages):
             return move("web_search", {"query": "weather"}, belief)
@@ -59,15 +59,15 @@ def citing(source: str) -> Callable[[Prompt], Completion]:
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
         yield theatre
 
 
-async def explained(theatre: Theatre, source: str) -> ForecastExplanation:
+async def explained(theatre: ForecastRunFixture, source: str) -> ForecastExplanation:
     theatre.llm.turns = [citing(source)]
     forecast = await theatre.forecast(question(), trials=1)
-    records = Records(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+    records = ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
     return await load_explanation(records, forecast.id)
 
 
@@ -86,7 +86,9 @@ def printed(found: ForecastExplanation) -> str:
         ("page_0123abcd", "[page_0123abcd] (no such source)"),
     ],
 )
-async def test_a_source_that_the_trial_was_never_told_of_is_marked(theatre: Theatre, source: str, remark: str) -> None:
+async def test_a_source_that_the_trial_was_never_told_of_is_marked(
+    theatre: ForecastRunFixture, source: str, remark: str
+) -> None:
     found = await explained(theatre, source)
     assert remark in printed(found)
     assert explanation_to_json(found)["trials"][0]["steps"][-1]["no_such_sources"] == [source]
@@ -94,7 +96,7 @@ async def test_a_source_that_the_trial_was_never_told_of_is_marked(theatre: Thea
 
 @pytest.mark.parametrize("source", ["search_1_result_2", "the text of the question", "https://news.example/2"])
 async def test_a_source_that_is_on_record_or_has_no_name_of_the_desk_is_not_marked(
-    theatre: Theatre, source: str
+    theatre: ForecastRunFixture, source: str
 ) -> None:
     found = await explained(theatre, source)
     assert "no such source" not in printed(found)
@@ -109,21 +111,21 @@ def test_a_page_that_was_read_is_a_source_of_its_trial_alone() -> None:
     assert sources.unknown_sources(2, "page_0123abcd") == ("page_0123abcd",)
 
 
-async def test_a_forecast_that_could_search_says_nothing_of_it(theatre: Theatre) -> None:
+async def test_a_forecast_that_could_search_says_nothing_of_it(theatre: ForecastRunFixture) -> None:
     found = await explained(theatre, "search_1_result_2")
-    assert "left out" not in printed(found)
+    assert "not offered" not in printed(found)
     assert [trial["no_search"] for trial in explanation_to_json(found)["trials"]] == [None]
 
 
-async def test_a_forecast_without_an_engine_says_so(theatre: Theatre) -> None:
-    theatre.llm.turns = [thoughts(0.3)]
-    blind = Blind(**{one.name: getattr(theatre, one.name) for one in fields(Theatre)})
+async def test_a_forecast_without_an_engine_says_so(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [model_with_beliefs(0.3)]
+    blind = Blind(**{one.name: getattr(theatre, one.name) for one in fields(ForecastRunFixture)})
     forecast = await blind.forecast(question(), trials=2)
-    records = Records(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+    records = ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
     found = await load_explanation(records, forecast.id)
-    assert printed(found).count("web_search: left out, no search engine was enabled") == 1
+    assert printed(found).count("web_search: not offered, no search engine was enabled") == 1
     assert {trial["no_search"] for trial in explanation_to_json(found)["trials"]} == {
-        "web_search: left out, no search engine was enabled"
+        "web_search: not offered, no search engine was enabled"
     }
 
 
@@ -131,7 +133,7 @@ async def test_a_forecast_without_an_engine_says_so(theatre: Theatre) -> None:
 def test_why_there_was_no_search_is_told(name: str) -> None:
     opening, words = REASONS[name]
     (line,) = no_search_reasons({1: TrialSources(opening=opening), 2: TrialSources(opening=opening)})
-    assert line.startswith("web_search: left out")
+    assert line.startswith("web_search: not offered")
     assert words in line
     assert "trial" not in line
 
@@ -143,5 +145,5 @@ def test_the_trials_are_named_where_others_could_search() -> None:
 
 
 def test_where_a_tool_alone_answers_nothing_is_said_of_searches() -> None:
-    bypass = Opening(bound=NOW, policy=SourcePolicy(tools=("series_combo",), first="series_combo", bypass=True))
+    bypass = TrialOpening(bound=NOW, policy=SourcePolicy(tools=("series_combo",), first="series_combo", bypass=True))
     assert no_search_reasons({1: TrialSources(opening=bypass), 2: TrialSources()}) == []

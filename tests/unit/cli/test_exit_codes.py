@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bot import errors
 from bot.cli.command_exit import ERROR_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode, exit_code, exit_code_help
+from bot.core import errors
 
 
 def family(kind: type[errors.FoxcastError]) -> Iterator[type[errors.FoxcastError]]:
@@ -24,7 +24,7 @@ def test_every_error_of_the_tree_has_a_code_of_its_own_or_of_its_parent(kind: ty
 
 
 def test_a_subclass_is_not_hidden_by_its_parent() -> None:
-    assert exit_code(errors.InstanceLocked("why")) is ExitCode.RUNNING
+    assert exit_code(errors.StateFolderLockedError("why")) is ExitCode.RUNNING
     assert exit_code(errors.StoreError("why")) is ExitCode.STORE
     kinds = [kind for kind, _ in ERROR_EXIT_CODES]
     assert not [kind for index, kind in enumerate(kinds) if issubclass(kind, tuple(kinds[:index]))]

@@ -9,39 +9,54 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import Records
 from bot.cli.costs import load_cost_report
 from bot.cli.explain import print_explanation
-from bot.cli.explanation import ForecastExplanation, explanation_to_json, load_explanation
+from bot.cli.explanation import explanation_to_json
 from bot.cli.output.console import SafeConsole, to_json_text
 from bot.cli.output.predictions import describe_changes, describe_prediction
 from bot.config.schema import Config
-from bot.domain.belief import Belief
-from bot.domain.inquiry import Charge
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
-from bot.domain.question import Question
-from bot.domain.resolution import Happened, Resolution
-from bot.domain.step import Action, Observation, Step
-from bot.errors import NotFound, Unavailable
-from bot.jobs.calibrate import Calibrated
-from bot.jobs.score import Scoring, score
-from bot.ports import Desk
-from bot.store.calls import CostBy, Reservation
-from bot.store.forecasts import Opening
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import NotFoundError, ServiceUnavailableError
+from bot.core.interfaces import TrialContext
+from bot.core.language_models import CostAttribution
+from bot.core.outcomes import BinaryOutcome, Resolution
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
+from bot.core.questions import Question
+from bot.evaluation.explanation import ForecastExplanation, load_explanation
+from bot.forecasting.calibration import CalibratedPredictions
+from bot.jobs.resolution import ScoringContext, score_forecasts
+from bot.store.forecasts import ForecastStart
+from bot.store.ledger import ReadOnlyState
+from bot.store.model_calls import CallReservation, CostGrouping
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import (
+    ForecastRunFixture,
+    FunctionForecaster,
+    model_with_beliefs,
+    open_forecast_runs,
+    question,
+)
 
 DATE = CurveShape(grid=(0.0, 86_400.0, 172_800.0), unit="date", open_upper=True)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.55, 0.7)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.55, 0.7)])
+    ) as theatre:
         yield theatre
 
 
-def records(theatre: Theatre) -> Records:
-    return Records(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+def records(theatre: ForecastRunFixture) -> ReadOnlyState:
+    return ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
 
 
 def printed(found: ForecastExplanation, *, full: bool = False) -> str:
@@ -51,11 +66,13 @@ def printed(found: ForecastExplanation, *, full: bool = False) -> str:
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-async def test_every_link_of_the_chain_is_told(theatre: Theatre) -> None:
+async def test_every_link_of_the_chain_is_told(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question(criteria="As the almanac says."))
-    resolved = Resolution(ref=forecast.ref, target="outcome", outcome=Happened(1.0), resolved_at=theatre.clock.now())
+    resolved = Resolution(
+        ref=forecast.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=theatre.clock.now()
+    )
     await theatre.ledger.resolutions.record([resolved], seen_at=theatre.clock.now())
-    await score(Scoring(ledger=theatre.ledger, clock=theatre.clock))
+    await score_forecasts(ScoringContext(ledger=theatre.ledger, clock=theatre.clock))
     told = printed(await load_explanation(records(theatre), forecast.id[:10]))
     for part in (
         "Will there be rain?",
@@ -84,14 +101,14 @@ async def test_every_link_of_the_chain_is_told(theatre: Theatre) -> None:
     assert "70.0%     yes      0.0900" in told
 
 
-async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(theatre: Theatre) -> None:
+async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question(), trials=1)
     found = await load_explanation(records(theatre), forecast.id)
     assert printed(found).count("clouds, seen 1 times") == 1
     assert printed(found, full=True).count("clouds, seen 1 times") == 3
 
 
-async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
+async def test_full_cuts_nothing_and_lists_each_call(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question(background="grey sky " * 100), trials=1)
     found = await load_explanation(records(theatre), forecast.id)
     short, full = printed(found), printed(found, full=True)
@@ -105,7 +122,7 @@ async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
     assert [len(call.request.messages) for call in found.chain.calls if call.request] == [2, 4, 6]
 
 
-async def test_text_of_strangers_cannot_move_the_cursor(theatre: Theatre) -> None:
+async def test_text_of_strangers_cannot_move_the_cursor(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question(title="Will \x1b[31mit\u202e rain?"))
     found = await load_explanation(records(theatre), forecast.id)
     for text in (printed(found, full=True), to_json_text(explanation_to_json(found))):
@@ -113,7 +130,7 @@ async def test_text_of_strangers_cannot_move_the_cursor(theatre: Theatre) -> Non
         assert "\u202e" not in text
 
 
-async def test_the_json_holds_the_same_and_more(theatre: Theatre) -> None:
+async def test_the_json_holds_the_same_and_more(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     plain = json.loads(to_json_text(explanation_to_json(await load_explanation(records(theatre), "rain"))))
     assert (plain["id"], plain["state"]) == (forecast.id, "done")
@@ -131,19 +148,19 @@ async def test_the_json_holds_the_same_and_more(theatre: Theatre) -> None:
         assert (await theatre.ledger.documents.get(digest)).content
 
 
-async def test_trials_that_do_not_count_say_why(theatre: Theatre) -> None:
-    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+async def test_trials_that_do_not_count_say_why(theatre: ForecastRunFixture) -> None:
+    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         for probability in (0.2, 0.3):
             yield Step(
-                action=Action(name="think"),
-                observation=Observation(),
-                belief=Belief(predictions={"outcome": Binary(probability)}),
+                action=StepAction(name="think"),
+                observation=StepObservation(),
+                belief=Belief(predictions={"outcome": BinaryPrediction(probability)}),
             )
         if desk.trial == 2:
             message = "no more ink"
             raise RuntimeError(message)
 
-    theatre.forecasters["plain"] = Playing(script)
+    theatre.forecasters["plain"] = FunctionForecaster(script)
     forecast = await theatre.forecast(question(), "plain", trials=3)
     told = printed(await load_explanation(records(theatre), forecast.id))
     assert "aggregate: logit-mean of the trials 1, 3" in told
@@ -152,10 +169,10 @@ async def test_trials_that_do_not_count_say_why(theatre: Theatre) -> None:
     assert "no more ink" not in told
 
 
-async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
+async def test_calibration_is_told_as_a_move(theatre: ForecastRunFixture) -> None:
     class Halving:
-        async def calibrate(self, question: Question, *_: object) -> Calibrated:
-            return Calibrated(predictions={"outcome": Binary(0.6)}, digest=kept)
+        async def calibrate(self, question: Question, *_: object) -> CalibratedPredictions:
+            return CalibratedPredictions(predictions={"outcome": BinaryPrediction(0.6)}, digest=kept)
 
     kept = await theatre.ledger.documents.put(b"a calibrator", "text/plain")
     theatre.calibrator = Halving()
@@ -164,13 +181,13 @@ async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
     assert f"calibration {kept[:12]}: 70.0% -> 60.0%" in told
 
 
-async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
+async def test_what_went_wrong_is_told(theatre: ForecastRunFixture) -> None:
     # The two trials ask by turns; one of them gets no answer to its second question.
     theatre.llm.turns = [
-        thoughts(0.3, 0.55),
-        thoughts(0.3, 0.55),
-        Unavailable("the line is dead"),
-        thoughts(0.3, 0.55),
+        model_with_beliefs(0.3, 0.55),
+        model_with_beliefs(0.3, 0.55),
+        ServiceUnavailableError("the line is dead"),
+        model_with_beliefs(0.3, 0.55),
     ]
     forecast = await theatre.forecast(question(), trials=2)
     told = printed(await load_explanation(records(theatre), forecast.id))
@@ -179,49 +196,51 @@ async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
     assert re.search(r"Trial \d, ended: failed", told)
 
 
-async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Theatre) -> None:
+async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: ForecastRunFixture) -> None:
     asked = question()
     await theatre.record(asked)
     now = theatre.clock.now()
     begun = await theatre.ledger.forecasts.begin(
-        Opening(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
+        ForecastStart(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
     )
     told = printed(await load_explanation(records(theatre), begun.id))
     assert f"Forecast {begun.id}: running" in told
-    with pytest.raises(NotFound, match="foxcast questions"):
+    with pytest.raises(NotFoundError, match="foxcast questions"):
         await load_explanation(records(theatre), begun.id[:10])
-    with pytest.raises(NotFound, match="no forecast yet"):
+    with pytest.raises(NotFoundError, match="no forecast yet"):
         await load_explanation(records(theatre), "rain")
 
 
 def test_predictions_are_told_with_all_options_and_with_quantiles_in_their_unit() -> None:
-    choice = Choice({"red": 0.25, "green": 0.7, "blue": 0.05})
+    choice = ChoicePrediction({"red": 0.25, "green": 0.7, "blue": 0.05})
     assert (
         describe_prediction(choice, ChoiceShape(options=("red", "green", "blue")))
         == "red 25.0%, green 70.0%, blue 5.0%"
     )
     assert (
-        describe_prediction(Curve((0.2, 0.5, 0.8)), DATE)
+        describe_prediction(CurvePrediction((0.2, 0.5, 0.8)), DATE)
         == "10%: below 1970-01-01, 50%: 1970-01-02, 90%: above 1970-01-03"
     )
 
 
 def test_targets_that_move_together_are_told_once() -> None:
-    before: Mapping[str, Prediction] = {"may": Binary(0.4), "june": Binary(0.4)}
+    before: Mapping[str, Prediction] = {"may": BinaryPrediction(0.4), "june": BinaryPrediction(0.4)}
     shape = question().shape
     assert describe_changes(before, before, shape) == ["40.0%, as before (2 targets)"]
-    assert describe_changes(before, {**before, "june": Binary(0.5)}, shape) == [
+    assert describe_changes(before, {**before, "june": BinaryPrediction(0.5)}, shape) == [
         "may: 40.0%, as before",
         "june: 40.0% -> 50.0%",
     ]
 
 
-async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_the_bill(theatre: Theatre) -> None:
+async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_the_bill(
+    theatre: ForecastRunFixture,
+) -> None:
     forecast = await theatre.forecast(question(), trials=1)
-    charge = Charge(scope=forecast.id, ref=str(forecast.ref), venue="lantern", forecaster="blf", trial=1)
+    charge = CostAttribution(scope=forecast.id, ref=str(forecast.ref), venue="lantern", forecaster="blf", trial=1)
     for name in ("one", "two"):
         await theatre.ledger.calls.reserve(
-            Reservation(
+            CallReservation(
                 id=name,
                 at=theatre.clock.now(),
                 charge=charge,
@@ -232,10 +251,10 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
                 worst_usd=0.25,
             )
         )
-    await theatre.ledger.calls.lose(at=theatre.clock.now())
+    await theatre.ledger.calls.mark_lost(at=theatre.clock.now())
     found = await load_explanation(records(theatre), forecast.id)
     assert "2 calls lost when the program ended, at their worst case: 0.5000 USD booked" in printed(found)
-    bill = await load_cost_report(records(theatre), CostBy.MODEL, None, theatre.clock.now())
+    bill = await load_cost_report(records(theatre), CostGrouping.MODEL, None, theatre.clock.now())
     plain = explanation_to_json(found)
     heard = sum(call["cost_usd"] for call in plain["calls"])
     assert heard + 0.5 == pytest.approx(bill.total.usage.cost_usd)
@@ -243,7 +262,7 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
     assert plain["booked"]["by_state"]["lost"] == {"calls": 2, "cost_usd": 0.5}
 
 
-async def test_an_answer_that_no_trial_heard_is_told(theatre: Theatre) -> None:
+async def test_an_answer_that_no_trial_heard_is_told(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question(), trials=1)
     found = await load_explanation(records(theatre), forecast.id)
     assert "too late" not in printed(found)

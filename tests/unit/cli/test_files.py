@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.output.files import STDOUT, require_writable, write_json
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", ["nowhere/x.json", "file/x.json", ".", "long" * 100])

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.cli.forecast_local import MAX_SHARED_CUTOFF_AGE, result_or_failure, shared_cutoff
-from bot.desk.workshop import LIVE
-from bot.domain.forecast import Trial, TrialEnd
-from bot.errors import StoreError, Unavailable
-from bot.jobs.sitting import NoAnswer
+from bot.core.errors import ServiceUnavailableError, StoreError
+from bot.core.forecasts import Trial, TrialEnd
+from bot.forecasting.forecast_run import NoAnswerError
+from bot.forecasting.tool_factory import LIVE_CUTOFF_AGE
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -17,7 +17,7 @@ def test_what_one_command_knows_is_shared_until_the_world_has_gone_on() -> None:
     assert shared_cutoff(NOW, NOW + MAX_SHARED_CUTOFF_AGE) == NOW
     assert shared_cutoff(NOW, NOW + MAX_SHARED_CUTOFF_AGE + timedelta(seconds=1)) is None
     assert shared_cutoff(None, NOW) is None
-    assert MAX_SHARED_CUTOFF_AGE < LIVE
+    assert MAX_SHARED_CUTOFF_AGE < LIVE_CUTOFF_AGE
 
 
 async def failing(error: Exception) -> str:
@@ -25,9 +25,9 @@ async def failing(error: Exception) -> str:
 
 
 async def test_a_failure_is_a_reason_unless_nothing_can_be_written_any_more() -> None:
-    assert await result_or_failure(failing(Unavailable("down"))) == (None, "down")
-    failed = Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="Rejected: no money")
-    nothing = NoAnswer([failed], wanted=1)
+    assert await result_or_failure(failing(ServiceUnavailableError("down"))) == (None, "down")
+    failed = Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="RequestRejectedError: no money")
+    nothing = NoAnswerError([failed], wanted=1)
     assert await result_or_failure(failing(nothing)) == (None, str(nothing))
     with pytest.raises(StoreError, match="the disk is full"):
         await result_or_failure(failing(StoreError("the disk is full")))

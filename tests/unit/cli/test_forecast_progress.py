@@ -7,18 +7,16 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from bot.cli.explanation import ForecastExplanation
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import ForecastResult, FreeForecast, forecast_result_to_json, print_forecast_result
 from bot.cli.output.console import SafeConsole
 from bot.cli.output.predictions import format_with_unit
-from bot.domain.belief import Belief, Evidence
-from bot.domain.forecast import Forecast, Trial, TrialEnd
-from bot.domain.prediction import Binary, BinaryShape, Curve, CurveShape
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.step import Action, Observation, Step, Usage
-from bot.evaluation.explanation import AggregationSummary, RecordedCalls
-from bot.store.forecasts import Trace
+from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
+from bot.core.forecasts import Forecast, Trial, TrialEnd
+from bot.core.predictions import BinaryPrediction, BinaryShape, CurvePrediction, CurveShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.evaluation.explanation import AggregationSummary, ForecastExplanation, RecordedCalls
+from bot.store.forecasts import ForecastTrace
 from bot.store.trials import LoggedStep, TrialRecord
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -28,20 +26,20 @@ QUESTION = Question(
     title="Rain?",
     shape=BinaryShape(),
     targets=(Target(),),
-    crowd=Crowd(prediction=Binary(0.4), at=NOW),
+    crowd=CrowdForecast(prediction=BinaryPrediction(0.4), at=NOW),
 )
 
 
 def believing(probability: float, *, reason: str = "", evidence: tuple[Evidence, ...] = ()) -> Belief:
-    return Belief(predictions={"outcome": Binary(probability)}, reason=reason, evidence_for=evidence)
+    return Belief(predictions={"outcome": BinaryPrediction(probability)}, reason=reason, evidence_for=evidence)
 
 
 def searching(belief: Belief, *, tokens: int = 100) -> Step:
     return Step(
-        action=Action(name="web_search", arguments={"query": "rain " * 50}),
-        observation=Observation(),
+        action=StepAction(name="web_search", arguments={"query": "rain " * 50}),
+        observation=StepObservation(),
         belief=belief,
-        usage=Usage(calls=1, tokens_in=tokens, tokens_out=20, cost_usd=0.01),
+        usage=ModelUsage(calls=1, tokens_in=tokens, tokens_out=20, cost_usd=0.01),
     )
 
 
@@ -53,8 +51,8 @@ def view(question: Question = QUESTION, *, terminal: bool = False) -> tuple[Fore
 
 def test_a_step_tells_what_was_done_how_the_belief_moved_why_and_what_it_cost() -> None:
     shown, file = view()
-    shown.step(1, 1, searching(believing(0.5)))
-    shown.step(1, 2, searching(believing(0.7, reason="clouds")))
+    shown.on_step(1, 1, searching(believing(0.5)))
+    shown.on_step(1, 2, searching(believing(0.7, reason="clouds")))
     lines = file.getvalue().splitlines()
     assert lines[0].startswith("trial 1, step 1 of 10: web_search(query=rain rain")
     assert len(lines[0]) < 200
@@ -66,36 +64,38 @@ def test_a_step_tells_what_was_done_how_the_belief_moved_why_and_what_it_cost() 
 def test_a_step_that_is_told_twice_is_shown_once() -> None:
     shown, file = view()
     step = searching(believing(0.5))
-    shown.step(1, 1, step)
+    shown.on_step(1, 1, step)
     before = file.getvalue()
     trial = Trial(number=1, end=TrialEnd.FINISHED, belief=step.belief, steps=1, usage=step.usage)
     shown.show_recorded([TrialRecord(number=1, trial=None, steps=(LoggedStep(number=1, at=NOW, step=step),))])
     assert file.getvalue() == before
-    shown.ended(trial)
-    shown.ended(trial)
+    shown.on_trial_end(trial)
+    shown.on_trial_end(trial)
     assert file.getvalue() == f"{before}trial 1 ended after 1 steps: finished\n"
     assert shown.usage == step.usage
 
 
 def test_a_failure_tells_its_detail() -> None:
     shown, file = view()
-    shown.ended(Trial(number=2, end=TrialEnd.FAILED, belief=None, steps=0, detail="Unavailable: asleep"))
+    shown.on_trial_end(
+        Trial(number=2, end=TrialEnd.FAILED, belief=None, steps=0, detail="ServiceUnavailableError: asleep")
+    )
     assert file.getvalue() == "trial 2 ended after 0 steps: failed: asleep\n"
 
 
 def test_what_is_remarked_of_a_step_is_shown_beside_an_old_reason() -> None:
     shown, file = view()
-    shown.step(1, 1, searching(believing(0.5, reason="where the trial starts")))
+    shown.on_step(1, 1, searching(believing(0.5, reason="where the trial starts")))
     step = dataclasses.replace(searching(believing(0.5, reason="where the trial starts")), remarks=("kept: no number",))
-    shown.step(1, 2, step)
+    shown.on_step(1, 2, step)
     assert file.getvalue().count("where the trial starts") == 1
     assert "   kept: no number\n" in file.getvalue()
 
 
 def test_floats_in_arguments_are_told_without_noise() -> None:
     shown, file = view()
-    action = Action(name="submit", arguments={"quantiles": {"p50": 42.599999999999994, "p95": [0.1 + 0.2]}})
-    shown.step(1, 1, Step(action=action, observation=Observation(), belief=believing(0.5)))
+    action = StepAction(name="submit", arguments={"quantiles": {"p50": 42.599999999999994, "p95": [0.1 + 0.2]}})
+    shown.on_step(1, 1, Step(action=action, observation=StepObservation(), belief=believing(0.5)))
     assert 'submit(quantiles={"p50": 42.6, "p95": [0.3]})' in file.getvalue()
 
 
@@ -110,8 +110,8 @@ def test_many_targets_are_cut_and_counted() -> None:
     targets = tuple(Target(key=f"t{number:02}") for number in range(20))
     many = Question(ref=REF, title="Rain?", shape=BinaryShape(), targets=targets)
     shown, file = view(many)
-    beliefs = {target.key: Binary(number / 20) for number, target in enumerate(targets)}
-    shown.step(1, 1, searching(Belief(predictions=beliefs)))
+    beliefs = {target.key: BinaryPrediction(number / 20) for number, target in enumerate(targets)}
+    shown.on_step(1, 1, searching(Belief(predictions=beliefs)))
     assert "t07: 35.0%" in file.getvalue()
     assert "t08" not in file.getvalue()
     assert "and 12 targets more" in file.getvalue()
@@ -119,7 +119,7 @@ def test_many_targets_are_cut_and_counted() -> None:
 
 def test_what_strangers_wrote_moves_no_cursor() -> None:
     shown, file = view()
-    shown.step(1, 1, searching(believing(0.5, reason="\x1b[2Jclouds")))
+    shown.on_step(1, 1, searching(believing(0.5, reason="\x1b[2Jclouds")))
     assert "\x1b" not in file.getvalue()
     assert "clouds" in file.getvalue()
 
@@ -129,7 +129,7 @@ def test_only_a_terminal_on_which_nobody_is_asked_shows_how_each_trial_stands() 
         shown, file = view(terminal=terminal)
         shown.live = live
         with shown.live_display():
-            shown.step(1, 1, searching(believing(0.5)))
+            shown.on_step(1, 1, searching(believing(0.5)))
         assert ("did last" in file.getvalue()) is (terminal and live)
         assert "step 1 of 10" in file.getvalue()
 
@@ -139,10 +139,12 @@ def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[FreeForecast, ...] 
     records = []
     for number in (1, 2):
         belief = believing(0.2, evidence=evidence)
-        usage = Usage(calls=1, tokens_in=100, tokens_out=20, cost_usd=0.01)
-        trial = Trial(number=number, end=end, belief=belief, steps=1, usage=usage, detail="Rejected: no money")
+        usage = ModelUsage(calls=1, tokens_in=100, tokens_out=20, cost_usd=0.01)
+        trial = Trial(
+            number=number, end=end, belief=belief, steps=1, usage=usage, detail="RequestRejectedError: no money"
+        )
         records.append(TrialRecord(number=number, trial=trial, steps=()))
-    answer = {"outcome": Binary(0.2)}
+    answer = {"outcome": BinaryPrediction(0.2)}
     forecast = Forecast(
         id="f" * 24,
         ref=REF,
@@ -152,18 +154,18 @@ def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[FreeForecast, ...] 
         cutoff=NOW,
         made_at=NOW,
         why="asked for",
-        raw={"outcome": Binary(0.25)},
+        raw={"outcome": BinaryPrediction(0.25)},
         predictions=answer,
         calibration="c" * 64,
     )
-    trace = Trace(
+    trace = ForecastTrace(
         id=forecast.id,
         state="done",
         detail="",
         forecast=forecast,
         question=QUESTION,
         trials=tuple(records),
-        apart=True,
+        forecast_only=True,
     )
     chain = RecordedCalls(addresses={(1, "search_1_result_1"): "https://almanac.example/rain"})
     found = ForecastExplanation(
@@ -217,22 +219,22 @@ def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
     shape = CurveShape(grid=(0.0, 50.0, 100.0), unit="mm")
     shown, file = view(Question(ref=REF, title="How much?", shape=shape, targets=(Target(),)), terminal=True)
     with shown.live_display():
-        shown.step(1, 1, searching(Belief(predictions={"outcome": Curve((0.0, 0.5, 1.0))})))
+        shown.on_step(1, 1, searching(Belief(predictions={"outcome": CurvePrediction((0.0, 0.5, 1.0))})))
     assert "50%: 50 mm" in file.getvalue()
 
 
 BUDGET = (
-    "BudgetExhausted: prime:big, for file:rain: the budget of the question does not allow the call: it may cost 0.1 US "
-    "dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to go on"
+    "BudgetExhaustedError: prime:big, for file:rain: the budget of the question does not allow the call: "
+    "it may cost 0.1 US dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to continue"
 )
 
 
 def test_a_reason_is_told_once_and_a_budget_by_its_name() -> None:
     shown, file = view()
     for number, detail in enumerate(
-        ("Unavailable: asleep", "Unavailable: asleep", BUDGET.format(0.05), BUDGET.format(0))
+        ("ServiceUnavailableError: asleep", "ServiceUnavailableError: asleep", BUDGET.format(0.05), BUDGET.format(0))
     ):
-        shown.ended(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
+        shown.on_trial_end(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
     assert file.getvalue().count("asleep") == 1
     assert "trial 2 ended after 0 steps: failed: as trial 1" in file.getvalue()
     assert "trial 3 ended after 0 steps: budget: prime:big" in file.getvalue()
@@ -245,7 +247,7 @@ def standing(width: int) -> list[str]:
     shape = CurveShape(grid=(0.0, 29.85, 100.0), unit="mm of rain in all of the month")
     asked = Question(ref=REF, title="How much?", shape=shape, targets=(Target(),))
     shown = ForecastView(console=console, question=asked, trials=2, steps=10)
-    shown.step(1, 1, searching(Belief(predictions={"outcome": Curve((0.1, 0.5, 0.9))}), tokens=1_234_567))
+    shown.on_step(1, 1, searching(Belief(predictions={"outcome": CurvePrediction((0.1, 0.5, 0.9))}), tokens=1_234_567))
     with console.capture() as capture:
         console.print(shown._standing())  # noqa: SLF001 - what a terminal repaints is not to be had otherwise
     return capture.get().splitlines()

@@ -7,41 +7,38 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import Records
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_via_daemon import DaemonForecast, is_daemon_running, load_newest_attempt
 from bot.cli.output.console import stdout_console
 from bot.cli.question_lookup import FoundQuestion
 from bot.config.schema import Config
-from bot.domain.belief import Belief
-from bot.domain.forecast import Forecast, Trial, TrialEnd
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.step import Action, Observation, Step
-from bot.errors import Rejected, Unavailable
-from bot.store.attempts import Attempt
-from bot.store.forecasts import Opening, Running
-from bot.store.ledger import open_ledger
-from bot.store.mailbox import REFUSED
-from bot.store.requests import FOLDER
-from bot.store.schedule import Due
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import RequestRejectedError, ServiceUnavailableError
+from bot.core.forecasts import Forecast, Trial, TrialEnd
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.store.forecast_queries import ForecastAttempt
+from bot.store.forecasts import ForecastStart, RunningForecast
+from bot.store.ledger import ReadOnlyState, open_ledger
+from bot.store.requests import REFUSED_FOLDER, REQUEST_FOLDER
+from bot.store.schedule import DueEntry
 from bot.testing.clock import FakeClock
 
 REF = QuestionRef("lantern", "rain")
 QUESTION = Question(ref=REF, title="Rain?", shape=BinaryShape(), targets=(Target(),))
-BELIEF = Belief(predictions={"outcome": Binary(0.3)}, reason="clouds")
-STEP = Step(action=Action(name="look"), observation=Observation(), belief=BELIEF)
+BELIEF = Belief(predictions={"outcome": BinaryPrediction(0.3)}, reason="clouds")
+STEP = Step(action=StepAction(name="look"), observation=StepObservation(), belief=BELIEF)
 FOX = "fox"
 
 
 @pytest.fixture
-async def records(tmp_path: Path) -> AsyncIterator[Records]:
+async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     async with open_ledger(tmp_path / "ledger.sqlite", now=FakeClock().now()) as ledger:
         await ledger.questions.record([QUESTION], seen_at=FakeClock().now())
-        yield Records(config=Config(), folder=tmp_path, ledger=ledger)
+        yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 
 
-def beside(records: Records, before: Attempt | None = None) -> DaemonForecast:
+def beside(records: ReadOnlyState, before: ForecastAttempt | None = None) -> DaemonForecast:
     view = ForecastView(console=stdout_console(), question=QUESTION, trials=1, steps=10)
     return DaemonForecast(
         records=records,
@@ -53,16 +50,16 @@ def beside(records: Records, before: Attempt | None = None) -> DaemonForecast:
     )
 
 
-async def begun(records: Records) -> Running:
+async def begun(records: ReadOnlyState) -> RunningForecast:
     now = FakeClock().now()
     running = await records.ledger.forecasts.begin(
-        Opening(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now)
+        ForecastStart(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now)
     )
     await records.ledger.forecasts.log_step(running.id, trial=1, number=1, step=STEP, at=now)
     return running
 
 
-async def ended(records: Records, running: Running) -> None:
+async def ended(records: ReadOnlyState, running: RunningForecast) -> None:
     now, forecasts = FakeClock().now(), records.ledger.forecasts
     await forecasts.end_trial(running.id, Trial(number=1, end=TrialEnd.FINISHED, belief=BELIEF, steps=1), now)
     answer = BELIEF.predictions
@@ -81,19 +78,19 @@ async def ended(records: Records, running: Running) -> None:
     await forecasts.complete(forecast, next_due=None)
 
 
-def taken(records: Records) -> Path:
+def taken(records: ReadOnlyState) -> Path:
     """A request that is not there any more."""
-    return records.folder / FOLDER / "1.json"
+    return records.folder / REQUEST_FOLDER / "1.json"
 
 
-def dead(records: Records) -> None:
+def dead(records: ReadOnlyState) -> None:
     """Let the last holder of the folder be one of another boot."""
     holder = {"pid": 1, "boot": "another", "started_at": "2026-01-01T00:00:00+00:00"}
     (records.folder / "lock").write_text(json.dumps(holder))
 
 
 async def test_the_forecast_that_was_asked_for_is_shown_and_its_id_returned(
-    records: Records, capsys: pytest.CaptureFixture[str]
+    records: ReadOnlyState, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = await begun(records)
     await ended(records, running)
@@ -103,7 +100,9 @@ async def test_the_forecast_that_was_asked_for_is_shown_and_its_id_returned(
     assert "trial 1 ended after 1 steps: finished" in said
 
 
-async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_done_is_not(records: Records) -> None:
+async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_done_is_not(
+    records: ReadOnlyState,
+) -> None:
     running = await begun(records)
     before = await load_newest_attempt(records, FoundQuestion(QUESTION, needs_recording=False), FOX)
     assert before is not None
@@ -115,32 +114,32 @@ async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_d
     assert await beside(records, done).wait_for_forecast(taken(records)) is None
 
 
-async def test_a_forecast_without_an_answer_is_told_with_its_reason(records: Records) -> None:
+async def test_a_forecast_without_an_answer_is_told_with_its_reason(records: ReadOnlyState) -> None:
     running = await begun(records)
     await records.ledger.forecasts.fail(running.id, why="trial 1: asleep", at=FakeClock().now())
-    with pytest.raises(Unavailable, match="fox came to no answer on lantern:rain: trial 1: asleep"):
+    with pytest.raises(ServiceUnavailableError, match="fox came to no answer on lantern:rain: trial 1: asleep"):
         await beside(records).wait_for_forecast(taken(records))
 
 
-async def test_a_question_that_was_put_off_is_told_with_the_moment_and_the_reason(records: Records) -> None:
+async def test_a_question_that_was_put_off_is_told_with_the_moment_and_the_reason(records: ReadOnlyState) -> None:
     later = FakeClock().now() + timedelta(hours=1)
-    await records.ledger.schedule.plan([Due(ref=REF, forecaster=FOX, due_at=later, why="no network")])
-    with pytest.raises(Unavailable, match=r"put off until 2026-01-01 01:00 UTC for fox: no network"):
+    await records.ledger.schedule.plan([DueEntry(ref=REF, forecaster=FOX, due_at=later, why="no network")])
+    with pytest.raises(ServiceUnavailableError, match=r"put off until 2026-01-01 01:00 UTC for fox: no network"):
         await beside(records).wait_for_forecast(taken(records))
 
 
-async def test_a_refusal_is_told_with_the_reason_of_this_very_request(records: Records) -> None:
-    refused = records.folder / FOLDER / REFUSED / "1.json"
+async def test_a_refusal_is_told_with_the_reason_of_this_very_request(records: ReadOnlyState) -> None:
+    refused = records.folder / REQUEST_FOLDER / REFUSED_FOLDER / "1.json"
     refused.parent.mkdir(parents=True)
     refused.touch()
     for name in ("2.json", "1.json", "3.json"):
         text = f"request refused, kept in {refused.with_name(name)}: because of {name}"
-        await records.ledger.journal.note("request", text, at=FakeClock().now())
-    with pytest.raises(Rejected, match=r"refused the forecast: because of 1\.json$"):
+        await records.ledger.events.add_event("request", text, at=FakeClock().now())
+    with pytest.raises(RequestRejectedError, match=r"refused the forecast: because of 1\.json$"):
         await beside(records).wait_for_forecast(taken(records))
 
 
-async def test_a_request_that_nobody_came_to_is_taken_back_when_the_other_has_ended(records: Records) -> None:
+async def test_a_request_that_nobody_came_to_is_taken_back_when_the_other_has_ended(records: ReadOnlyState) -> None:
     request = await beside(records).send_request()
     assert request.exists()
     assert is_daemon_running(records.folder)

@@ -18,8 +18,8 @@ from bot.cli.output.formatting import (
     format_predictions_short,
     format_usd,
 )
-from bot.domain.prediction import Binary, Choice, Curve
-from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_a_moment_is_told_in_utc() -> None:
 @pytest.mark.parametrize(
     ("happened", "shown"),
     [
-        (Happened(1.0), "yes"),
-        (Happened(0.0), "no"),
-        (Happened(0.25), "25.0%"),
-        (Chosen("Ada"), "Ada"),
-        (Landed(12.5), "12.5"),
-        (Void("withdrawn"), "void (withdrawn)"),
+        (BinaryOutcome(1.0), "yes"),
+        (BinaryOutcome(0.0), "no"),
+        (BinaryOutcome(0.25), "25.0%"),
+        (ChoiceOutcome("Ada"), "Ada"),
+        (NumericOutcome(12.5), "12.5"),
+        (VoidOutcome("withdrawn"), "void (withdrawn)"),
         (None, "-"),
     ],
 )
@@ -74,18 +74,20 @@ def test_an_outcome_is_told_in_a_few_words(happened: Outcome | None, shown: str)
 
 
 def test_a_choice_begins_with_the_likeliest_and_a_curve_tells_its_size() -> None:
-    assert format_prediction(Choice({"a": 0.25, "b": 0.75})) == "b 75.0%, a 25.0%"
-    assert format_prediction(Choice({"a": 0.1, "b": 0.4, "c": 0.3, "d": 0.2})) == "b 40.0%, c 30.0%, d 20.0%, …"
-    assert format_prediction(Curve((0.0, 0.5, 1.0))) == "CDF of 3 points"
+    assert format_prediction(ChoicePrediction({"a": 0.25, "b": 0.75})) == "b 75.0%, a 25.0%"
+    assert (
+        format_prediction(ChoicePrediction({"a": 0.1, "b": 0.4, "c": 0.3, "d": 0.2})) == "b 40.0%, c 30.0%, d 20.0%, …"
+    )
+    assert format_prediction(CurvePrediction((0.0, 0.5, 1.0))) == "CDF of 3 points"
     assert format_prediction(None) == "-"
 
 
 def test_the_targets_of_a_question_are_told_each_or_together() -> None:
-    rising = {"may": Binary(0.4), "june": Binary(0.6)}
+    rising = {"may": BinaryPrediction(0.4), "june": BinaryPrediction(0.6)}
     assert format_predictions(rising) == "may 40.0%, june 60.0%"
     assert format_predictions_short(rising) == "40.0% to 60.0% (2 targets)"
-    assert format_predictions_short(dict.fromkeys(rising, Binary(0.4))) == "40.0% (2 targets)"
-    assert format_predictions_short({"outcome": Binary(0.4)}) == "40.0%"
+    assert format_predictions_short(dict.fromkeys(rising, BinaryPrediction(0.4))) == "40.0% (2 targets)"
+    assert format_predictions_short({"outcome": BinaryPrediction(0.4)}) == "40.0%"
 
 
 @pytest.mark.parametrize(

@@ -39,3 +39,9 @@ def test_a_program_in_a_place_with_a_blank_is_still_one_word(tmp_path: Path, mon
     call = CommandInvocation(arguments=("doctor",))
     assert shlex.split(call.command_line) == ["my place/foxcast-of-mine", "doctor"]
     assert shlex.split(call.command_line_for("doctor")) == ["my place/foxcast-of-mine", "doctor"]
+
+
+def test_a_call_through_the_interpreter_is_repeated_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/foxcast.py", "doctor"])
+    call = CommandInvocation(arguments=("doctor",))
+    assert shlex.split(call.command_line) == [sys.executable, "-m", "foxcast", "doctor"]

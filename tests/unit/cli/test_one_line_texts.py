@@ -8,9 +8,9 @@ import pytest
 from bot.cli.command_setup import _summarize_error
 from bot.cli.fit import _value_summary
 from bot.cli.output.formatting import format_predictions
-from bot.domain.prediction import Binary
-from bot.domain.step import Json
-from bot.errors import Unauthorized
+from bot.core.errors import AuthenticationError
+from bot.core.predictions import BinaryPrediction
+from bot.core.values import Json
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_parameters_are_told_in_brief(part: Json, said: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"a": Binary(0.2)}, "20.0%"),
-        ({"a": Binary(0.2), "b": Binary(0.2)}, "20.0% (2 targets)"),
-        ({"a": Binary(0.2), "b": Binary(0.3)}, "a 20.0%, b 30.0%"),
+        ({"a": BinaryPrediction(0.2)}, "20.0%"),
+        ({"a": BinaryPrediction(0.2), "b": BinaryPrediction(0.2)}, "20.0% (2 targets)"),
+        ({"a": BinaryPrediction(0.2), "b": BinaryPrediction(0.3)}, "a 20.0%, b 30.0%"),
     ],
     ids=["one", "equal", "different"],
 )
-def test_different_predictions_are_told_by_target(values: Mapping[str, Binary], said: str) -> None:
+def test_different_predictions_are_told_by_target(values: Mapping[str, BinaryPrediction], said: str) -> None:
     assert format_predictions(values) == said
 
 
@@ -52,7 +52,7 @@ def test_an_error_that_is_being_handled_is_told_without_its_traceback() -> None:
         told = _summarize_error(None, "error", {"event": "x", "exc_info": True})
     assert told == {"event": "x", "error": "KeyError: 'title'"}
     assert sys.exc_info() == (None, None, None)
-    ours = Unauthorized("the key has run out")
+    ours = AuthenticationError("the key has run out")
     assert _summarize_error(None, "error", {"event": "x", "exc_info": ours}) == {
         "event": "x",
         "error": "the key has run out",

@@ -5,23 +5,23 @@ from datetime import timedelta
 import pytest
 
 from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short, order_options
-from bot.domain.order import Fill, Leg, Order, Side
-from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape
-from bot.domain.question import QuestionRef
-from bot.domain.submission import Intent, IntentAction, IntentState, Mode
-from bot.store.codec import PREDICTIONS
+from bot.core.orders import ContractSide, Fill, Order, OrderSide
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentState
 from bot.store.intents import IntentRow
-from bot.store.orders import OrderRow
+from bot.store.serialization import PREDICTIONS
+from bot.store.submission_queries import OrderRow
 from tests.unit.store.conftest import NOON
 
 SHAPE = ChoiceShape(options=("red", "green", "blue", "amber"))
 SAID = {"red": 0.1, "green": 0.2, "blue": 0.3, "amber": 0.4}
 
 
-def as_stored(probabilities: dict[str, float]) -> Choice:
+def as_stored(probabilities: dict[str, float]) -> ChoicePrediction:
     """Return a choice as it comes from the ledger."""
-    found = PREDICTIONS.decode(PREDICTIONS.encode({"outcome": Choice(probabilities)}))["outcome"]
-    assert isinstance(found, Choice)
+    found = PREDICTIONS.decode(PREDICTIONS.encode({"outcome": ChoicePrediction(probabilities)}))["outcome"]
+    assert isinstance(found, ChoicePrediction)
     return found
 
 
@@ -50,16 +50,18 @@ def test_json_has_that_order_however_deep_a_choice_stands() -> None:
     assert told == plain
     choice = told["trials"][0]["belief"]["predictions"]["outcome"]
     assert list(choice["probabilities"]) == list(SHAPE.options)
-    assert order_options(PREDICTIONS.plain({"outcome": Binary(0.3)}), BinaryShape()) == {
+    assert order_options(PREDICTIONS.plain({"outcome": BinaryPrediction(0.3)}), BinaryShape()) == {
         "outcome": {"kind": "binary", "probability": 0.3}
     }
 
 
-def order_row(filled: float, paid: float, *, side: Side = Side.BUY, fee: float = 0.0, amount: float | None) -> OrderRow:
+def order_row(
+    filled: float, paid: float, *, side: OrderSide = OrderSide.BUY, fee: float = 0.0, amount: float | None
+) -> OrderRow:
     """Return an order for 20 shares at 0.5, of which so many were traded."""
     order = Order(
         contract="m1",
-        leg=Leg.YES,
+        leg=ContractSide.YES,
         side=side,
         shares=20.0,
         limit=0.5,
@@ -75,14 +77,14 @@ def order_row(filled: float, paid: float, *, side: Side = Side.BUY, fee: float =
         forecast="f1",
         action=IntentAction.ORDER,
         batch="i1",
-        predictions={"outcome": Binary(0.7)},
+        predictions={"outcome": BinaryPrediction(0.7)},
         order=order,
     )
     row = IntentRow(
-        intent=intent, state=IntentState.ACKED, mode=Mode.PAPER, detail="", planned_at=NOON, changed_at=NOON
+        intent=intent, state=IntentState.ACKED, mode=ExecutionMode.PAPER, detail="", planned_at=NOON, changed_at=NOON
     )
     fill = Fill(reference="a", at=NOON + timedelta(seconds=1), shares=filled, price=0.4, cash=-paid, fee=fee)
-    return OrderRow(row=row, title="Rain?", decided="", attempts=(), fills=(fill,))
+    return OrderRow(row=row, title="Rain?", decision_reason="", attempts=(), fills=(fill,))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +99,9 @@ def order_row(filled: float, paid: float, *, side: Side = Side.BUY, fee: float =
         (order_row(19.0, 10.0, amount=None), True),
         (order_row(19.0, 7.6, amount=None), False),
         # A sale has no stake.
-        (order_row(20.0, -8.0, side=Side.SELL, amount=10.0), True),
-        (order_row(19.0, -7.6, side=Side.SELL, amount=10.0), False),
+        (order_row(20.0, -8.0, side=OrderSide.SELL, amount=10.0), True),
+        (order_row(19.0, -7.6, side=OrderSide.SELL, amount=10.0), False),
     ],
 )
 def test_an_order_is_whole_once_its_stake_or_its_shares_are_used_up(row: OrderRow, *, whole: bool) -> None:
-    assert row.whole is whole
+    assert row.is_filled is whole

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cli.question_file import MAX_BYTES, read_question, title_to_key
-from bot.domain.curves import quantiles_of
-from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.errors import ContractError, NotFound
-from bot.store.codec import version_of
+from bot.core.distributions import curve_quantiles
+from bot.core.errors import MalformedDataError, NotFoundError
+from bot.core.predictions import (
+    BinaryPrediction,
+    BinaryShape,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+)
+from bot.core.questions import Question, QuestionRef, Target
+from bot.store.serialization import question_version
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -67,7 +74,7 @@ def test_each_key_becomes_what_it_says_and_moments_are_of_utc_unless_they_say_ot
     )
     assert dict(question.facts) == {"station": "Orly"}
     assert question.crowd is not None
-    assert (question.crowd.prediction, question.crowd.at) == (Binary(0.4), datetime(2026, 11, 19, tzinfo=UTC))
+    assert (question.crowd.prediction, question.crowd.at) == (BinaryPrediction(0.4), datetime(2026, 11, 19, tzinfo=UTC))
 
 
 def test_json_has_the_same_keys(tmp_path: Path) -> None:
@@ -76,7 +83,7 @@ def test_json_has_the_same_keys(tmp_path: Path) -> None:
     question = read(tmp_path, json.dumps(plain), "q.json")
     assert question.shape == ChoiceShape(options=("Ann", "Bob"))
     assert question.crowd is not None
-    assert question.crowd.prediction == Choice({"Ann": 0.75, "Bob": 0.25})
+    assert question.crowd.prediction == ChoicePrediction({"Ann": 0.75, "Bob": 0.25})
 
 
 def test_a_range_is_divided_evenly_into_its_points(tmp_path: Path) -> None:
@@ -93,9 +100,9 @@ def test_quantiles_of_a_crowd_become_a_curve_through_them(tmp_path: Path) -> Non
     shape = '[shape]\nkind = "number"\nrange = [0, 10]\n'
     question = read(tmp_path, f'title = "x"\n{shape}[crowd]\nquantiles = {{ "0.1" = 2, "0.5" = 5, "0.9" = 9 }}\n')
     assert question.crowd is not None
-    assert isinstance(question.crowd.prediction, Curve)
+    assert isinstance(question.crowd.prediction, CurvePrediction)
     assert isinstance(question.shape, CurveShape)
-    found = quantiles_of(question.crowd.prediction, question.shape, [0.1, 0.5, 0.9])
+    found = curve_quantiles(question.crowd.prediction, question.shape, [0.1, 0.5, 0.9])
     assert [*found.values()] == pytest.approx([2, 5, 9], abs=0.05)
 
 
@@ -111,7 +118,7 @@ def test_the_same_file_read_later_is_the_same_version_so_that_a_forecast_goes_on
     path = tmp_path / "q.toml"
     path.write_text('title = "x"\n[crowd]\nprobability = 0.5\n')
     first, second = (read_question(path, now=NOW + timedelta(minutes=late)) for late in (0, 30))
-    assert version_of(first) == version_of(second)
+    assert question_version(first) == question_version(second)
 
 
 FAULTS = {
@@ -176,7 +183,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_told_with_file_key_and_remedy(tmp_path: Path, name: str) -> None:
     text, words = FAULTS[name]
-    with pytest.raises(ContractError) as refused:
+    with pytest.raises(MalformedDataError) as refused:
         read(tmp_path, text)
     assert all(line.startswith(f"{tmp_path / 'q.toml'}: ") for line in str(refused.value).splitlines())
     assert words in str(refused.value)
@@ -195,16 +202,16 @@ def test_a_fault_is_told_with_file_key_and_remedy(tmp_path: Path, name: str) -> 
 def test_json_that_is_no_question_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "q.json"
     path.write_bytes(content)
-    with pytest.raises(ContractError, match=words):
+    with pytest.raises(MalformedDataError, match=words):
         read_question(path, now=NOW)
 
 
 def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.toml"
-    with pytest.raises(NotFound, match=r"cannot be read: No such file"):
+    with pytest.raises(NotFoundError, match=r"cannot be read: No such file"):
         read_question(path, now=NOW)
     path.write_text("#" * (MAX_BYTES + 1))
-    with pytest.raises(ContractError, match="larger than"):
+    with pytest.raises(MalformedDataError, match="larger than"):
         read_question(path, now=NOW)
 
 

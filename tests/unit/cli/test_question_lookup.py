@@ -7,27 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import folder_of, open_app
+from bot.app.app import open_app
 from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters
 from bot.cli.question_lookup import QuestionFinder, normalize_address, require_any_future_target
 from bot.config.loader import load_config
 from bot.config.schema import Config
-from bot.domain.prediction import BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.request import ForecastQuestion
-from bot.errors import ConfigError, ContractError, InstanceLocked, NotFound, Rejected
-from bot.registry import load_registry
-from bot.store.attempts import standing_of
-from bot.store.requests import ask
+from bot.core.errors import ConfigError, MalformedDataError, NotFoundError, RequestRejectedError, StateFolderLockedError
+from bot.core.operator_requests import ForecastQuestion
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.plugin_system.registry import load_registry
+from bot.store.forecast_queries import read_forecast_status
+from bot.store.ledger import state_folder
+from bot.store.requests import send_request
 from bot.testing.clock import FakeClock
 
 PLUGIN = """
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from bot.api import (BinaryShape, Can, ForecasterSpec, NotFound, Question, QuestionRef, Rejected, Settings, Target,
-                     VenueSpec, hookimpl)
-from bot.testing.forecaster import ScriptedForecaster, say
-from bot.testing.venue import MemoryVenue
+from bot.api import (BinaryShape, ForecasterSpec, NotFoundError, PluginSettings, Question, QuestionRef,
+                     RequestRejectedError, Target, VenueSpec, hookimpl)
+from bot.testing.forecaster import ScriptedForecaster, believe_yes
+from bot.testing.venue import FakeVenueReader
 
 def question(key, url):
     ref = QuestionRef("quay", key)
@@ -35,16 +36,16 @@ def question(key, url):
 
 @asynccontextmanager
 async def open_quay(settings, workplace):
-    yield MemoryVenue([question("lamp", "https://www.quay.example/q/lamp/"), question("a", "https://quay.example/2"),
+    yield FakeVenueReader([question("lamp", "https://www.quay.example/q/lamp/"), question("a", "https://quay.example/2"),
                        question("b", "https://quay.example/2")])
 
-class Pier(MemoryVenue):
-    async def find(self, name):
+class Pier(FakeVenueReader):
+    async def find_question(self, name):
         if name in {"mole", "mole-7", "https://pier.example/mole"}:
             return replace(question("mole-7", "https://pier.example/mole"), ref=QuestionRef("pier", "mole-7"))
         if name == "over":
-            raise Rejected("over cannot be forecast: it is closed")
-        raise NotFound(f"{name} is none of the pier's")
+            raise RequestRejectedError("over cannot be forecast: it is closed")
+        raise NotFoundError(f"{name} is none of the pier's")
 
 @asynccontextmanager
 async def open_pier(settings, workplace):
@@ -52,18 +53,18 @@ async def open_pier(settings, workplace):
 
 @asynccontextmanager
 async def open_one(settings, workplace):
-    yield ScriptedForecaster(say(0.3))
+    yield ScriptedForecaster(believe_yes(0.3))
 
 @hookimpl
 def foxcast_venues():
-    return [VenueSpec(name="quay", summary="A quay", settings=Settings, reader=open_quay, hosts=("quay.example",)),
-            VenueSpec(name="pier", summary="A pier", settings=Settings, reader=open_pier, hosts=("pier.example",))]
+    return [VenueSpec(name=name, summary=name, settings=PluginSettings, reader=reader, hosts=(f"{name}.example",))
+            for name, reader in (("quay", open_quay), ("pier", open_pier))]
 
 @hookimpl
 def foxcast_forecasters():
-    asks = frozenset({Can.ASK_MODELS})
-    return [ForecasterSpec(name=name, summary=name, settings=Settings, open=open_one, abilities=can)
-            for name, can in (("keeper", frozenset()), ("pilot", asks), ("other", asks), ("watch", frozenset()))]
+    asks = ("main",)
+    return [ForecasterSpec(name=name, summary=name, settings=PluginSettings, open=open_one, optional_roles=roles)
+            for name, roles in (("keeper", ()), ("pilot", asks), ("other", asks), ("watch", ()))]
 """
 CONFIG = """
 plugins = ["quay"]
@@ -98,33 +99,33 @@ async def discovered(config: Config) -> None:
 
 
 async def test_an_address_is_read_from_the_venues_where_no_ledger_knows_it(configure: Configure) -> None:
-    wanted = await sources(configure()).find("https://quay.example/q/lamp")
+    wanted = await sources(configure()).find_question("https://quay.example/q/lamp")
     assert (str(wanted.question.ref), wanted.needs_recording) == ("quay:lamp", True)
 
 
 async def test_an_address_on_record_is_not_asked_for_again(configure: Configure) -> None:
     config = configure()
     await discovered(config)
-    wanted = await sources(config).find("http://www.quay.example/q/lamp#comments")
+    wanted = await sources(config).find_question("http://www.quay.example/q/lamp#comments")
     assert (str(wanted.question.ref), wanted.needs_recording) == ("quay:lamp", False)
 
 
 async def test_an_address_of_several_questions_lists_them(configure: Configure) -> None:
     config = configure()
     await discovered(config)
-    with pytest.raises(NotFound, match=r"several questions; name one of\n  quay:a\n  quay:b"):
-        await sources(config).find("https://quay.example/2")
+    with pytest.raises(NotFoundError, match=r"several questions; name one of\n  quay:a\n  quay:b"):
+        await sources(config).find_question("https://quay.example/2")
 
 
 async def test_an_address_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
-    with pytest.raises(NotFound, match=r"https://quay.example/q/lam, and none that is open now at quay"):
-        await sources(configure()).find("https://quay.example/q/lam")
+    with pytest.raises(NotFoundError, match=r"https://quay.example/q/lam, and none that is open now at quay"):
+        await sources(configure()).find_question("https://quay.example/q/lam")
 
 
 async def test_a_unique_part_of_a_key_is_enough(configure: Configure) -> None:
     config = configure()
     await discovered(config)
-    assert str((await sources(config).find("lam")).question.ref) == "quay:lamp"
+    assert str((await sources(config).find_question("lam")).question.ref) == "quay:lamp"
 
 
 async def test_a_question_that_is_over_on_record_is_asked_of_its_venue_again(configure: Configure) -> None:
@@ -134,10 +135,10 @@ async def test_a_question_that_is_over_on_record_is_asked_of_its_venue_again(con
     gone = replace(over, ref=QuestionRef("pier", "over"))
     async with open_app(config, load_registry(config), clock=FakeClock()) as app:
         await app.ledger.questions.record([over, gone], seen_at=now)
-    wanted = await sources(config).find("pier:mole-7")
+    wanted = await sources(config).find_question("pier:mole-7")
     assert (wanted.question.title, wanted.question.closes_at, wanted.needs_recording) == ("mole-7", None, True)
     # Where it cannot be forecast there either, what the ledger says of it is told.
-    assert (await sources(config).find("pier:over")).needs_recording is False
+    assert (await sources(config).find_question("pier:over")).needs_recording is False
 
 
 PIER = f'{CONFIG}[venues.pier]\nforecasters = ["keeper"]\n'
@@ -149,30 +150,30 @@ async def test_a_name_that_no_ledger_knows_is_asked_of_the_venues_that_find(conf
         config = configure(PIER)
         if discovering:
             await discovered(config)
-        wanted = await sources(config).find(name)
+        wanted = await sources(config).find_question(name)
         assert (str(wanted.question.ref), wanted.needs_recording) == ("pier:mole-7", True)
 
 
 async def test_what_is_on_record_is_asked_of_nobody(configure: Configure) -> None:
     config = configure(PIER)
     await discovered(config)
-    wanted = await sources(config).find("lamp")
+    wanted = await sources(config).find_question("lamp")
     assert (str(wanted.question.ref), wanted.needs_recording) == ("quay:lamp", False)
 
 
 async def test_why_a_venue_will_not_have_it_forecast_is_told(configure: Configure) -> None:
-    with pytest.raises(Rejected, match="it is closed"):
-        await sources(configure(PIER)).find("over")
+    with pytest.raises(RequestRejectedError, match="it is closed"):
+        await sources(configure(PIER)).find_question("over")
 
 
 async def test_a_name_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
-    with pytest.raises(NotFound, match="called nothing, nor at pier; list"):
-        await sources(configure(PIER)).find("nothing")
+    with pytest.raises(NotFoundError, match="called nothing, nor at pier; list"):
+        await sources(configure(PIER)).find_question("nothing")
 
 
 async def test_words_of_a_title_are_asked_of_nobody(configure: Configure) -> None:
-    with pytest.raises(NotFound, match="there is no ledger"):
-        await sources(configure(PIER)).find("will the mole hold")
+    with pytest.raises(NotFoundError, match="there is no ledger"):
+        await sources(configure(PIER)).find_question("will the mole hold")
 
 
 def test_addresses_are_the_same_but_for_what_changes_no_page() -> None:
@@ -187,7 +188,7 @@ def test_who_asks_models_forecasts_and_those_of_the_venue_come_first(configure: 
     assert choose_forecaster(config, registry, "quay", asked=None) == "other"
     assert choose_forecaster(config, registry, "file", asked=None) == "pilot"
     assert choose_forecaster(config, registry, "file", asked="watch") == "watch"
-    with pytest.raises(NotFound, match=r"forecaster piolt; did you mean pilot\?"):
+    with pytest.raises(NotFoundError, match=r"forecaster piolt; did you mean pilot\?"):
         choose_forecaster(config, registry, "quay", asked="piolt")
 
 
@@ -228,9 +229,14 @@ def test_without_a_forecaster_the_remedy_is_told_and_a_broken_plugin_is_blamed(
 async def test_an_app_of_some_forecasters_alone_has_no_venue_and_nothing_can_leave(configure: Configure) -> None:
     config = configure()
     async with open_app(config, load_registry(config), clock=FakeClock(), only=("keeper", "watch")) as app:
-        assert ([*app.seats], [*app.venues], [*app.lanes], app.gateway) == (["keeper", "watch"], [], [], None)
-        assert app.folder == folder_of(config)
-        with pytest.raises(InstanceLocked):
+        assert ([*app.forecasters], [*app.venues], [*app.execution_policies], app.gateway) == (
+            ["keeper", "watch"],
+            [],
+            [],
+            None,
+        )
+        assert app.folder == state_folder(config)
+        with pytest.raises(StateFolderLockedError):
             async with open_app(config, load_registry(config), clock=FakeClock(), only=("keeper",)):
                 pass
 
@@ -241,12 +247,12 @@ async def test_what_only_a_person_asked_for_is_not_forecast_again_by_itself(conf
         jobs = {job.name: job for job in app.jobs()}
         await jobs["discover quay"].run()
         now = app.clock.now()
-        ask(app.folder, ForecastQuestion(ref=OWN.ref, forecaster="keeper", question=OWN), at=now)
-        await jobs["attend"].run()
+        send_request(app.folder, ForecastQuestion(ref=OWN.ref, forecaster="keeper", question=OWN), at=now)
+        await jobs["requests"].run()
         await jobs["forecast"].run()
         readers = app.ledger.forecasts.readers
-        own = (await standing_of(readers, OWN.ref, "keeper")).place
-        regular = (await standing_of(readers, QuestionRef("quay", "lamp"), "keeper")).place
+        own = (await read_forecast_status(readers, OWN.ref, "keeper")).place
+        regular = (await read_forecast_status(readers, QuestionRef("quay", "lamp"), "keeper")).place
     assert own is not None
     assert own.due_at is None
     assert regular is not None
@@ -262,15 +268,15 @@ async def test_a_file_that_asks_about_the_past_is_refused_with_each_date(
     config = configure()
     house = QuestionFinder(config=config, registry=load_registry(config), clock=clock)
     file.write_text(f'title = "Rain?"\n{cutoff}targets = [2026-01-02, 2026-01-03, 2026-01-20]\n')
-    with pytest.raises(ContractError) as caught:
-        await house.find(str(file))
+    with pytest.raises(MalformedDataError) as caught:
+        await house.find_question(str(file))
     assert [line.split(": ")[1:3] for line in str(caught.value).splitlines()] == [
         ["targets", "2026-01-02"],
         ["targets", "2026-01-03"],
     ]
     assert ("give as_of" in str(caught.value)) is (not cutoff)
     file.write_text(f'title = "Rain?"\n{cutoff}targets = [2026-01-20]\n')
-    assert (await house.find(str(file))).needs_recording
+    assert (await house.find_question(str(file))).needs_recording
 
 
 @pytest.mark.parametrize(
@@ -283,5 +289,5 @@ def test_a_question_all_in_the_past_is_skipped(days: tuple[int | None, ...], ove
     if not over:
         require_any_future_target(asked, now)
         return
-    with pytest.raises(Rejected, match=r"file:snow is skipped: none of its dates is after 2026-01-10"):
+    with pytest.raises(RequestRejectedError, match=r"file:snow is skipped: none of its dates is after 2026-01-10"):
         require_any_future_target(asked, now)

@@ -9,17 +9,17 @@ import pytest
 from bot.cli.output.console import SafeConsole
 from bot.cli.replay import explain_difference, load_forecaster_registry, print_replay, replay_to_json
 from bot.config.schema import Config
-from bot.domain.prediction import Binary
+from bot.core.predictions import BinaryPrediction
 from bot.evaluation.replay import ReplayDiscrepancy, ReplayedTrial, ReplayResult
-from bot.store.forecasts import Trace
-from tests.unit.sittings import question
+from bot.store.forecasts import ForecastTrace
+from tests.unit.forecast_run_fixture import question
 
-TRACE = Trace(id="f" * 24, state="done", detail="", forecast=None, question=question(), trials=())
+TRACE = ForecastTrace(id="f" * 24, state="done", detail="", forecast=None, question=question(), trials=())
 
 
 def replayed(discrepancy: ReplayDiscrepancy | None = None, aggregate: ReplayDiscrepancy | None = None) -> ReplayResult:
     trial = ReplayedTrial(number=1, recorded=3, replayed=3, discrepancy=discrepancy)
-    return ReplayResult(trials=(trial,), raw={"outcome": Binary(0.7)}, aggregate=aggregate)
+    return ReplayResult(trials=(trial,), raw={"outcome": BinaryPrediction(0.7)}, aggregate=aggregate)
 
 
 def found(part: str, **more: Any) -> ReplayDiscrepancy:

@@ -14,9 +14,9 @@ from bot.cli.command_setup import _configure_logging
 from bot.cli.main import _report_error
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, SafeConsole, TableColumn, make_table, print_indented, to_json_text
-from bot.cli.output.safe_output import replace_invisible
 from bot.config.schema import LogFormat, LogSection
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
+from bot.core.plain_text import replace_invisible
 
 # A window title, a cleared screen, a colour by a C1 control, text turned around, half a character.
 HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202ertl\ud800"

@@ -11,37 +11,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bot.app import Records
 from bot.cli.output.console import SafeConsole, to_json_text
 from bot.cli.output.outcomes import describe_outcome
 from bot.cli.output.score_report import print_kinds, print_report
 from bot.cli.score import graded_by_forecaster
-from bot.cli.show import load_question_record, print_question_record, question_record_to_json
+from bot.cli.show import print_question_record, question_record_to_json
 from bot.config.schema import Config
-from bot.domain.prediction import BinaryShape, CurveShape, Shape
-from bot.domain.question import QuestionRef
-from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
+from bot.core.predictions import BinaryShape, CurveShape, QuestionShape
+from bot.core.questions import QuestionRef
+from bot.evaluation.question_record import load_question_record
 from bot.evaluation.score_report import build_report, kind_reports
 from bot.evaluation.score_rows import RuleScoreRow
-from bot.store.ledger import open_ledger
+from bot.store.ledger import ReadOnlyState, open_ledger
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
-from tests.unit.jobs.conftest import VENUE, House
+from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.test_score_kinds import forecast_all, resolve
 
 Printer = Callable[[SafeConsole], None]
 
 
 @pytest.fixture
-async def records(tmp_path: Path) -> AsyncIterator[Records]:
+async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     """One question of each kind, forecast, resolved and scored."""
     clock = FakeClock()
     async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
-        house = House(ledger=ledger, path=tmp_path, clock=clock)
+        house = JobsFixture(ledger=ledger, path=tmp_path, clock=clock)
         await forecast_all(house)
-        await resolve(house, rain=Happened(1.0), colour=Chosen("blue"), snow=Landed(25.0))
+        await resolve(house, rain=BinaryOutcome(1.0), colour=ChoiceOutcome("blue"), snow=NumericOutcome(25.0))
         await house.score()
-        yield Records(config=Config(), folder=tmp_path, ledger=ledger)
+        yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 
 
 def told(printer: Printer) -> str:
@@ -51,11 +51,11 @@ def told(printer: Printer) -> str:
     return re.sub(" +", " ", console.file.getvalue())
 
 
-async def graded(records: Records) -> list[RuleScoreRow]:
-    return graded_by_forecaster(await records.ledger.scores.marked(ScoreFilter()))["first"]
+async def graded(records: ReadOnlyState) -> list[RuleScoreRow]:
+    return graded_by_forecaster(await records.ledger.scores.read_non_binary_scores(ScoreFilter()))["first"]
 
 
-async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: Records) -> None:
+async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: ReadOnlyState) -> None:
     kinds = kind_reports(await graded(records), rng=np.random.default_rng(1))
     said = told(lambda console: print_kinds(console, kinds, whose="first: "))
     assert "first: 1 resolved choice\n" in said
@@ -65,7 +65,7 @@ async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_i
     assert re.search(r"baseline more -8\.59 \[-8\.59, -8\.59\] - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
 
 
-async def test_a_report_of_curves_alone_has_no_empty_tables(records: Records) -> None:
+async def test_a_report_of_curves_alone_has_no_empty_tables(records: ReadOnlyState) -> None:
     curves = [row for row in await graded(records) if row.kind == "curve"]
     report = build_report([], graded=curves, rng=np.random.default_rng(1))
     said = told(lambda console: print_report(console, report, title="A report"))
@@ -78,7 +78,7 @@ async def test_a_report_of_curves_alone_has_no_empty_tables(records: Records) ->
     assert plain["kinds"]["curve"]["scores"].keys() == {"crps", "curve baseline"}
 
 
-async def test_missing_answers_are_told(records: Records) -> None:
+async def test_missing_answers_are_told(records: ReadOnlyState) -> None:
     [choice] = [row for row in await graded(records) if row.kind == "choice"]
     missing = RuleScoreRow(
         **{name: getattr(choice, name) for name in RuleScoreRow.__dataclass_fields__ if name != "imputed"}, imputed=True
@@ -95,17 +95,19 @@ DATES = CurveShape(grid=(0.0, 86_400.0), unit="date", open_upper=True)
 @pytest.mark.parametrize(
     ("outcome", "shape", "words"),
     [
-        (Landed(1234.5), DEPTH, "1234.5 cm"),
-        (Landed(inf), DEPTH, "above 40 cm"),
-        (Landed(-inf), DEPTH, "below 0 cm"),
-        (Landed(90_000.0), DATES, "1970-01-02"),
-        (Landed(inf), DATES, "above 1970-01-02"),
-        (Void("ambiguous"), DATES, "void (ambiguous)"),
-        (Happened(1.0), BinaryShape(), "yes"),
+        (NumericOutcome(1234.5), DEPTH, "1234.5 cm"),
+        (NumericOutcome(inf), DEPTH, "above 40 cm"),
+        (NumericOutcome(-inf), DEPTH, "below 0 cm"),
+        (NumericOutcome(90_000.0), DATES, "1970-01-02"),
+        (NumericOutcome(inf), DATES, "above 1970-01-02"),
+        (VoidOutcome("ambiguous"), DATES, "void (ambiguous)"),
+        (BinaryOutcome(1.0), BinaryShape(), "yes"),
         (None, DEPTH, "-"),
     ],
 )
-def test_an_outcome_is_told_in_the_unit_of_the_question(outcome: Outcome | None, shape: Shape, words: str) -> None:
+def test_an_outcome_is_told_in_the_unit_of_the_question(
+    outcome: Outcome | None, shape: QuestionShape, words: str
+) -> None:
     assert describe_outcome(outcome, shape) == words
 
 
@@ -118,14 +120,14 @@ def test_an_outcome_is_told_in_the_unit_of_the_question(outcome: Outcome | None,
         ("snow", "outcome CRPS baseline", "25 cm 0.1008 -8.59"),
     ],
 )
-async def test_show_has_the_scores_of_the_kind(records: Records, key: str, columns: str, values: str) -> None:
+async def test_show_has_the_scores_of_the_kind(records: ReadOnlyState, key: str, columns: str, values: str) -> None:
     found = await load_question_record(records, QuestionRef(VENUE, key))
     said = told(lambda console: print_question_record(console, found))
     assert columns in said
     assert values in said
 
 
-async def test_the_json_of_show_names_each_rule(records: Records) -> None:
+async def test_the_json_of_show_names_each_rule(records: ReadOnlyState) -> None:
     rules = {}
     for key in ("rain", "colour", "snow"):
         plain = json.loads(
@@ -139,7 +141,7 @@ async def test_the_json_of_show_names_each_rule(records: Records) -> None:
     }
 
 
-async def test_options_have_the_order_of_their_question_on_paper_and_in_json(records: Records) -> None:
+async def test_options_have_the_order_of_their_question_on_paper_and_in_json(records: ReadOnlyState) -> None:
     found = await load_question_record(records, QuestionRef(VENUE, "colour"))
     text = to_json_text(question_record_to_json(found))
     # The answers, the crowd, the beliefs and the history.
@@ -151,7 +153,7 @@ async def test_options_have_the_order_of_their_question_on_paper_and_in_json(rec
     assert not re.search(r"(green|blue) [\d.]+%, red", said)
 
 
-async def test_show_says_what_a_question_is_filed_under(records: Records) -> None:
+async def test_show_says_what_a_question_is_filed_under(records: ReadOnlyState) -> None:
     found = await load_question_record(records, QuestionRef(VENUE, "rain"))
     assert "tags:" not in told(lambda console: print_question_record(console, found))
     filed = replace(found.question, tags=("wet", "cold"), tournaments=("autumn",), facts={"category": "weather"})

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from bot.cli.score import rows_by_forecaster
-from bot.domain.question import Question
+from bot.core.questions import Question
 from bot.evaluation.group_scores import score_group
 from bot.evaluation.score_rows import BinaryScoreRow
 from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
-from tests.unit.store.conftest import NOON, Scribe
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 
 async def rows(tmp_path: Path, *, series: str) -> list[BinaryScoreRow]:
     """One question asked again in 40 rounds, always answered 0.8, with a run of outcomes for each half."""
     path = tmp_path / "ledger.sqlite"
     async with open_ledger(path, now=NOON) as ledger:
-        scribe = Scribe(ledger, path)
+        scribe = LedgerFixture(ledger, path)
         for number in range(40):
             question: Question = await scribe.ask(f"{number:02}/rain", series=series.format(number=number % 4))
             await scribe.forecast(question, 0.8)
             await scribe.resolve(question, float(number % 4 < 2))
-        table = await ledger.scores.table(ScoreFilter(until=NOON + timedelta(days=1)))
+        table = await ledger.scores.read_binary_columns(ScoreFilter(until=NOON + timedelta(days=1)))
     return [scored.row for scored in rows_by_forecaster(table)["plain"]]
 
 

@@ -4,18 +4,17 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from bot.app import LEDGER_FILE, folder_of
 from bot.cli.shared_rates import open_shared_rates
-from bot.clock import SeededRandom
 from bot.config.loader import load_config
 from bot.config.schema import Config
-from bot.domain.wire import Rate
+from bot.core.clock import SeededRandom
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import RateLimiter
-from bot.store.ledger import open_ledger
-from bot.store.shared_rates import HOLDER, RATE_FOLDER, SharedRates
+from bot.store.ledger import LEDGER_FILE, open_ledger, state_folder
+from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 from bot.testing.clock import FakeClock
 
-RATE = Rate(name="quay", prefixes=("https://quay.example/",), count=1, per_s=60.0)
+RATE = RateLimit(name="quay", prefixes=("https://quay.example/",), count=1, per_s=60.0)
 
 
 def configured(folder: Path) -> Config:
@@ -30,7 +29,7 @@ async def ask(rates: RateLimiter) -> None:
 
 async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
-    async with open_ledger(folder_of(config) / LEDGER_FILE, now=clock.now()) as ledger:
+    async with open_ledger(state_folder(config) / LEDGER_FILE, now=clock.now()) as ledger:
         await ask(RateLimiter([RATE], clock=clock, random=random, book=ledger.rates))
         async with AsyncExitStack() as stack:
             asking = asyncio.ensure_future(
@@ -44,9 +43,9 @@ async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
 
 async def test_what_a_command_used_the_daemon_counts(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
-    folder = folder_of(config)
+    folder = state_folder(config)
     async with open_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
-        shared = SharedRates(folder=folder / RATE_FOLDER, name=HOLDER)
+        shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
         daemon = RateLimiter([RATE], clock=clock, random=random, book=ledger.rates, shared=shared)
         await ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))
         asking = asyncio.ensure_future(ask(daemon))

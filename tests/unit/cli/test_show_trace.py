@@ -6,24 +6,23 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from bot.cli.show import print_trial_trace
-from bot.domain.belief import Belief, Evidence
-from bot.domain.forecast import Trial, TrialEnd
-from bot.domain.prediction import Binary
-from bot.domain.step import Action, Observation, Step, Usage
+from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
+from bot.core.forecasts import Trial, TrialEnd
+from bot.core.predictions import BinaryPrediction
 from bot.store.trials import LoggedStep, TrialRecord
 
 AT = datetime(2026, 4, 26, tzinfo=UTC)
 
 
-def step(number: int, *, text: str = "", usage: Usage | None = None, **belief: object) -> LoggedStep:
+def step(number: int, *, text: str = "", usage: ModelUsage | None = None, **belief: object) -> LoggedStep:
     return LoggedStep(
         number=number,
         at=AT,
         step=Step(
-            action=Action(name="search", arguments={"query": "who leads"}),
-            observation=Observation(text=text),
+            action=StepAction(name="search", arguments={"query": "who leads"}),
+            observation=StepObservation(text=text),
             belief=Belief(**belief),  # type: ignore[arg-type]  # a test names what it needs
-            usage=usage or Usage(),
+            usage=usage or ModelUsage(),
         ),
     )
 
@@ -36,7 +35,7 @@ def told(*steps: LoggedStep, trial: Trial | None = None, several: bool = False) 
 
 
 def test_a_single_belief_moves_in_one_line() -> None:
-    first, second = {"outcome": Binary(0.4)}, {"outcome": Binary(0.6)}
+    first, second = {"outcome": BinaryPrediction(0.4)}, {"outcome": BinaryPrediction(0.6)}
     said = told(step(1, predictions=first), step(2, predictions=second), step(3, predictions=second))
     assert "belief: 40.0% (low confidence)" in said
     assert "belief: 40.0% -> 60.0% (low confidence)" in said
@@ -44,8 +43,10 @@ def test_a_single_belief_moves_in_one_line() -> None:
 
 
 def test_targets_that_differ_have_a_line_each() -> None:
-    first = {"may": Binary(0.4), "june": Binary(0.4)}
-    said = told(step(1, predictions=first), step(2, predictions={"may": Binary(0.5), "june": Binary(0.6)}))
+    first = {"may": BinaryPrediction(0.4), "june": BinaryPrediction(0.4)}
+    said = told(
+        step(1, predictions=first), step(2, predictions={"may": BinaryPrediction(0.5), "june": BinaryPrediction(0.6)})
+    )
     assert "belief: 40.0% (2 targets) (low confidence)" in said
     assert "     may: 40.0% -> 50.0%\n     june: 40.0% -> 60.0%" in said
 
@@ -55,8 +56,8 @@ def test_reasons_questions_and_cost_are_told() -> None:
         step(
             1,
             text="a page",
-            usage=Usage(calls=2, tokens_in=900, tokens_out=80, cost_usd=0.0123),
-            predictions={"outcome": Binary(0.4)},
+            usage=ModelUsage(calls=2, tokens_in=900, tokens_out=80, cost_usd=0.0123),
+            predictions={"outcome": BinaryPrediction(0.4)},
             evidence_for=(Evidence(text="leads", source="poll", log_odds=0.5),),
             evidence_against=(Evidence(text="is tired", source=""),),
             open_questions=("who else runs?",),
@@ -74,7 +75,7 @@ def test_reasons_questions_and_cost_are_told() -> None:
 
 
 def test_a_long_observation_is_cut() -> None:
-    said = told(step(1, text="word " * 500, predictions={"outcome": Binary(0.4)}))
+    said = told(step(1, text="word " * 500, predictions={"outcome": BinaryPrediction(0.4)}))
     assert len(said) < 600
     assert "word ..." in said
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import Records
 from bot.cli.output.console import to_json_text
-from bot.cli.show import load_question_record, print_question_record, question_record_to_json
+from bot.cli.show import print_question_record, question_record_to_json
 from bot.config.schema import Config
-from bot.domain.prediction import Curve, CurveShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.resolution import Landed, Resolution
-from bot.jobs.score import Scoring, score
-from bot.store.ledger import open_ledger
+from bot.core.outcomes import NumericOutcome, Resolution
+from bot.core.predictions import CurvePrediction, CurveShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.evaluation.question_record import load_question_record
+from bot.jobs.resolution import ScoringContext, score_forecasts
+from bot.store.ledger import ReadOnlyState, open_ledger
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
-from bot.testing.records import forecast_on_record
+from tests.recorded_forecasts import record_forecast
 from tests.unit.cli.test_score_kinds import told
 
 SNOW = Question(
@@ -29,29 +29,29 @@ SNOW = Question(
     targets=(Target(),),
 )
 TENFOLD = replace(SNOW, shape=CurveShape(grid=(0.0, 100.0, 200.0, 300.0, 400.0), unit="cm", open_upper=True))
-EVEN = Curve((0.0, 0.2, 0.4, 0.6, 0.8))
+EVEN = CurvePrediction((0.0, 0.2, 0.4, 0.6, 0.8))
 
 
 @pytest.fixture
-async def records(tmp_path: Path) -> AsyncIterator[Records]:
+async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     """Forecast at 0 to 40 cm; the range is ten times as wide now, and 25 cm fell."""
     clock = FakeClock()
     async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         await ledger.questions.record([SNOW], seen_at=clock.now())
-        await forecast_on_record(ledger, SNOW, {"outcome": EVEN}, clock.now(), "early")
+        await record_forecast(ledger, SNOW, {"outcome": EVEN}, clock.now(), "early")
         await clock.advance(60)
         await ledger.questions.record([TENFOLD], seen_at=clock.now())
-        await forecast_on_record(ledger, TENFOLD, {"outcome": EVEN}, clock.now(), "late")
-        await forecast_on_record(ledger, TENFOLD, {"outcome": EVEN}, clock.now() + timedelta(seconds=1), "late")
+        await record_forecast(ledger, TENFOLD, {"outcome": EVEN}, clock.now(), "late")
+        await record_forecast(ledger, TENFOLD, {"outcome": EVEN}, clock.now() + timedelta(seconds=1), "late")
         came = Resolution(
-            ref=SNOW.ref, target="outcome", outcome=Landed(25.0), resolved_at=clock.now() + timedelta(days=1)
+            ref=SNOW.ref, target="outcome", outcome=NumericOutcome(25.0), resolved_at=clock.now() + timedelta(days=1)
         )
         await ledger.resolutions.record([came], seen_at=clock.now())
-        await score(Scoring(ledger=ledger, clock=clock))
-        yield Records(config=Config(), folder=tmp_path, ledger=ledger)
+        await score_forecasts(ScoringContext(ledger=ledger, clock=clock))
+        yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 
 
-async def test_each_forecast_is_shown_on_its_own_grid_with_what_changed_since(records: Records) -> None:
+async def test_each_forecast_is_shown_on_its_own_grid_with_what_changed_since(records: ReadOnlyState) -> None:
     found = await load_question_record(records, SNOW.ref)
     said = told(lambda console: print_question_record(console, found))
     cases, history = said.split("All forecasts")
@@ -65,7 +65,7 @@ async def test_each_forecast_is_shown_on_its_own_grid_with_what_changed_since(re
     assert "250" in second
 
 
-async def test_the_json_has_the_question_of_each_earlier_forecast(records: Records) -> None:
+async def test_the_json_has_the_question_of_each_earlier_forecast(records: ReadOnlyState) -> None:
     plain = json.loads(to_json_text(question_record_to_json(await load_question_record(records, SNOW.ref))))
     [(version, older)] = plain["versions"].items()
     assert plain["history"][0]["version"] == version
@@ -73,8 +73,10 @@ async def test_the_json_has_the_question_of_each_earlier_forecast(records: Recor
     assert older["changes"] == ["the range was 0 to 40 and is 0 to 400 now"]
 
 
-async def test_each_forecast_is_scored_on_its_own_grid(records: Records) -> None:
-    marked = {row.forecaster: row.values["crps"] for row in await records.ledger.scores.marked(ScoreFilter())}
+async def test_each_forecast_is_scored_on_its_own_grid(records: ReadOnlyState) -> None:
+    marked = {
+        row.forecaster: row.values["crps"] for row in await records.ledger.scores.read_non_binary_scores(ScoreFilter())
+    }
     # At 5/8 of the range, of a line from 0 to 0.8: 0.64 * (5/8)^3 / 3 + (0.5^3 - 0.2^3) / 2.4.
     assert marked["early"] == pytest.approx(0.64 * 0.625**3 / 3 + (0.5**3 - 0.2**3) / 2.4)
     # At 1/16 of it: 0.64 * (1/16)^3 / 3 + (0.95^3 - 0.2^3) / 2.4.

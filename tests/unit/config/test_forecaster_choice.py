@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from bot.app.venues import question_forecasters, venue_execution_policy, venue_forecasters
 from bot.config.loader import load_config
 from bot.config.venue_schema import ChooseTable, ExcludeSection, VenueTable
-from bot.domain.prediction import BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.errors import ConfigError
-from bot.members import members_of
-from bot.registry import load_registry
-from bot.venues import forecasters_for, forecasters_of, lane_of
+from bot.core.errors import ConfigError
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.plugin_system.forecaster_dependencies import direct_members
+from bot.plugin_system.registry import load_registry
 
-HARBOUR = Path(__file__).parents[1] / "harbour.py"
+HARBOUR = Path(__file__).parents[1] / "fake_reader_venue.py"
 CHOICES: list[dict[str, Any]] = [
     {"tag": ["AI", "robots"], "tournament": "autumn", "forecasters": ["court"]},
     {"tag": "ai", "forecasters": ["team", "blf"]},
@@ -95,7 +95,7 @@ def test_a_table_covers_another_where_no_question_fits_that_one_alone(
 
 VOICES = """
 from contextlib import asynccontextmanager
-from bot.api import ForecasterSpec, Settings, hookimpl
+from bot.api import ForecasterSpec, PluginSettings, hookimpl
 from bot.testing.forecaster import ScriptedForecaster
 
 @asynccontextmanager
@@ -104,10 +104,11 @@ async def opened(settings, workplace):
 
 @hookimpl
 def foxcast_forecasters():
-    return [ForecasterSpec(name=name, summary="A voice", settings=Settings, open=opened) for name in ("pilot", "watch")]
+    names = ("pilot", "watch")
+    return [ForecasterSpec(name=name, summary="A voice", settings=PluginSettings, open=opened) for name in names]
 """
 CONFIG = """
-plugins = ["ensemble", "harbour", "voices"]
+plugins = ["ensemble", "fake_reader_venue", "voices"]
 plugin_files = ["voices.py", "HARBOUR"]
 
 [venues.harbour]
@@ -131,25 +132,25 @@ def loaded(folder: Path, first: str, more: str = "") -> Any:
 
 def test_who_is_chosen_is_open_with_all_that_it_builds_on(tmp_path: Path) -> None:
     config, registry = loaded(tmp_path, "ensemble")
-    assert forecasters_of(config, registry, "harbour") == ("keeper", "ensemble", "watch", "pilot")
-    assert forecasters_for(config, registry, asked()) == ("keeper",)
-    assert forecasters_for(config, registry, asked(tags=("lamps",))) == ("ensemble", "watch", "pilot")
-    assert forecasters_for(config, registry, asked("elsewhere")) == ()
+    assert venue_forecasters(config, registry, "harbour") == ("keeper", "ensemble", "watch", "pilot")
+    assert question_forecasters(config, registry, asked()) == ("keeper",)
+    assert question_forecasters(config, registry, asked(tags=("lamps",))) == ("ensemble", "watch", "pilot")
+    assert question_forecasters(config, registry, asked("elsewhere")) == ()
 
 
 def test_words_in_a_file_are_one_or_a_list_and_what_is_never_reached_is_refused(tmp_path: Path) -> None:
     several = '\n[[venues.harbour.choose]]\ntag = ["boats", "tides"]\nsource = "pier"\nforecasters = ["pilot"]\n'
     config, registry = loaded(tmp_path, "watch", several)
-    assert forecasters_for(config, registry, asked(tags=("tides",), source="pier")) == ("pilot",)
+    assert question_forecasters(config, registry, asked(tags=("tides",), source="pier")) == ("pilot",)
     with pytest.raises(ConfigError, match=r"choose\[2\] is never reached: all that fits it fits choose\[1\]"):
         loaded(tmp_path, "watch", several + several)
 
 
 def test_the_forecast_of_the_first_who_is_chosen_leaves(tmp_path: Path) -> None:
     config, registry = loaded(tmp_path, "pilot")
-    lane = lane_of(config, registry, "harbour")
-    assert lane.leader(asked()) == "keeper"
-    assert lane.leader(asked(tags=("lamps",))) == "pilot"
+    lane = venue_execution_policy(config, registry, "harbour")
+    assert lane.submitting_forecaster(asked()) == "keeper"
+    assert lane.submitting_forecaster(asked(tags=("lamps",))) == "pilot"
 
 
 def test_a_name_that_nobody_has_is_refused_with_its_place_and_the_nearest(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_table_that_chooses_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_clairvoyant_may_not_lead_where_it_is_chosen(tmp_path: Path) -> None:
     config, registry = loaded(tmp_path, "seer", '\n[forecasters.seer]\nuses = "pilot"\nclairvoyant = true\n')
     with pytest.raises(ConfigError, match=r"choose\[0\]\.forecasters\[0\]: seer is clairvoyant"):
-        lane_of(config, registry, "harbour")
+        venue_execution_policy(config, registry, "harbour")
 
 
 def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
     )
     (tmp_path / "config.toml").write_text(text)
     config = load_config(tmp_path / "config.toml", {})
-    assert members_of(config, load_registry(config), "ensemble") == ()
+    assert direct_members(config, load_registry(config), "ensemble") == ()
 
 
 def about(title: str = "Will the minister resign?", **facts: str) -> Question:
@@ -211,5 +212,5 @@ def test_a_question_is_left_out_by_what_config_names(exclude: dict[str, Any], wh
 
 def test_nobody_forecasts_what_is_excluded(tmp_path: Path) -> None:
     config, registry = loaded(tmp_path, "pilot", '\n[venues.harbour.exclude]\nwords = ["resign"]\n')
-    assert forecasters_for(config, registry, about("Will the minister stay?"))
-    assert forecasters_for(config, registry, about()) == ()
+    assert question_forecasters(config, registry, about("Will the minister stay?"))
+    assert question_forecasters(config, registry, about()) == ()

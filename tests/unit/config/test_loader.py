@@ -18,10 +18,10 @@ from bot.config.schema import Config, ForecasterTable
 from bot.config.sources import MAX_FILE_BYTES, TomlDocument, read_toml_file
 from bot.config.validation import leaf_keys
 from bot.config.venue_schema import VenueTable
+from bot.core.errors import ConfigError
 from bot.core.nearest_names import nearest_names, suggest_names
-from bot.desk.combine import Pool
-from bot.domain.submission import Mode
-from bot.errors import ConfigError
+from bot.core.submissions import ExecutionMode
+from bot.forecasting.aggregation import PoolingMethod
 
 ROOT = Path(__file__).resolve().parents[3]
 VENUE = '[venues.lantern]\nforecasters = ["oracle"]\n'
@@ -51,9 +51,39 @@ def refusal(load: Load, text: str, **variables: str) -> str:
 def test_without_a_file_and_variables_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = load_config(None, {})
-    assert config.mode is Mode.PAPER
+    assert config.mode is ExecutionMode.PAPER
     assert config.plugins == ()
     assert config.state == tmp_path / "state"
+
+
+@pytest.fixture
+def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A built-in configuration outside the working directory, which is empty."""
+    working, program = tmp_path / "working", tmp_path / "program"
+    working.mkdir()
+    program.mkdir()
+    monkeypatch.chdir(working)
+    file = program / "built_in.toml"
+    file.write_text('plugins = ["lantern"]\nseed = 7\n')
+    return file
+
+
+def test_a_built_in_file_is_read_where_there_is_no_other_and_keeps_results_in_the_working_directory(
+    built_in: Path,
+) -> None:
+    config = load_config(None, {"FOXCAST_MODE": "off"}, built_in=built_in)
+    assert (config.plugins, config.seed, config.mode) == (("lantern",), 7, ExecutionMode.OFF)
+    assert config.sources.document.is_built_in
+    assert config.state == Path.cwd() / "state"
+    assert config.sources.origin(("seed",)) == f"{built_in}:2"
+
+
+def test_a_built_in_file_gives_way_to_any_other_and_to_plugins_in_the_environment(built_in: Path) -> None:
+    assert load_config(None, {"FOXCAST_PLUGINS": '["ember"]'}, built_in=built_in).seed == 1
+    Path("config.toml").write_text("seed = 2")
+    found = load_config(None, {}, built_in=built_in)
+    assert (found.seed, found.plugins) == (2, ())
+    assert not found.sources.document.is_built_in
 
 
 def test_the_file_named_by_hand_wins_over_the_variable_and_that_over_the_working_folder(
@@ -72,7 +102,7 @@ def test_a_variable_replaces_one_value_and_leaves_its_neighbours(load: Load) -> 
     text = f"[daemon]\nconcurrency = 3\nlease_s = 5\n{VENUE}mode = 'live'\n"
     config = load(text, DAEMON__CONCURRENCY="7", VENUES__LANTERN__MODE="off", LIMITS__TOKENS="12")
     assert (config.daemon.concurrency, config.daemon.lease_s, config.limits.tokens) == (7, 5, 12)
-    assert config.mode_of("lantern") is Mode.OFF
+    assert config.mode_of("lantern") is ExecutionMode.OFF
     assert config.venues["lantern"].forecasters == ("oracle",)
 
 
@@ -99,8 +129,15 @@ def test_relative_paths_are_meant_beside_the_file(tmp_path: Path, load: Load) ->
 
 def test_the_mode_of_a_venue_is_its_own_else_the_common_one_else_off() -> None:
     table = VenueTable(forecasters=("oracle",))
-    config = Config(mode=Mode.LIVE, venues={"lantern": table, "beacon": table.model_copy(update={"mode": Mode.PAPER})})
-    assert [config.mode_of(name) for name in ("lantern", "beacon", "unheard")] == [Mode.LIVE, Mode.PAPER, Mode.OFF]
+    config = Config(
+        mode=ExecutionMode.LIVE,
+        venues={"lantern": table, "beacon": table.model_copy(update={"mode": ExecutionMode.PAPER})},
+    )
+    assert [config.mode_of(name) for name in ("lantern", "beacon", "unheard")] == [
+        ExecutionMode.LIVE,
+        ExecutionMode.PAPER,
+        ExecutionMode.OFF,
+    ]
 
 
 def test_a_forecaster_without_a_table_has_the_defaults() -> None:
@@ -393,15 +430,15 @@ def test_config_toml_says_the_defaults_as_far_as_it_says_nothing_of_plugins() ->
     defaults = Config().model_dump(mode="json")
     assert Config.model_validate(written).model_dump(mode="json") == defaults
     assert Config.model_validate(table).forecasters["baseline"] == ForecasterTable()
-    assert Config.model_validate(table).mode is Mode.PAPER
+    assert Config.model_validate(table).mode is ExecutionMode.PAPER
 
 
 def test_the_ways_to_aggregate_are_those_that_the_desk_knows() -> None:
-    assert set(get_args(ForecasterTable.model_fields["aggregate"].annotation)) == set(Pool)
+    assert set(get_args(ForecasterTable.model_fields["aggregate"].annotation)) == set(PoolingMethod)
 
 
 def test_reading_the_configuration_loads_nothing_heavy() -> None:
-    code = "import sys, bot.config.loader, bot.registry; print(*sys.modules)"
+    code = "import sys, bot.config.loader, bot.plugin_system.registry; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"numpy", "scipy", "httpx", "sqlite_utils", "apscheduler", "plugins"}
     assert heavy.isdisjoint(loaded.stdout.split())

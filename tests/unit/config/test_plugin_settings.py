@@ -9,20 +9,20 @@ from pydantic import Field, SecretBytes, SecretStr, field_validator, model_valid
 from bot.config.loader import load_config
 from bot.config.origins import list_origins
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings, settings_key
-from bot.errors import ConfigError
-from bot.ports import Forecaster
-from bot.specs import ForecasterSpec, LocalPath, Settings, Workplace
+from bot.core.errors import ConfigError
+from bot.core.interfaces import Forecaster
+from bot.core.plugin_specs import ForecasterSpec, LocalPath, PluginContext, PluginSettings
 
 SECRET = "open-sesame"  # noqa: S105 - looked for in what is printed
 HEAD = "[forecasters.oracle.settings]\n"
 
 
-class AccountSettings(Settings):
+class AccountSettings(PluginSettings):
     user: str = "me"
     password: SecretStr | None = None
 
 
-class OracleSettings(Settings):
+class OracleSettings(PluginSettings):
     token: SecretStr = SecretStr("")
     seal: SecretBytes | None = None
     keys: tuple[Annotated[SecretStr, Field(min_length=1)], ...] = ()
@@ -41,11 +41,11 @@ class OracleSettings(Settings):
         return token
 
 
-def open_oracle(settings: Settings, workplace: Workplace) -> AbstractAsyncContextManager[Forecaster]:
+def open_oracle(settings: PluginSettings, workplace: PluginContext) -> AbstractAsyncContextManager[Forecaster]:
     raise AssertionError
 
 
-def spec_of(settings: type[Settings]) -> ForecasterSpec[Any]:
+def spec_of(settings: type[PluginSettings]) -> ForecasterSpec[Any]:
     return ForecasterSpec(name="oracle", summary="Knows", settings=settings, open=open_oracle)
 
 
@@ -58,11 +58,11 @@ Read = Callable[..., Any]
 def read(tmp_path: Path) -> Read:
     """Reads the settings of the oracle from a config.toml and variables, the beginning of both left out."""
 
-    def read(text: str = "", spec: ForecasterSpec[Any] = SPEC, **variables: str) -> Settings:
+    def read(text: str = "", spec: ForecasterSpec[Any] = SPEC, **variables: str) -> PluginSettings:
         file = tmp_path / "config.toml"
         file.write_text(HEAD + text)
         prefix = "FOXCAST_FORECASTERS__ORACLE__SETTINGS__"
-        settings: Settings = load_plugin_settings(
+        settings: PluginSettings = load_plugin_settings(
             spec, load_config(file, {prefix + name: value for name, value in variables.items()})
         )
         return settings
@@ -173,7 +173,7 @@ def test_a_secret_given_twice_is_refused(read: Read, tmp_path: Path) -> None:
 
 
 def test_a_missing_secret_is_not_asked_for_in_the_file(read: Read) -> None:
-    class Strict(Settings):
+    class Strict(PluginSettings):
         token: SecretStr
 
     with pytest.raises(
@@ -183,7 +183,7 @@ def test_a_missing_secret_is_not_asked_for_in_the_file(read: Read) -> None:
 
 
 def test_a_setting_named_like_a_file_stays_the_own_one_of_the_plugin(read: Read) -> None:
-    class Own(Settings):
+    class Own(PluginSettings):
         token: SecretStr = SecretStr("")
         token_file: str = ""
 
@@ -195,7 +195,7 @@ def test_a_validator_that_repeats_a_secret_is_masked(read: Read) -> None:
 
 
 def test_a_rule_over_several_settings_sees_file_and_variables_together(read: Read) -> None:
-    class Pair(Settings):
+    class Pair(PluginSettings):
         user: str = ""
         token: SecretStr = SecretStr("")
 
@@ -232,7 +232,7 @@ def test_origins_of_settings_mask_secrets_and_name_the_file_that_holds_them(tmp_
     assert SECRET not in f"{config!r}{shown}{config.sources!r}"
 
 
-class KeyringSettings(Settings):
+class KeyringSettings(PluginSettings):
     account: AccountSettings = AccountSettings()
     accounts: tuple[AccountSettings, ...] = ()
     doors: dict[str, AccountSettings] = Field(default_factory=dict)
@@ -282,7 +282,7 @@ def test_the_remedy_for_a_secret_inside_a_table_is_one_that_works(read: Read, tm
 
 
 def test_settings_go_on_record_without_secrets_and_come_back_with_those_of_today(tmp_path: Path) -> None:
-    class Deep(Settings):
+    class Deep(PluginSettings):
         account: AccountSettings = AccountSettings()
         url: str = ""
         limit: int = 3

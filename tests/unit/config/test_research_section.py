@@ -7,13 +7,13 @@ import pytest
 
 from bot.config.loader import load_config
 from bot.config.schema import ResearchSection
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 
 def desk_of(folder: Path, *hosts: str) -> ResearchSection:
     file = folder / "config.toml"
-    file.write_text(f"[desk]\nblocked_hosts = {json.dumps(hosts, ensure_ascii=False)}\n", encoding="utf-8")
-    return load_config(file, {}).desk
+    file.write_text(f"[research]\nblocked_hosts = {json.dumps(hosts, ensure_ascii=False)}\n", encoding="utf-8")
+    return load_config(file, {}).research
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,9 @@ def desk_of(folder: Path, *hosts: str) -> ResearchSection:
 def test_what_is_no_host_name_is_not_blocked_in_vain(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError) as caught:
         desk_of(tmp_path, "ok.example", host)
-    assert f"config.toml:2: desk.blocked_hosts[1]: '{host}' is no host name; write the host alone" in str(caught.value)
+    assert f"config.toml:2: research.blocked_hosts[1]: '{host}' is no host name; write the host alone" in str(
+        caught.value
+    )
 
 
 def test_hosts_are_blocked_in_every_script(tmp_path: Path) -> None:

@@ -13,20 +13,20 @@ from pydantic import Field, SecretStr
 from bot.config.loader import load_config
 from bot.config.origins import list_origins
 from bot.config.plugin_settings import load_plugin_settings, settings_key
-from bot.errors import ConfigError
-from bot.ports import Forecaster
-from bot.redact import MARK, hide
-from bot.specs import ForecasterSpec, Settings, Workplace
+from bot.core.errors import ConfigError
+from bot.core.interfaces import Forecaster
+from bot.core.plugin_specs import ForecasterSpec, PluginContext, PluginSettings
+from bot.core.redaction import REDACTION_MARK, redact_known_secrets
 
 HUSH = "hush-hush-and-more"
 
 
-class OracleSettings(Settings):
+class OracleSettings(PluginSettings):
     token: SecretStr = SecretStr("")
     keys: dict[str, SecretStr] = Field(default_factory=dict)
 
 
-def open_oracle(settings: Settings, workplace: Workplace) -> AbstractAsyncContextManager[Forecaster]:
+def open_oracle(settings: PluginSettings, workplace: PluginContext) -> AbstractAsyncContextManager[Forecaster]:
     raise AssertionError
 
 
@@ -79,7 +79,7 @@ def test_a_secret_may_come_from_the_keyring_and_is_known_as_one(read: Read, held
     assert settings.token.get_secret_value() == HUSH
     assert settings.keys["front"].get_secret_value() == "another-one-of-them"
     assert read("", TOKEN_KEYRING="foxcast/oracle").token.get_secret_value() == HUSH  # noqa: S106 - a name
-    assert hide(f"x {HUSH}") == f"x {MARK}"
+    assert redact_known_secrets(f"x {HUSH}") == f"x {REDACTION_MARK}"
 
 
 def test_config_show_names_the_line_of_the_keyring_and_masks_the_value(

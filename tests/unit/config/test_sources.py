@@ -10,13 +10,13 @@ import pytest
 from pydantic import BaseModel
 
 from bot.config.schema import Config
-from bot.specs import Table
+from bot.core.plugin_specs import PluginTableName
 
 FILE = Path(__file__).resolve().parents[3] / "config.toml"
 TABLE = re.compile(r"^(?:# )?\[([a-z][\w.\"/:-]*[\w\"])\]\s*(?:#.*)?$", re.IGNORECASE)
 KEY = re.compile(r"^(?:# )?([a-z]\w*) = (\S.*)$")
 # What plugins offer has tables by name, and settings of its own.
-NAMED = {*(table.value for table in Table), "llm.roles", "llm.models", "llm.providers", "desk.sources"}
+NAMED = {*(table.value for table in PluginTableName), "llm.roles", "llm.models", "llm.providers", "research.sources"}
 
 
 def shown() -> dict[tuple[str, str], str]:

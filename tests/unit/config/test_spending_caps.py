@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.config.loader import load_config
-from bot.errors import ConfigError
+from bot.core.errors import ConfigError
 
 CAPS = '[venues.lake]\nforecasters = ["heron"]\n[venues.lake.caps]\nper_day = 10.0\nper_order = '
 

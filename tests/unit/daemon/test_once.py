@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from bot.core.errors import AuthenticationError, ServiceUnavailableError, StoreError
+from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
 from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
 from bot.daemon.service import run_daemon, run_jobs_once
-from bot.domain.vitals import JobRun, Outcome, Vital
-from bot.errors import StoreError, Unauthorized, Unavailable
-from bot.jobs.job import Job
+from bot.jobs.job import DaemonJob
 from bot.testing.clock import START, FakeClock
-from bot.testing.loop import VirtualClock, simulate
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 HOUR = timedelta(hours=1)
 
@@ -20,10 +20,10 @@ class FakeVitalsRecorder:
     """Keeps reports until its disk is full."""
 
     def __init__(self) -> None:
-        self.vitals: list[Vital] = []
+        self.vitals: list[HealthEvent] = []
         self.full = False
 
-    async def __call__(self, vital: Vital, /) -> None:
+    async def __call__(self, vital: HealthEvent, /) -> None:
         if self.full:
             message = "the disk is full; free some space, then start again"
             raise StoreError(message)
@@ -39,11 +39,11 @@ def ledger() -> FakeVitalsRecorder:
     return FakeVitalsRecorder()
 
 
-def job(name: str, run: Callable[[], Awaitable[str]]) -> Job:
-    return Job(name=name, summary="", every=timedelta(minutes=1), run=run)
+def job(name: str, run: Callable[[], Awaitable[str]]) -> DaemonJob:
+    return DaemonJob(name=name, summary="", interval=timedelta(minutes=1), run=run)
 
 
-def script(name: str, *results: str | Exception) -> Job:
+def script(name: str, *results: str | Exception) -> DaemonJob:
     remaining = iter(results)
 
     async def run() -> str:
@@ -60,8 +60,8 @@ async def test_every_job_runs_once_in_the_given_order(ledger: FakeVitalsRecorder
     end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert end.reason is ExitReason.DONE
     assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
-        ("discover", Outcome.DONE, "3 questions"),
-        ("forecast", Outcome.DONE, "2 forecasts"),
+        ("discover", JobOutcome.DONE, "3 questions"),
+        ("forecast", JobOutcome.DONE, "2 forecasts"),
     ]
 
 
@@ -69,26 +69,26 @@ async def test_a_run_is_recorded_with_its_start_and_duration(ledger: FakeVitalsR
     clock = FakeClock()
 
     async def run() -> str:
-        clock.pass_unnoticed(2.5)
+        clock.advance_without_waking(2.5)
         return "done"
 
     await run_jobs_once([job("slow", run)], clock=clock, record=ledger, stop=asyncio.Event())
-    assert ledger.runs == [JobRun(job="slow", started_at=START, took_s=2.5, outcome=Outcome.DONE, detail="done")]
+    assert ledger.runs == [JobRun(job="slow", started_at=START, took_s=2.5, outcome=JobOutcome.DONE, detail="done")]
 
 
 async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: FakeVitalsRecorder) -> None:
-    jobs = [script("a", KeyError("title")), script("b", Unavailable("503")), script("c", "fine")]
+    jobs = [script("a", KeyError("title")), script("b", ServiceUnavailableError("503")), script("c", "fine")]
     end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail, end.is_clean) == (ExitReason.FAILED, "a, b", False)
     assert [(run.outcome, run.detail) for run in ledger.runs] == [
-        (Outcome.FAILED, "KeyError: 'title'"),
-        (Outcome.UNAVAILABLE, "503"),
-        (Outcome.DONE, "fine"),
+        (JobOutcome.FAILED, "KeyError: 'title'"),
+        (JobOutcome.UNAVAILABLE, "503"),
+        (JobOutcome.DONE, "fine"),
     ]
 
 
 async def test_where_all_that_failed_must_only_wait_the_exit_says_so(ledger: FakeVitalsRecorder) -> None:
-    jobs = [script("a", Unavailable("503")), script("b", "fine")]
+    jobs = [script("a", ServiceUnavailableError("503")), script("b", "fine")]
     end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail, end.is_clean) == (ExitReason.UNAVAILABLE, "a", False)
 
@@ -106,7 +106,7 @@ async def test_a_store_error_of_one_job_alone_is_a_failed_run(ledger: FakeVitals
     jobs = [script("backup", StoreError("the copy is damaged")), script("score", "fine")]
     end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert end.reason is ExitReason.FAILED
-    assert [run.outcome for run in ledger.runs] == [Outcome.FAILED, Outcome.DONE]
+    assert [run.outcome for run in ledger.runs] == [JobOutcome.FAILED, JobOutcome.DONE]
 
 
 async def test_a_stop_between_two_jobs_is_obeyed(ledger: FakeVitalsRecorder) -> None:
@@ -126,12 +126,12 @@ async def test_a_job_that_hangs_is_stopped_at_its_limit_and_told_as_failed(ledge
         await asyncio.Event().wait()
         return "never"
 
-    hanging = Job(name="hang", summary="", every=HOUR, run=hang, limit=timedelta(milliseconds=20))
+    hanging = DaemonJob(name="hang", summary="", interval=HOUR, run=hang, time_limit=timedelta(milliseconds=20))
     end = await run_jobs_once([hanging, script("b", "fine")], clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail) == (ExitReason.FAILED, "hang")
     assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
-        ("hang", Outcome.FAILED, "stopped after 0:00:00.020000"),
-        ("b", Outcome.DONE, "fine"),
+        ("hang", JobOutcome.FAILED, "stopped after 0:00:00.020000"),
+        ("b", JobOutcome.DONE, "fine"),
     ]
 
 
@@ -142,7 +142,7 @@ async def test_a_time_limit_of_the_jobs_own_is_not_taken_for_the_limit_of_the_ru
 
 async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(ledger: FakeVitalsRecorder) -> None:
     runner = JobRunner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
-    flaky = script("flaky", "ok", ValueError("x"), ValueError("x"), Unavailable("503"), "ok", "ok")
+    flaky = script("flaky", "ok", ValueError("x"), ValueError("x"), ServiceUnavailableError("503"), "ok", "ok")
     with capture_logs() as logs:
         for _ in range(6):
             await runner.run(flaky)
@@ -152,7 +152,7 @@ async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(
 
 @pytest.mark.parametrize("names", [("a", "a"), ("heartbeat",)])
 async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: FakeVitalsRecorder) -> None:
-    with pytest.raises(ValueError, match="name of its own"):
+    with pytest.raises(ValueError, match="every job needs a unique name"):
         await run_daemon(
             [script(name) for name in names],
             clock=FakeClock(),
@@ -177,7 +177,7 @@ async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: 
 
 async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger: FakeVitalsRecorder) -> None:
     runner = JobRunner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
-    steady = script("steady", "0 new", "0 new", "3 new", Unavailable("gone"), "0 new")
+    steady = script("steady", "0 new", "0 new", "3 new", ServiceUnavailableError("gone"), "0 new")
     with capture_logs() as logs:
         for _ in range(5):
             await runner.run(steady)
@@ -210,12 +210,12 @@ def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: Fa
         assert (end.reason, end.detail) == (ExitReason.CUT, "a; not begun: b")
         assert clock.monotonic() - start == pytest.approx(10)
 
-    simulate(scene)
+    run_in_virtual_time(scene)
     assert ledger.runs == []
 
 
 async def test_credentials_that_are_not_taken_show_in_the_exit(ledger: FakeVitalsRecorder) -> None:
-    jobs = [script("a", Unavailable("503")), script("b", Unauthorized("set KEY"))]
+    jobs = [script("a", ServiceUnavailableError("503")), script("b", AuthenticationError("set KEY"))]
     end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail) == (ExitReason.UNAUTHORIZED, "a, b")
 
@@ -235,11 +235,11 @@ def test_a_job_that_is_wanted_runs_at_once(ledger: FakeVitalsRecorder) -> None:
             await clock.sleep(1)
             stop.set()
 
-        forecast = Job(name="forecast", summary="", every=timedelta(days=9999), run=run, wanted=wanted)
+        forecast = DaemonJob(name="forecast", summary="", interval=timedelta(days=9999), run=run, run_requested=wanted)
         start = clock.monotonic()
         asking = asyncio.create_task(person())
         await run_daemon([forecast], clock=clock, watch=DaemonLimits(), record=ledger, stop=stop)
         await asking
         assert [round(at - start) for at in ran] == [0, 100]
 
-    simulate(scene)
+    run_in_virtual_time(scene)

@@ -11,10 +11,10 @@ import pytest
 PROGRAM = """
 import asyncio, time
 from datetime import timedelta
-from bot.clock import SystemClock
+from bot.core.clock import SystemClock
 from bot.daemon.service import handle_signals, run_daemon
 from bot.daemon.runner import DaemonLimits
-from bot.jobs.job import Job
+from bot.jobs.job import DaemonJob
 
 async def short():
     say("busy")
@@ -41,7 +41,7 @@ async def record(vital):
 async def main():
     stop = asyncio.Event()
     with handle_signals(stop):
-        job = Job(name="job", summary="", every=timedelta(hours=1), run=RUN)
+        job = DaemonJob(name="job", summary="", interval=timedelta(hours=1), run=RUN)
         end = await run_daemon([job], clock=clock, watch=WATCH, record=record, stop=stop)
     say(end.reason.value)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bot.core.errors import StoreError
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.daemon.health_events import ClockStep, HeartbeatRecord, JobOutcome, JobRun
 from bot.daemon.recorder import HEARTBEAT_FILE, DaemonRecorder, JobRunCollector, read_last_heartbeat
-from bot.domain.prediction import BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome
-from bot.errors import StoreError
 from bot.store.ledger import Ledger, open_ledger
-from bot.store.schedule import Due
+from bot.store.schedule import DueEntry
 from bot.testing.clock import START
 
 LEASE = timedelta(minutes=15)
@@ -30,16 +30,16 @@ def recorder(ledger: Ledger, tmp_path: Path) -> DaemonRecorder:
 
 
 def run(detail: str = "3 forecasts made") -> JobRun:
-    return JobRun(job="forecast", started_at=START, took_s=2.0, outcome=Outcome.DONE, detail=detail)
+    return JobRun(job="forecast", started_at=START, took_s=2.0, outcome=JobOutcome.DONE, detail=detail)
 
 
-def beat() -> Beat:
-    return Beat(at=START, monotonic_s=1.0, lag_p99_s=0.0, lag_max_s=0.1)
+def beat() -> HeartbeatRecord:
+    return HeartbeatRecord(at=START, monotonic_s=1.0, lag_p99_s=0.0, lag_max_s=0.1)
 
 
 async def test_a_run_is_kept_with_its_end(recorder: DaemonRecorder, ledger: Ledger) -> None:
     await recorder(run())
-    [kept] = await ledger.journal.last_runs()
+    [kept] = await ledger.events.last_runs()
     assert (kept.name, kept.ended_at, kept.ok) == ("forecast", START + timedelta(seconds=2), True)
 
 
@@ -49,7 +49,7 @@ async def test_a_pass_remembers_its_runs_and_a_daemon_does_not(recorder: DaemonR
     await tally(beat())
     await tally(run("second"))
     assert tally.runs == [run("first"), run("second")]
-    [last] = await ledger.journal.last_runs()
+    [last] = await ledger.events.last_runs()
     assert last.detail == "second"
     assert not hasattr(recorder, "runs")
 
@@ -72,7 +72,9 @@ async def test_leases_keep_their_length_when_the_clock_is_set(
 ) -> None:
     asked = Question(ref=QuestionRef("lantern", "rain"), title="?", shape=BinaryShape(), targets=(Target(),))
     await ledger.questions.record([asked], seen_at=START)
-    await ledger.schedule.plan([Due(ref=asked.ref, forecaster="plain", due_at=START - timedelta(days=1), why="new")])
+    await ledger.schedule.plan(
+        [DueEntry(ref=asked.ref, forecaster="plain", due_at=START - timedelta(days=1), why="new")]
+    )
     await ledger.schedule.claim(now=START, owner="me", lease=LEASE, limit=1)
     now = START + timedelta(hours=hours)
     await recorder(ClockStep(at=now, seconds=hours * 3600.0))
@@ -80,8 +82,8 @@ async def test_leases_keep_their_length_when_the_clock_is_set(
     assert await ledger.schedule.claim(now=early, owner="other", lease=LEASE, limit=1) == []
     [claim] = await ledger.schedule.claim(now=now + LEASE, owner="other", lease=LEASE, limit=1)
     assert claim.ref == asked.ref
-    [event] = await ledger.journal.recent(9, "clock")
-    assert event.text == f"the wall clock was set by {hours * 3600:+.1f} s, 1 leases moved with it"
+    [event] = await ledger.events.recent(9, "clock")
+    assert event.text == f"the wall clock was set by {hours * 3600:+.1f} s, 1 leases were moved by the same time"
 
 
 async def test_what_a_full_database_does_not_take_is_followed_by_one_halt(
@@ -91,8 +93,8 @@ async def test_what_a_full_database_does_not_take_is_followed_by_one_halt(
     for _ in range(2):
         with pytest.raises(StoreError, match="the disk is full"):
             await recorder(run(detail="x" * 100_000))
-    [halt] = await ledger.journal.recent(9, "halted")
-    assert halt == await ledger.journal.standing_halt()
+    [halt] = await ledger.events.recent(9, "halted")
+    assert halt == await ledger.events.unresolved_halt()
     assert "free some space, then start again" in halt.text
 
 
@@ -100,24 +102,24 @@ async def test_a_heartbeat_that_cannot_be_written_is_followed_by_a_halt(
     recorder: DaemonRecorder, ledger: Ledger, tmp_path: Path
 ) -> None:
     (tmp_path / HEARTBEAT_FILE).mkdir()
-    with pytest.raises(StoreError, match="look at the disk"):
+    with pytest.raises(StoreError, match="check the disk"):
         await recorder(beat())
-    assert await ledger.journal.standing_halt() is not None
+    assert await ledger.events.unresolved_halt() is not None
 
 
 async def test_a_disk_that_takes_no_word_still_says_why(ledger: Ledger, tmp_path: Path) -> None:
     await _allow_no_growth(ledger)
     recorder = DaemonRecorder(ledger, tmp_path)
     with pytest.raises(StoreError):
-        await ledger.journal.note("filler", "x" * 100_000, at=START)
+        await ledger.events.add_event("filler", "x" * 100_000, at=START)
     with pytest.raises(StoreError):
-        await ledger.journal.halt("x" * 100_000, at=START)
+        await ledger.events.halt("x" * 100_000, at=START)
     with pytest.raises(StoreError, match="the disk is full"):
         await recorder(run())
 
 
 async def _allow_no_growth(ledger: Ledger) -> None:
     """Let SQLite itself refuse any further page, as a disk does that is full."""
-    await ledger.journal.writer.run(
+    await ledger.events.writer.run(
         lambda database: database.execute("pragma max_page_count = 1").fetchone()  # at least what there is
     )

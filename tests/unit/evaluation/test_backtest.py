@@ -6,28 +6,29 @@ from datetime import date, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from bot.clock import SeededRandom
-from bot.desk.combine import Pool
-from bot.domain.belief import Belief
-from bot.domain.forecast import Limits
-from bot.domain.learning import Fitted, Round
-from bot.domain.prediction import Binary
-from bot.domain.question import Question
-from bot.domain.resolution import Void
-from bot.domain.step import Action, Observation, Step
-from bot.errors import LeakError, Unauthorized, Unavailable
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.clock import SeededRandom
+from bot.core.errors import AuthenticationError, LeakError, ServiceUnavailableError
+from bot.core.forecasts import TrialLimits
+from bot.core.learning import FittedParameters, Round
+from bot.core.outcomes import VoidOutcome
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Question
 from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
 from bot.evaluation.score_rows import BinaryScoreRow, binary_score_rows, missing_share
-from bot.jobs.sitting import Seat
-from bot.testing.forecaster import ScriptedForecaster, say
-from tests.unit.testing.lantern import START, LanternArchive, outcome, question
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.testing.forecaster import ScriptedForecaster, believe_yes
+from tests.unit.testing.correct_venue import START, LanternArchive, outcome, question
 
 DAY = timedelta(days=1)
-Learn = Callable[[Round], Fitted | None]
+Learn = Callable[[Round], FittedParameters | None]
 
 
 def subject(forecaster: ScriptedForecaster, *, trials: int = 1, learn: Learn = lambda _: None) -> BacktestSubject:
-    seat = Seat(name="plain", forecaster=forecaster, trials=trials, pool=Pool.MEAN, limits=Limits())
+    seat = ConfiguredForecaster(
+        name="plain", implementation=forecaster, trials=trials, pool=PoolingMethod.MEAN, limits=TrialLimits()
+    )
     return BacktestSubject(configured_forecaster=seat, fit_parameters=learn)
 
 
@@ -43,7 +44,7 @@ async def run(
 
 
 async def test_each_round_is_forecast_and_scored() -> None:
-    rows, seen = await run(subject(ScriptedForecaster(say(0.3)), trials=2))
+    rows, seen = await run(subject(ScriptedForecaster(believe_yes(0.3)), trials=2))
     assert seen == ["0", "1"]
     assert [(row.round, row.probability, row.outcome, row.imputed) for row in rows] == [
         ("0", 0.3, 1.0, False),
@@ -61,16 +62,16 @@ async def test_each_round_is_forecast_and_scored() -> None:
     ],
 )
 async def test_the_window_includes_its_ends(window: BacktestWindow, expected: list[str]) -> None:
-    assert (await run(subject(ScriptedForecaster(say(0.3))), window))[1] == expected
+    assert (await run(subject(ScriptedForecaster(believe_yes(0.3))), window))[1] == expected
 
 
 class Pairs(LanternArchive):
     """Asks both questions in one round."""
 
-    def rounds(self) -> Sequence[str]:
+    def round_keys(self) -> Sequence[str]:
         return ["0"]
 
-    def round(self, key: str) -> Round:
+    def read_round(self, key: str) -> Round:
         asked, resolved = (question(0), question(1)), (outcome(0), outcome(1))
         return Round(key=key, as_of=START + DAY, questions=asked, resolutions=resolved)
 
@@ -78,9 +79,9 @@ class Pairs(LanternArchive):
 def only_the_first(asked: Question) -> Step:
     if asked.ref != question(0).ref:
         message = "no model"
-        raise Unavailable(message)
-    belief = Belief(predictions={target.key: Binary(0.3) for target in asked.targets})
-    return Step(action=Action(name="think"), observation=Observation(), belief=belief)
+        raise ServiceUnavailableError(message)
+    belief = Belief(predictions={target.key: BinaryPrediction(0.3) for target in asked.targets})
+    return Step(action=StepAction(name="think"), observation=StepObservation(), belief=belief)
 
 
 async def test_a_question_without_a_forecast_counts_as_one_half_and_is_told() -> None:
@@ -93,27 +94,29 @@ async def test_a_question_without_a_forecast_counts_as_one_half_and_is_told() ->
 
 
 async def test_a_forecaster_that_answers_nothing_of_a_round_is_not_scored() -> None:
-    with pytest.raises(Unavailable, match="plain answered none of the 1 questions of 0: 1 trial failed: no model"):
-        await run(subject(ScriptedForecaster(Unavailable("no model"))))
+    with pytest.raises(
+        ServiceUnavailableError, match="plain answered none of the 1 questions of 0: 1 trial failed: no model"
+    ):
+        await run(subject(ScriptedForecaster(ServiceUnavailableError("no model"))))
 
 
 def starting_belief_then(error: Exception) -> ScriptedForecaster:
-    return ScriptedForecaster(say(0.8), error)
+    return ScriptedForecaster(believe_yes(0.8), error)
 
 
 async def test_a_trial_that_failed_at_once_is_no_forecast() -> None:
-    with pytest.raises(Unavailable, match="answered none"):
-        await run(subject(starting_belief_then(Unauthorized("401"))))
+    with pytest.raises(ServiceUnavailableError, match="answered none"):
+        await run(subject(starting_belief_then(AuthenticationError("401"))))
 
 
 async def test_parameters_from_after_a_round_are_refused() -> None:
-    late = Fitted(forecaster="plain", before=START + DAY, examples=3, payload={})
+    late = FittedParameters(forecaster="plain", before=START + DAY, examples=3, payload={})
     with pytest.raises(LeakError, match="the cutoff is 2026-01-01"):
-        await run(subject(ScriptedForecaster(say(0.3)), learn=lambda _: late))
+        await run(subject(ScriptedForecaster(believe_yes(0.3)), learn=lambda _: late))
 
 
 def test_outcomes_of_other_questions_and_annulled_ones_are_no_rows() -> None:
-    annulled = outcome(0, outcome=Void("withdrawn"))
+    annulled = outcome(0, outcome=VoidOutcome("withdrawn"))
     a_round = Round(key="0", as_of=START, questions=(question(0),), resolutions=(outcome(5), annulled))
     assert list(binary_score_rows(a_round, {})) == []
 

@@ -11,36 +11,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.config.schema import ResearchSection
-from bot.desk.combine import Pool
-from bot.domain.belief import Belief
-from bot.domain.curves import quantile
-from bot.domain.forecast import Forecast, Limits
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape
-from bot.domain.question import Crowd, Question
-from bot.domain.step import Action, Observation, Step
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.distributions import curve_quantile
+from bot.core.forecasts import Forecast, TrialLimits
+from bot.core.interfaces import TrialContext
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape, CurvePrediction, CurveShape
+from bot.core.questions import CrowdForecast, Question
 from bot.evaluation.explanation import read_recorded_calls
 from bot.evaluation.forecast_diff import ComparedForecast, ForecastDifference, compare_forecasts, trial_spread
-from bot.ports import Desk
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
+from bot.forecasting.aggregation import PoolingMethod
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import (
+    ForecastRunFixture,
+    FunctionForecaster,
+    model_with_beliefs,
+    open_forecast_runs,
+    question,
+)
 
 GRID = CurveShape(grid=(0.0, 10.0, 20.0), unit="points", open_upper=True)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.5)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])) as theatre:
         yield theatre
 
 
-async def side(theatre: Theatre, forecast: Forecast) -> ComparedForecast:
+async def side(theatre: ForecastRunFixture, forecast: Forecast) -> ComparedForecast:
     trace = await theatre.ledger.forecasts.trace(forecast.id)
     return ComparedForecast(
         trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
     )
 
 
-async def compared(theatre: Theatre, first: Forecast, second: Forecast) -> ForecastDifference:
+async def compared(theatre: ForecastRunFixture, first: Forecast, second: Forecast) -> ForecastDifference:
     return compare_forecasts(await side(theatre, first), await side(theatre, second))
 
 
@@ -48,20 +53,20 @@ def changes(found: ForecastDifference) -> dict[str, tuple[Any, Any]]:
     return {change.name: (change.before, change.after) for change in found.changes}
 
 
-def saying(predictions: Any) -> Playing:
+def saying(predictions: Any) -> FunctionForecaster:
     """Return a forecaster of one step; ``predictions`` is called with the number of the trial."""
 
-    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         yield Step(
-            action=Action(name="say"),
-            observation=Observation(),
+            action=StepAction(name="say"),
+            observation=StepObservation(),
             belief=Belief(predictions={"outcome": predictions(desk.trial)}),
         )
 
-    return Playing(script)
+    return FunctionForecaster(script)
 
 
-async def test_a_forecast_does_not_differ_from_itself(theatre: Theatre) -> None:
+async def test_a_forecast_does_not_differ_from_itself(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     found = await compared(theatre, forecast, forecast)
     assert found.changes == ()
@@ -69,12 +74,12 @@ async def test_a_forecast_does_not_differ_from_itself(theatre: Theatre) -> None:
     assert [(move.before, move.after, move.log_odds) for move in found.moves] == [(0.5, 0.5, 0.0)]
 
 
-async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(theatre: Theatre) -> None:
+async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(theatre: ForecastRunFixture) -> None:
     first = await theatre.forecast(question())
-    theatre.clock.pass_unnoticed(86_400)
-    theatre.llm.turns = [thoughts(0.3, 0.4, 0.7)]
+    theatre.clock.advance_without_waking(86_400)
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
     now = theatre.clock.now()
-    changed = question(criteria="As the almanac says.", crowd=Crowd(prediction=Binary(0.6), at=now))
+    changed = question(criteria="As the almanac says.", crowd=CrowdForecast(prediction=BinaryPrediction(0.6), at=now))
     second = await theatre.forecast(changed, trials=3)
     found = await compared(theatre, first, second)
     (move,) = found.moves
@@ -97,7 +102,7 @@ async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(th
     assert lists["anchor"].kept == 1
 
 
-async def test_the_same_words_from_another_result_are_the_same_evidence(theatre: Theatre) -> None:
+async def test_the_same_words_from_another_result_are_the_same_evidence(theatre: ForecastRunFixture) -> None:
     first = await side(theatre, await theatre.forecast(question()))
     trials = tuple(
         replace(
@@ -115,7 +120,7 @@ def _moved(belief: Belief) -> Belief:
     return replace(belief, evidence_for=tuple(replace(one, source="search_9_result_9") for one in belief.evidence_for))
 
 
-async def test_other_models_and_other_sampling_are_told(theatre: Theatre) -> None:
+async def test_other_models_and_other_sampling_are_told(theatre: ForecastRunFixture) -> None:
     first = await side(theatre, await theatre.forecast(question()))
     (call, *_) = first.recorded_calls.calls
     assert call.request is not None
@@ -127,8 +132,8 @@ async def test_other_models_and_other_sampling_are_told(theatre: Theatre) -> Non
     assert told["main: sampling"] == ("max_tokens=1000", "max_tokens=1000, temperature=0.7")
 
 
-async def test_another_forecaster_brings_its_own_prompts(theatre: Theatre) -> None:
-    theatre.forecasters["plain"] = saying(lambda _: Binary(0.9))
+async def test_another_forecaster_brings_its_own_prompts(theatre: ForecastRunFixture) -> None:
+    theatre.forecasters["plain"] = saying(lambda _: BinaryPrediction(0.9))
     first, second = await theatre.forecast(question(), "plain"), await theatre.forecast(question())
     told = changes(await compared(theatre, first, second))
     assert told["forecaster"] == ("plain", "blf")
@@ -140,23 +145,25 @@ async def test_another_forecaster_brings_its_own_prompts(theatre: Theatre) -> No
     assert "Will there be rain?" not in text
 
 
-async def test_the_same_prompts_are_no_change_on_another_day_and_after_another_search(theatre: Theatre) -> None:
+async def test_the_same_prompts_are_no_change_on_another_day_and_after_another_search(
+    theatre: ForecastRunFixture,
+) -> None:
     theatre.section = ResearchSection(filter=True)
     first = await theatre.forecast(question())
-    theatre.clock.pass_unnoticed(86_400)
-    theatre.llm.turns = [thoughts(0.3, 0.4, 0.7)]
+    theatre.clock.advance_without_waking(86_400)
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
     second = await theatre.forecast(question(criteria="As the almanac says."))
     told = changes(await compared(theatre, first, second))
     assert first.cutoff != second.cutoff
     assert not [what for what in told if what.startswith("prompts")]
 
 
-async def test_settings_that_changed_are_named(theatre: Theatre) -> None:
+async def test_settings_that_changed_are_named(theatre: ForecastRunFixture) -> None:
     first = await theatre.forecast(question(), settings={"crowd": True, "deep": {"a": 1, "b": 2}})
     changed: dict[str, Any] = {
         "settings": {"crowd": False, "deep": {"a": 1, "b": 3}},
-        "pool": Pool.MEDIAN,
-        "limits": Limits(steps=7),
+        "pool": PoolingMethod.MEDIAN,
+        "limits": TrialLimits(steps=7),
     }
     second = await theatre.forecast(question(), **changed)
     told = changes(await compared(theatre, first, second))
@@ -168,18 +175,18 @@ async def test_settings_that_changed_are_named(theatre: Theatre) -> None:
     }
 
 
-async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(theatre: Theatre) -> None:
+async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(theatre: ForecastRunFixture) -> None:
     known = await side(theatre, await theatre.forecast(question()))
     unknown = replace(known, trace=replace(known.trace, setup=None))
-    assert changes(compare_forecasts(unknown, known)) == {"setup": ("not on record", "on record")}
+    assert changes(compare_forecasts(unknown, known)) == {"setup": ("not recorded", "recorded")}
 
 
-async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre: Theatre) -> None:
+async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre: ForecastRunFixture) -> None:
     shape = ChoiceShape(options=("red", "green"))
     asked = question(shape=shape, crowd=None)
-    theatre.forecasters["plain"] = saying(lambda _: Choice({"red": 0.0, "green": 1.0}))
+    theatre.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.0, "green": 1.0}))
     first = await theatre.forecast(asked, "plain", trials=1)
-    theatre.forecasters["plain"] = saying(lambda _: Choice({"red": 0.25, "green": 0.75}))
+    theatre.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.25, "green": 0.75}))
     found = await compared(theatre, first, await theatre.forecast(asked, "plain", trials=1))
     assert [(one.option, one.before, one.after, one.log_odds) for one in found.moves] == [
         ("red", 0.0, 0.25, None),
@@ -188,11 +195,11 @@ async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre
     assert found.crowd_moves == ()
 
 
-async def test_curves_are_told_by_their_quantiles(theatre: Theatre) -> None:
+async def test_curves_are_told_by_their_quantiles(theatre: ForecastRunFixture) -> None:
     asked = question(shape=GRID, crowd=None)
-    theatre.forecasters["plain"] = saying(lambda _: Curve((0.0, 0.5, 1.0)))
+    theatre.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.5, 1.0)))
     first = await theatre.forecast(asked, "plain")
-    theatre.forecasters["plain"] = saying(lambda _: Curve((0.0, 0.25, 0.75)))
+    theatre.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.25, 0.75)))
     found = await compared(theatre, first, await theatre.forecast(asked, "plain"))
     told = changes(found)
     # Straight lines between the points: 10% of [0, 0.5] over ten points is 2, of [0, 0.25] it is 4.
@@ -203,8 +210,8 @@ async def test_curves_are_told_by_their_quantiles(theatre: Theatre) -> None:
     assert found.moves == ()
 
 
-async def test_the_spread_of_trials_is_the_greatest_distance_of_two(theatre: Theatre) -> None:
-    theatre.forecasters["plain"] = saying(lambda trial: Binary((0.2, 0.9, 0.5)[trial - 1]))
+async def test_the_spread_of_trials_is_the_greatest_distance_of_two(theatre: ForecastRunFixture) -> None:
+    theatre.forecasters["plain"] = saying(lambda trial: BinaryPrediction((0.2, 0.9, 0.5)[trial - 1]))
     forecast = await theatre.forecast(question(), "plain", trials=3)
     assert trial_spread(await side(theatre, forecast)) == {"outcome": pytest.approx(0.7)}
 
@@ -212,11 +219,11 @@ async def test_the_spread_of_trials_is_the_greatest_distance_of_two(theatre: The
 @given(st.floats(0.0, 1.0), st.integers(1, 50))
 def test_a_quantile_of_a_straight_curve_is_where_it_should_be(level: float, points: int) -> None:
     shape = CurveShape(grid=tuple(float(10 * point) for point in range(points + 1)))
-    curve = Curve(tuple(point / points for point in range(points + 1)))
-    assert quantile(curve, shape, level) == pytest.approx(10.0 * points * level, abs=1e-6)
+    curve = CurvePrediction(tuple(point / points for point in range(points + 1)))
+    assert curve_quantile(curve, shape, level) == pytest.approx(10.0 * points * level, abs=1e-6)
 
 
 def test_a_quantile_beyond_an_open_end_is_nowhere() -> None:
-    curve = Curve((0.2, 0.5, 0.8))
-    assert (quantile(curve, GRID, 0.1), quantile(curve, GRID, 0.9)) == (None, None)
-    assert quantile(curve, GRID, 0.2) == 0.0
+    curve = CurvePrediction((0.2, 0.5, 0.8))
+    assert (curve_quantile(curve, GRID, 0.1), curve_quantile(curve, GRID, 0.9)) == (None, None)
+    assert curve_quantile(curve, GRID, 0.2) == 0.0

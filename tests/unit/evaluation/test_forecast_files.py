@@ -5,29 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.learning import Round, Sheet
-from bot.domain.prediction import ChoiceShape
-from bot.domain.resolution import Chosen
-from bot.errors import ConfigError, NotFound
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.learning import ForecastFile, Round
+from bot.core.outcomes import ChoiceOutcome
+from bot.core.predictions import ChoiceShape
 from bot.evaluation.forecast_files import pooling_notes, score_forecast_files
-from tests.unit.testing.lantern import START, LanternArchive, outcome, question
+from tests.unit.testing.correct_venue import START, LanternArchive, outcome, question
 
 
 class Printed(LanternArchive):
     """A round of twenty questions, five of which resolved; a file answers as many as its name says."""
 
-    def round(self, key: str) -> Round:
+    def read_round(self, key: str) -> Round:
         questions = tuple(question(number) for number in range(20))
         return Round(key=key, as_of=START, questions=questions, resolutions=tuple(map(outcome, range(5))))
 
-    def sheet(self, path: Path) -> Sheet:
+    def read_forecast_file(self, path: Path) -> ForecastFile:
         key, answered = path.stem.split("-")
-        return Sheet(
+        return ForecastFile(
             name=path.name,
             author="somebody",
             round=key,
             probabilities={(question(number).ref, "outcome"): 0.9 for number in range(20 - int(answered), 20)},
-            complaints={"20": ("row 7 is doubled",), "10": ("too much is missing",)}.get(answered, ()),
+            dropped_rows={"20": ("row 7 is doubled",), "10": ("too much is missing",)}.get(answered, ()),
         )
 
 
@@ -46,10 +46,10 @@ def test_missing_rows_count_as_one_half_and_whether_they_are_too_many_is_for_the
 class Mixed(Printed):
     """The same round, of which the first question asked for a colour."""
 
-    def round(self, key: str) -> Round:
-        plain = super().round(key)
+    def read_round(self, key: str) -> Round:
+        plain = super().read_round(key)
         first = replace(plain.questions[0], shape=ChoiceShape(options=("red", "blue")))
-        known = replace(plain.resolutions[0], outcome=Chosen("red"))
+        known = replace(plain.resolutions[0], outcome=ChoiceOutcome("red"))
         questions, resolutions = (first, *plain.questions[1:]), (known, *plain.resolutions[1:])
         return replace(plain, questions=questions, resolutions=resolutions)
 
@@ -61,7 +61,7 @@ def test_what_a_file_cannot_answer_is_neither_missing_nor_scored_and_is_told() -
 
 
 def test_a_file_of_an_unknown_round_names_those_there_are() -> None:
-    with pytest.raises(NotFound, match=r"7-20.json is for round 7; there are 0, 1"):
+    with pytest.raises(NotFoundError, match=r"7-20.json is for round 7; there are 0, 1"):
         score_forecast_files(Printed(), [Path("7-20.json")])
 
 

@@ -13,15 +13,12 @@ import pytest
 from rich.console import Console
 
 from bot.cli.leaks import leak_audit_to_json, print_leak_audit, print_self_test, self_test_to_json
-from bot.clock import SeededRandom
 from bot.config.llm_schema import LlmSection
-from bot.desk.leaks.blocks import Blocks
-from bot.desk.leaks.caught import Caught
-from bot.domain.inquiry import Charge
-from bot.domain.prompt import Completion, Prompt
-from bot.domain.question import Question
-from bot.domain.step import Usage
-from bot.errors import Unavailable
+from bot.core.beliefs import ModelUsage
+from bot.core.clock import SeededRandom
+from bot.core.errors import ServiceUnavailableError
+from bot.core.language_models import CostAttribution, ModelCompletion, Prompt
+from bot.core.questions import Question
 from bot.evaluation.leak_audit import (
     AuditOpinion,
     LeakAudit,
@@ -33,13 +30,15 @@ from bot.evaluation.leak_audit import (
 )
 from bot.evaluation.planted_leaks import PLANTED_LEAKS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer, SeenDocument
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
+from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
-from bot.testing.llm import ScriptedLlm
-from bot.testing.research import MemoryPages, MemorySeries, PlainReader, Redirect
-from tests.unit.desk.workbench import CUTOFF, Desk, hit, level, market, passage
-from tests.unit.sittings import open_theatre, question, thoughts
+from bot.testing.models import ScriptedModelProvider
+from bot.testing.research import FakeDataSource, FakePageSource, FakeRedirect, PlainTextReader
+from tests.unit.forecast_run_fixture import model_with_beliefs, open_forecast_runs, question
+from tests.unit.forecasting.research_fixture import CUTOFF, ResearchFixture, hit, level, market, passage
 
 DAY = timedelta(days=1)
 BACKDATED = market(as_of=CUTOFF)
@@ -53,7 +52,7 @@ SECTION = LlmSection.model_validate(
 )
 
 
-def verdicts(prompt: Prompt) -> Completion:
+def verdicts(prompt: Prompt) -> ModelCompletion:
     """Play the filter, which drops what says "drop me", and the auditor, which calls a leak what says "spoiler"."""
     text = prompt.messages[-1].text
     audits = '"clean", "leak"' in json.dumps(_plain(prompt.schema))
@@ -62,7 +61,7 @@ def verdicts(prompt: Prompt) -> Completion:
     results = [
         {"number": number, "verdict": words[mark not in one], "reason": "read"} for number, one in enumerate(shown, 1)
     ]
-    return Completion(text=json.dumps({"results": results}), usage=Usage(calls=1, tokens_in=10, tokens_out=5))
+    return ModelCompletion(text=json.dumps({"results": results}), usage=ModelUsage(calls=1, tokens_in=10, tokens_out=5))
 
 
 def _plain(value: Any) -> Any:
@@ -73,16 +72,16 @@ def _plain(value: Any) -> Any:
 class AuditFixture:
     """A ledger in which tools were used, with a model for the filter and for the auditor."""
 
-    desk: Desk
-    llm: ScriptedLlm
+    desk: ResearchFixture
+    llm: ScriptedModelProvider
 
     async def use(
         self, *uses: tuple[str, Mapping[str, Any]], scope: str = "f1", question: Question = BACKDATED, **more: Any
-    ) -> Caught:
-        charge = Charge(scope=scope, ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)
-        bench = await self.desk.bench(question, charge=charge, **more)
+    ) -> FilterCounts:
+        charge = CostAttribution(scope=scope, ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)
+        bench = await self.desk.open_trial(question, charge=charge, **more)
         for tool, arguments in uses:
-            await bench.use(tool, dict(arguments))
+            await bench.use_tool(tool, dict(arguments))
         return bench.caught
 
     async def audit(self, **more: Any) -> LeakAudit:
@@ -92,7 +91,7 @@ class AuditFixture:
 
 @asynccontextmanager
 async def laboratory(folder: Path, *turns: Any) -> AsyncIterator[AuditFixture]:
-    clock, llm = FakeClock(CUTOFF + DAY), ScriptedLlm(turns=list(turns or [verdicts]))
+    clock, llm = FakeClock(CUTOFF + DAY), ScriptedModelProvider(turns=list(turns or [verdicts]))
 
     async def alert(subject: str, text: str) -> None:
         del subject, text
@@ -103,7 +102,7 @@ async def laboratory(folder: Path, *turns: Any) -> AsyncIterator[AuditFixture]:
             SECTION, {"prime": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,
     ):
-        desk = Desk(ledger=ledger, clock=clock)
+        desk = ResearchFixture(ledger=ledger, clock=clock)
         desk.models = gateway  # type: ignore[assignment]  # the real thing where most tests have a fake
         yield AuditFixture(desk=desk, llm=llm)
 
@@ -122,7 +121,7 @@ def counted(audit: LeakAudit) -> dict[tuple[str, str], int]:
     }
 
 
-def furnish(desk: Desk) -> None:
+def furnish(desk: ResearchFixture) -> None:
     """Put something for each layer, and something for none, where a trial will find it."""
     desk.engine.hits = [
         hit("fine"),
@@ -137,12 +136,12 @@ def furnish(desk: Desk) -> None:
     desk.fetcher.web = {
         f"{NEWS}fine": "Fine\nIt is dark.",
         f"{NEWS}spoilt": "Spoilt\ndrop me: spoiler",
-        f"{NEWS}moved": Redirect("https://lantern.example/q/lamp"),
+        f"{NEWS}moved": FakeRedirect("https://lantern.example/q/lamp"),
     }
-    desk.reader = PlainReader({f"{NEWS}fine": CUTOFF - DAY})
-    desk.gauge(MemorySeries({"LEVEL": level(beyond=5)}, about=["LEVEL"]), serves="almanac")
+    desk.reader = PlainTextReader({f"{NEWS}fine": CUTOFF - DAY})
+    desk.add_data_source(FakeDataSource({"LEVEL": level(beyond=5)}, series_of_questions=["LEVEL"]), serves="almanac")
     late = passage("Now", "It was lit.", revised_at=CUTOFF)
-    desk.shelf(MemoryPages({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
+    desk.add_page_source(FakePageSource({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
 
 
 async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) ->
         caught = await lab.use(SEARCH, look("fine"), look("spoilt"), look("moved"), series, *sections)
         audit = await lab.audit(auditor=ModelLeakAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
 
-    assert caught == Caught(dates=1, content=3, clamped=6, blocked=2)
+    assert caught == FilterCounts(dates=1, content=3, clamped=6, blocked=2)
     assert counted(audit) == {
         ("search result", "kept"): 3,
         ("search result", "content"): 2,
@@ -188,9 +187,9 @@ async def test_results_read_together_are_told_apart_by_the_place_at_which_they_w
             f"{NEWS}one": "One\nfine",
             f"{NEWS}two": "Two\ndated",
             f"{NEWS}three": "Three\ndrop me",
-            f"{NEWS}four": Unavailable("down"),
+            f"{NEWS}four": ServiceUnavailableError("down"),
         }
-        lab.desk.reader = PlainReader({f"{NEWS}two": CUTOFF + DAY})
+        lab.desk.reader = PlainTextReader({f"{NEWS}two": CUTOFF + DAY})
         summary = {"search_index": 1, "result_indices": [1, 2, 3, 4], "question": "?"}
         await lab.use(SEARCH, ("summarize_results", summary))
         audit = await lab.audit()
@@ -201,7 +200,7 @@ async def test_results_read_together_are_told_apart_by_the_place_at_which_they_w
 
 
 async def test_a_page_that_nobody_judged_was_not_used(tmp_path: Path) -> None:
-    async with laboratory(tmp_path, verdicts, Unavailable("busy")) as lab:
+    async with laboratory(tmp_path, verdicts, ServiceUnavailableError("busy")) as lab:
         lab.desk.engine.hits = [hit("one")]
         lab.desk.fetcher.web = {f"{NEWS}one": "One\nfine"}
         await lab.use(SEARCH, look("one"))
@@ -209,10 +208,10 @@ async def test_a_page_that_nobody_judged_was_not_used(tmp_path: Path) -> None:
     assert counted(audit) == {("search result", "kept"): 1, ("page", "unchecked"): 1}
 
 
-def passing_over(prompt: Prompt) -> Completion:
+def passing_over(prompt: Prompt) -> ModelCompletion:
     """Play a filter that has a verdict on the second of two texts alone."""
     assert "Result 2:" in prompt.messages[-1].text
-    return Completion(text='{"results": [{"number": 2, "verdict": "keep", "reason": "read"}]}')
+    return ModelCompletion(text='{"results": [{"number": 2, "verdict": "keep", "reason": "read"}]}')
 
 
 @pytest.mark.parametrize(
@@ -220,7 +219,7 @@ def passing_over(prompt: Prompt) -> Completion:
     [
         (passing_over, CUTOFF + DAY, {("search result", "kept"): 2}, {}),
         (passing_over, CUTOFF, {("search result", "kept"): 1, ("search result", "unchecked"): 1}, {}),
-        (Unavailable("busy"), CUTOFF, {("search result", "kept"): 2}, {DocumentKind.RESULT: 2}),
+        (ServiceUnavailableError("busy"), CUTOFF, {("search result", "kept"): 2}, {DocumentKind.RESULT: 2}),
     ],
     ids=["of today", "of an earlier day", "of an earlier day, without a verdict"],
 )
@@ -259,7 +258,7 @@ async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp
 
 
 async def test_an_auditor_that_does_not_answer_leaves_the_rules(tmp_path: Path) -> None:
-    async with laboratory(tmp_path, verdicts, Unavailable("busy")) as lab:
+    async with laboratory(tmp_path, verdicts, ServiceUnavailableError("busy")) as lab:
         lab.desk.engine.hits = [hit("one", snippet="spoiler")]
         await lab.use(SEARCH)
         audit = await lab.audit(auditor=ModelLeakAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
@@ -282,7 +281,7 @@ async def test_only_what_was_read_since_a_moment_is_audited(tmp_path: Path) -> N
     async with laboratory(tmp_path) as lab:
         lab.desk.engine.hits = [hit("one")]
         await lab.use(SEARCH, scope="early")
-        lab.desk.clock.step(86_400)
+        lab.desk.clock.set_wall_clock(86_400)
         await lab.use(SEARCH, scope="later")
         audit = await lab.audit(since=lab.desk.clock.now())
         everything = await lab.audit()
@@ -291,7 +290,7 @@ async def test_only_what_was_read_since_a_moment_is_audited(tmp_path: Path) -> N
 
 
 async def test_what_may_see_everything_is_left_aside(tmp_path: Path) -> None:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
         past = theatre.clock.now() - 30 * DAY
         await theatre.forecast(question("rain", as_of=past), clairvoyant=True)
         await theatre.forecast(question("snow"))
@@ -321,7 +320,7 @@ def met(kind: DocumentKind, **more: Any) -> SeenDocument:
     ],
 )
 def test_rules_find_what_came_too_late(document: SeenDocument, found: RuleFinding | None) -> None:
-    assert find_leak(document, CUTOFF, Blocks()) is found
+    assert find_leak(document, CUTOFF, BlockedAddresses()) is found
 
 
 @pytest.mark.parametrize(
@@ -368,7 +367,7 @@ async def test_each_planted_leak_is_caught_by_its_own_layer_alone(proofs: Sequen
 async def test_a_guard_that_does_nothing_is_found_out(proofs: Sequence[LayerProof]) -> None:
     open_gate = dataclasses.replace(proofs[0], came_through=True)
     idle = dataclasses.replace(proofs[0], passes_without=())
-    uncounted = dataclasses.replace(proofs[0], counts=Caught())
+    uncounted = dataclasses.replace(proofs[0], counts=FilterCounts())
     assert [proof.is_proven for proof in (open_gate, idle, uncounted)] == [False] * 3
     assert "trust no backtest" in printed(lambda console: print_self_test(console, [idle]))
     assert self_test_to_json([idle])["holds"] is False
@@ -393,13 +392,13 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
     text = printed(lambda console: print_leak_audit(console, bad))
     assert "forecasts: 3; documents: 30" in text
     assert "100.0 %" in text
-    assert "from an address that gives the answer away; the auditor: read" in text
+    assert "from an address that reveals the answer; the auditor: read" in text
     assert "and 10 more" in text
     plain = json.loads(json.dumps(leak_audit_to_json(bad)))
     assert plain["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 30, "dropped": 0}}
     assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
     assert "nothing was found" in printed(lambda console: print_leak_audit(console, good))
-    hindered = dataclasses.replace(good, interruption="Unavailable: busy", unguarded=2)
+    hindered = dataclasses.replace(good, interruption="ServiceUnavailableError: busy", unguarded=2)
     assert "forecasts: 3, and 2 left aside that may see everything; documents: 30" in printed(
         lambda console: print_leak_audit(console, hindered)
     )

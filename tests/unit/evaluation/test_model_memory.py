@@ -11,15 +11,15 @@ import pytest
 
 from bot.cli.output.console import SafeConsole
 from bot.cli.output.model_memory import memory_line, memory_to_json, print_memory, print_memory_line
-from bot.clock import SeededRandom
 from bot.config.llm_schema import LlmSection
-from bot.domain.learning import Round
-from bot.domain.resolution import Happened, Resolution, Void
+from bot.core.clock import SeededRandom
+from bot.core.learning import Round
+from bot.core.outcomes import BinaryOutcome, Resolution, VoidOutcome
 from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
 from bot.evaluation.model_memory import AskedOutcome, MemoryReport, memory_in_rounds, memory_on_record, memory_report
-from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Theatre, open_theatre, question, thoughts
-from tests.unit.testing.lantern import START, LanternArchive, outcome
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs, question
+from tests.unit.testing.correct_venue import START, LanternArchive, outcome
 
 DAY = timedelta(days=1)
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -113,8 +113,8 @@ def test_it_is_told_as_json_too() -> None:
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
         yield theatre
 
 
@@ -126,12 +126,12 @@ def nothing(a_round: Round) -> None:
     """Learn nothing."""
 
 
-async def test_a_backtest_is_held_against_the_models_that_really_answered(theatre: Theatre) -> None:
+async def test_a_backtest_is_held_against_the_models_that_really_answered(theatre: ForecastRunFixture) -> None:
     tested = BacktestSubject(
         configured_forecaster=theatre.seat(trials=2), fit_parameters=nothing, tool_factory=theatre.workshop()
     )
     await run_backtest(ARCHIVE, tested, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
-    rounds = [ARCHIVE.round(key) for key in ARCHIVE.rounds()]
+    rounds = [ARCHIVE.read_round(key) for key in ARCHIVE.round_keys()]
     scopes = {one.ref: tested.record_scope(one.ref) for a_round in rounds for one in a_round.questions}
     # The first outcome was known two days after the start, the second one a day later.
     until = (START + 2 * DAY).date()
@@ -150,20 +150,22 @@ async def test_a_backtest_is_held_against_the_models_that_really_answered(theatr
     assert await memory_in_rounds(rounds, again, theatre.ledger, trained(until)) == report
 
 
-async def test_annulled_questions_and_those_without_a_model_do_not_count(theatre: Theatre) -> None:
-    a_round = ARCHIVE.round("0")
+async def test_annulled_questions_and_those_without_a_model_do_not_count(theatre: ForecastRunFixture) -> None:
+    a_round = ARCHIVE.read_round("0")
     annulled = Round(
         key="0",
         as_of=a_round.as_of,
         questions=a_round.questions,
-        resolutions=(outcome(0, outcome=Void("withdrawn")),),
+        resolutions=(outcome(0, outcome=VoidOutcome("withdrawn")),),
     )
     scopes = {one.ref: "a scope" for one in a_round.questions}
     for rounds in ([annulled], [a_round]):
         assert (await memory_in_rounds(rounds, scopes, theatre.ledger, trained(START.date()))).asked == 0
 
 
-async def test_what_is_on_record_of_a_backtest_counts_from_the_day_as_of_which_it_was_asked(theatre: Theatre) -> None:
+async def test_what_is_on_record_of_a_backtest_counts_from_the_day_as_of_which_it_was_asked(
+    theatre: ForecastRunFixture,
+) -> None:
     tested = BacktestSubject(
         configured_forecaster=theatre.seat(trials=1), fit_parameters=nothing, tool_factory=theatre.workshop()
     )
@@ -175,7 +177,7 @@ async def test_what_is_on_record_of_a_backtest_counts_from_the_day_as_of_which_i
     assert (await memory_on_record(theatre.ledger, trained(START.date()), since=later)).models == ()
 
 
-async def test_a_forecast_on_record_counts_by_its_outcome_else_by_when_that_is_due(theatre: Theatre) -> None:
+async def test_a_forecast_on_record_counts_by_its_outcome_else_by_when_that_is_due(theatre: ForecastRunFixture) -> None:
     now = theatre.clock.now()
     snow = question("snow", closes_at=now + 9 * DAY)
     await theatre.forecast(question("rain"))
@@ -183,12 +185,12 @@ async def test_a_forecast_on_record_counts_by_its_outcome_else_by_when_that_is_d
     until = trained((now + 5 * DAY).date())
     # Of rain nothing is known but when it was asked.
     assert (await memory_on_record(theatre.ledger, until)).questions == ("lantern:rain",)
-    known = Resolution(ref=snow.ref, target="outcome", outcome=Happened(1.0), resolved_at=now + 2 * DAY)
+    known = Resolution(ref=snow.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=now + 2 * DAY)
     await theatre.ledger.resolutions.record([known], seen_at=now + 2 * DAY)
     assert set((await memory_on_record(theatre.ledger, until)).questions) == {"lantern:rain", "lantern:snow"}
 
 
-async def test_what_may_see_everything_is_left_aside(theatre: Theatre) -> None:
+async def test_what_may_see_everything_is_left_aside(theatre: ForecastRunFixture) -> None:
     past = theatre.clock.now() - 30 * DAY
     await theatre.forecast(question("rain", as_of=past), clairvoyant=True)
     assert (await memory_on_record(theatre.ledger, trained(theatre.clock.now().date()))).asked == 0

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bot.domain.learning import Round
-from bot.domain.prediction import Binary
-from bot.domain.question import Question, QuestionRef
+from bot.core.learning import Round
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Question, QuestionRef
 from bot.evaluation.score_report import BinaryScores, FamilyScores, ScoreReport, build_report
 from bot.evaluation.score_rows import BinaryScoreRow, binary_score_rows
 from plugins.forecastbench.archive import ForecastBenchArchive
@@ -40,7 +40,7 @@ def prior_of(priors: Mapping[str, float]) -> Callable[[Question], float]:
 
     def prior(question: Question) -> float:
         if question.crowd is not None:
-            assert isinstance(question.crowd.prediction, Binary)
+            assert isinstance(question.crowd.prediction, BinaryPrediction)
             return question.crowd.prediction.probability
         return priors[_template(question.source, question.title)]
 
@@ -72,7 +72,7 @@ def report(rows: list[BinaryScoreRow]) -> ScoreReport:
 @pytest.fixture(scope="module")
 def rows(archive: ForecastBenchArchive, expected: Mapping[str, Any]) -> list[BinaryScoreRow]:
     prior = prior_of(expected["definitions"]["subtypes"]["priors"])
-    rounds = [archive.round(key) for key in archive.rounds()]
+    rounds = [archive.read_round(key) for key in archive.round_keys()]
     return [row for a_round in rounds for row in binary_score_rows(a_round, answered(a_round, prior))]
 
 
@@ -117,8 +117,8 @@ def test_constant_forecasts_score_as_published(
 def test_missing_rows_count_as_one_half(archive: ForecastBenchArchive, expected: Mapping[str, Any]) -> None:
     prior = prior_of(expected["definitions"]["subtypes"]["priors"])
     found: list[BinaryScoreRow] = []
-    for key in archive.rounds():
-        a_round = archive.round(key)
+    for key in archive.round_keys():
+        a_round = archive.read_round(key)
         answers = answered(a_round, prior)
         for resolution in a_round.resolutions[::10]:
             del answers[resolution.ref, resolution.target]
@@ -135,7 +135,7 @@ def test_the_tranches_of_the_paper_score_as_published(
     data = shared / "data" / "forecastbench"
     shutil.copytree(data / "question_sets", tmp_path / "question_sets")
     shutil.copytree(data / "resolution_sets_asof_2026-04-11", tmp_path / "resolution_sets")
-    a_round = ForecastBenchArchive(ForecastBenchSettings(), tmp_path).round(due)
+    a_round = ForecastBenchArchive(ForecastBenchSettings(), tmp_path).read_round(due)
     prior = prior_of(expected["definitions"]["subtypes"]["priors"])
     found = report(list(binary_score_rows(a_round, answered(a_round, prior))))
     wanted = expected["blf_tranches"][tranche]
@@ -150,6 +150,8 @@ def test_plain_files_are_read_like_packed_ones(shared: Path, tmp_path: Path) -> 
         (tmp_path / name).parent.mkdir()
         packed = (shared / "data" / "forecastbench" / f"{name}.gz").read_bytes()
         (tmp_path / name).write_bytes(gzip.decompress(packed))
-    plain = ForecastBenchArchive(ForecastBenchSettings(), tmp_path).round("2026-04-26")
-    packed_round = ForecastBenchArchive(ForecastBenchSettings(), shared / "data" / "forecastbench").round("2026-04-26")
+    plain = ForecastBenchArchive(ForecastBenchSettings(), tmp_path).read_round("2026-04-26")
+    packed_round = ForecastBenchArchive(ForecastBenchSettings(), shared / "data" / "forecastbench").read_round(
+        "2026-04-26"
+    )
     assert plain == packed_round

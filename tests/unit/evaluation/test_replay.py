@@ -8,33 +8,39 @@ from typing import Any
 
 import pytest
 
-from bot.clock import SeededRandom
-from bot.desk.combine import Pool
-from bot.domain.belief import Belief
-from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prediction import Binary
-from bot.domain.prompt import Message, Prompt, Speaker
-from bot.domain.question import Question
-from bot.domain.research import Fetched
-from bot.domain.step import Action, Observation, Step
-from bot.errors import NotFound, Rejected, Unavailable
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.clock import SeededRandom
+from bot.core.errors import NotFoundError, RequestRejectedError, ServiceUnavailableError
+from bot.core.forecasts import TrialEnd, TrialLimits
+from bot.core.interfaces import TrialContext
+from bot.core.language_models import Message, MessageRole, Prompt
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Question
+from bot.core.research import FetchedPage
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayResult, replay_forecast
-from bot.ports import Desk
-from bot.store.forecasts import Opening
-from bot.testing.llm import ScriptedLlm, said
-from plugins.blf.forecaster import Blf
+from bot.forecasting.aggregation import PoolingMethod
+from bot.store.forecasts import ForecastStart
+from bot.testing.models import ScriptedModelProvider, text_completion
+from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
-from tests.unit.sittings import Playing, Theatre, hits, open_theatre, question, thoughts
+from tests.unit.forecast_run_fixture import (
+    ForecastRunFixture,
+    FunctionForecaster,
+    hits,
+    model_with_beliefs,
+    open_forecast_runs,
+    question,
+)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    llm = ScriptedLlm(turns=[thoughts(0.3, 0.55, 0.7)])
-    async with open_theatre(tmp_path, llm) as theatre:
+async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    llm = ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.55, 0.7)])
+    async with open_forecast_runs(tmp_path, llm) as theatre:
         yield theatre
 
 
-async def again(theatre: Theatre, forecast_id: str, *, seed: int = 1, **seat: Any) -> ReplayResult:
+async def again(theatre: ForecastRunFixture, forecast_id: str, *, seed: int = 1, **seat: Any) -> ReplayResult:
     trace = await theatre.ledger.forecasts.trace(forecast_id)
     return await replay_forecast(trace, theatre.seat(**seat), theatre.workshop(sealed=True), SeededRandom(seed), None)
 
@@ -43,23 +49,23 @@ def first(told: ReplayResult) -> ReplayDiscrepancy:
     return next(trial.discrepancy for trial in told.trials if trial.discrepancy is not None)
 
 
-def believing(*probabilities: float, text: str = "", then: Exception | None = None) -> Playing:
+def believing(*probabilities: float, text: str = "", then: Exception | None = None) -> FunctionForecaster:
     """Return a forecaster that believes these in turn, in its n-th trial n hundredths more; its second one may fail."""
 
-    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         for probability in probabilities:
             yield Step(
-                action=Action(name="think"),
-                observation=Observation(text=text),
-                belief=Belief(predictions={"outcome": Binary(probability + 0.01 * desk.trial)}),
+                action=StepAction(name="think"),
+                observation=StepObservation(text=text),
+                belief=Belief(predictions={"outcome": BinaryPrediction(probability + 0.01 * desk.trial)}),
             )
         if then is not None and desk.trial == 2:
             raise then
 
-    return Playing(script)
+    return FunctionForecaster(script)
 
 
-async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(theatre: Theatre) -> None:
+async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     asked, searched = len(theatre.llm.requests), len(theatre.engine.searched)
     assert (asked, searched) == (6, 4)
@@ -69,7 +75,7 @@ async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(theatre: 
     assert (len(theatre.llm.requests), len(theatre.engine.searched)) == (asked, searched)
 
 
-async def test_a_replay_writes_nothing(theatre: Theatre) -> None:
+async def test_a_replay_writes_nothing(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
 
     def rows() -> list[tuple[str, int]]:
@@ -82,30 +88,30 @@ async def test_a_replay_writes_nothing(theatre: Theatre) -> None:
     assert rows() == before
 
 
-async def test_what_the_web_says_now_changes_nothing(theatre: Theatre) -> None:
+async def test_what_the_web_says_now_changes_nothing(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     theatre.engine.hits = hits(1)
-    theatre.llm.turns = [said("something else")]
+    theatre.llm.turns = [text_completion("something else")]
     assert (await again(theatre, forecast.id)).is_identical
 
 
 @pytest.mark.parametrize("settings", [BlfSettings(steps=4), BlfSettings(crowd=False), BlfSettings(search=False)])
-async def test_other_settings_ask_what_is_not_on_record(theatre: Theatre, settings: BlfSettings) -> None:
+async def test_other_settings_ask_what_is_not_on_record(theatre: ForecastRunFixture, settings: BlfSettings) -> None:
     forecast = await theatre.forecast(question())
-    theatre.forecasters["blf"] = Blf(settings)
+    theatre.forecasters["blf"] = BlfForecaster(settings)
     told = await again(theatre, forecast.id)
     assert not told.is_identical
     assert "not on record" in first(told).missing
 
 
-async def test_another_seed_asks_what_is_not_on_record(theatre: Theatre) -> None:
+async def test_another_seed_asks_what_is_not_on_record(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     told = await again(theatre, forecast.id, seed=2)
     assert "not on record" in first(told).missing
     assert told.raw is None
 
 
-async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(theatre: Theatre) -> None:
+async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(theatre: ForecastRunFixture) -> None:
     theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
     forecast = await theatre.forecast(question(), "plain")
     theatre.forecasters["plain"] = believing(0.2, 0.35, 0.4)
@@ -118,7 +124,7 @@ async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(th
     assert not told.is_identical
 
 
-async def test_what_a_step_saw_is_compared_before_what_it_believed(theatre: Theatre) -> None:
+async def test_what_a_step_saw_is_compared_before_what_it_believed(theatre: ForecastRunFixture) -> None:
     theatre.forecasters["plain"] = believing(0.2, text="rain")
     forecast = await theatre.forecast(question(), "plain")
     theatre.forecasters["plain"] = believing(0.3, text="sun")
@@ -126,13 +132,13 @@ async def test_what_a_step_saw_is_compared_before_what_it_believed(theatre: Thea
     assert (found.part, found.recorded, found.replayed) == ("observation.text", "rain", "sun")
 
 
-async def test_another_pool_changes_the_aggregate_alone(theatre: Theatre) -> None:
+async def test_another_pool_changes_the_aggregate_alone(theatre: ForecastRunFixture) -> None:
     theatre.forecasters["plain"] = believing(0.2, 0.9)
-    theatre.pool = Pool.MEAN
+    theatre.pool = PoolingMethod.MEAN
     forecast = await theatre.forecast(question(), "plain", trials=2)
     # The mean of 0.91 and 0.92.
-    assert forecast.raw["outcome"] == Binary(0.915)
-    theatre.pool = Pool.LOGIT_MEAN
+    assert forecast.raw["outcome"] == BinaryPrediction(0.915)
+    theatre.pool = PoolingMethod.LOGIT_MEAN
     told = await again(theatre, forecast.id, name="plain")
     assert [trial.discrepancy for trial in told.trials] == [None, None]
     assert told.aggregate is not None
@@ -146,7 +152,7 @@ async def test_another_pool_changes_the_aggregate_alone(theatre: Theatre) -> Non
     ids=["one more", "one fewer"],
 )
 async def test_a_step_more_or_fewer_is_a_difference(
-    theatre: Theatre, now: Playing, step: int | None, part: str
+    theatre: ForecastRunFixture, now: FunctionForecaster, step: int | None, part: str
 ) -> None:
     theatre.forecasters["plain"] = believing(0.2, 0.3)
     forecast = await theatre.forecast(question(), "plain")
@@ -155,7 +161,7 @@ async def test_a_step_more_or_fewer_is_a_difference(
     assert (found.step, found.part) == (step, part)
 
 
-async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: Theatre) -> None:
+async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: ForecastRunFixture) -> None:
     theatre.forecasters["plain"] = believing(0.2, then=RuntimeError("no more ink"))
     forecast = await theatre.forecast(question(), "plain")
     assert (await again(theatre, forecast.id, name="plain")).is_identical
@@ -168,18 +174,23 @@ async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: Thea
     assert first(await again(theatre, forecast.id, name="plain")).part == "end"
 
 
-async def test_a_model_that_did_not_answer_does_not_answer_again(theatre: Theatre) -> None:
+async def test_a_model_that_did_not_answer_does_not_answer_again(theatre: ForecastRunFixture) -> None:
     # The two trials ask by turns; the first one gets no answer to its second question.
-    theatre.llm.turns = [thoughts(0.3, 0.55), thoughts(0.3, 0.55), Unavailable("down"), thoughts(0.3, 0.55)]
+    theatre.llm.turns = [
+        model_with_beliefs(0.3, 0.55),
+        model_with_beliefs(0.3, 0.55),
+        ServiceUnavailableError("down"),
+        model_with_beliefs(0.3, 0.55),
+    ]
     forecast = await theatre.forecast(question())
     trace = await theatre.ledger.forecasts.trace(forecast.id)
     assert sorted(str(record.end) for record in trace.trials) == [TrialEnd.FAILED, TrialEnd.FINISHED]
-    theatre.llm.turns = [thoughts(0.3, 0.55)]
+    theatre.llm.turns = [model_with_beliefs(0.3, 0.55)]
     assert (await again(theatre, forecast.id)).is_identical
 
 
-async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: Theatre) -> None:
-    theatre.limits = Limits(steps=2)
+async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: ForecastRunFixture) -> None:
+    theatre.limits = TrialLimits(steps=2)
     theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
     forecast = await theatre.forecast(question(), "plain")
     trace = await theatre.ledger.forecasts.trace(forecast.id)
@@ -189,7 +200,7 @@ async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: Theatre
     assert [(trial.recorded, trial.replayed) for trial in told.trials] == [(2, 2), (2, 2)]
 
 
-async def test_a_record_that_was_tampered_with_is_found_out(theatre: Theatre) -> None:
+async def test_a_record_that_was_tampered_with_is_found_out(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     with closing(sqlite3.connect(theatre.path)) as ledger, ledger:
         changed = "update step set body = replace(body, 'thought 2', 'thought 9') where trial = 2 and number = 2"
@@ -203,69 +214,69 @@ async def test_a_record_that_was_tampered_with_is_found_out(theatre: Theatre) ->
     assert (found.step, found.part, found.recorded) == (2, "belief.reason", "thought 9")
 
 
-async def test_what_was_not_completed_cannot_be_replayed(theatre: Theatre) -> None:
+async def test_what_was_not_completed_cannot_be_replayed(theatre: ForecastRunFixture) -> None:
     asked = question()
     await theatre.record(asked)
     now = theatre.clock.now()
     running = await theatre.ledger.forecasts.begin(
-        Opening(question=asked, forecaster="blf", cutoff=now, why="asked for", now=now)
+        ForecastStart(question=asked, forecaster="blf", cutoff=now, why="asked for", now=now)
     )
-    with pytest.raises(NotFound, match="running"):
+    with pytest.raises(NotFoundError, match="running"):
         await again(theatre, running.id)
 
 
-async def test_nothing_gets_out_of_a_replay(theatre: Theatre) -> None:
+async def test_nothing_gets_out_of_a_replay(theatre: ForecastRunFixture) -> None:
     nowhere = OfflineNetwork()
     for reaching in (
         nowhere.get("https://a.example", max_bytes=1),
         nowhere.post("https://a.example", {}, max_bytes=1),
         nowhere.fetch("https://a.example", refusal=lambda _: None),
-        nowhere.read(Fetched(url="https://a.example", content=b"", media_type="")),
+        nowhere.read(FetchedPage(url="https://a.example", content=b"", media_type="")),
     ):
-        with pytest.raises(Rejected, match=r"a\.example"):
+        with pytest.raises(RequestRejectedError, match=r"a\.example"):
             await reaching
 
 
-async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(theatre: Theatre) -> None:
-    async def keeping(text: str, desk: Desk) -> AsyncGenerator[Step, None]:
-        kept = await desk.keep(text)
-        await desk.ask("main", Prompt(messages=(Message(speaker=Speaker.USER, text="?"),)))
+async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(theatre: ForecastRunFixture) -> None:
+    async def keeping(text: str, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        kept = await desk.store_text(text)
+        await desk.ask_model("main", Prompt(messages=(Message(speaker=MessageRole.USER, text="?"),)))
         yield Step(
-            action=Action(name="think"),
-            observation=Observation(documents=(kept,)),
-            belief=Belief(predictions={"outcome": Binary(0.5)}),
+            action=StepAction(name="think"),
+            observation=StepObservation(documents=(kept,)),
+            belief=Belief(predictions={"outcome": BinaryPrediction(0.5)}),
         )
 
-    theatre.llm.turns = [said("yes")]
-    theatre.forecasters["keeper"] = Playing(lambda _, desk: keeping("old words", desk))
+    theatre.llm.turns = [text_completion("yes")]
+    theatre.forecasters["keeper"] = FunctionForecaster(lambda _, desk: keeping("old words", desk))
     forecast = await theatre.forecast(question(), "keeper")
-    theatre.forecasters["keeper"] = Playing(lambda _, desk: keeping("new words", desk))
+    theatre.forecasters["keeper"] = FunctionForecaster(lambda _, desk: keeping("new words", desk))
     assert first(await again(theatre, forecast.id, name="keeper")).part == "observation.documents.1"
 
 
-def asking(text: str, *, then: str = "and?") -> Playing:
+def asking(text: str, *, then: str = "and?") -> FunctionForecaster:
     """Return a forecaster that asks this, and then something else, a step for each."""
 
-    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         for words in (text, then):
             prompt = Prompt(
                 messages=(
-                    Message(speaker=Speaker.SYSTEM, text="Be brief."),
-                    Message(speaker=Speaker.USER, text=words),
+                    Message(speaker=MessageRole.SYSTEM, text="Be brief."),
+                    Message(speaker=MessageRole.USER, text=words),
                 )
             )
-            answer = await desk.ask("main", prompt)
+            answer = await desk.ask_model("main", prompt)
             yield Step(
-                action=Action(name="think"),
-                observation=Observation(documents=(answer.document,)),
-                belief=Belief(predictions={"outcome": Binary(0.5)}),
+                action=StepAction(name="think"),
+                observation=StepObservation(documents=(answer.document,)),
+                belief=Belief(predictions={"outcome": BinaryPrediction(0.5)}),
             )
 
-    return Playing(script)
+    return FunctionForecaster(script)
 
 
-async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: Theatre) -> None:
-    theatre.llm.turns = [said("yes")]
+async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [text_completion("yes")]
     theatre.forecasters["asker"] = asking("Will it rain?")
     forecast = await theatre.forecast(question(), "asker")
     theatre.forecasters["asker"] = asking("Will it snow?")
@@ -277,8 +288,8 @@ async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: Th
     assert told.raw is None
 
 
-async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: Theatre) -> None:
-    theatre.llm.turns = [said("yes")]
+async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: ForecastRunFixture) -> None:
+    theatre.llm.turns = [text_completion("yes")]
     theatre.forecasters["asker"] = asking("Will it rain?")
     forecast = await theatre.forecast(question(), "asker")
     theatre.forecasters["asker"] = asking("Will it rain?", then="so?")
@@ -290,6 +301,6 @@ async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: Theat
     assert told.raw is None
 
 
-async def test_another_seed_alone_is_named(theatre: Theatre) -> None:
+async def test_another_seed_alone_is_named(theatre: ForecastRunFixture) -> None:
     forecast = await theatre.forecast(question())
     assert first(await again(theatre, forecast.id, seed=2)).part == "seed"

@@ -8,35 +8,33 @@ from typing import Any
 
 import pytest
 
-from bot.clock import SeededRandom
 from bot.config.venue_schema import ChooseTable
-from bot.desk.combine import Pool
-from bot.desk.peers import PeerBenches
-from bot.domain.forecast import Forecast, Limits
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.resolution import Happened, Resolution
-from bot.domain.submission import Mode
-from bot.gate.brake import Brake
-from bot.gate.gate import Gate, Lane
-from bot.jobs.calibrate import Calibrator, Identity
-from bot.jobs.discover import Discovery, discover
-from bot.jobs.forecast import Forecasting, forecast_due
-from bot.jobs.learn import School, Teacher
-from bot.jobs.policy import Reforecast
-from bot.jobs.reconcile import reconcile
-from bot.jobs.resolve import Resolving, resolve
-from bot.jobs.score import Scoring, score
-from bot.jobs.sitting import Means, Seat
-from bot.jobs.spending import Spending
-from bot.jobs.submit import BatchWait, Submitting, submit_due
-from bot.outbox.outbox import Outbox
-from bot.ports import Forecaster
+from bot.core.clock import SeededRandom
+from bot.core.forecasts import Forecast, TrialLimits
+from bot.core.interfaces import Forecaster
+from bot.core.outcomes import BinaryOutcome, Resolution
+from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.submissions import ExecutionMode
+from bot.execution.gate.gate import ExecutionPolicy, Gate
+from bot.execution.gate.kill_switch import KillSwitch
+from bot.execution.outbox.outbox import Outbox
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.calibration import IdentityCalibrator, PredictionCalibrator
+from bot.forecasting.cost_check import CostCheck
+from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
+from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitter
+from bot.forecasting.peers import PeerToolFactory
+from bot.forecasting.reforecast_policy import ReforecastPolicy
+from bot.jobs.discovery import DiscoveryContext, discover_questions
+from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
+from bot.jobs.reconciliation import reconcile_submissions
+from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
+from bot.jobs.submission import BatchWait, SubmitJobContext, submit_due_forecasts
 from bot.store.ledger import Ledger, open_ledger
-from bot.testing.book import MemoryBook
 from bot.testing.clock import FakeClock
-from bot.testing.forecaster import ScriptedForecaster, say
-from bot.testing.venue import MemoryVenue
+from bot.testing.forecaster import ScriptedForecaster, believe_yes
+from bot.testing.venue import FakeSubmitter, FakeVenueReader
 
 VENUE = "lantern"
 FIRST, SECOND = "first", "second"
@@ -51,64 +49,67 @@ def question(key: str = "rain", *, now: datetime, price: float | None = 0.4, **c
         "closes_at": now + timedelta(days=10),
         "family": "market",
         "source": "almanac",
-        "crowd": None if price is None else Crowd(prediction=Binary(price), at=now),
+        "crowd": None if price is None else CrowdForecast(prediction=BinaryPrediction(price), at=now),
     }
     return Question(**(given | changes))
 
 
 def outcome(key: str, value: float, *, at: datetime) -> Resolution:
-    return Resolution(ref=QuestionRef(VENUE, key), target="outcome", outcome=Happened(value), resolved_at=at)
+    return Resolution(ref=QuestionRef(VENUE, key), target="outcome", outcome=BinaryOutcome(value), resolved_at=at)
 
 
 @dataclass
-class House:
+class JobsFixture:
     ledger: Ledger
     path: Path
     clock: FakeClock = field(default_factory=FakeClock)
-    venue: MemoryVenue = field(default_factory=MemoryVenue)
-    book: MemoryBook = field(default_factory=MemoryBook)
+    venue: FakeVenueReader = field(default_factory=FakeVenueReader)
+    book: FakeSubmitter = field(default_factory=FakeSubmitter)
     forecasters: dict[str, Forecaster] = field(
-        default_factory=lambda: {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(say(0.6))}
+        default_factory=lambda: {
+            FIRST: ScriptedForecaster(believe_yes(0.3)),
+            SECOND: ScriptedForecaster(believe_yes(0.6)),
+        }
     )
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fits: Callable[[str, Question], bool] = lambda _name, _question: True
     choose: tuple[ChooseTable, ...] = ()
     asks: bool = False
-    spending: Spending = field(default_factory=Spending)
+    spending: CostCheck = field(default_factory=CostCheck)
     trials: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 4
-    mode: Mode = Mode.PAPER
-    policy: Reforecast = field(default_factory=Reforecast)
-    calibrator: Calibrator = field(default_factory=Identity)
+    mode: ExecutionMode = ExecutionMode.PAPER
+    policy: ReforecastPolicy = field(default_factory=ReforecastPolicy)
+    calibrator: PredictionCalibrator = field(default_factory=IdentityCalibrator)
     stop: Callable[[], bool] = lambda: False
     owner: str = "run 1"
     surveyed: set[str] = field(default_factory=set)
 
     async def discover(self, forecasters: Sequence[str] = (FIRST,)) -> str:
-        return await discover(
-            Discovery(
-                name=VENUE,
+        return await discover_questions(
+            DiscoveryContext(
+                venue_name=VENUE,
                 venue=self.venue,
                 forecasters=forecasters,
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.policy,
                 fits=self.fits,
-                surveyed=self.surveyed,
+                discovered_venues=self.surveyed,
             )
         )
 
     @property
-    def seats(self) -> dict[str, Seat]:
+    def seats(self) -> dict[str, ConfiguredForecaster]:
         return {
-            name: Seat(
+            name: ConfiguredForecaster(
                 name=name,
-                forecaster=one,
+                implementation=one,
                 trials=self.trials,
-                pool=Pool.MEAN,
-                limits=Limits(),
-                asks=self.asks,
+                pool=PoolingMethod.MEAN,
+                limits=TrialLimits(),
+                uses_models=self.asks,
                 members=self.members.get(name, ()),
                 **self.changes,
             )
@@ -117,65 +118,81 @@ class House:
 
     async def forecast(self) -> str:
         seats = self.seats
-        schools: Mapping[str, School] = {name: School(learner=None, shipped=()) for name in seats}
-        return await forecast_due(
-            Forecasting(
-                means=Means(
+        schools: Mapping[str, ForecasterTraining] = {
+            name: ForecasterTraining(learner=None, shipped_parameters=()) for name in seats
+        }
+        return await forecast_due_questions(
+            ForecastJobContext(
+                context=ForecastContext(
                     ledger=self.ledger,
-                    teacher=Teacher(ledger=self.ledger, archives=(), schools=schools, clock=self.clock),
+                    parameter_fitter=ParameterFitter(
+                        ledger=self.ledger, archives=(), trainings=schools, clock=self.clock
+                    ),
                     calibrator=self.calibrator,
                     policy=self.policy,
                     clock=self.clock,
                     random=SeededRandom(1),
-                    peers=PeerBenches(self.ledger, self.clock),
+                    peer_resources=PeerToolFactory(self.ledger, self.clock),
                 ),
-                seats=seats,
-                spending=self.spending,
+                forecasters=seats,
+                cost_check=self.spending,
                 owner=self.owner,
                 lease=timedelta(minutes=15),
                 concurrency=self.concurrency,
-                patience_s=60.0,
-                stopping=self.stop,
+                pass_limit_s=60.0,
+                is_stopping=self.stop,
             )
         )
 
     async def submit(self) -> str:
-        lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me", choose=self.choose)}
-        gate = Gate(brake=self.brake)
-        done = await submit_due(
-            Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)
+        lanes = {
+            VENUE: ExecutionPolicy(
+                venue=VENUE, mode=self.mode, primary_forecaster=FIRST, account="me", choose=self.choose
+            )
+        }
+        gate = Gate(kill_switch=self.brake)
+        done = await submit_due_forecasts(
+            SubmitJobContext(
+                ledger=self.ledger, execution_policies=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock
+            )
         )
         # What waits, and why, is told behind it.
         return done.partition(";")[0]
 
-    def outbox(self, lanes: Mapping[str, Lane]) -> Outbox:
-        ready = BatchWait(ledger=self.ledger, lanes=lanes, surveyed=self.surveyed)
+    def outbox(self, lanes: Mapping[str, ExecutionPolicy]) -> Outbox:
+        ready = BatchWait(ledger=self.ledger, execution_policies=lanes, discovered_venues=self.surveyed)
         return Outbox(
-            ledger=self.ledger, submitters={VENUE: self.book}, clock=self.clock, brake=self.brake, ready=ready
+            ledger=self.ledger,
+            submitters={VENUE: self.book},
+            clock=self.clock,
+            kill_switch=self.brake,
+            is_batch_ready=ready,
         )
 
     @property
-    def brake(self) -> Brake:
-        return Brake(stop_file=self.path / "STOP", ledger=self.path / "ledger.sqlite")
+    def brake(self) -> KillSwitch:
+        return KillSwitch(stop_file=self.path / "STOP", ledger_file=self.path / "ledger.sqlite")
 
     async def reconcile(self) -> str:
-        return await reconcile(self.outbox({}))
+        return await reconcile_submissions(self.outbox({}))
 
     async def resolve(self) -> str:
-        return await resolve(Resolving(name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock))
+        return await resolve_questions(
+            ResolutionContext(venue_name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock)
+        )
 
     async def score(self) -> str:
-        return await score(Scoring(ledger=self.ledger, clock=self.clock))
+        return await score_forecasts(ScoringContext(ledger=self.ledger, clock=self.clock))
 
     async def history(self, key: str = "rain") -> list[Forecast]:
         return await self.ledger.forecasts.history(QuestionRef(VENUE, key))
 
     def offer(self, *keys: str, **changes: Any) -> None:
-        self.venue.offer(*(question(key, now=self.clock.now(), **changes) for key in keys))
+        self.venue.add_questions(*(question(key, now=self.clock.now(), **changes) for key in keys))
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def house(tmp_path: Path) -> AsyncIterator[JobsFixture]:
     clock = FakeClock()
     async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
-        yield House(ledger=ledger, path=tmp_path, clock=clock)
+        yield JobsFixture(ledger=ledger, path=tmp_path, clock=clock)

@@ -5,27 +5,25 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from bot.domain.belief import Belief
-from bot.domain.prediction import Binary
-from bot.domain.question import Question, QuestionRef
-from bot.domain.step import Action, Observation, Step
-from bot.errors import LimitReached, QuotaExhausted, Rejected, Unauthorized
-from bot.ports import Desk, Forecaster
-from bot.store.attempts import standing_of
-from bot.store.failures import failures_since
-from tests.unit.jobs.conftest import FIRST, VENUE, House
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.errors import AuthenticationError, QuotaExhaustedError, RequestRejectedError, TrialLimitReachedError
+from bot.core.interfaces import Forecaster, TrialContext
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Question, QuestionRef
+from bot.store.forecast_queries import read_forecast_status, read_recent_failures
+from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture
 
 RAIN = QuestionRef(VENUE, "rain")
 SIGNATURE = "prime:big rejected the call: a signature is missing"
 
 
 def step(probability: float, *, stated: bool = True) -> Step:
-    belief = Belief(predictions={"outcome": Binary(probability)}, stated=stated)
-    return Step(action=Action(name="think"), observation=Observation(), belief=belief)
+    belief = Belief(predictions={"outcome": BinaryPrediction(probability)}, stated=stated)
+    return Step(action=StepAction(name="think"), observation=StepObservation(), belief=belief)
 
 
 @dataclass
-class Failing:
+class FakeFailingForecaster:
     """Implements the port Forecaster: starts at 0.5, believes 0.2 on evidence, and fails in some trials.
 
     ``before`` says that it fails before it has seen any evidence.
@@ -35,7 +33,7 @@ class Failing:
     trials: frozenset[int]
     before: bool = False
 
-    async def steps(self, _question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def steps(self, _question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         yield step(0.5, stated=False)
         if desk.trial in self.trials and self.before:
             raise self.error
@@ -45,7 +43,7 @@ class Failing:
         yield replace(step(0.2), final=True)
 
 
-async def tried(house: House, failing: Forecaster, *, trials: int = 5, **changes: float) -> str:
+async def tried(house: JobsFixture, failing: Forecaster, *, trials: int = 5, **changes: float) -> str:
     house.trials, house.forecasters, house.changes = trials, {FIRST: failing}, changes
     house.offer("rain")
     await house.discover()
@@ -53,23 +51,23 @@ async def tried(house: House, failing: Forecaster, *, trials: int = 5, **changes
 
 
 @pytest.mark.parametrize("number", [1, 2])
-async def test_some_trials_may_fail_and_none_of_them_is_combined(house: House, number: int) -> None:
-    failing = Failing(Rejected(SIGNATURE), frozenset(range(1, number + 1)))
+async def test_some_trials_may_fail_and_none_of_them_is_combined(house: JobsFixture, number: int) -> None:
+    failing = FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset(range(1, number + 1)))
     said = await tried(house, failing)
     failed = "1 trial failed" if number == 1 else "2 trials failed"
     assert said == f"1 forecasts made; {failed}: {SIGNATURE}"
     [made] = await house.history()
     trace = await house.ledger.forecasts.trace(made.id)
-    assert [record.trial is not None and record.trial.counts for record in trace.trials].count(False) == number
+    assert [record.trial is not None and record.trial.is_answer for record in trace.trials].count(False) == number
     # What a trial believed before it failed stays on record, to be looked at.
     assert [len(record.steps) for record in trace.trials][:number] == [2] * number
 
 
-async def test_where_fewer_than_half_count_the_question_is_put_off_with_the_reasons(house: House) -> None:
-    said = await tried(house, Failing(Rejected(SIGNATURE), frozenset({1, 2, 3})))
+async def test_where_fewer_than_half_count_the_question_is_put_off_with_the_reasons(house: JobsFixture) -> None:
+    said = await tried(house, FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset({1, 2, 3})))
     assert said == f"0 forecasts made, 1 postponed; 3 trials failed: {SIGNATURE}"
     assert await house.history() == []
-    standing = await standing_of(house.ledger.forecasts.readers, RAIN, FIRST)
+    standing = await read_forecast_status(house.ledger.forecasts.readers, RAIN, FIRST)
     why = f"only 2 of 5 trials count; 3 trials failed: {SIGNATURE}"
     assert standing.attempt is not None
     assert (standing.attempt.state, standing.attempt.detail) == ("failed", why)
@@ -80,52 +78,56 @@ async def test_where_fewer_than_half_count_the_question_is_put_off_with_the_reas
 
 
 @pytest.mark.parametrize(("share", "made"), [(0.4, 1), (0.41, 0), (1.0, 0), (0.0, 1)])
-async def test_the_share_that_must_count_is_set(house: House, share: float, made: int) -> None:
-    said = await tried(house, Failing(Rejected(SIGNATURE), frozenset({1, 2, 3})), least_trials=share)
+async def test_the_share_that_must_count_is_set(house: JobsFixture, share: float, made: int) -> None:
+    said = await tried(
+        house, FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset({1, 2, 3})), min_trial_share=share
+    )
     assert said.startswith(f"{made} forecasts made")
 
 
-async def test_a_limit_after_evidence_leaves_an_answer_and_before_it_none(house: House) -> None:
-    spent = LimitReached("no step is left", limit="steps")
-    assert await tried(house, Failing(spent, frozenset({1, 2, 3}))) == "1 forecasts made"
+async def test_a_limit_after_evidence_leaves_an_answer_and_before_it_none(house: JobsFixture) -> None:
+    spent = TrialLimitReachedError("no step is left", limit="steps")
+    assert await tried(house, FakeFailingForecaster(spent, frozenset({1, 2, 3}))) == "1 forecasts made"
     await house.clock.advance(100 * 3600)
-    said = await tried(house, Failing(spent, frozenset({1, 2, 3}), before=True))
+    said = await tried(house, FakeFailingForecaster(spent, frozenset({1, 2, 3}), before=True))
     cut = "ended at its step limit before it stated a belief on evidence: no step is left"
     assert said == f"0 forecasts made, 1 postponed; 3 trials failed: {cut}"
 
 
-async def test_reasons_that_differ_in_numbers_alone_are_one(house: House) -> None:
+async def test_reasons_that_differ_in_numbers_alone_are_one(house: JobsFixture) -> None:
     class Counting:
-        async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
             yield step(0.5, stated=False)
             refused = f"prime:big, for {question.ref}: request req_{desk.trial}ab refused"
-            raise Rejected(refused if desk.trial < 5 else "too long")
+            raise RequestRejectedError(refused if desk.trial < 5 else "too long")
 
     said = await tried(house, Counting())
     reasons = f"4 prime:big, for {RAIN}: request req_1ab refused; 1 too long"
     assert said == f"0 forecasts made, 1 postponed; 5 trials failed: {reasons}"
 
 
-async def test_an_account_without_money_ends_the_pass_like_missing_credentials(house: House) -> None:
-    with pytest.raises(Unauthorized, match="first made none: prime: the account is empty"):
-        await tried(house, Failing(QuotaExhausted("prime: the account is empty"), frozenset(range(1, 6))))
+async def test_an_account_without_money_ends_the_pass_like_missing_credentials(house: JobsFixture) -> None:
+    with pytest.raises(AuthenticationError, match="first made none: prime: the account is empty"):
+        await tried(
+            house, FakeFailingForecaster(QuotaExhaustedError("prime: the account is empty"), frozenset(range(1, 6)))
+        )
 
 
-async def test_the_ledger_tells_what_failed_of_late(house: House) -> None:
+async def test_the_ledger_tells_what_failed_of_late(house: JobsFixture) -> None:
     began = house.clock.now()
-    await tried(house, Failing(Rejected(SIGNATURE), frozenset({1, 2})))
+    await tried(house, FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset({1, 2})))
     readers = house.ledger.forecasts.readers
-    found = await failures_since(readers, began)
-    assert (len(found.trials), found.put_off, found.short) == (2, 0, 1)
+    found = await read_recent_failures(readers, began)
+    assert (len(found.trials), found.postponed_questions, found.incomplete_forecasts) == (2, 0, 1)
     assert {str(end): count for end, count in found.ends[FIRST].items()} == {"failed": 2, "finished": 3}
     await house.clock.advance(100 * 3600)
     later = house.clock.now()
-    await tried(house, Failing(Rejected(SIGNATURE), frozenset(range(1, 6))))
-    found = await failures_since(readers, later)
-    assert (len(found.trials), found.put_off, found.short) == (5, 1, 0)
+    await tried(house, FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset(range(1, 6))))
+    found = await read_recent_failures(readers, later)
+    assert (len(found.trials), found.postponed_questions, found.incomplete_forecasts) == (5, 1, 0)
     # A question that was forecast in the end is put off no more.
     await house.clock.advance(3600)
-    await tried(house, Failing(Rejected(SIGNATURE), frozenset()))
-    found = await failures_since(readers, later)
-    assert (len(found.trials), found.put_off) == (5, 0)
-    assert (await failures_since(readers, house.clock.now())).ends[FIRST].keys() == {"finished"}
+    await tried(house, FakeFailingForecaster(RequestRejectedError(SIGNATURE), frozenset()))
+    found = await read_recent_failures(readers, later)
+    assert (len(found.trials), found.postponed_questions) == (5, 0)
+    assert (await read_recent_failures(readers, house.clock.now())).ends[FIRST].keys() == {"finished"}

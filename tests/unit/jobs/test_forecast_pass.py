@@ -4,37 +4,36 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 
-from bot.domain.belief import Belief
-from bot.domain.prediction import Binary
-from bot.domain.question import Crowd, Question
-from bot.domain.step import Action, Observation, Step
-from bot.jobs.spending import Spending
-from bot.ports import Desk
-from bot.testing.forecaster import ScriptedForecaster, say
-from tests.unit.jobs.conftest import FIRST, House
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.interfaces import TrialContext
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import CrowdForecast, Question
+from bot.forecasting.cost_check import CostCheck
+from bot.testing.forecaster import ScriptedForecaster, believe_yes
+from tests.unit.jobs.conftest import FIRST, JobsFixture
 
 
-class Gated:
+class FakeBlockedForecaster:
     """Forecasts at once, but the question slow only when the gate opens."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
-        self.seen: dict[str, Crowd | None] = {}
+        self.seen: dict[str, CrowdForecast | None] = {}
         self.arrived: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def waits(self, key: str) -> None:
         await self.arrived[key].wait()
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
         self.arrived[question.ref.key].set()
         self.seen[question.ref.key] = question.crowd
         if question.ref.key == "slow":
             await self.gate.wait()
-        belief = Belief(predictions={target.key: Binary(0.4) for target in question.targets})
-        yield Step(action=Action(name="wait"), observation=Observation(), belief=belief)
+        belief = Belief(predictions={target.key: BinaryPrediction(0.4) for target in question.targets})
+        yield Step(action=StepAction(name="wait"), observation=StepObservation(), belief=belief)
 
 
-class Prices:
+class FakeDollarEstimates:
     """One dollar a forecast; remembers how often it was asked."""
 
     def __init__(self) -> None:
@@ -45,8 +44,8 @@ class Prices:
         return 1.0
 
 
-async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(house: House) -> None:
-    gated = Gated()
+async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(house: JobsFixture) -> None:
+    gated = FakeBlockedForecaster()
     house.forecasters[FIRST] = gated
     house.offer("slow")
     await house.discover()
@@ -61,10 +60,10 @@ async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(house: H
     assert await under_way == "2 forecasts made"
 
 
-async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(house: House) -> None:
-    prices = Prices()
-    spending = Spending(prices=prices, ask_above_usd=5.0)
-    house.forecasters = {FIRST: ScriptedForecaster(say(0.3))}
+async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(house: JobsFixture) -> None:
+    prices = FakeDollarEstimates()
+    spending = CostCheck(estimates=prices, ask_above_usd=5.0)
+    house.forecasters = {FIRST: ScriptedForecaster(believe_yes(0.3))}
     house.concurrency = 2
     house.spending, house.asks = spending, True
     house.offer(*(f"question {number}" for number in range(4)))
@@ -78,8 +77,8 @@ async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(hou
     assert prices.asked >= 2
 
 
-async def test_a_crowd_that_spoke_after_the_cutoff_is_not_shown(house: House) -> None:
-    gated = Gated()
+async def test_a_crowd_that_spoke_after_the_cutoff_is_not_shown(house: JobsFixture) -> None:
+    gated = FakeBlockedForecaster()
     house.forecasters[FIRST] = gated
     asked_at = house.clock.now()
     house.offer("rain", as_of=asked_at)

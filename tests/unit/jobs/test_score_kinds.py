@@ -5,57 +5,65 @@ from math import inf, log
 
 import pytest
 
-from bot.domain.belief import Belief
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
-from bot.domain.question import Crowd, Question
-from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Resolution, Void
-from bot.domain.step import Action, Observation, Step
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, Resolution, VoidOutcome
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
+from bot.core.questions import CrowdForecast, Question
 from bot.store.scores import ScoreFilter
 from bot.testing.forecaster import ScriptedForecaster
-from tests.unit.jobs.conftest import FIRST, House, outcome
+from tests.unit.jobs.conftest import FIRST, JobsFixture, outcome
 
 COLOURS = ChoiceShape(options=("red", "green", "blue"))
 DEPTH = CurveShape(grid=(0.0, 10.0, 20.0, 30.0, 40.0), unit="cm", open_upper=True)
-EVEN = Curve((0.0, 0.2, 0.4, 0.6, 0.8))
+EVEN = CurvePrediction((0.0, 0.2, 0.4, 0.6, 0.8))
 SAID: dict[str, Prediction] = {
-    "binary": Binary(0.3),
-    "choice": Choice({"red": 0.2, "green": 0.5, "blue": 0.3}),
+    "binary": BinaryPrediction(0.3),
+    "choice": ChoicePrediction({"red": 0.2, "green": 0.5, "blue": 0.3}),
     "curve": EVEN,
 }
 
 
 def answer(asked: Question) -> Step:
     belief = Belief(predictions={target.key: SAID[asked.shape.kind] for target in asked.targets})
-    return Step(action=Action(name="think"), observation=Observation(), belief=belief)
+    return Step(action=StepAction(name="think"), observation=StepObservation(), belief=belief)
 
 
-async def forecast_all(house: House) -> None:
+async def forecast_all(house: JobsFixture) -> None:
     """Ask one question of each kind, choices with a crowd, and forecast them."""
     house.forecasters[FIRST] = ScriptedForecaster(answer)
     house.offer("rain")
-    thirds = Choice({"red": 0.4, "green": 0.2, "blue": 0.4})
-    house.offer("colour", shape=COLOURS, crowd=Crowd(prediction=thirds, at=house.clock.now()))
+    thirds = ChoicePrediction({"red": 0.4, "green": 0.2, "blue": 0.4})
+    house.offer("colour", shape=COLOURS, crowd=CrowdForecast(prediction=thirds, at=house.clock.now()))
     house.offer("snow", shape=DEPTH, crowd=None)
     await house.discover()
     await house.forecast()
 
 
-async def resolve(house: House, **outcomes: Outcome) -> None:
+async def resolve(house: JobsFixture, **outcomes: Outcome) -> None:
     await house.clock.advance(timedelta(days=20).total_seconds())
     for key, came in outcomes.items():
         known = outcome(key, 1.0, at=house.clock.now())
-        house.venue.resolve(Resolution(ref=known.ref, target="outcome", outcome=came, resolved_at=known.resolved_at))
+        house.venue.publish_outcomes(
+            Resolution(ref=known.ref, target="outcome", outcome=came, resolved_at=known.resolved_at)
+        )
     await house.resolve()
 
 
-async def stored(house: House) -> dict[str, dict[str, float]]:
-    rows = await house.ledger.scores.marked(ScoreFilter())
+async def stored(house: JobsFixture) -> dict[str, dict[str, float]]:
+    rows = await house.ledger.scores.read_non_binary_scores(ScoreFilter())
     return {row.ref.key: dict(row.values) for row in rows}
 
 
-async def test_every_kind_is_scored_by_its_own_rules_and_the_crowd_beside_it(house: House) -> None:
+async def test_every_kind_is_scored_by_its_own_rules_and_the_crowd_beside_it(house: JobsFixture) -> None:
     await forecast_all(house)
-    await resolve(house, rain=Happened(1.0), colour=Chosen("blue"), snow=Landed(25.0))
+    await resolve(house, rain=BinaryOutcome(1.0), colour=ChoiceOutcome("blue"), snow=NumericOutcome(25.0))
     assert await house.score() == "3 predictions scored"
     found = await stored(house)
     assert found["colour"] == pytest.approx(
@@ -70,40 +78,40 @@ async def test_every_kind_is_scored_by_its_own_rules_and_the_crowd_beside_it(hou
     )
     assert found["snow"].keys() == {"crps", "curve baseline"}
     assert found["snow"]["curve baseline"] == pytest.approx(50 * log(0.2 / (0.95 / 4)))
-    assert (await house.ledger.scores.table(ScoreFilter())).probability == (0.3,)
+    assert (await house.ledger.scores.read_binary_columns(ScoreFilter())).probability == (0.3,)
     assert await house.score() == "0 predictions scored"
 
 
 @pytest.mark.parametrize(
     ("landed", "baseline"), [(inf, 50 * log(0.2 / 0.05)), (99.0, 50 * log(0.2 / 0.05)), (0.0, 50 * log(0.2 * 4 / 0.95))]
 )
-async def test_a_value_at_or_beyond_a_bound(house: House, landed: float, baseline: float) -> None:
+async def test_a_value_at_or_beyond_a_bound(house: JobsFixture, landed: float, baseline: float) -> None:
     await forecast_all(house)
-    await resolve(house, snow=Landed(landed))
+    await resolve(house, snow=NumericOutcome(landed))
     await house.score()
     assert (await stored(house))["snow"]["curve baseline"] == pytest.approx(baseline)
 
 
-async def test_void_ambiguous_and_impossible_outcomes_are_settled_without_a_score(house: House) -> None:
+async def test_void_ambiguous_and_impossible_outcomes_are_settled_without_a_score(house: JobsFixture) -> None:
     await forecast_all(house)
-    await resolve(house, rain=Void("annulled"), colour=Void("ambiguous"), snow=Landed(-inf))
+    await resolve(house, rain=VoidOutcome("annulled"), colour=VoidOutcome("ambiguous"), snow=NumericOutcome(-inf))
     assert await house.score() == "3 predictions scored"
     assert await stored(house) == {}
     assert await house.score() == "0 predictions scored"
 
 
-async def test_an_outcome_that_becomes_void_takes_its_scores_along(house: House) -> None:
+async def test_an_outcome_that_becomes_void_takes_its_scores_along(house: JobsFixture) -> None:
     await forecast_all(house)
-    await resolve(house, snow=Landed(25.0))
+    await resolve(house, snow=NumericOutcome(25.0))
     await house.score()
-    await resolve(house, snow=Void("the gauge was broken"))
+    await resolve(house, snow=VoidOutcome("the gauge was broken"))
     await house.score()
     assert await stored(house) == {}
 
 
-async def test_a_share_of_yes_is_scored_as_it_is(house: House) -> None:
+async def test_a_share_of_yes_is_scored_as_it_is(house: JobsFixture) -> None:
     await forecast_all(house)
-    await resolve(house, rain=Happened(0.25))
+    await resolve(house, rain=BinaryOutcome(0.25))
     await house.score()
-    table = await house.ledger.scores.table(ScoreFilter())
+    table = await house.ledger.scores.read_binary_columns(ScoreFilter())
     assert (table.probability, table.outcome) == ((0.3,), (0.25,))

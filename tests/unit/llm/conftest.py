@@ -11,8 +11,8 @@ import pytest
 from bot.config.llm_schema import LlmSection
 from bot.store.ledger import BALLAST_FILE
 from bot.testing.clock import FakeClock
-from tests.unit.llm import rig as rigs
-from tests.unit.llm.rig import NOON, Rig, make_blank
+from tests.unit.llm import gateway_fixture as rigs
+from tests.unit.llm.gateway_fixture import NOON, GatewayFixture, make_blank
 
 
 @pytest.fixture(scope="session")
@@ -34,20 +34,20 @@ def clock() -> FakeClock:
     return FakeClock(NOON)
 
 
-OpenRig = Callable[..., AbstractAsyncContextManager[Rig]]
+OpenRig = Callable[..., AbstractAsyncContextManager[GatewayFixture]]
 
 
 @pytest.fixture
 def open_rig(path: Path, clock: FakeClock) -> OpenRig:
     """Open a gateway on the ledger of this test; opened again, it is another process on the same ledger."""
 
-    def opened(section: LlmSection | None = None, **given: Any) -> AbstractAsyncContextManager[Rig]:
+    def opened(section: LlmSection | None = None, **given: Any) -> AbstractAsyncContextManager[GatewayFixture]:
         return rigs.open_rig(path, clock, section=section or rigs.section(), **given)
 
     return opened
 
 
 @pytest.fixture
-async def rig(open_rig: OpenRig) -> AsyncIterator[Rig]:
+async def rig(open_rig: OpenRig) -> AsyncIterator[GatewayFixture]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(open_rig())

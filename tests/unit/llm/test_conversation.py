@@ -6,19 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.conduct import Conduct
-from bot.domain.prompt import Completion, Message, NativeMessage, Prompt, Speaker, Tool
-from bot.errors import Rejected, Unauthorized
-from bot.llm.conversation import addressed
-from bot.llm.record import RECORD, prompt_of
-from bot.redact import forgetting, learn
-from bot.testing.llm import ScriptedLlm, said
+from bot.core.errors import AuthenticationError, RequestRejectedError
+from bot.core.language_models import (
+    Message,
+    MessageRole,
+    ModelCompletion,
+    ModelPerformance,
+    NativeMessage,
+    Prompt,
+    ToolDefinition,
+)
+from bot.core.redaction import register_secrets, temporary_secrets
+from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
+from bot.llm.gateway import prompt_for_model
+from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, section, with_fallback
+from tests.unit.llm.gateway_fixture import MAIN, SPARE, GatewayFixture, charge, inquiry, section, with_fallback
 
-LOOK = Tool(name="look", description="Look.", parameters={"type": "object"})
-QUESTION = Message(speaker=Speaker.USER, text="Will it rain?")
-SUMMARY = Message(speaker=Speaker.USER, text="Will it rain? So far 30 % is believed.")
+LOOK = ToolDefinition(name="look", description="Look.", parameters={"type": "object"})
+QUESTION = Message(speaker=MessageRole.USER, text="Will it rain?")
+SUMMARY = Message(speaker=MessageRole.USER, text="Will it rain? So far 30 % is believed.")
 
 
 def native(model: str) -> NativeMessage:
@@ -26,24 +33,24 @@ def native(model: str) -> NativeMessage:
 
 
 def spoken(text: str, model: str) -> Message:
-    return Message(speaker=Speaker.ASSISTANT, text=text, native=native(model))
+    return Message(speaker=MessageRole.ASSISTANT, text=text, native=native(model))
 
 
 # What the main model said in two steps.
-BEGUN = (QUESTION, spoken("first", "big"), Message(speaker=Speaker.USER, text="And?"), spoken("second", "big"))
+BEGUN = (QUESTION, spoken("first", "big"), Message(speaker=MessageRole.USER, text="And?"), spoken("second", "big"))
 ONGOING = Prompt(messages=BEGUN, tools=(LOOK,), stable=1, model=MAIN, handover=(SUMMARY,), cache_key="rain")
 
 
 def test_the_model_that_spoke_gets_all_it_said_as_it_said_it() -> None:
-    assert addressed(ONGOING, MAIN) == replace(ONGOING, handover=())
+    assert prompt_for_model(ONGOING, MAIN) == replace(ONGOING, handover=())
 
 
 def test_another_model_gets_the_handover_as_a_conversation_of_its_own() -> None:
-    assert addressed(ONGOING, SPARE) == Prompt(messages=(SUMMARY,), tools=(LOOK,), stable=1, cache_key="rain")
+    assert prompt_for_model(ONGOING, SPARE) == Prompt(messages=(SUMMARY,), tools=(LOOK,), stable=1, cache_key="rain")
 
 
 def test_without_a_handover_another_model_gets_the_words_alone() -> None:
-    got = addressed(replace(ONGOING, handover=()), SPARE)
+    got = prompt_for_model(replace(ONGOING, handover=()), SPARE)
     assert [message.text for message in got.messages] == ["Will it rain?", "first", "And?", "second"]
     assert [message.native for message in got.messages] == [None] * 4
     assert got.model == ""
@@ -51,12 +58,12 @@ def test_without_a_handover_another_model_gets_the_words_alone() -> None:
 
 def test_a_prompt_without_state_is_the_same_object() -> None:
     plain = Prompt(messages=(QUESTION,))
-    assert addressed(plain, MAIN) is plain
+    assert prompt_for_model(plain, MAIN) is plain
 
 
 MESSAGES = st.builds(
     Message,
-    speaker=st.sampled_from(Speaker),
+    speaker=st.sampled_from(MessageRole),
     text=st.text(max_size=3),
     native=st.one_of(st.none(), st.builds(native, st.sampled_from(["big", "small", "another"]))),
 )
@@ -71,21 +78,24 @@ MESSAGES = st.builds(
 def test_whatever_a_prompt_holds_no_model_gets_state_of_another(
     messages: list[Message], handover: list[Message], spoke: str, model: str
 ) -> None:
-    got = addressed(Prompt(messages=tuple(messages), handover=tuple(handover), model=spoke), model)
+    got = prompt_for_model(Prompt(messages=tuple(messages), handover=tuple(handover), model=spoke), model)
     own = {"prime:big": "big", "other:small": "small"}[model]
     assert {message.native.model for message in got.messages if message.native is not None} <= {own}
     assert got.handover == ()
 
 
-async def asked_of(rig: Rig, prompt: Prompt) -> str:
+async def asked_of(rig: GatewayFixture, prompt: Prompt) -> str:
     return (await rig.gateway.ask(inquiry(prompt), deadline_s=60)).model
 
 
 async def test_where_the_main_model_dies_the_fallback_takes_over_with_the_handover_and_keeps_the_conversation(
     open_rig: OpenRig,
 ) -> None:
-    answer = Completion(text="third", usage=said("x").usage, native=native("small"))
-    llms = {"prime": ScriptedLlm(turns=[Rejected("gone"), said("back")]), "other": ScriptedLlm(turns=[answer])}
+    answer = ModelCompletion(text="third", usage=text_completion("x").usage, native=native("small"))
+    llms = {
+        "prime": ScriptedModelProvider(turns=[RequestRejectedError("gone"), text_completion("back")]),
+        "other": ScriptedModelProvider(turns=[answer]),
+    }
     async with open_rig(section(roles=with_fallback()), llms=llms) as rig:
         first = await rig.gateway.ask(inquiry(ONGOING), deadline_s=60)
         assert (first.model, first.completion.native) == (SPARE, native("small"))
@@ -93,12 +103,12 @@ async def test_where_the_main_model_dies_the_fallback_takes_over_with_the_handov
         assert to_main.prompt.messages == BEGUN
         assert to_spare.prompt.messages == (SUMMARY,)
         # What is on record is what was really sent to the one that answered.
-        record = RECORD.decode((await rig.ledger.documents.get(first.document)).content.decode())
-        assert (await prompt_of(record.asked, rig.ledger.documents)).messages == (SUMMARY,)
+        record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(first.document)).content.decode())
+        assert (await load_prompt(record.asked, rig.ledger.documents)).messages == (SUMMARY,)
         assert record.completion.native == native("small")
 
         # From now on it is the fallback's conversation, though the main model is back.
-        taken_over = (SUMMARY, spoken("third", "small"), Message(speaker=Speaker.USER, text="And?"))
+        taken_over = (SUMMARY, spoken("third", "small"), Message(speaker=MessageRole.USER, text="And?"))
         ongoing = replace(ONGOING, messages=taken_over, model=SPARE)
         assert await asked_of(rig, ongoing) == SPARE
         assert (len(rig.prime.requests), rig.other.requests[-1].prompt.messages) == (1, taken_over)
@@ -107,7 +117,10 @@ async def test_where_the_main_model_dies_the_fallback_takes_over_with_the_handov
 
 
 async def test_a_fallback_that_dies_in_its_turn_hands_over_to_the_main_model(open_rig: OpenRig) -> None:
-    llms = {"prime": ScriptedLlm(turns=[said("back")]), "other": ScriptedLlm(turns=[Unauthorized("old key")])}
+    llms = {
+        "prime": ScriptedModelProvider(turns=[text_completion("back")]),
+        "other": ScriptedModelProvider(turns=[AuthenticationError("old key")]),
+    }
     ongoing = replace(ONGOING, messages=(SUMMARY, spoken("third", "small")), model=SPARE, handover=(QUESTION,))
     async with open_rig(section(roles=with_fallback()), llms=llms) as rig:
         assert await asked_of(rig, ongoing) == MAIN
@@ -116,8 +129,8 @@ async def test_a_fallback_that_dies_in_its_turn_hands_over_to_the_main_model(ope
 
 
 async def test_a_model_found_wanting_amid_its_conversation_hands_over(open_rig: OpenRig) -> None:
-    health = {"window": 5, "least": 5}
-    bad = Conduct(role="main", model=MAIN, asked=1, unparsed=0, submitted=False)
+    health = {"window": 5, "min_trials": 5}
+    bad = ModelPerformance(role="main", model=MAIN, asked=1, unparsed=0, submitted=False)
     async with open_rig(section(roles=with_fallback(), health=health)) as rig:
         for trial in range(5):
             await rig.gateway.grade(bad, charge(trial=trial))
@@ -148,10 +161,10 @@ async def test_the_trials_of_a_question_share_a_key_of_the_cache_and_other_quest
 
 
 async def test_a_secret_is_kept_from_the_handover_too(open_rig: OpenRig) -> None:
-    told = Message(speaker=Speaker.USER, text="A page said hunter2-and-more.")
-    llms = {"prime": ScriptedLlm(turns=[Rejected("gone")]), "other": ScriptedLlm()}
-    with forgetting():
-        learn("hunter2-and-more")
+    told = Message(speaker=MessageRole.USER, text="A page said hunter2-and-more.")
+    llms = {"prime": ScriptedModelProvider(turns=[RequestRejectedError("gone")]), "other": ScriptedModelProvider()}
+    with temporary_secrets():
+        register_secrets("hunter2-and-more")
         async with open_rig(section(roles=with_fallback()), llms=llms) as rig:
             await asked_of(rig, replace(ONGOING, handover=(told,)))
             assert "hunter2" not in rig.other.requests[0].prompt.messages[0].text

@@ -7,33 +7,54 @@ import zlib
 
 import pytest
 
-from bot.domain.prompt import Completion, Dialect, Finish, Message, Price, Prompt, Speaker, Tool, ToolCall
-from bot.domain.step import Usage
-from bot.errors import (
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import (
+    AuthenticationError,
     ConfigError,
-    ContractError,
     FoxcastError,
-    NotFound,
-    Rejected,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
     StoreError,
-    Unauthorized,
-    Unavailable,
 )
-from bot.llm.record import RECORD, prompt_of
+from bot.core.language_models import (
+    FinishReason,
+    Message,
+    MessageRole,
+    ModelCompletion,
+    ModelDialect,
+    Prompt,
+    TokenPrice,
+    ToolCall,
+    ToolDefinition,
+)
+from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
 from bot.testing.clock import FakeClock
-from bot.testing.llm import ScriptedLlm, said
+from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.rig import MAIN, PRICE, SPARE, Rig, charge, inquiry, rows, section, two, with_fallback
+from tests.unit.llm.gateway_fixture import (
+    MAIN,
+    PRICE,
+    SPARE,
+    GatewayFixture,
+    charge,
+    inquiry,
+    rows,
+    section,
+    two,
+    with_fallback,
+)
 
 
 async def test_usage_finish_cost_and_latency_of_an_answer_arrive_in_the_ledger(open_rig: OpenRig) -> None:
-    answer = Completion(
+    answer = ModelCompletion(
         text="No.",
-        finish=Finish.LENGTH,
-        usage=Usage(calls=1, tokens_in=1000, tokens_cached=600, tokens_out=200),
+        finish=FinishReason.LENGTH,
+        usage=ModelUsage(calls=1, tokens_in=1000, tokens_cached=600, tokens_out=200),
         model="big-2026",
     )
-    async with open_rig(llms=two(answer, price_of_all=PRICE)) as rig:
+    async with open_rig(llms=two(answer, default_price=PRICE)) as rig:
         got = await rig.gateway.ask(inquiry(seed=3), deadline_s=60)
         # 400 fresh tokens at 2, 600 cached ones at 0.5 and 200 written ones at 10 dollars per million.
         assert got.usage.cost_usd == pytest.approx((400 * 2 + 600 * 0.5 + 200 * 10) / 1e6)
@@ -49,38 +70,38 @@ async def test_usage_finish_cost_and_latency_of_an_answer_arrive_in_the_ledger(o
         assert rig.purse_usd == pytest.approx(0.0031)
 
 
-async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Rig) -> None:
+async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: GatewayFixture) -> None:
     call = ToolCall(id="c1", name="look", arguments='{"at": "the sky"}')
     prompt = Prompt(
         messages=(
-            Message(speaker=Speaker.SYSTEM, text="Be brief."),
-            Message(speaker=Speaker.ASSISTANT, calls=(call,)),
-            Message(speaker=Speaker.TOOL, text="Clouds.", answers="c1"),
+            Message(speaker=MessageRole.SYSTEM, text="Be brief."),
+            Message(speaker=MessageRole.ASSISTANT, calls=(call,)),
+            Message(speaker=MessageRole.TOOL, text="Clouds.", answers="c1"),
         ),
-        tools=(Tool(name="look", description="Look.", parameters={"type": "object"}),),
+        tools=(ToolDefinition(name="look", description="Look.", parameters={"type": "object"}),),
         allowed=("look",),
         stable=1,
     )
     answer = await rig.gateway.ask(inquiry(prompt), deadline_s=9)
-    record = RECORD.decode((await rig.ledger.documents.get(answer.document)).content.decode())
-    restored = await prompt_of(record.asked, rig.ledger.documents)
+    record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(answer.document)).content.decode())
+    restored = await load_prompt(record.asked, rig.ledger.documents)
     assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
     packed = {digest: zlib.decompress(blob) for digest, blob in rows(rig.path, "select digest, packed from document")}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
 
 
-async def test_growing_prompts_keep_each_message_once(rig: Rig) -> None:
+async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> None:
     messages: tuple[Message, ...] = ()
     for number in range(10):
-        messages += (Message(speaker=Speaker.USER, text=f"{number} " * 2000),)
+        messages += (Message(speaker=MessageRole.USER, text=f"{number} " * 2000),)
         await rig.gateway.ask(inquiry(Prompt(messages=messages)), deadline_s=9)
     sizes = [size for (size,) in rows(rig.path, "select size from document where size > 3000")]
     assert len(sizes) == 10
 
 
 async def test_the_very_same_request_is_answered_from_the_record(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(said("first"), said("second"))) as rig:
+    async with open_rig(llms=two(text_completion("first"), text_completion("second"))) as rig:
         asked = [
             inquiry(),
             inquiry(to=charge("forecast-2")),
@@ -95,7 +116,7 @@ async def test_the_very_same_request_is_answered_from_the_record(open_rig: OpenR
     assert len({answer.document for answer in answers[:3]}) == 1
 
 
-class Placed(ScriptedLlm):
+class FakeRelocatableProvider(ScriptedModelProvider):
     """A provider whose models are served at an address that may change."""
 
     address: object = ""
@@ -106,10 +127,10 @@ class Placed(ScriptedLlm):
         return f"{self.address}/{model}" if isinstance(self.address, str) else self.address
 
 
-def placed(address: object) -> dict[str, ScriptedLlm]:
-    llm = Placed(turns=[said(f"from {address}")])
+def placed(address: object) -> dict[str, ScriptedModelProvider]:
+    llm = FakeRelocatableProvider(turns=[text_completion(f"from {address}")])
     llm.address = address
-    return {"prime": llm, "other": ScriptedLlm()}
+    return {"prime": llm, "other": ScriptedModelProvider()}
 
 
 async def test_the_same_model_served_elsewhere_is_asked_again(open_rig: OpenRig) -> None:
@@ -122,28 +143,28 @@ async def test_the_same_model_served_elsewhere_is_asked_again(open_rig: OpenRig)
     assert asked == [(2,)]
 
 
-async def test_a_provider_without_a_place_finds_what_was_recorded_before_there_were_places(rig: Rig) -> None:
+async def test_a_provider_without_a_place_finds_what_was_recorded_before_there_were_places(rig: GatewayFixture) -> None:
     await rig.gateway.ask(inquiry(), deadline_s=60)
     ((request,),) = rig.rows("request")
-    parts = rig.gateway.memory.parts(inquiry().prompt)
+    parts = rig.gateway.prompt_documents.prompt_documents(inquiry().prompt)
     sampling = {"max_tokens": 1000}
     asked = {
         "messages": [part.digest for part in parts.messages],
         "model": MAIN,
-        "offer": parts.offer.digest,
+        "offer": parts.options.digest,
         "sampling": sampling,
     }
     assert request == hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
-    ("address", "words"), [(LookupError("sk-secret"), r"LookupError \(test_gateway"), (7, "says where .* as int")]
+    ("address", "words"), [(LookupError("sk-secret"), r"LookupError \(test_gateway"), (7, "gives its location as int")]
 )
 async def test_a_provider_that_cannot_say_where_it_serves_breaks_its_contract(
     open_rig: OpenRig, address: object, words: str
 ) -> None:
     async with open_rig(llms=placed(address)) as rig:
-        with pytest.raises(ContractError, match=words):
+        with pytest.raises(MalformedDataError, match=words):
             await rig.gateway.ask(inquiry(), deadline_s=60)
     async with open_rig(llms=placed(ConfigError("no such endpoint"))) as rig:
         with pytest.raises(ConfigError, match="no such endpoint"):
@@ -153,18 +174,18 @@ async def test_a_provider_that_cannot_say_where_it_serves_breaks_its_contract(
 async def test_an_answer_paid_for_before_a_crash_is_used_with_its_cost_and_asks_nobody(open_rig: OpenRig) -> None:
     async with open_rig() as rig:
         paid = await rig.gateway.ask(inquiry(), deadline_s=60)
-    silent = two(NotFound("nobody may be asked"), price_of_all=None)
+    silent = two(NotFoundError("nobody may be asked"), default_price=None)
     async with open_rig(llms=silent) as rig:
         again = await rig.gateway.ask(inquiry(), deadline_s=60)
     assert (again.completion, again.usage, again.document) == (paid.completion, paid.usage, paid.document)
-    assert (again.stored, silent["prime"].requests, silent["prime"].priced) == (True, [], [])
+    assert (again.stored, silent["prime"].requests, silent["prime"].priced_models) == (True, [], [])
 
 
 async def test_what_the_fallback_was_paid_for_is_used_though_the_first_model_is_back(open_rig: OpenRig) -> None:
     roles = section(roles=with_fallback())
-    async with open_rig(roles, llms=two(Rejected("too long"))) as rig:
+    async with open_rig(roles, llms=two(RequestRejectedError("too long"))) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).model == SPARE
-    back = two(said("back"))
+    back = two(text_completion("back"))
     async with open_rig(roles, llms=back) as rig:
         again = await rig.gateway.ask(inquiry(), deadline_s=60)
         other = await rig.gateway.ask(inquiry(to=charge("forecast-2")), deadline_s=60)
@@ -173,15 +194,15 @@ async def test_what_the_fallback_was_paid_for_is_used_though_the_first_model_is_
 
 
 async def test_a_call_that_failed_is_made_again_by_a_process_that_starts_at_the_same_moment(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(Rejected("not now"))) as rig:
-        with pytest.raises(Rejected, match="not now"):
+    async with open_rig(llms=two(RequestRejectedError("not now"))) as rig:
+        with pytest.raises(RequestRejectedError, match="not now"):
             await rig.gateway.ask(inquiry(), deadline_s=60)
-    async with open_rig(llms=two(said("now"))) as rig:
+    async with open_rig(llms=two(text_completion("now"))) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).completion.text == "now"
         assert rig.rows("state") == [("failed",), ("done",)]
 
 
-async def test_equal_requests_at_once_share_one_call(rig: Rig) -> None:
+async def test_equal_requests_at_once_share_one_call(rig: GatewayFixture) -> None:
     asked = [inquiry(to=charge(trial=trial)) for trial in range(1, 21)]
     answers = await asyncio.gather(*(rig.gateway.ask(each, deadline_s=60) for each in asked))
     assert (len(rig.prime.requests), len(rig.rows("id"))) == (1, 1)
@@ -190,10 +211,10 @@ async def test_equal_requests_at_once_share_one_call(rig: Rig) -> None:
 
 
 async def test_who_waited_for_the_same_request_asks_itself_when_the_first_one_failed(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(Rejected("not now"), said("now"))) as rig:
+    async with open_rig(llms=two(RequestRejectedError("not now"), text_completion("now"))) as rig:
         both = (rig.gateway.ask(inquiry(to=charge(trial=trial)), deadline_s=60) for trial in (1, 2))
         first, second = await asyncio.gather(*both, return_exceptions=True)
-    assert isinstance(first, Rejected)
+    assert isinstance(first, RequestRejectedError)
     assert not isinstance(second, BaseException)
     assert second.completion.text == "now"
 
@@ -201,10 +222,10 @@ async def test_who_waited_for_the_same_request_asks_itself_when_the_first_one_fa
 @pytest.mark.parametrize(
     ("error", "cost"),
     [
-        (Unauthorized("the key is old"), 0),
-        (Rejected("too long"), 0),
-        (NotFound("no such model"), 0),
-        (ContractError("two answers"), 1),
+        (AuthenticationError("the key is old"), 0),
+        (RequestRejectedError("too long"), 0),
+        (NotFoundError("no such model"), 0),
+        (MalformedDataError("two answers"), 1),
     ],
 )
 async def test_errors_of_a_provider_pass_through_by_type_and_are_on_record(
@@ -224,13 +245,19 @@ async def test_errors_of_a_provider_pass_through_by_type_and_are_on_record(
 async def test_a_provider_that_fails_as_none_may_breaks_its_contract(open_rig: OpenRig, fault: object) -> None:
     turn = fault if isinstance(fault, Exception) else (lambda _: fault)
     async with open_rig(llms=two(turn)) as rig:
-        with pytest.raises(ContractError, match=MAIN):
+        with pytest.raises(MalformedDataError, match=MAIN):
             await rig.gateway.ask(inquiry(), deadline_s=60)
         assert rig.rows("state, cost_usd = worst_usd") == [("failed", 1)]
 
 
 @pytest.mark.parametrize(
-    "error", [Unauthorized("old key"), Rejected("too long"), ContractError("bad"), NotFound("gone")]
+    "error",
+    [
+        AuthenticationError("old key"),
+        RequestRejectedError("too long"),
+        MalformedDataError("bad"),
+        NotFoundError("gone"),
+    ],
 )
 async def test_the_fallback_answers_where_the_model_fails(open_rig: OpenRig, error: FoxcastError) -> None:
     async with open_rig(section(roles=with_fallback()), llms=two(error)) as rig:
@@ -240,11 +267,11 @@ async def test_the_fallback_answers_where_the_model_fails(open_rig: OpenRig, err
 
 
 async def test_a_person_is_told_once_a_day_that_nobody_answers_in_a_role(open_rig: OpenRig, clock: FakeClock) -> None:
-    llms = two(Unauthorized("old key")) | {"other": ScriptedLlm(turns=[Unauthorized("no key")])}
+    llms = two(AuthenticationError("old key")) | {"other": ScriptedModelProvider(turns=[AuthenticationError("no key")])}
     async with open_rig(section(roles=with_fallback()), llms=llms) as rig:
         for number in range(3):
-            clock.step(12 * 3600 * (number == 2))
-            with pytest.raises(Unauthorized, match="no key") as caught:
+            clock.set_wall_clock(12 * 3600 * (number == 2))
+            with pytest.raises(AuthenticationError, match="no key") as caught:
                 await rig.gateway.ask(inquiry(str(number)), deadline_s=60)
             assert "old key" in str(caught.value.__notes__)
             await rig.settled()
@@ -256,16 +283,18 @@ async def test_a_person_is_told_once_a_day_that_nobody_answers_in_a_role(open_ri
 
 async def test_a_fallback_is_not_given_tools_that_it_does_not_master(open_rig: OpenRig) -> None:
     models = {SPARE: {"dialect": "json"}}
-    tools = (Tool(name="look", description="Look.", parameters={"type": "object"}),)
+    tools = (ToolDefinition(name="look", description="Look.", parameters={"type": "object"}),)
     asked = inquiry(Prompt(messages=inquiry().prompt.messages, tools=tools))
-    async with open_rig(section(roles=with_fallback(), models=models), llms=two(Rejected("no tools"))) as rig:
-        assert rig.gateway.dialect("main") is Dialect.TOOLS
-        with pytest.raises(Rejected, match="no tools"):
+    async with open_rig(
+        section(roles=with_fallback(), models=models), llms=two(RequestRejectedError("no tools"))
+    ) as rig:
+        assert rig.gateway.dialect("main") is ModelDialect.TOOLS
+        with pytest.raises(RequestRejectedError, match="no tools"):
             await rig.gateway.ask(asked, deadline_s=60)
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).model == SPARE
 
 
-async def test_a_role_without_a_model_is_the_operators_concern(rig: Rig) -> None:
+async def test_a_role_without_a_model_is_the_operators_concern(rig: GatewayFixture) -> None:
     for role in ("mian", "critic"):
         with pytest.raises(ConfigError, match=rf"'{role}' \(.*main.*\); add .*\[llm\.roles\.{role}\] model = "):
             await rig.gateway.ask(inquiry(role=role), deadline_s=60)
@@ -297,23 +326,26 @@ async def test_a_provider_that_is_not_there_is_named_at_the_start(
 
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
-    [(KeyError("x"), ContractError, rf"{MAIN}.*KeyError.*price"), (Unavailable("later"), Unavailable, "later")],
+    [
+        (KeyError("x"), MalformedDataError, rf"{MAIN}.*KeyError.*price"),
+        (ServiceUnavailableError("later"), ServiceUnavailableError, "later"),
+    ],
 )
 async def test_a_provider_that_fails_when_asked_for_a_price_is_treated_as_one_that_does_not_answer(
     open_rig: OpenRig, fault: Exception, error: type[FoxcastError], words: str
 ) -> None:
-    class Odd(ScriptedLlm):
-        async def price(self, model: str) -> Price | None:
+    class Odd(ScriptedModelProvider):
+        async def price(self, model: str) -> TokenPrice | None:
             raise fault
 
-    async with open_rig(section(roles=with_fallback()), llms={"prime": Odd(), "other": ScriptedLlm()}) as rig:
+    async with open_rig(section(roles=with_fallback()), llms={"prime": Odd(), "other": ScriptedModelProvider()}) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).model == SPARE
-    async with open_rig(llms={"prime": Odd(), "other": ScriptedLlm()}) as rig:
+    async with open_rig(llms={"prime": Odd(), "other": ScriptedModelProvider()}) as rig:
         with pytest.raises(error, match=words):
             await rig.gateway.ask(inquiry("another"), deadline_s=60)
 
 
-async def test_nothing_leaves_that_is_not_written_down_first(rig: Rig) -> None:
+async def test_nothing_leaves_that_is_not_written_down_first(rig: GatewayFixture) -> None:
     rig.busy.full = True
     with pytest.raises(StoreError, match="full"):
         await rig.gateway.ask(inquiry(), deadline_s=60)
@@ -323,11 +355,11 @@ async def test_nothing_leaves_that_is_not_written_down_first(rig: Rig) -> None:
 
 
 async def test_an_answer_that_cannot_be_written_down_is_not_used_but_counts(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(lambda _: said("yes"))) as rig:
+    async with open_rig(llms=two(lambda _: text_completion("yes"))) as rig:
 
-        def fill(_: Prompt) -> Completion:
+        def fill(_: Prompt) -> ModelCompletion:
             rig.busy.full = True
-            return said("yes", cost_usd=0.25)
+            return text_completion("yes", cost_usd=0.25)
 
         rig.prime.turns = [fill]
         with pytest.raises(StoreError, match="full"):
@@ -344,8 +376,8 @@ async def test_a_provider_that_is_not_configured_is_no_matter_for_a_fallback(ope
         assert rig.rows("state, cost_usd") == [("failed", 0)]
 
 
-async def test_without_time_left_nobody_is_asked(rig: Rig) -> None:
-    with pytest.raises(Unavailable, match="no answer within"):
+async def test_without_time_left_nobody_is_asked(rig: GatewayFixture) -> None:
+    with pytest.raises(ServiceUnavailableError, match="no answer within"):
         await rig.gateway.ask(inquiry(), deadline_s=0.0)
     await rig.settled()
     assert rig.prime.requests == []
@@ -359,8 +391,11 @@ def test_the_gateway_imports_no_provider_and_no_http() -> None:
 
 
 async def test_a_call_without_a_key_counts_as_no_request(open_rig: OpenRig) -> None:
-    llms = {"prime": ScriptedLlm(turns=[Unauthorized("no key; set KEY", sent=False)]), "other": ScriptedLlm()}
+    llms = {
+        "prime": ScriptedModelProvider(turns=[AuthenticationError("no key; set KEY", sent=False)]),
+        "other": ScriptedModelProvider(),
+    }
     async with open_rig(section(), llms=llms) as rig:
-        with pytest.raises(Unauthorized, match="set KEY"):
+        with pytest.raises(AuthenticationError, match="set KEY"):
             await rig.gateway.ask(inquiry(), deadline_s=60)
         assert rig.rows("state, attempts, calls, cost_usd") == [("failed", 0, 0, 0.0)]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 
-from bot.clock import SeededRandom
-from bot.domain.wire import Rate
-from bot.errors import StoreError
+from bot.core.clock import SeededRandom
+from bot.core.errors import StoreError
+from bot.core.interfaces import Clock
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import RateLimiter, RateUsage
-from bot.ports import Clock
-from bot.testing.loop import VirtualClock
+from bot.testing.event_loop import VirtualClock
 
 URL = "https://lantern.test/v1/bets"
 
@@ -43,11 +43,11 @@ class FakeRateUsageStore:
         self.commits += 1
 
 
-def rate(count: int = 1, per_s: float = 1.0, name: str = "lantern", **given: object) -> Rate:
-    return Rate(name=name, prefixes=("https://lantern.test/",), count=count, per_s=per_s, **given)  # type: ignore[arg-type]
+def rate(count: int = 1, per_s: float = 1.0, name: str = "lantern", **given: object) -> RateLimit:
+    return RateLimit(name=name, prefixes=("https://lantern.test/",), count=count, per_s=per_s, **given)  # type: ignore[arg-type]
 
 
-def paced(clock: Clock, *rates: Rate, book: FakeRateUsageStore | None = None) -> RateLimiter:
+def paced(clock: Clock, *rates: RateLimit, book: FakeRateUsageStore | None = None) -> RateLimiter:
     return RateLimiter(rates, clock=clock, random=SeededRandom(1), book=book)
 
 

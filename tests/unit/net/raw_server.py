@@ -1,6 +1,7 @@
 """A server over raw loopback sockets that does to each connection what a test says."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -15,13 +16,23 @@ class RawServer:
         self.manner = manner
         self.base = ""
         self.connections = 0
+        self._talks: dict[asyncio.Task[object], asyncio.StreamWriter] = {}
+
+    async def aclose(self) -> None:
+        """Break all connections and wait for their end."""
+        for task, writer in self._talks.items():
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*self._talks)
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if (task := asyncio.current_task()) is not None:
+            self._talks[task] = writer
         try:
             await self.manner(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client hung up, or the test has ended
         finally:
             writer.close()
 
@@ -36,15 +47,18 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(manner: Callable[[RawServer], Manner]) -> AsyncIterator[RawServer]:
+async def serving(
+    manner: Callable[[RawServer], Manner], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawServer]:
     server = RawServer(manner=lambda _reader, _writer: asyncio.sleep(0))
     server.manner = manner(server)
-    listening = await asyncio.start_server(server.meet, "127.0.0.1", 0)
+    listening = await asyncio.start_server(server.meet, "127.0.0.1", 0, ssl=tls)
     server.base = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
         listening.close()
+        await server.aclose()
         await listening.wait_closed()
 
 

@@ -16,10 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.clock import SeededRandom
-from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.core.clock import SeededRandom
+from bot.core.errors import (
+    AuthenticationError,
+    ConfigError,
+    FoxcastError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
 from bot.net.client import HttpLimits, RetryingHttpClient
-from bot.net.response_body import _ResponseBody
+from bot.net.response_body import BoundedBody
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 KIB = 1024
@@ -112,18 +120,18 @@ async def test_a_gzip_body_is_unpacked() -> None:
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (204, ContractError),
-        (304, ContractError),
-        (400, Rejected),
-        (401, Unauthorized),
-        (403, Unauthorized),
-        (404, NotFound),
-        (408, Unavailable),
-        (410, NotFound),
-        (422, Rejected),
-        (429, Unavailable),
-        (500, Unavailable),
-        (503, Unavailable),
+        (204, MalformedDataError),
+        (304, MalformedDataError),
+        (400, RequestRejectedError),
+        (401, AuthenticationError),
+        (403, AuthenticationError),
+        (404, NotFoundError),
+        (408, ServiceUnavailableError),
+        (410, NotFoundError),
+        (422, RequestRejectedError),
+        (429, ServiceUnavailableError),
+        (500, ServiceUnavailableError),
+        (503, ServiceUnavailableError),
     ],
 )
 async def test_a_status_becomes_an_error_that_says_who_must_act(status: int, kind: type[FoxcastError]) -> None:
@@ -143,67 +151,67 @@ async def test_a_status_becomes_an_error_that_says_who_must_act(status: int, kin
 )
 async def test_the_wait_that_a_full_server_asks_for_is_kept(text: str, seconds: float) -> None:
     error = await failure(reply(429, Retry_After=text))
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     assert error.retry_after_s == seconds
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("soon", None)])
 async def test_a_server_that_is_down_asks_for_a_wait_only_where_it_names_one(text: str, seconds: float | None) -> None:
     error = await failure(reply(503, Retry_After=text))
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     assert error.retry_after_s == seconds
 
 
 async def test_a_body_over_the_bound_is_refused() -> None:
-    assert isinstance(await failure(reply(200, b"x" * 1025), max_bytes=1024), ContractError)
+    assert isinstance(await failure(reply(200, b"x" * 1025), max_bytes=1024), MalformedDataError)
 
 
 async def test_a_gzip_bomb_is_refused_without_being_unpacked() -> None:
     bomb = gzip.compress(bytes(64 * MIB))
     error = await failure(reply(200, bomb, Content_Encoding="gzip"), max_bytes=MIB)
-    assert isinstance(error, ContractError)
+    assert isinstance(error, MalformedDataError)
     assert "larger than" in str(error)
 
 
 async def test_chained_encodings_are_refused() -> None:
     twice = gzip.compress(gzip.compress(bytes(MIB)))
-    assert isinstance(await failure(reply(200, twice, Content_Encoding="gzip, gzip")), ContractError)
+    assert isinstance(await failure(reply(200, twice, Content_Encoding="gzip, gzip")), MalformedDataError)
 
 
 async def test_an_encoding_that_was_not_asked_for_is_refused() -> None:
-    assert isinstance(await failure(reply(200, zlib.compress(b"x"), Content_Encoding="deflate")), ContractError)
+    assert isinstance(await failure(reply(200, zlib.compress(b"x"), Content_Encoding="deflate")), MalformedDataError)
 
 
 async def test_what_is_announced_as_gzip_must_be_gzip() -> None:
-    assert isinstance(await failure(reply(200, b"plain text", Content_Encoding="gzip")), ContractError)
+    assert isinstance(await failure(reply(200, b"plain text", Content_Encoding="gzip")), MalformedDataError)
 
 
 async def test_bytes_after_the_end_of_gzip_are_refused() -> None:
     body = gzip.compress(b"one") + b"two"
-    assert isinstance(await failure(reply(200, body, Content_Encoding="gzip")), ContractError)
+    assert isinstance(await failure(reply(200, body, Content_Encoding="gzip")), MalformedDataError)
 
 
 async def test_a_truncated_body_is_no_answer() -> None:
-    assert isinstance(await failure(reply(200, b"half", Content_Length="8")), Unavailable)
+    assert isinstance(await failure(reply(200, b"half", Content_Length="8")), ServiceUnavailableError)
 
 
 async def test_truncated_gzip_is_no_answer() -> None:
     body = gzip.compress(b"a long enough text to be cut")[:-9]
-    assert isinstance(await failure(reply(200, body, Content_Encoding="gzip")), Unavailable)
+    assert isinstance(await failure(reply(200, body, Content_Encoding="gzip")), ServiceUnavailableError)
 
 
 async def test_a_connection_that_closes_at_once_is_no_answer() -> None:
     async def hang_up(writer: asyncio.StreamWriter) -> None:
         writer.close()
 
-    assert isinstance(await failure(hang_up), Unavailable)
+    assert isinstance(await failure(hang_up), ServiceUnavailableError)
 
 
 async def test_nobody_listening_is_no_answer() -> None:
     async with serving(reply(200)) as server:
         url = server.url()
     async with reading() as http:
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailableError):
             await http.get(url, max_bytes=KIB)
 
 
@@ -218,7 +226,7 @@ async def test_a_dripping_server_meets_the_deadline() -> None:
             await asyncio.sleep(0.01)  # really dripping: no single read ever times out
 
     async with serving(drip) as server, reading(deadline_s=0.2) as http:
-        with pytest.raises(Unavailable, match=r"within 0\.2 s"):
+        with pytest.raises(ServiceUnavailableError, match=r"within 0\.2 s"):
             await http.get(server.url(), max_bytes=MIB)
         gone.set()
 
@@ -231,22 +239,22 @@ async def test_a_redirect_on_the_same_host_is_followed() -> None:
 
 async def test_a_redirect_to_another_host_is_refused() -> None:
     error = await failure(reply(302, Location="http://169.254.169.254/latest/meta-data"))
-    assert isinstance(error, ContractError)
+    assert isinstance(error, MalformedDataError)
     assert "not the same host" in str(error)
 
 
 async def test_a_redirect_without_target_is_refused() -> None:
-    assert isinstance(await failure(reply(302)), ContractError)
+    assert isinstance(await failure(reply(302)), MalformedDataError)
 
 
 @pytest.mark.parametrize("location", ["//[", "//example.org:99999999/x", "https://[::1"])
 async def test_a_redirect_to_what_is_no_address_is_refused(location: str) -> None:
-    assert isinstance(await failure(reply(302, Location=location)), ContractError)
+    assert isinstance(await failure(reply(302, Location=location)), MalformedDataError)
 
 
 async def test_redirects_end_after_three() -> None:
     async with serving(reply(302, Location="/round")) as server, reading() as http:
-        with pytest.raises(ContractError, match="more than 3 redirects"):
+        with pytest.raises(MalformedDataError, match="more than 3 redirects"):
             await http.get(server.url(), max_bytes=KIB)
     assert len(server.heads) == 4
 
@@ -264,7 +272,7 @@ async def test_a_read_is_repeated_until_it_succeeds() -> None:
 async def test_retries_end() -> None:
     clock = StillClock()
     async with serving(reply(503)) as server, reading(clock, attempts=4, longest_wait_s=1.0) as http:
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailableError):
             await http.get(server.url(), max_bytes=KIB)
     assert len(server.heads) == 4
     assert all(0.0 <= wait <= 1.0 for wait in clock.waits)
@@ -273,7 +281,7 @@ async def test_retries_end() -> None:
 async def test_a_long_wait_is_left_to_the_caller() -> None:
     clock = StillClock()
     async with serving(reply(429, Retry_After="3600")) as server, reading(clock, attempts=3) as http:
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(ServiceUnavailableError) as caught:
             await http.get(server.url(), max_bytes=KIB)
     assert caught.value.retry_after_s == 3600
     assert (len(server.heads), clock.waits) == (1, [])
@@ -281,7 +289,7 @@ async def test_a_long_wait_is_left_to_the_caller() -> None:
 
 async def test_a_refusal_is_not_repeated() -> None:
     async with serving(reply(404)) as server, reading(attempts=3) as http:
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFoundError):
             await http.get(server.url(), max_bytes=KIB)
     assert len(server.heads) == 1
 
@@ -349,35 +357,45 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
 
 
 async def test_connections_that_nobody_uses_are_given_back() -> None:
-    clock, held, news = StillClock(), [0, 0], asyncio.Event()
+    held, most, news = 0, 0, asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        held[0] += 1
-        held[1] = max(held)
+        nonlocal held, most
+        held += 1
+        most = max(held, most)
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 # All at once, so that each has a connection of its own.
-                if held[1] == 5:
+                if most == 5:
                     news.set()
                 await news.wait()
                 await reply(200, b"x", Connection="keep-alive")(writer)
         except asyncio.IncompleteReadError:
-            held[0] -= 1
+            held -= 1
             news.set()
         finally:
             writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening, reading(clock) as http:
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening, reading(keepalive_s=0.05) as http:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
         await asyncio.gather(*(http.get(url, max_bytes=1) for _ in range(5)))
-        assert held == [5, 5]
-        for left in (4, 3, 2, 1):
-            clock.waits.append(61.0)
-            news.set()
-            await http.get(url, max_bytes=1)
-            while held[0] > left:
-                news.clear()
-                await news.wait()
+        assert (held, most) == (5, 5)
+        await asyncio.sleep(0.1)
+        await http.get(url, max_bytes=1)
+        while held > 1:
+            news.clear()
+            await news.wait()
+        await http.aclose()
+        while held > 0:
+            news.clear()
+            await news.wait()
+
+
+def test_what_comes_over_the_wire_is_bounded_before_it_is_unpacked() -> None:
+    collected = BoundedBody(KIB, encoding="gzip", shown="here", wire_bytes=30)
+    collected.feed(bytes(gzip.compress(b"fox" * 9))[:20])
+    with pytest.raises(MalformedDataError, match="larger than 1024 bytes, or 30 on the wire"):
+        collected.feed(bytes(11))
 
 
 def test_the_library_is_loaded_by_the_first_request_only() -> None:
@@ -389,11 +407,11 @@ def test_the_library_is_loaded_by_the_first_request_only() -> None:
 def test_any_cutting_of_a_body_gives_the_body_or_the_bound(body: bytes, cuts: list[int], room: int) -> None:
     for encoding, wire in (("identity", body), ("gzip", gzip.compress(body))):
         places = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
-        collected = _ResponseBody(room, encoding=encoding, shown="here")
+        collected = BoundedBody(room, encoding=encoding, shown="here")
         try:
             for start, end in pairwise(places):
                 collected.feed(wire[start:end])
-        except ContractError:
+        except MalformedDataError:
             assert len(body) > room
         else:
             assert collected.finish() == body

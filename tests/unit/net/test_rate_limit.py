@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from bot.domain.wire import Rate
-from bot.errors import ConfigError, StoreError, Unavailable
+from bot.core.errors import ConfigError, ServiceUnavailableError, StoreError
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import CLOCK_MARGIN, IN_TRANSIT_S, MAX_PAUSE_S, rate_applies, recorded_block_size
-from bot.testing.loop import VirtualClock, simulate
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from tests.unit.net.rate_usage_stores import URL, FakeRateUsageStore, leave, most_in_window, paced, rate
 
 
@@ -17,7 +17,7 @@ def run(main: Callable[[VirtualClock], Awaitable[object]]) -> None:
     async def awaited(clock: VirtualClock) -> None:
         await main(clock)
 
-    simulate(awaited)
+    run_in_virtual_time(awaited)
 
 
 def test_requests_are_evenly_spaced() -> None:
@@ -49,7 +49,7 @@ def test_who_asks_without_pause_gets_what_is_allowed(count: int, per_s: float) -
 
 def test_requests_leave_in_the_order_in_which_they_came() -> None:
     async def main(clock: VirtualClock) -> None:
-        rates, order = paced(clock, rate(2, 1.0, at_once=1)), list[int]()
+        rates, order = paced(clock, rate(2, 1.0, max_in_flight=1)), list[int]()
 
         async def ask(number: int) -> None:
             async with rates.acquire("GET", URL, patience_s=60.0):
@@ -63,7 +63,7 @@ def test_requests_leave_in_the_order_in_which_they_came() -> None:
 
 
 def test_a_request_falls_under_the_rates_of_its_method_and_address_only() -> None:
-    the = Rate(
+    the = RateLimit(
         name="bets", prefixes=("https://lantern.test/v1/bets",), count=1, per_s=60.0, methods=frozenset({"POST"})
     )
     assert rate_applies(the, "POST", "https://lantern.test/v1/bets/7")
@@ -73,7 +73,7 @@ def test_a_request_falls_under_the_rates_of_its_method_and_address_only() -> Non
 
 def test_a_request_keeps_every_rate_that_it_falls_under() -> None:
     async def main(clock: VirtualClock) -> None:
-        slow = Rate(name="slow", prefixes=(URL,), count=1, per_s=10.0)
+        slow = RateLimit(name="slow", prefixes=(URL,), count=1, per_s=10.0)
         rates = paced(clock, rate(2, 1.0, burst=2, name="all"), slow)
         assert await leave(rates, 3, clock) == pytest.approx([0.0, 10.0, 20.0], abs=0.1)
         other = await leave(rates, 2, clock, "https://lantern.test/v1/me")
@@ -112,7 +112,7 @@ def test_what_leaves_is_written_down_first() -> None:
 def test_nothing_leaves_that_cannot_be_written_down() -> None:
     async def main(clock: VirtualClock) -> None:
         book = FakeRateUsageStore(clock, broken=True)
-        rates = paced(clock, rate(1, 1.0, at_once=1), book=book)
+        rates = paced(clock, rate(1, 1.0, max_in_flight=1), book=book)
         with pytest.raises(StoreError):
             await leave(rates, 1, clock)
         book.broken = False
@@ -141,7 +141,7 @@ def test_a_wall_clock_that_was_set_frees_nothing_and_blocks_no_longer_than_a_win
         book = FakeRateUsageStore(clock)
         await leave(paced(clock, rate(1, 60.0), book=book), 1, clock)
         await clock.sleep(20.0)
-        clock.step(step_s)
+        clock.set_wall_clock(step_s)
         (left,) = await leave(paced(clock, rate(1, 60.0), book=book), 1, clock)
         assert 60.0 <= left <= 20.0 + 60.0 * CLOCK_MARGIN + IN_TRANSIT_S + 0.01
 
@@ -166,7 +166,7 @@ def test_a_pause_that_was_asked_for_holds_for_all_requests_of_the_rate(header: d
         rates = paced(clock, rate(100, 1.0, burst=100))
         async with rates.acquire("GET", URL, patience_s=60.0) as turn:
             turn.record_answer(429, header)
-        with pytest.raises(Unavailable) as told:
+        with pytest.raises(ServiceUnavailableError) as told:
             await rates.acquire("POST", URL, patience_s=10.0).__aenter__()
         assert told.value.retry_after_s == pytest.approx(30.0)
         assert await leave(rates, 1, clock) == pytest.approx([30.0], abs=0.01)
@@ -180,7 +180,7 @@ def test_a_pause_outlives_a_restart_and_a_clock_set_back_makes_it_no_longer_than
         async with paced(clock, the, book=book).acquire("GET", URL, patience_s=60.0) as turn:
             turn.record_answer(503, {"Retry-After": "30"})
         await clock.sleep(10.0)
-        clock.step(-3600.0)
+        clock.set_wall_clock(-3600.0)
         (left,) = await leave(paced(clock, the, book=book), 1, clock)
         assert 30.0 <= left <= 40.1
 
@@ -192,7 +192,7 @@ def test_a_pause_for_ever_is_asked_about_again_after_a_day() -> None:
         rates = paced(clock, rate(100, 1.0))
         async with rates.acquire("GET", URL, patience_s=60.0) as turn:
             turn.record_answer(429, {"Retry-After": "9" * 400})
-        with pytest.raises(Unavailable) as told:
+        with pytest.raises(ServiceUnavailableError) as told:
             await rates.acquire("GET", URL, patience_s=60.0).__aenter__()
         assert told.value.retry_after_s == pytest.approx(MAX_PAUSE_S)
 
@@ -238,11 +238,14 @@ def test_many_refusals_at_the_same_time_are_one() -> None:
 
 def test_a_turn_that_was_not_used_is_given_back() -> None:
     async def main(clock: VirtualClock) -> None:
-        slow, fast = Rate(name="slow", prefixes=(URL,), count=1, per_s=100.0), rate(100, 1.0, name="fast", burst=100)
+        slow, fast = (
+            RateLimit(name="slow", prefixes=(URL,), count=1, per_s=100.0),
+            rate(100, 1.0, name="fast", burst=100),
+        )
         rates = paced(clock, slow, fast, book=FakeRateUsageStore(clock))
         async with rates.acquire("GET", "https://lantern.test/other", patience_s=60.0) as turn:
             turn.record_answer(429, {"Retry-After": "50"})
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailableError):
             await rates.acquire("GET", URL, patience_s=10.0).__aenter__()
         await clock.sleep(200.0)
         assert await leave(rates, 1, clock) == [200.0]

@@ -13,14 +13,14 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request as Handshake
 from websockets.http11 import Response
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.wire import Rate
-from bot.errors import ConfigError, FoxcastError, Unauthorized, Unavailable
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import AuthenticationError, ConfigError, FoxcastError, ServiceUnavailableError
+from bot.core.interfaces import WebSocketClient
+from bot.core.venue_http import RateLimit
 from bot.net.rate_limit import RateLimiter
 from bot.net.websocket import WebSocketConnector
-from bot.ports import Sockets
-from bot.testing.loop import VirtualClock, simulate
-from bot.testing.sockets import After, MemorySockets, Opening
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from bot.testing.websocket import ConnectionScript, DelayedMessage, FakeWebSocketClient
 
 KEY = "canary-81c2"
 Handler = Callable[[ServerConnection], Awaitable[None]]
@@ -34,7 +34,7 @@ async def serving(handler: Handler, gate: Gate | None = None) -> AsyncIterator[s
         yield f"ws://{host}:{port}/ws"
 
 
-def sockets(*rates: Rate) -> WebSocketConnector:
+def sockets(*rates: RateLimit) -> WebSocketConnector:
     clock = SystemClock()
     return WebSocketConnector(clock=clock, rates=RateLimiter(rates, clock=clock, random=SeededRandom(1)))
 
@@ -83,13 +83,13 @@ async def test_a_message_in_bytes_that_is_text_is_text_and_one_that_is_not_ends_
 
     async with serving(speak) as url, sockets().connect(url, max_bytes=100) as one:
         assert await one.receive(within_s=5.0) == "text"
-        with pytest.raises(Unavailable, match="1007"):
+        with pytest.raises(ServiceUnavailableError, match="1007"):
             await one.receive(within_s=5.0)
 
 
 async def test_silence_is_unavailable_and_the_connection_is_still_good_after_it() -> None:
     async with serving(echo) as url, sockets().connect(url, max_bytes=100) as one:
-        with pytest.raises(Unavailable, match=r"no message within 0\.05 s"):
+        with pytest.raises(ServiceUnavailableError, match=r"no message within 0\.05 s"):
             await one.receive(within_s=0.05)
         await one.send("late")
         assert await one.receive(within_s=5.0) == "late"
@@ -101,10 +101,10 @@ async def test_a_connection_that_the_other_side_ends_is_unavailable(code: int, w
         await connection.close(code, KEY)
 
     async with serving(hang_up) as url, sockets().connect(url, max_bytes=100) as one:
-        with pytest.raises(Unavailable, match=f"with code {word}") as told:
+        with pytest.raises(ServiceUnavailableError, match=f"with code {word}") as told:
             await one.receive(within_s=5.0)
         assert KEY not in str(told.value)
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailableError):
             await one.send("anybody?")
 
 
@@ -113,7 +113,7 @@ async def test_a_connection_that_breaks_is_unavailable() -> None:
         connection.transport.abort()
 
     async with serving(break_off) as url, sockets().connect(url, max_bytes=100) as one:
-        with pytest.raises(Unavailable):
+        with pytest.raises(ServiceUnavailableError):
             await one.receive(within_s=5.0)
 
 
@@ -125,7 +125,7 @@ async def test_a_message_beyond_the_bound_ends_the_connection() -> None:
 
     async with serving(shout) as url, sockets().connect(url, max_bytes=100) as one:
         assert len(await one.receive(within_s=5.0)) == 100
-        with pytest.raises(Unavailable, match="1009"):
+        with pytest.raises(ServiceUnavailableError, match="1009"):
             await one.receive(within_s=5.0)
 
 
@@ -142,22 +142,22 @@ async def test_messages_are_not_compressed_even_where_the_other_side_could() -> 
 
 @pytest.mark.parametrize("status", [HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN])
 async def test_refused_credentials_are_for_the_operator(status: HTTPStatus) -> None:
-    assert isinstance(await refusal(refusing(status)), Unauthorized)
+    assert isinstance(await refusal(refusing(status)), AuthenticationError)
 
 
 @pytest.mark.parametrize("status", [HTTPStatus.NOT_FOUND, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE])
 async def test_any_other_refusal_is_waited_for(status: HTTPStatus) -> None:
     error = await refusal(refusing(status))
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     assert str(status.value) in str(error)
 
 
 async def test_the_wait_that_is_asked_for_is_told_and_kept_by_the_next_one() -> None:
     async with serving(echo, refusing(HTTPStatus.TOO_MANY_REQUESTS, Retry_After="60")) as url:
-        opener = sockets(Rate(name="sockets", prefixes=(url,), count=100, per_s=1.0, burst=100))
+        opener = sockets(RateLimit(name="sockets", prefixes=(url,), count=100, per_s=1.0, burst=100))
         for words in ("status 429", "asked for a wait of 60 s"):
             error = await refused(opener, url)
-            assert isinstance(error, Unavailable)
+            assert isinstance(error, ServiceUnavailableError)
             assert words in str(error)
             assert error.retry_after_s == pytest.approx(60.0, abs=5.0)
 
@@ -165,13 +165,13 @@ async def test_the_wait_that_is_asked_for_is_told_and_kept_by_the_next_one() -> 
 async def test_a_redirect_leads_nowhere_else() -> None:
     async with serving(echo) as elsewhere:
         error = await refusal(refusing(HTTPStatus.FOUND, Location=elsewhere))
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
 
 
 async def test_nobody_listening_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(Unavailable):
+    with pytest.raises(ServiceUnavailableError):
         async with sockets().connect(f"ws://127.0.0.1:{port}/", max_bytes=100):
             pass
 
@@ -185,7 +185,7 @@ async def test_another_protocol_is_unavailable() -> None:
     async with listening:
         port = listening.sockets[0].getsockname()[1]
         for scheme in ("ws", "wss"):
-            assert isinstance(await refused(sockets(), f"{scheme}://127.0.0.1:{port}/"), Unavailable)
+            assert isinstance(await refused(sockets(), f"{scheme}://127.0.0.1:{port}/"), ServiceUnavailableError)
 
 
 @pytest.mark.parametrize(
@@ -232,44 +232,46 @@ async def test_leaving_closes_the_connection() -> None:
 
 def test_the_double_brings_messages_at_their_time_answers_and_ends() -> None:
     async def main(clock: VirtualClock) -> None:
-        opening = Opening(messages=("hello", After(5.0, "later"), After(1.0)), answer=lambda text: [f"ack {text}"])
-        double = MemorySockets(opening, Unauthorized("401"), clock=clock)
-        opener: Sockets = double
+        opening = ConnectionScript(
+            messages=("hello", DelayedMessage(5.0, "later"), DelayedMessage(1.0)), answer=lambda text: [f"ack {text}"]
+        )
+        double = FakeWebSocketClient(opening, AuthenticationError("401"), clock=clock)
+        opener: WebSocketClient = double
         async with opener.connect("wss://lantern.test/ws", max_bytes=10) as one:
             assert await one.receive(within_s=1.0) == "hello"
             await one.send("ping")
             assert await one.receive(within_s=1.0) == "ack ping"
-            with pytest.raises(Unavailable, match="no message within 2 s"):
+            with pytest.raises(ServiceUnavailableError, match="no message within 2 s"):
                 await one.receive(within_s=2.0)
             assert await one.receive(within_s=60.0) == "later"
             assert clock.monotonic() == pytest.approx(5.0)
-            double.opened[0].push("x" * 11)
-            with pytest.raises(Unavailable):
+            double.connections[0].push("x" * 11)
+            with pytest.raises(ServiceUnavailableError):
                 await one.receive(within_s=60.0)
-            with pytest.raises(Unavailable):
+            with pytest.raises(ServiceUnavailableError):
                 await one.send("anybody?")
-        assert double.opened[0].sent == ["ping"]
-        for error in (Unauthorized, Unavailable):
+        assert double.connections[0].sent == ["ping"]
+        for error in (AuthenticationError, ServiceUnavailableError):
             with pytest.raises(error):
                 async with opener.connect("wss://lantern.test/ws", max_bytes=10):
                     pass
-        assert len(double.asked) == 3
+        assert len(double.requested_urls) == 3
 
-    simulate(main)
+    run_in_virtual_time(main)
 
 
 def test_a_waiting_reader_of_the_double_hears_what_happens_meanwhile() -> None:
     async def main(clock: VirtualClock) -> None:
-        double = MemorySockets(Opening(messages=(After(9.0),)), clock=clock)
+        double = FakeWebSocketClient(ConnectionScript(messages=(DelayedMessage(9.0),)), clock=clock)
         async with double.connect("wss://lantern.test/ws", max_bytes=10) as one:
             reading = asyncio.create_task(one.receive(within_s=60.0))
             await clock.sleep(3.0)
-            double.opened[0].push("news")
+            double.connections[0].push("news")
             assert await reading == "news"
             assert clock.monotonic() == pytest.approx(3.0)
             reading = asyncio.create_task(one.receive(within_s=60.0))
-            with pytest.raises(Unavailable):
+            with pytest.raises(ServiceUnavailableError):
                 await reading
             assert clock.monotonic() == pytest.approx(9.0)
 
-    simulate(main)
+    run_in_virtual_time(main)

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.clock import SeededRandom, SystemClock
-from bot.domain.wire import Rate, Reply, Request
-from bot.errors import ContractError, FoxcastError, Rejected, StoreError, Unavailable
+from bot.core.clock import SeededRandom, SystemClock
+from bot.core.errors import FoxcastError, MalformedDataError, RequestRejectedError, ServiceUnavailableError, StoreError
+from bot.core.venue_http import HttpRequest, HttpResponse, RateLimit
 from bot.net.rate_limit import RateLimiter, RateUsage, RateUsageStore
 from bot.net.write_client import HttpWriteClient
 from tests.unit.net.raw_server import Manner, RawServer, http, saying, serving
@@ -24,18 +24,18 @@ BODY = b'{"amount":10,"secret":"body-canary-77"}'
 
 @asynccontextmanager
 async def wired(
-    *rates: Rate, book: RateUsageStore | None = None, holds: Callable[[], str | None] | None = None
+    *rates: RateLimit, book: RateUsageStore | None = None, holds: Callable[[], str | None] | None = None
 ) -> AsyncIterator[HttpWriteClient]:
     paced = RateLimiter(rates, clock=SystemClock(), random=SeededRandom(1), book=book)
     async with HttpWriteClient(rates=paced, holds=holds) as wire:
         yield wire
 
 
-def post(url: str, **headers: str) -> Request:
-    return Request(method="POST", url=url, headers={"Authorization": f"Key {KEY}", **headers}, body=BODY)
+def post(url: str, **headers: str) -> HttpRequest:
+    return HttpRequest(method="POST", url=url, headers={"Authorization": f"Key {KEY}", **headers}, body=BODY)
 
 
-async def send(wire: HttpWriteClient, request: Request, *, deadline_s: float = 5.0) -> Reply:
+async def send(wire: HttpWriteClient, request: HttpRequest, *, deadline_s: float = 5.0) -> HttpResponse:
     return await wire.send(request, max_bytes=1000, deadline_s=deadline_s)
 
 
@@ -55,7 +55,7 @@ def free_port() -> int:
 async def test_one_request_is_written_as_it_was_given() -> None:
     async with serving(saying(http(200, b"done", "X-Id: 7", "X-ID: 8"))) as server, wired() as wire:
         reply = await send(wire, post(f"{server.base}/bets?a=1", **{"X-Signature": "abc"}))
-    assert reply == Reply(status=200, headers={"content-length": "4", "x-id": "7, 8"}, body=b"done")
+    assert reply == HttpResponse(status=200, headers={"content-length": "4", "x-id": "7, 8"}, body=b"done")
     head, _, body = server.heard[0].partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /bets?a=1 HTTP/1.1"
@@ -74,6 +74,12 @@ async def test_an_answer_of_whatever_status_is_returned_and_neither_followed_nor
     async with serving(saying(http(status, b"", "Location: /elsewhere", "Retry-After: 1"))) as server, wired() as wire:
         assert (await send(wire, post(f"{server.base}/bets"))).status == status
     assert len(server.heard) == 1
+
+
+async def test_a_redirect_to_what_is_no_address_is_an_answer_too() -> None:
+    async with serving(saying(http(302, b"", "Location: http://[::1"))) as server, wired() as wire:
+        reply = await send(wire, post(f"{server.base}/bets"))
+    assert (reply.status, reply.headers["location"]) == (302, "http://[::1")
 
 
 async def test_cookies_are_not_kept() -> None:
@@ -99,13 +105,13 @@ async def test_each_request_has_a_connection_of_its_own() -> None:
 
 async def test_a_refused_connection_sent_nothing() -> None:
     async with wired() as wire:
-        with pytest.raises(Rejected, match="nothing was sent"):
+        with pytest.raises(RequestRejectedError, match="nothing was sent"):
             await send(wire, post(f"http://127.0.0.1:{free_port()}/bets"))
 
 
 async def test_a_name_that_nobody_knows_sent_nothing() -> None:
     async with wired() as wire:
-        with pytest.raises(Rejected, match="nothing was sent"):
+        with pytest.raises(RequestRejectedError, match="nothing was sent"):
             await send(wire, post("https://nobody.invalid/bets"))
 
 
@@ -120,7 +126,7 @@ async def test_failed_encryption_sent_nothing() -> None:
         return no_tls
 
     async with serving(manner) as server, wired() as wire:
-        with pytest.raises(Rejected, match="nothing was sent"):
+        with pytest.raises(RequestRejectedError, match="nothing was sent"):
             await send(wire, post(server.base.replace("http:", "https:") + "/bets"))
     assert heard
     assert KEY.encode() not in heard
@@ -134,7 +140,7 @@ async def test_a_handshake_that_hangs_until_the_deadline_sent_nothing() -> None:
         return silent
 
     async with serving(manner) as server, wired() as wire:
-        with pytest.raises(Rejected, match="nothing was sent"):
+        with pytest.raises(RequestRejectedError, match="nothing was sent"):
             await send(wire, post(server.base.replace("http:", "https:") + "/bets"), deadline_s=0.2)
 
 
@@ -145,7 +151,7 @@ async def test_a_connection_dropped_before_it_was_read_may_have_arrived() -> Non
 
         return drop
 
-    assert isinstance(await failure(manner), Unavailable)
+    assert isinstance(await failure(manner), ServiceUnavailableError)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ async def test_an_answer_that_is_not_whole_says_that_it_may_have_arrived(
     parts: tuple[bytes, ...], *, abort: bool
 ) -> None:
     error = await failure(saying(*parts, abort=abort))
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     assert str(error).endswith("it may have arrived")
 
 
@@ -183,7 +189,7 @@ async def test_a_slow_drip_meets_the_deadline(head: bytes) -> None:
         return drip
 
     error = await failure(manner, deadline_s=0.2)
-    assert isinstance(error, Unavailable)
+    assert isinstance(error, ServiceUnavailableError)
     assert "no whole answer within 0.2 s" in str(error)
 
 
@@ -198,8 +204,8 @@ async def test_a_slow_drip_meets_the_deadline(head: bytes) -> None:
 )
 async def test_an_answer_beyond_the_bound_breaks_the_contract(body: bytes) -> None:
     error = await failure(saying(body))
-    assert isinstance(error, ContractError)
-    assert "status 200 with more than 1000 bytes" in str(error)
+    assert isinstance(error, MalformedDataError)
+    assert "status 200: the body is larger than 1000 bytes" in str(error)
 
 
 async def test_an_answer_of_the_bound_is_returned() -> None:
@@ -215,15 +221,24 @@ async def test_gzip_that_was_not_asked_for_is_unpacked() -> None:
 
 @pytest.mark.parametrize(
     ("body", "encoding"),
-    [(b"x", "br"), (b"x", "gzip"), (gzip.compress(b"no", mtime=0)[:-9], "gzip"), (b"x", "gzip, gzip")],
+    [(b"x", "br"), (b"xyz", "gzip"), (gzip.compress(b"no", mtime=0) + b"more", "gzip"), (b"x", "gzip, gzip")],
 )
 async def test_what_cannot_be_unpacked_breaks_the_contract(body: bytes, encoding: str) -> None:
     error = await failure(saying(http(200, body, f"Content-Encoding: {encoding}")))
-    assert isinstance(error, ContractError)
+    assert isinstance(error, MalformedDataError)
 
 
-def to(url: str, method: str = "POST", **headers: str) -> Request:
-    return Request(method=method, url=url, headers={name.replace("_", "-"): value for name, value in headers.items()})
+async def test_gzip_that_was_cut_short_may_have_arrived() -> None:
+    cut = gzip.compress(b"a long enough text to be cut", mtime=0)[:-9]
+    error = await failure(saying(http(200, cut, "Content-Encoding: gzip")))
+    assert isinstance(error, ServiceUnavailableError)
+    assert str(error).endswith("/bets: status 200: the body was cut short; it may have arrived")
+
+
+def to(url: str, method: str = "POST", **headers: str) -> HttpRequest:
+    return HttpRequest(
+        method=method, url=url, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
 
 
 BETS = "https://lantern.test/bets"
@@ -240,6 +255,7 @@ BETS = "https://lantern.test/bets"
         (to("https://[::1/bets"), "malformed"),
         (to("https://lantern.test:99999/bets"), "malformed"),
         (to("https://lantern.test/b\u00e4ts"), "malformed"),
+        (to("https://lantern.test/b\x00ts"), "malformed"),
         (to(BETS, "post it"), "cannot be sent"),
         (to(BETS, X_A="b\r\nX-C: d"), "cannot be sent"),
         (to(BETS, **{"X A": "b"}), "cannot be sent"),
@@ -248,11 +264,13 @@ BETS = "https://lantern.test/bets"
         (to(BETS, transfer_encoding="chunked"), "cannot be sent"),
         (to(BETS, Host="other.test"), "cannot be sent"),
     ],
-    ids=lambda given: given.method + given.url + str(dict(given.headers)) if isinstance(given, Request) else given,
+    ids=lambda given: given.method + given.url + str(dict(given.headers)) if isinstance(given, HttpRequest) else given,
 )
-async def test_what_must_not_or_cannot_be_sent_is_refused_before_any_connection(request_: Request, why: str) -> None:
+async def test_what_must_not_or_cannot_be_sent_is_refused_before_any_connection(
+    request_: HttpRequest, why: str
+) -> None:
     async with wired() as wire:
-        with pytest.raises(Rejected, match=why):
+        with pytest.raises(RequestRejectedError, match=why):
             await send(wire, request_)
 
 
@@ -306,7 +324,7 @@ async def test_requests_of_one_account_follow_one_another() -> None:
         return slow
 
     async with serving(manner) as server:
-        the = Rate(name="writes", prefixes=(server.base,), count=1000, per_s=1.0, burst=1000, at_once=1)
+        the = RateLimit(name="writes", prefixes=(server.base,), count=1000, per_s=1.0, burst=1000, max_in_flight=1)
         async with wired(the) as wire:
             await asyncio.gather(*(send(wire, post(f"{server.base}/bets")) for _ in range(5)))
     assert (len(server.heard), most) == (5, 1)
@@ -314,20 +332,20 @@ async def test_requests_of_one_account_follow_one_another() -> None:
 
 async def test_a_pause_that_is_longer_than_the_deadline_sends_nothing() -> None:
     async with serving(saying(http(429, b"", "Retry-After: 3600"))) as server:
-        the = Rate(name="writes", prefixes=(server.base,), count=1000, per_s=1.0, burst=1000)
+        the = RateLimit(name="writes", prefixes=(server.base,), count=1000, per_s=1.0, burst=1000)
         async with wired(the) as wire:
             assert (await send(wire, post(f"{server.base}/bets"))).status == 429
-            with pytest.raises(Rejected, match="asked for a wait of 3600 s; nothing was sent"):
+            with pytest.raises(RequestRejectedError, match="asked for a wait of 3600 s; nothing was sent"):
                 await send(wire, post(f"{server.base}/bets"))
     assert len(server.heard) == 1
 
 
 async def test_a_turn_that_does_not_come_in_time_sends_nothing() -> None:
     async with serving(saying(http(200))) as server:
-        the = Rate(name="writes", prefixes=(server.base,), count=1, per_s=3600.0)
+        the = RateLimit(name="writes", prefixes=(server.base,), count=1, per_s=3600.0)
         async with wired(the) as wire:
             await send(wire, post(f"{server.base}/bets"))
-            with pytest.raises(Rejected, match=r"no turn or no connection within 0\.1 s; nothing was sent"):
+            with pytest.raises(RequestRejectedError, match=r"no turn or no connection within 0\.1 s; nothing was sent"):
                 await send(wire, post(f"{server.base}/bets"), deadline_s=0.1)
     assert len(server.heard) == 1
 
@@ -342,7 +360,7 @@ async def test_nothing_is_sent_that_cannot_be_written_down() -> None:
             raise StoreError(message)
 
     async with serving(saying(http(200))) as server:
-        the = Rate(name="writes", prefixes=(server.base,), count=1, per_s=1.0)
+        the = RateLimit(name="writes", prefixes=(server.base,), count=1, per_s=1.0)
         async with wired(the, book=FullDisk()) as wire:
             with pytest.raises(StoreError):
                 await send(wire, post(f"{server.base}/bets"))
@@ -351,22 +369,22 @@ async def test_nothing_is_sent_that_cannot_be_written_down() -> None:
 
 async def test_while_all_is_halted_nothing_leaves_but_what_takes_something_back() -> None:
     async with serving(saying(http(200))) as server, wired(holds=lambda: "halted by STOP: flood") as wire:
-        with pytest.raises(Rejected, match="halted by STOP: flood; nothing was sent"):
+        with pytest.raises(RequestRejectedError, match="halted by STOP: flood; nothing was sent"):
             await send(wire, post(f"{server.base}/bets"))
         assert server.heard == []
-        reply = await send(wire, replace(post(f"{server.base}/cancel"), takes_back=True))
+        reply = await send(wire, replace(post(f"{server.base}/cancel"), is_cancellation=True))
     assert (reply.status, len(server.heard)) == (200, 1)
 
 
 async def test_a_halt_while_a_request_waits_for_its_turn_keeps_it_here() -> None:
     """The brake is asked when the turn has come, and not before."""
-    rate = Rate(name="one at a time", prefixes=("http://",), count=100, per_s=1.0, burst=100, at_once=1)
+    rate = RateLimit(name="one at a time", prefixes=("http://",), count=100, per_s=1.0, burst=100, max_in_flight=1)
     heard: list[bytes] = []
     # Halted by the time that the first has been heard; both began before.
     async with serving(saying(http(200))) as server, wired(rate, holds=lambda: "halted" if heard else None) as wire:
         heard = server.heard
         sent = [asyncio.create_task(send(wire, post(f"{server.base}/{number}"))) for number in (1, 2)]
         first, second = await asyncio.gather(*sent, return_exceptions=True)
-    assert isinstance(first, Reply)
-    assert isinstance(second, Rejected)
+    assert isinstance(first, HttpResponse)
+    assert isinstance(second, RequestRejectedError)
     assert len(server.heard) == 1

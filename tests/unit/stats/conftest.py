@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bot.stats.calibration import CalibrationRows, calibration_rows
-from tests.unit.stats.published import ScoredRow, read, scored_rows
+from tests.unit.stats.published_rounds import ScoredRow, read, scored_rows
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from bot.stats.scores import (
     overall_index_of_mean_brier,
     overall_mean_of_indices,
 )
-from tests.unit.stats.published import ScoredRow
+from tests.unit.stats.published_rounds import ScoredRow
 
 Columns = tuple[list[float], list[float]]
 

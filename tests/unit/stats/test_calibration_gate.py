@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.errors import LeakError
+from bot.core.errors import LeakError
 from bot.stats.arrays import FloatArray
 from bot.stats.calibration import PlattCalibration, calibration_rows, fit_platt
 from bot.stats.calibration_gate import CalibrationDecision, CalibrationHistory, CalibrationPolicy, decide_calibration

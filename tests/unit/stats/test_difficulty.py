@@ -19,7 +19,7 @@ from bot.stats.comparison import (
     question_scores,
 )
 from bot.stats.scores import brier_scores, index_from_brier, overall_index_of_mean_brier
-from tests.unit.stats.published import ScoredRow
+from tests.unit.stats.published_rounds import ScoredRow
 
 CROWD, HALF, SHRUNK, CLIPPED = "F1_crowd_emp", "F2_always_0.5", "F3_shrunk", "F4_clipped"
 

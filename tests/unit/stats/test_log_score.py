@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from bot.domain.curves import flat_prediction
-from bot.domain.prediction import Curve, CurveShape
+from bot.core.distributions import flat_prediction
+from bot.core.predictions import CurvePrediction, CurveShape
 from bot.stats.scores import (
     CONTINUOUS_PEER_SCALE,
     BucketLayout,
@@ -91,7 +91,7 @@ def test_the_least_masses_are_those_that_the_platform_accepts() -> None:
 def test_the_flat_curve_scores_zero_wherever_an_outcome_can_be(lower: bool, upper: bool) -> None:  # noqa: FBT001
     shape = CurveShape(grid=tuple(float(2**point) for point in range(11)), open_lower=lower, open_upper=upper)
     flat = flat_prediction(shape)
-    assert isinstance(flat, Curve)
+    assert isinstance(flat, CurvePrediction)
     masses = bucket_masses(flat.cdf)
     possible = np.arange(0 if lower else 1, 12 if upper else 11)
     scores = continuous_baseline_scores(masses[possible], possible, BucketLayout(inside=10, open_ends=lower + upper))

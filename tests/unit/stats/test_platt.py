@@ -21,7 +21,7 @@ from bot.stats.calibration import (
 )
 from bot.stats.logit import logit, sigmoid
 from bot.stats.scores import mean_brier
-from tests.unit.stats.published import ScoredRow
+from tests.unit.stats.published_rounds import ScoredRow
 
 GROUPS = "abcdefghi"
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bot.domain.belief import PriorSource
+from bot.core.beliefs import PriorSource
 from bot.stats.aggregation import (
     DEFAULT_WEIGHTS,
     FIXED_GRID,

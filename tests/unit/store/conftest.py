@@ -11,27 +11,26 @@ from typing import Any
 
 import pytest
 
-from bot.domain.belief import Belief
-from bot.domain.forecast import Forecast
-from bot.domain.inquiry import Charge
-from bot.domain.order import Fill, Leg, Order, Side
-from bot.domain.permission import Exposure
-from bot.domain.prediction import Binary, BinaryShape, Prediction
-from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.resolution import Happened, Resolution
-from bot.domain.step import Action, Observation, Step, Usage
-from bot.domain.submission import Intent, IntentAction, Mode, Send
-from bot.ids import derive_id
-from bot.store.calls import Reservation, Settlement
-from bot.store.forecasts import Opening, Running
-from bot.store.invariants import INVARIANTS
+from bot.core.beliefs import Belief, ModelUsage, Step, StepAction, StepObservation
+from bot.core.forecasts import Forecast
+from bot.core.ids import derive_id
+from bot.core.language_models import CostAttribution
+from bot.core.orders import ContractSide, Fill, Order, OrderSide
+from bot.core.outcomes import BinaryOutcome, Resolution
+from bot.core.permissions import ExposureGroups
+from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
+from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
+from bot.core.submissions import ExecutionMode, Intent, IntentAction, SendDecision
+from bot.store.forecasts import ForecastStart, RunningForecast
+from bot.store.integrity_checks import INVARIANTS
 from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
+from bot.store.model_calls import CallReservation, CallSettlement
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Scribe:
+class LedgerFixture:
     """Writes the beginnings of stories into a ledger."""
 
     ledger: Ledger
@@ -49,7 +48,7 @@ class Scribe:
             source="almanac",
             family="market",
             closes_at=NOON + timedelta(days=30),
-            crowd=Crowd(prediction=Binary(0.25), at=NOON - timedelta(hours=1)),
+            crowd=CrowdForecast(prediction=BinaryPrediction(0.25), at=NOON - timedelta(hours=1)),
         )
         return replace(question, **changes)
 
@@ -58,12 +57,12 @@ class Scribe:
         await self.ledger.questions.record([question], seen_at=self.now)
         return question
 
-    async def begin(self, question: Question, **changes: Any) -> Running:
+    async def begin(self, question: Question, **changes: Any) -> RunningForecast:
         given: dict[str, Any] = {"forecaster": "plain", "cutoff": self.now, "why": "new", "now": self.now}
-        return await self.ledger.forecasts.begin(Opening(question=question, **(given | changes)))
+        return await self.ledger.forecasts.begin(ForecastStart(question=question, **(given | changes)))
 
-    def answer(self, question: Question, running: Running, probability: float, **changes: Any) -> Forecast:
-        predictions = {target.key: Binary(probability) for target in question.targets}
+    def answer(self, question: Question, running: RunningForecast, probability: float, **changes: Any) -> Forecast:
+        predictions = {target.key: BinaryPrediction(probability) for target in question.targets}
         forecast = Forecast(
             id=running.id,
             ref=question.ref,
@@ -92,12 +91,12 @@ class Scribe:
 
     async def resolve(self, question: Question, value: float, *, days: int = 40, target: str = "outcome") -> Resolution:
         resolution = Resolution(
-            ref=question.ref, target=target, outcome=Happened(value), resolved_at=NOON + timedelta(days=days)
+            ref=question.ref, target=target, outcome=BinaryOutcome(value), resolved_at=NOON + timedelta(days=days)
         )
         await self.ledger.resolutions.record([resolution], seen_at=self.now)
         return resolution
 
-    def send(self, forecast: Forecast) -> Send:
+    def send(self, forecast: Forecast) -> SendDecision:
         intent = Intent(
             id=derive_id("intent", forecast.id),
             account="us",
@@ -107,14 +106,14 @@ class Scribe:
             predictions=forecast.predictions,
             batch="2026-03-01",
         )
-        return Send(intent=intent, mode=Mode.PAPER, why="paper")
+        return SendDecision(intent=intent, mode=ExecutionMode.PAPER, why="paper")
 
-    def order(self, forecast: Forecast, *, cost: float = 10.0, **changes: Any) -> Send:
+    def order(self, forecast: Forecast, *, cost: float = 10.0, **changes: Any) -> SendDecision:
         """A decision to buy twenty shares of yes for at most that much."""
         bought = Order(
             contract="market 7",
-            leg=Leg.YES,
-            side=Side.BUY,
+            leg=ContractSide.YES,
+            side=OrderSide.BUY,
             shares=20.0,
             limit=0.5,
             cost=cost,
@@ -126,21 +125,23 @@ class Scribe:
         )
         send = self.send(forecast)
         given: dict[str, Any] = {"action": IntentAction.ORDER, "order": bought, "batch": send.intent.id}
-        exposure = Exposure(event="June", creator="someone", category="weather")
-        return replace(send, intent=replace(send.intent, exposure=exposure, **(given | changes)), state='{"ask":0.5}')
+        exposure = ExposureGroups(event="June", creator="someone", category="weather")
+        return replace(
+            send, intent=replace(send.intent, exposure=exposure, **(given | changes)), market_state='{"ask":0.5}'
+        )
 
-    def comment(self, intent: Intent) -> Send:
+    def comment(self, intent: Intent) -> SendDecision:
         """A decision to say something about what the intent is about."""
         name = derive_id("intent", intent.forecast, "comment")
         said = replace(
             intent, id=name, batch=name, action=IntentAction.COMMENT, order=None, predictions={}, text="It was dry."
         )
-        return Send(intent=said, mode=Mode.PAPER, why="said beside it")
+        return SendDecision(intent=said, mode=ExecutionMode.PAPER, why="said beside it")
 
     def fill(self, reference: str, *, shares: float = 4.0, price: float = 0.5) -> Fill:
         return Fill(reference=reference, at=self.now, shares=shares, price=price, cash=-shares * price)
 
-    def reservation(self, call: str = "call", **changes: Any) -> Reservation:
+    def reservation(self, call: str = "call", **changes: Any) -> CallReservation:
         """A call of the worst case 0.05 dollars; changes of the charge are given by name beside the others."""
         charge: dict[str, Any] = {
             "scope": "forecast",
@@ -153,19 +154,19 @@ class Scribe:
         given: dict[str, Any] = {
             "id": call,
             "at": self.now,
-            "charge": Charge(**charge),
+            "charge": CostAttribution(**charge),
             "role": "forecaster",
             "provider": "house",
             "model": "small",
             "request": f"request of {call}",
             "worst_usd": 0.05,
         }
-        return Reservation(**(given | changes))
+        return CallReservation(**(given | changes))
 
-    def settlement(self, cost_usd: float, *, answer: str | None = '{"text":"0.3"}', **changes: Any) -> Settlement:
-        usage = Usage(calls=1, tokens_in=1000, tokens_cached=600, tokens_out=50, cost_usd=cost_usd)
+    def settlement(self, cost_usd: float, *, answer: str | None = '{"text":"0.3"}', **changes: Any) -> CallSettlement:
+        usage = ModelUsage(calls=1, tokens_in=1000, tokens_cached=600, tokens_out=50, cost_usd=cost_usd)
         given: dict[str, Any] = {"usage": usage, "attempts": 1, "latency_s": 2.0, "answer": answer}
-        return Settlement(**(given | changes))
+        return CallSettlement(**(given | changes))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the file as anyone with plain sqlite3 would."""
@@ -180,10 +181,10 @@ class Scribe:
 
 
 def step(probability: float, *, text: str = "looked", target: str = "outcome", documents: tuple[str, ...] = ()) -> Step:
-    prediction: Prediction = Binary(probability)
+    prediction: Prediction = BinaryPrediction(probability)
     return Step(
-        action=Action(name="look", arguments={"at": "the sky"}),
-        observation=Observation(text=text, documents=documents),
+        action=StepAction(name="look", arguments={"at": "the sky"}),
+        observation=StepObservation(text=text, documents=documents),
         belief=Belief(predictions={target: prediction}, reason=text),
     )
 
@@ -207,12 +208,12 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def scribe(blank: Path, tmp_path: Path) -> AsyncIterator[Scribe]:
+async def scribe(blank: Path, tmp_path: Path) -> AsyncIterator[LedgerFixture]:
     path = tmp_path / "ledger.sqlite"
     shutil.copy(blank / path.name, path)
     (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
     async with open_ledger(path, now=NOON) as ledger:
-        scribe = Scribe(ledger, path)
+        scribe = LedgerFixture(ledger, path)
         yield scribe
         # Whatever a test did through the ledger, its rules hold.
         assert scribe.faults() == {}

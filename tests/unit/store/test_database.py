@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.errors import StoreError
-from bot.store.database import is_halting, make_private, open_reader, open_writer, translated
+from bot.core.errors import StoreError
+from bot.store.database import create_private_file, is_halting_error, open_reader, open_writer, translate_errors
 
 
 def mode(path: Path) -> int:
@@ -116,7 +116,7 @@ def test_a_second_writer_hears_that_the_database_is_in_use(ledger: Path) -> None
     with closing(open_writer(ledger)) as first, closing(open_writer(ledger)) as second:
         first.conn.execute("begin immediate")
         second.conn.execute("pragma busy_timeout = 1")
-        with pytest.raises(StoreError, match="another program is writing"), translated(ledger):
+        with pytest.raises(StoreError, match="another program is writing"), translate_errors(ledger):
             second.conn.execute("begin immediate")
 
 
@@ -127,17 +127,17 @@ def test_a_full_database_halts_and_a_busy_one_does_not(ledger: Path) -> None:
             database.execute("insert into note (text) values (zeroblob(1) || hex(zeroblob(50000)))")
         with pytest.raises(sqlite3.IntegrityError) as broken:
             database.execute("insert into note (id) values (1)")
-    assert is_halting(full.value)
-    assert not is_halting(broken.value)
-    with pytest.raises(StoreError, match="the disk is full; free some space"), translated(ledger):
+    assert is_halting_error(full.value)
+    assert not is_halting_error(broken.value)
+    with pytest.raises(StoreError, match="the disk is full; free some space"), translate_errors(ledger):
         raise full.value
 
 
 def test_a_mistake_in_the_program_is_not_blamed_on_the_disk(ledger: Path) -> None:
     with closing(open_writer(ledger)) as database:
-        with pytest.raises(sqlite3.OperationalError, match="syntax"), translated(ledger):
+        with pytest.raises(sqlite3.OperationalError, match="syntax"), translate_errors(ledger):
             database.execute("selekt 1")
-        with pytest.raises(sqlite3.IntegrityError), translated(ledger):
+        with pytest.raises(sqlite3.IntegrityError), translate_errors(ledger):
             database.execute("insert into note (id) values (1)")
 
 
@@ -150,11 +150,11 @@ def test_an_error_of_the_file_system_names_the_path(tmp_path: Path) -> None:
 def test_making_a_file_private_keeps_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("kept")
-    make_private(path)
+    create_private_file(path)
     assert path.read_text() == "kept"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_file_that_finds_no_room_asks_for_room(tmp_path: Path, number: int) -> None:
-    with pytest.raises(StoreError, match="the disk is full; free some space"), translated(tmp_path):
+    with pytest.raises(StoreError, match="the disk is full; free some space"), translate_errors(tmp_path):
         raise OSError(number, os.strerror(number))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.permission import Role
-from bot.errors import StoreError
-from bot.store import principals
+from bot.core.errors import StoreError
+from bot.core.permissions import UserRole
+from bot.store import permissions
+from bot.store.backups import ExportedFile, export_ledger
 from bot.store.database import open_writer
-from bot.store.export import Exported, export
-from bot.store.principals import Principal
-from tests.unit.store.conftest import NOON, Scribe
+from bot.store.permissions import PrincipalRecord
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def rows(file: Path) -> list[dict[str, object]]:
 
 def test_every_table_and_view_becomes_lines_of_json_in_order_of_its_key(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    export(path, folder, at=NOW)
+    export_ledger(path, folder, at=NOW)
     names = ["document.jsonl", "heavy.jsonl", "manifest.json", "note.jsonl"]
     assert sorted(file.name for file in folder.iterdir()) == names
     assert rows(folder / "note.jsonl") == [
@@ -62,9 +62,9 @@ def test_every_table_and_view_becomes_lines_of_json_in_order_of_its_key(path: Pa
 
 def test_the_manifest_counts_and_hashes_every_file(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    manifest = export(path, folder, at=NOW)
+    manifest = export_ledger(path, folder, at=NOW)
     content = (folder / "note.jsonl").read_bytes()
-    note = Exported(name="note", kind="table", rows=3, sha256=hashlib.sha256(content).hexdigest())
+    note = ExportedFile(name="note", kind="table", rows=3, sha256=hashlib.sha256(content).hexdigest())
     assert note in manifest.files
     written = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert (written["ledger"], written["made_at"]) == ("ledger.db", "2026-11-21T09:30:00+00:00")
@@ -76,31 +76,31 @@ def test_the_manifest_counts_and_hashes_every_file(path: Path, tmp_path: Path) -
 
 
 def test_the_same_ledger_gives_the_same_bytes_whatever_the_order_of_writing(path: Path, tmp_path: Path) -> None:
-    first = export(path, tmp_path / "one", at=NOW)
+    first = export_ledger(path, tmp_path / "one", at=NOW)
     with closing(open_writer(path)) as database:
         database.execute("create table copy as select * from note order by text")
         database.execute("delete from note")
         database.execute("insert into note select * from copy")
         database.execute("drop table copy")
-    assert export(path, tmp_path / "two", at=NOW) == first
+    assert export_ledger(path, tmp_path / "two", at=NOW) == first
 
 
 def test_large_tables_can_be_left_out(path: Path, tmp_path: Path) -> None:
-    manifest = export(path, tmp_path / "out", at=NOW, without={"document"})
+    manifest = export_ledger(path, tmp_path / "out", at=NOW, without={"document"})
     assert [file.name for file in manifest.files] == ["heavy", "note"]
     assert not (tmp_path / "out" / "document.jsonl").exists()
 
 
 def test_leaving_out_what_is_not_there_is_refused_with_what_is(path: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no table or view documents; there are document, heavy, note"):
-        export(path, tmp_path / "out", at=NOW, without={"documents"})
+        export_ledger(path, tmp_path / "out", at=NOW, without={"documents"})
     assert not list(tmp_path.glob("*out*"))
 
 
 def test_an_existing_folder_is_not_written_into(path: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(StoreError, match="exists already"):
-        export(path, tmp_path / "out", at=NOW)
+        export_ledger(path, tmp_path / "out", at=NOW)
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -108,7 +108,7 @@ def test_a_number_that_json_does_not_have_is_refused_with_its_place(path: Path, 
     with closing(open_writer(path)) as database:
         database.execute("insert into note values ('c', 7, '', 9e999, null)")
     with pytest.raises(StoreError, match="'c'"):
-        export(path, tmp_path / "out", at=NOW, without={"heavy"})
+        export_ledger(path, tmp_path / "out", at=NOW, without={"heavy"})
     assert not (tmp_path / "out").exists()
 
 
@@ -116,7 +116,7 @@ def test_an_export_cut_short_by_a_kill_is_replaced_by_the_next_one(path: Path, t
     partial = tmp_path / ".out.partial"
     partial.mkdir()
     (partial / "note.jsonl").write_text("half")
-    export(path, tmp_path / "out", at=NOW)
+    export_ledger(path, tmp_path / "out", at=NOW)
     assert not partial.exists()
     assert len(rows(tmp_path / "out" / "note.jsonl")) == 3
 
@@ -127,7 +127,7 @@ def test_memory_does_not_grow_with_the_ledger(path: Path, tmp_path: Path) -> Non
         connection.executemany("insert into note (batch, number, text, weight) values (?, ?, ?, 2)", text)
     tracemalloc.start()
     try:
-        export(path, tmp_path / "out", at=NOW)
+        export_ledger(path, tmp_path / "out", at=NOW)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -135,14 +135,14 @@ def test_memory_does_not_grow_with_the_ledger(path: Path, tmp_path: Path) -> Non
     assert peak < 1_000_000
 
 
-async def test_an_export_holds_nothing_that_proves_who_somebody_is(scribe: Scribe, tmp_path: Path) -> None:
-    await scribe.ledger.leave.write(
-        lambda database: principals.add(
-            database, Principal(name="ann", role=Role.APPROVER, salt="5a17", hash="c0ffee" * 10, made_at=NOON)
+async def test_an_export_holds_nothing_that_proves_who_somebody_is(scribe: LedgerFixture, tmp_path: Path) -> None:
+    await scribe.ledger.permissions.write(
+        lambda database: permissions.add_principal(
+            database, PrincipalRecord(name="ann", role=UserRole.APPROVER, salt="5a17", hash="c0ffee" * 10, made_at=NOON)
         )
     )
     folder = tmp_path / "export"
-    export(scribe.path, folder, at=NOON)
+    export_ledger(scribe.path, folder, at=NOON)
     assert [json.loads(line)["name"] for line in (folder / "principal.jsonl").read_text().splitlines()] == ["ann"]
     said = b"".join(file.read_bytes() for file in folder.iterdir())
     assert b"c0ffee" not in said

@@ -1,31 +1,24 @@
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
-from bot.domain.forecast import Limits, Trial, TrialEnd
-from bot.domain.learning import Fitted
-from bot.domain.prediction import Binary, Choice, ChoiceShape
-from bot.domain.question import Crowd, Target
-from bot.domain.setup import Setup
-from bot.domain.step import Step, Usage
-from bot.domain.submission import Hold
-from bot.errors import ContractError, NotFound, StoreError
-from bot.ids import derive_id
-from bot.store.basis import Basis
-from bot.store.checks import full_check
-from bot.store.invariants import INVARIANTS
-from bot.store.ledger import open_ledger
-from bot.store.schedule import Due
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.beliefs import ModelUsage, Step
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd, TrialLimits
+from bot.core.ids import derive_id
+from bot.core.learning import FittedParameters
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
+from bot.core.questions import CrowdForecast, Target
+from bot.core.submissions import HoldDecision
+from bot.store.forecasts import ForecastBasis
+from bot.store.schedule import DueEntry
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 HOUR = timedelta(hours=1)
 Make = Callable[..., Step]
-SETUP = Setup(settings={"depth": 3}, trials=5, aggregate="mean", limits=Limits(steps=4))
+SETUP = ForecasterSetup(settings={"depth": 3}, trials=5, aggregate="mean", limits=TrialLimits(steps=4))
 
 
 @dataclass(frozen=True)
@@ -34,18 +27,18 @@ class Later:
     why: str
 
 
-async def test_a_forecast_has_an_id_that_belongs_to_its_question_forecaster_and_revision(scribe: Scribe) -> None:
+async def test_a_forecast_has_an_id_that_belongs_to_its_question_forecaster_and_revision(scribe: LedgerFixture) -> None:
     running = await scribe.begin(await scribe.ask())
     assert running.id == derive_id("forecast", "lantern:rain", "plain", "1")
     assert (running.revision, running.trials) == (1, ())
 
 
-async def test_an_unfinished_forecast_is_taken_up_with_its_steps(scribe: Scribe, make_step: Make) -> None:
+async def test_an_unfinished_forecast_is_taken_up_with_its_steps(scribe: LedgerFixture, make_step: Make) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question)
     forecasts = scribe.ledger.forecasts
     await forecasts.log_step(first.id, trial=1, number=1, step=make_step(0.4), at=NOON)
-    ended = Trial(number=1, end=TrialEnd.FINISHED, belief=make_step(0.4).belief, steps=1, usage=Usage(calls=2))
+    ended = Trial(number=1, end=TrialEnd.FINISHED, belief=make_step(0.4).belief, steps=1, usage=ModelUsage(calls=2))
     await forecasts.end_trial(first.id, ended, NOON)
     await forecasts.log_step(first.id, trial=2, number=1, step=make_step(0.6), at=NOON + HOUR)
     again = await scribe.begin(question, why="restart", now=NOON + HOUR)
@@ -56,7 +49,7 @@ async def test_an_unfinished_forecast_is_taken_up_with_its_steps(scribe: Scribe,
     assert [(item.number, item.at, item.step) for item in open_.steps] == [(1, NOON + HOUR, make_step(0.6))]
 
 
-async def test_a_live_forecast_cut_off_a_moment_ago_keeps_its_cutoff(scribe: Scribe) -> None:
+async def test_a_live_forecast_cut_off_a_moment_ago_keeps_its_cutoff(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question)
     again = await scribe.begin(question, cutoff=NOON + HOUR, now=NOON + HOUR)
@@ -64,7 +57,9 @@ async def test_a_live_forecast_cut_off_a_moment_ago_keeps_its_cutoff(scribe: Scr
 
 
 @pytest.mark.parametrize("cutoff", [NOON + HOUR + timedelta(seconds=1), NOON - timedelta(seconds=1)])
-async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(scribe: Scribe, cutoff: datetime) -> None:
+async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(
+    scribe: LedgerFixture, cutoff: datetime
+) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question)
     second = await scribe.begin(question, cutoff=cutoff, now=NOON + 2 * HOUR)
@@ -74,7 +69,7 @@ async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(scri
     assert "left unfinished" in trace.detail
 
 
-async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: Scribe) -> None:
+async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question, setup=SETUP)
     forecasts = scribe.ledger.forecasts
@@ -83,22 +78,7 @@ async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: Scribe)
     assert (await forecasts.trace(other.id)).setup is None
 
 
-async def test_forecasts_from_before_setups_were_kept_stay_and_do_not_say(scribe: Scribe, tmp_path: Path) -> None:
-    running = await scribe.begin(await scribe.ask())
-    old = tmp_path / "old.sqlite"
-    with closing(sqlite3.connect(scribe.path)) as connection:
-        connection.execute("vacuum into ?", [str(old)])
-    with closing(sqlite3.connect(old)) as connection, connection:
-        connection.execute("alter table forecast drop column setup")
-        for table in ("_sqlite_migrations", "_migration_checksum"):
-            connection.execute(f"delete from {table} where name = '0005_setup'")  # noqa: S608 - a name of ours
-    async with open_ledger(old, now=NOON) as ledger:
-        trace = await ledger.forecasts.trace(running.id)
-        assert (trace.state, trace.setup) == ("running", None)
-    assert full_check(old, INVARIANTS).sound
-
-
-async def test_settings_that_change_meanwhile_begin_a_forecast_anew(scribe: Scribe) -> None:
+async def test_settings_that_change_meanwhile_begin_a_forecast_anew(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question, setup=SETUP)
     second = await scribe.begin(question, setup=replace(SETUP, settings={"depth": 4}))
@@ -108,7 +88,7 @@ async def test_settings_that_change_meanwhile_begin_a_forecast_anew(scribe: Scri
     assert "settings of the forecaster changed" in left.detail
 
 
-async def test_another_number_of_trials_goes_on_and_is_noted(scribe: Scribe) -> None:
+async def test_another_number_of_trials_goes_on_and_is_noted(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question, setup=SETUP)
     more = replace(SETUP, trials=7, aggregate="median")
@@ -116,40 +96,40 @@ async def test_another_number_of_trials_goes_on_and_is_noted(scribe: Scribe) -> 
     assert (await scribe.ledger.forecasts.trace(first.id)).setup == more
 
 
-async def test_a_forecast_begun_without_a_setup_goes_on_without_one(scribe: Scribe) -> None:
+async def test_a_forecast_begun_without_a_setup_goes_on_without_one(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     first = await scribe.begin(question)
     assert (await scribe.begin(question, setup=SETUP)).id == first.id
     assert (await scribe.ledger.forecasts.trace(first.id)).setup is None
 
 
-async def test_a_question_that_changes_meanwhile_is_forecast_anew(scribe: Scribe) -> None:
+async def test_a_question_that_changes_meanwhile_is_forecast_anew(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.begin(question)
     retitled = await scribe.ask(title="Other words?")
     assert (await scribe.begin(retitled)).revision == 2
 
 
-async def test_a_crowd_that_moves_meanwhile_does_not_undo_what_was_begun(scribe: Scribe) -> None:
-    first = await scribe.begin(await scribe.ask(crowd=Crowd(prediction=Binary(0.6), at=NOON)))
-    again = await scribe.begin(await scribe.ask(crowd=Crowd(prediction=Binary(0.8), at=NOON)))
+async def test_a_crowd_that_moves_meanwhile_does_not_undo_what_was_begun(scribe: LedgerFixture) -> None:
+    first = await scribe.begin(await scribe.ask(crowd=CrowdForecast(prediction=BinaryPrediction(0.6), at=NOON)))
+    again = await scribe.begin(await scribe.ask(crowd=CrowdForecast(prediction=BinaryPrediction(0.8), at=NOON)))
     assert again.id == first.id
-    assert again.question.crowd == Crowd(prediction=Binary(0.6), at=NOON)
+    assert again.question.crowd == CrowdForecast(prediction=BinaryPrediction(0.6), at=NOON)
 
 
-async def test_forecasters_do_not_share_revisions(scribe: Scribe) -> None:
+async def test_forecasters_do_not_share_revisions(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.forecast(question)
     assert (await scribe.begin(question, forecaster="other")).revision == 1
     assert (await scribe.begin(question)).revision == 2
 
 
-async def test_a_question_that_is_not_on_record_cannot_be_forecast(scribe: Scribe) -> None:
-    with pytest.raises(NotFound, match="not on record as it stands"):
+async def test_a_question_that_is_not_on_record_cannot_be_forecast(scribe: LedgerFixture) -> None:
+    with pytest.raises(NotFoundError, match=r"current version of .* is not recorded"):
         await scribe.begin(scribe.question())
 
 
-async def test_a_step_logged_twice_is_logged_once(scribe: Scribe, make_step: Make) -> None:
+async def test_a_step_logged_twice_is_logged_once(scribe: LedgerFixture, make_step: Make) -> None:
     running = await scribe.begin(await scribe.ask())
     for _ in range(2):
         await scribe.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.4), at=NOON)
@@ -157,24 +137,24 @@ async def test_a_step_logged_twice_is_logged_once(scribe: Scribe, make_step: Mak
 
 
 async def test_a_step_that_contradicts_the_record_ends_the_forecast_so_that_a_new_one_can_begin(
-    scribe: Scribe, make_step: Make
+    scribe: LedgerFixture, make_step: Make
 ) -> None:
     question = await scribe.ask()
     running = await scribe.begin(question)
     await scribe.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.4), at=NOON)
-    with pytest.raises(ContractError, match=r"step 1 of trial 1 .* another content"):
+    with pytest.raises(MalformedDataError, match=r"step 1 of trial 1 .* other content"):
         await scribe.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.5), at=NOON)
     assert (await scribe.ledger.forecasts.trace(running.id)).state == "abandoned"
     assert (await scribe.begin(question)).revision == 2
 
 
-async def test_a_step_must_follow_the_one_before_it(scribe: Scribe, make_step: Make) -> None:
+async def test_a_step_must_follow_the_one_before_it(scribe: LedgerFixture, make_step: Make) -> None:
     running = await scribe.begin(await scribe.ask())
     with pytest.raises(StoreError, match="gap after step 0"):
         await scribe.ledger.forecasts.log_step(running.id, trial=1, number=2, step=make_step(0.4), at=NOON)
 
 
-async def test_no_step_comes_after_the_end(scribe: Scribe, make_step: Make) -> None:
+async def test_no_step_comes_after_the_end(scribe: LedgerFixture, make_step: Make) -> None:
     question = await scribe.ask()
     running = await scribe.begin(question)
     ended = Trial(number=1, end=TrialEnd.EMPTY, belief=None, steps=0)
@@ -186,33 +166,33 @@ async def test_no_step_comes_after_the_end(scribe: Scribe, make_step: Make) -> N
         await scribe.ledger.forecasts.log_step(running.id, trial=2, number=1, step=make_step(0.4), at=NOON)
 
 
-async def test_a_step_may_rest_only_on_documents_that_are_kept(scribe: Scribe, make_step: Make) -> None:
+async def test_a_step_may_rest_only_on_documents_that_are_kept(scribe: LedgerFixture, make_step: Make) -> None:
     running = await scribe.begin(await scribe.ask())
     kept = await scribe.ledger.documents.put(b"page", "text/html")
     log = scribe.ledger.forecasts.log_step
     await log(running.id, trial=1, number=1, step=make_step(0.4, documents=(kept,)), at=NOON)
-    with pytest.raises(NotFound, match="must be stored before they are used: feed"):
+    with pytest.raises(NotFoundError, match="must be stored before they are used: feed"):
         await log(running.id, trial=1, number=2, step=make_step(0.4, documents=(kept, "feed")), at=NOON)
 
 
-async def test_steps_and_trials_of_unknown_forecasts_are_refused(scribe: Scribe, make_step: Make) -> None:
-    with pytest.raises(NotFound):
+async def test_steps_and_trials_of_unknown_forecasts_are_refused(scribe: LedgerFixture, make_step: Make) -> None:
+    with pytest.raises(NotFoundError):
         await scribe.ledger.forecasts.log_step("none", trial=1, number=1, step=make_step(0.4), at=NOON)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await scribe.ledger.forecasts.end_trial("none", Trial(number=1, end=TrialEnd.EMPTY, belief=None, steps=0), NOON)
 
 
-async def test_a_trial_ends_once(scribe: Scribe) -> None:
+async def test_a_trial_ends_once(scribe: LedgerFixture) -> None:
     running = await scribe.begin(await scribe.ask())
     ended = Trial(number=1, end=TrialEnd.EMPTY, belief=None, steps=0)
     for _ in range(2):
         await scribe.ledger.forecasts.end_trial(running.id, ended, NOON)
-    with pytest.raises(ContractError, match="ended with another result"):
+    with pytest.raises(MalformedDataError, match="ended with another result"):
         await scribe.ledger.forecasts.end_trial(running.id, replace(ended, detail="boom"), NOON)
 
 
-async def test_a_completed_forecast_comes_back_as_it_was(scribe: Scribe) -> None:
-    fitted = Fitted(forecaster="plain", before=NOON - HOUR, examples=3, payload={"slope": 1.1})
+async def test_a_completed_forecast_comes_back_as_it_was(scribe: LedgerFixture) -> None:
+    fitted = FittedParameters(forecaster="plain", before=NOON - HOUR, examples=3, payload={"slope": 1.1})
     digest = await scribe.ledger.learning.record(fitted, NOON)
     question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
     running = await scribe.begin(question)
@@ -220,8 +200,8 @@ async def test_a_completed_forecast_comes_back_as_it_was(scribe: Scribe) -> None
         question,
         running,
         0.4,
-        raw={"a": Binary(0.1), "b": Binary(0.2)},
-        predictions={"a": Binary(0.15), "b": Binary(0.25)},
+        raw={"a": BinaryPrediction(0.1), "b": BinaryPrediction(0.2)},
+        predictions={"a": BinaryPrediction(0.15), "b": BinaryPrediction(0.25)},
         fitted=digest,
         calibration=digest,
     )
@@ -234,18 +214,18 @@ async def test_a_completed_forecast_comes_back_as_it_was(scribe: Scribe) -> None
     ]
 
 
-async def test_other_shapes_come_back_too(scribe: Scribe) -> None:
+async def test_other_shapes_come_back_too(scribe: LedgerFixture) -> None:
     question = await scribe.ask(shape=ChoiceShape(options=("x", "y")), crowd=None)
     running = await scribe.begin(question)
-    given = {"outcome": Choice({"x": 0.3, "y": 0.7})}
+    given = {"outcome": ChoicePrediction({"x": 0.3, "y": 0.7})}
     forecast = scribe.answer(question, running, 0.5, raw=given, predictions=given)
     await scribe.ledger.forecasts.complete(forecast, next_due=None)
     assert await scribe.ledger.forecasts.get(running.id) == forecast
 
 
-async def test_completing_twice_is_completing_once(scribe: Scribe) -> None:
+async def test_completing_twice_is_completing_once(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
-    await scribe.ledger.schedule.plan([Due(ref=question.ref, forecaster="plain", due_at=NOON, why="new")])
+    await scribe.ledger.schedule.plan([DueEntry(ref=question.ref, forecaster="plain", due_at=NOON, why="new")])
     running = await scribe.begin(question)
     forecast = scribe.answer(question, running, 0.4)
     await scribe.ledger.forecasts.complete(forecast, next_due=Later(NOON + HOUR, "stale"))
@@ -256,35 +236,38 @@ async def test_completing_twice_is_completing_once(scribe: Scribe) -> None:
     assert again.why == "stale"
 
 
-async def test_a_forecast_must_answer_every_target_and_no_other(scribe: Scribe) -> None:
+async def test_a_forecast_must_answer_every_target_and_no_other(scribe: LedgerFixture) -> None:
     question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
     running = await scribe.begin(question)
     whole = scribe.answer(question, running, 0.4)
-    for wrong in ({"a": Binary(0.4)}, {"a": Binary(0.4), "b": Binary(0.4), "c": Binary(0.4)}):
-        with pytest.raises(ContractError, match="the targets are"):
+    for wrong in (
+        {"a": BinaryPrediction(0.4)},
+        {"a": BinaryPrediction(0.4), "b": BinaryPrediction(0.4), "c": BinaryPrediction(0.4)},
+    ):
+        with pytest.raises(MalformedDataError, match="the targets are"):
             await scribe.ledger.forecasts.complete(replace(whole, predictions=wrong), next_due=None)
-        with pytest.raises(ContractError, match="raw predictions"):
+        with pytest.raises(MalformedDataError, match="raw predictions"):
             await scribe.ledger.forecasts.complete(replace(whole, raw=wrong), next_due=None)
     assert scribe.rows("select state from forecast") == [("running",)]
 
 
-async def test_a_forecast_is_completed_as_it_was_begun_or_not_at_all(scribe: Scribe) -> None:
+async def test_a_forecast_is_completed_as_it_was_begun_or_not_at_all(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     running = await scribe.begin(question)
     forecast = scribe.answer(question, running, 0.4)
     complete = scribe.ledger.forecasts.complete
-    with pytest.raises(ContractError, match="was begun as"):
+    with pytest.raises(MalformedDataError, match="was begun as"):
         await complete(replace(forecast, revision=2), next_due=None)
-    with pytest.raises(NotFound, match="never begun"):
+    with pytest.raises(NotFoundError, match="never begun"):
         await complete(replace(forecast, id="0" * 24), next_due=None)
-    with pytest.raises(NotFound, match="must be stored before"):
+    with pytest.raises(NotFoundError, match="must be stored before"):
         await complete(replace(forecast, fitted="0" * 64), next_due=None)
     await scribe.ledger.forecasts.fail(running.id, why="no answer", at=NOON)
     with pytest.raises(StoreError, match="is failed"):
         await complete(forecast, next_due=None)
 
 
-async def test_a_failed_forecast_makes_room_for_the_next_revision(scribe: Scribe) -> None:
+async def test_a_failed_forecast_makes_room_for_the_next_revision(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     running = await scribe.begin(question)
     await scribe.ledger.forecasts.fail(running.id, why="no trial ended", at=NOON)
@@ -294,33 +277,35 @@ async def test_a_failed_forecast_makes_room_for_the_next_revision(scribe: Scribe
     assert await scribe.ledger.forecasts.latest(question.ref, "plain") is None
 
 
-async def test_a_trace_shows_the_question_as_the_forecaster_saw_it(scribe: Scribe, make_step: Make) -> None:
+async def test_a_trace_shows_the_question_as_the_forecaster_saw_it(scribe: LedgerFixture, make_step: Make) -> None:
     question = await scribe.ask()
     running = await scribe.begin(question)
     await scribe.ledger.forecasts.log_step(running.id, trial=1, number=1, step=make_step(0.4), at=NOON)
     forecast = scribe.answer(question, running, 0.4)
     await scribe.ledger.forecasts.complete(forecast, next_due=None)
-    await scribe.ask(title="Changed later?", crowd=Crowd(prediction=Binary(0.9), at=NOON + HOUR))
+    await scribe.ask(title="Changed later?", crowd=CrowdForecast(prediction=BinaryPrediction(0.9), at=NOON + HOUR))
     trace = await scribe.ledger.forecasts.trace(running.id)
     assert (trace.state, trace.forecast, trace.question) == ("done", forecast, question)
     assert [item.step for item in trace.trials[0].steps] == [make_step(0.4)]
 
 
-async def test_the_basis_of_a_forecast_is_what_it_was_made_on(scribe: Scribe) -> None:
+async def test_the_basis_of_a_forecast_is_what_it_was_made_on(scribe: LedgerFixture) -> None:
     rain, snow = await scribe.ask("rain"), await scribe.ask("snow", crowd=None)
     hail = await scribe.ask("hail")
     first = await scribe.forecast(rain)
     bare = await scribe.forecast(snow)
-    await scribe.ask("rain", crowd=Crowd(prediction=Binary(0.9), at=NOON))
-    bases = await scribe.ledger.forecasts.bases([rain.ref, snow.ref, hail.ref], "plain")
+    await scribe.ask("rain", crowd=CrowdForecast(prediction=BinaryPrediction(0.9), at=NOON))
+    bases = await scribe.ledger.forecasts.read_bases([rain.ref, snow.ref, hail.ref], "plain")
     assert bases == {
-        rain.ref: Basis(version=first.version, made_at=first.made_at, crowd=Binary(0.25), of_late=1),
-        snow.ref: Basis(version=bare.version, made_at=bare.made_at, crowd=None),
+        rain.ref: ForecastBasis(
+            version=first.version, made_at=first.made_at, crowd=BinaryPrediction(0.25), recent_forecasts=1
+        ),
+        snow.ref: ForecastBasis(version=bare.version, made_at=bare.made_at, crowd=None),
     }
-    assert await scribe.ledger.forecasts.bases([rain.ref], "other") == {}
+    assert await scribe.ledger.forecasts.read_bases([rain.ref], "other") == {}
 
 
-async def test_forecasts_are_listed_by_question_by_age_and_by_id(scribe: Scribe) -> None:
+async def test_forecasts_are_listed_by_question_by_age_and_by_id(scribe: LedgerFixture) -> None:
     rain, snow = await scribe.ask("rain"), await scribe.ask("snow")
     one = await scribe.forecast(rain, now=NOON)
     two = await scribe.forecast(snow, now=NOON + HOUR)
@@ -336,28 +321,28 @@ async def test_forecasts_are_listed_by_question_by_age_and_by_id(scribe: Scribe)
     assert latest == [(two.id,), (three.id,)]
 
 
-async def test_unknown_forecasts_are_not_found(scribe: Scribe) -> None:
-    with pytest.raises(NotFound):
+async def test_unknown_forecasts_are_not_found(scribe: LedgerFixture) -> None:
+    with pytest.raises(NotFoundError):
         await scribe.ledger.forecasts.get("0" * 24)
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await scribe.ledger.forecasts.trace("0" * 24)
 
 
-async def test_held_forecasts_come_up_again_when_their_time_has_come(scribe: Scribe) -> None:
+async def test_held_forecasts_come_up_again_when_their_time_has_come(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     assert await scribe.ledger.forecasts.undecided(10) == [forecast]
-    hold = Hold(why="halted", until=NOON + HOUR)
+    hold = HoldDecision(why="halted", until=NOON + HOUR)
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
     assert await scribe.ledger.forecasts.undecided(10) == []
     assert await scribe.ledger.forecasts.held(10, now=NOON) == []
     assert await scribe.ledger.forecasts.held(10, now=NOON + HOUR) == [forecast]
-    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=Hold(why="never"), at=NOON + HOUR)
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=HoldDecision(why="never"), at=NOON + HOUR)
     assert await scribe.ledger.forecasts.held(10, now=NOON + HOUR) == []
 
 
-async def test_a_held_forecast_that_has_a_newer_one_stays_held(scribe: Scribe) -> None:
+async def test_a_held_forecast_that_has_a_newer_one_stays_held(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     old = await scribe.forecast(question)
-    await scribe.ledger.submissions.decide(forecast_id=old.id, decision=Hold(why="halted", until=NOON), at=NOON)
+    await scribe.ledger.submissions.decide(forecast_id=old.id, decision=HoldDecision(why="halted", until=NOON), at=NOON)
     await scribe.forecast(question)
     assert await scribe.ledger.forecasts.held(10, now=NOON) == []

@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.conduct import Conduct
-from bot.domain.learning import Fitted
-from bot.domain.question import Target
-from bot.domain.resolution import Happened
-from bot.domain.score import Score
-from bot.domain.step import Step
-from bot.domain.submission import IntentState, Receipt, Sealed
-from bot.store.conducts import Demotion
-from bot.store.exchanges import ExchangeKey
-from bot.store.export import export
-from bot.store.invariants import INVARIANTS
-from bot.store.schedule import Due
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.beliefs import Step
+from bot.core.language_models import ModelPerformance
+from bot.core.learning import FittedParameters
+from bot.core.outcomes import BinaryOutcome, Score
+from bot.core.questions import Target
+from bot.core.submissions import IntentState, SealedRequest, WriteReceipt
+from bot.store.backups import export_ledger
+from bot.store.integrity_checks import INVARIANTS
+from bot.store.model_calls import ModelDemotion
+from bot.store.schedule import DueEntry
+from bot.store.trials import RecordingKey
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 # Statements that no code of ours would run, by the rule that must notice.
 FAULTS: Mapping[str, str] = {
@@ -32,7 +31,7 @@ FAULTS: Mapping[str, str] = {
     "forecast_is_not_doubled": "update forecast set revision = 1",
     "revisions_have_no_gap": "update forecast set revision = revision + 1 where revision = 2",
     "cutoff_is_before_the_answer": "update forecast set cutoff = '2026-03-01T13:00:00.000000Z'",
-    "learned_before_the_cutoff": "update fitted set before = '2026-03-01T13:00:00.000000Z'",
+    "learned_before_the_cutoff": "update fitted_parameters set before = '2026-03-01T13:00:00.000000Z'",
     "steps_have_no_gap": "delete from step where number = 1",
     "cited_documents_are_kept": "delete from document where media_type = 'text/html'",
     "lease_has_an_owner": "update schedule set owner = null",
@@ -53,14 +52,16 @@ FAULTS: Mapping[str, str] = {
     "tag_is_of_one_intent": "update attempt set tag = 'tag'",
     "fill_is_of_an_acknowledged_order": "update intent set state = 'refused' where action = 'order'",
     "order_costs_its_fills": "update intent set cost = 0",
-    "order_is_settled_as_its_question_is": "update intent set settled = 1 - settled where action = 'order'",
+    "order_is_resolved_with_its_question": (
+        "update intent set question_resolved = 1 - question_resolved where action = 'order'"
+    ),
     "scored_against_its_own_outcome": "update resolution set target = 'b'",
     "scored_against_the_outcome_in_force": """
         insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
         select ref, target, kind, 0.0, body, resolved_at, seen_at from resolution
     """,
     "score_is_of_its_prediction": "update prediction set scored_against = null",
-    "exchange_is_kept": "delete from document where digest in (select answer from exchange)",
+    "recording_is_kept": "delete from document where digest in (select answer from recording)",
     "answered_call_has_its_answer": "delete from document where digest in (select answer from model_call)",
     "settled_call_has_a_cost": "update model_call set cost_usd = null where state = 'done'",
     "cached_tokens_were_read": "update model_call set tokens_cached = tokens_in + 1 where state = 'done'",
@@ -69,15 +70,17 @@ FAULTS: Mapping[str, str] = {
 
 
 @pytest.fixture
-async def full(scribe: Scribe, make_step: Callable[..., Step]) -> Scribe:
+async def full(scribe: LedgerFixture, make_step: Callable[..., Step]) -> LedgerFixture:
     """A ledger with something in every table."""
     ledger = scribe.ledger
     question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
     await ledger.schedule.plan(
-        [Due(ref=question.ref, forecaster=name, due_at=NOON, why="new") for name in ("plain", "idle")]
+        [DueEntry(ref=question.ref, forecaster=name, due_at=NOON, why="new") for name in ("plain", "idle")]
     )
     document = await ledger.documents.put(b"page", "text/html")
-    digest = await ledger.learning.record(Fitted(forecaster="plain", before=NOON, examples=1, payload={}), NOON)
+    digest = await ledger.learning.record(
+        FittedParameters(forecaster="plain", before=NOON, examples=1, payload={}), NOON
+    )
     for probability in (0.4, 0.5):
         running = await scribe.begin(question)
         for number in (1, 2):
@@ -88,50 +91,52 @@ async def full(scribe: Scribe, make_step: Callable[..., Step]) -> Scribe:
         send = scribe.send(forecast)
         await ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
         await ledger.submissions.begin_attempt([send.intent.id], at=NOON)
-        await ledger.submissions.settle([Receipt(intent=send.intent.id, state=IntentState.ACKED)], at=NOON)
+        await ledger.submissions.settle([WriteReceipt(intent=send.intent.id, state=IntentState.ACKED)], at=NOON)
     await _trade(scribe)
     await ledger.schedule.claim(now=NOON, owner="me", lease=NOON - NOON.replace(hour=11), limit=1)
     await scribe.resolve(question, 1.0, target="a")
     items = await ledger.scores.to_score(10)
-    assert all(isinstance(item.outcome, Happened) for item in items)
+    assert all(isinstance(item.outcome, BinaryOutcome) for item in items)
     scores = [Score(forecast=item.forecast, target=item.target, rule="brier", value=0.2) for item in items]
     await ledger.scores.record(items, scores, at=NOON)
-    await scribe.ledger.exchanges.add(forecast.id, 1, ExchangeKey("page", "k"), '"page"', at=NOON)
+    await scribe.ledger.recordings.add(forecast.id, 1, RecordingKey("page", "k"), '"page"', at=NOON)
     for name in ("answered", "under way"):
         await ledger.calls.reserve(scribe.reservation(name, scope=forecast.id))
     await ledger.calls.settle("answered", scribe.settlement(0.01))
-    conduct = Conduct(role="forecaster", model="house:small", asked=2, unparsed=0)
-    await ledger.conducts.add(conduct, scope=forecast.id, trial=1, at=NOON)
-    await ledger.conducts.demote(Demotion(model="house:small", at=NOON, until=NOON, why="it never submits"))
+    conduct = ModelPerformance(role="forecaster", model="house:small", asked=2, unparsed=0)
+    await ledger.model_performance.add(conduct, scope=forecast.id, trial=1, at=NOON)
+    await ledger.model_performance.demote(
+        ModelDemotion(model="house:small", at=NOON, until=NOON, why="it never submits")
+    )
     return scribe
 
 
-async def _trade(scribe: Scribe) -> None:
+async def _trade(scribe: LedgerFixture) -> None:
     """An order that was filled, and a comment on it."""
     submissions = scribe.ledger.submissions
     bought = scribe.order(await scribe.forecast(await scribe.ask("hail", targets=(Target(key="a"),))))
     for send in (bought, scribe.comment(bought.intent)):
         name = send.intent.id
-        sealed = Sealed(intent=name, tag=f"tag of {name}", body="{}", fence=NOON)
+        sealed = SealedRequest(intent=name, tag=f"tag of {name}", body="{}", fence=NOON)
         await submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
         await submissions.begin_attempt([name], at=NOON, sealed=[sealed])
         fills = (scribe.fill("1"),) if send.intent.order else ()
-        await submissions.settle([Receipt(intent=name, state=IntentState.ACKED, fills=fills)], at=NOON)
+        await submissions.settle([WriteReceipt(intent=name, state=IntentState.ACKED, fills=fills)], at=NOON)
 
 
 @pytest.mark.parametrize("rule", FAULTS)
-async def test_a_planted_fault_is_found_by_its_rule(full: Scribe, rule: str) -> None:
+async def test_a_planted_fault_is_found_by_its_rule(full: LedgerFixture, rule: str) -> None:
     assert full.faults() == {}
     assert _found(full, rule, FAULTS[rule])
 
 
-async def test_a_calibration_from_after_the_cutoff_is_found_too(full: Scribe) -> None:
+async def test_a_calibration_from_after_the_cutoff_is_found_too(full: LedgerFixture) -> None:
     moved = "update forecast set calibration = fitted, fitted = null"
     assert not _found(full, "learned_before_the_cutoff", moved)
     assert _found(full, "learned_before_the_cutoff", moved, FAULTS["learned_before_the_cutoff"])
 
 
-def _found(full: Scribe, rule: str, *faults: str) -> list[tuple[object, ...]]:
+def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, ...]]:
     """Return what the rule says of a copy of the ledger with the faults planted."""
     with closing(sqlite3.connect(":memory:")) as connection:
         with closing(sqlite3.connect(full.path)) as source:
@@ -155,19 +160,19 @@ def _found(full: Scribe, rule: str, *faults: str) -> list[tuple[object, ...]]:
         ("settled_call_has_a_cost", "update model_call set worst_usd = -0.01"),
     ],
 )
-async def test_each_half_of_a_rule_of_calls_is_found(full: Scribe, rule: str, fault: str) -> None:
+async def test_each_half_of_a_rule_of_calls_is_found(full: LedgerFixture, rule: str, fault: str) -> None:
     assert _found(full, rule, fault)
 
 
-async def test_every_table_of_the_ledger_is_in_its_export(full: Scribe, tmp_path: Path) -> None:
-    manifest = export(full.path, tmp_path / "out", at=NOON)
+async def test_every_table_of_the_ledger_is_in_its_export(full: LedgerFixture, tmp_path: Path) -> None:
+    manifest = export_ledger(full.path, tmp_path / "out", at=NOON)
     tables = full.rows("select name from sqlite_schema where type = 'table' and name not glob '*[_]migration*'")
     exported = {file.name for file in manifest.files if file.kind == "table"}
     assert {name for (name,) in tables if not name.startswith("sqlite_")} <= exported
     empty = sorted(file.name for file in manifest.files if not file.rows)
     # The ledger of these tests has something in every table but those that are no part of a forecast's story.
-    account = ["contest_standing", "payout", "reading", "venue_gain", "venue_score"]
-    other = ["approval", "arm", "audit", "event", "job_run", "lock", "principal", "rate", "stop"]
+    account = ["contest_standing", "payout", "account_reading", "venue_gain", "venue_score"]
+    other = ["approval", "arm", "audit", "event", "job_run", "lock", "principal", "rate_usage", "halt"]
     assert empty == sorted([*account, *other])
 
 

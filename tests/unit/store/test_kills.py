@@ -12,8 +12,8 @@ from typing import IO
 
 import pytest
 
-from bot.store.checks import full_check
 from bot.store.database import open_writer
+from bot.store.integrity_checks import run_full_check
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = 20
@@ -23,7 +23,7 @@ PRODUCERS = 20
 NURSERY = """
 import asyncio, os, sys
 from pathlib import Path
-from bot.store.writer import Writer
+from bot.store.connections import WriterThread
 
 def write(producer, number):
     def run(database):
@@ -40,7 +40,7 @@ async def produce(writer, producer, number):
         os.write(1, f"{producer} {number}\\n".encode())
 
 async def main(path, first):
-    async with Writer(path) as writer, asyncio.TaskGroup() as group:
+    async with WriterThread(path) as writer, asyncio.TaskGroup() as group:
         await writer.run(lambda database: database.conn.execute("pragma wal_autocheckpoint = 50").fetchall())
         for producer in range(PRODUCERS):
             group.create_task(produce(writer, producer, first))
@@ -115,4 +115,4 @@ def test_no_acknowledged_write_is_lost_and_none_is_torn(path: Path, nursery: "su
         assert writes == len(halves)
         # At most one write of each producer can be durable and not yet acknowledged, in each life.
         assert len(halves) - len(acknowledged) <= PRODUCERS * (kill + 1)
-    assert full_check(path, ()).sound
+    assert run_full_check(path, ()).sound

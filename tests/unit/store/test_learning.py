@@ -2,15 +2,15 @@ from datetime import timedelta
 
 import pytest
 
-from bot.domain.learning import Fitted
-from bot.errors import NotFound
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.errors import NotFoundError
+from bot.core.learning import FittedParameters
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
 
 
-def fitted(days: int, *, examples: int = 10, forecaster: str = "plain") -> Fitted:
-    return Fitted(
+def fitted(days: int, *, examples: int = 10, forecaster: str = "plain") -> FittedParameters:
+    return FittedParameters(
         forecaster=forecaster,
         before=NOON + days * DAY,
         examples=examples,
@@ -19,7 +19,7 @@ def fitted(days: int, *, examples: int = 10, forecaster: str = "plain") -> Fitte
     )
 
 
-async def test_parameters_are_known_by_their_content(scribe: Scribe) -> None:
+async def test_parameters_are_known_by_their_content(scribe: LedgerFixture) -> None:
     learning = scribe.ledger.learning
     digest = await learning.record(fitted(0), NOON)
     assert await learning.record(fitted(0), NOON + DAY) == digest
@@ -28,7 +28,7 @@ async def test_parameters_are_known_by_their_content(scribe: Scribe) -> None:
     assert (row.digest, row.forecaster, row.before, row.examples, row.at) == (digest, "plain", NOON, 10, NOON)
 
 
-async def test_the_newest_parameters_are_those_learned_last_before_the_cutoff(scribe: Scribe) -> None:
+async def test_the_newest_parameters_are_those_learned_last_before_the_cutoff(scribe: LedgerFixture) -> None:
     learning = scribe.ledger.learning
     digests = {day: await learning.record(fitted(day), NOON) for day in (0, 10, 20)}
     await learning.record(fitted(15, forecaster="other"), NOON)
@@ -38,7 +38,7 @@ async def test_the_newest_parameters_are_those_learned_last_before_the_cutoff(sc
     assert await learning.newest("plain", NOON + 99 * DAY) == (digests[20], fitted(20))
 
 
-async def test_of_two_of_the_same_day_the_one_with_more_examples_is_used(scribe: Scribe) -> None:
+async def test_of_two_of_the_same_day_the_one_with_more_examples_is_used(scribe: LedgerFixture) -> None:
     await scribe.ledger.learning.record(fitted(0, examples=20), NOON)
     await scribe.ledger.learning.record(fitted(0, examples=10), NOON)
     newest = await scribe.ledger.learning.newest("plain", NOON)
@@ -46,6 +46,6 @@ async def test_of_two_of_the_same_day_the_one_with_more_examples_is_used(scribe:
     assert newest[1].examples == 20
 
 
-async def test_unknown_parameters_are_not_found(scribe: Scribe) -> None:
-    with pytest.raises(NotFound):
+async def test_unknown_parameters_are_not_found(scribe: LedgerFixture) -> None:
+    with pytest.raises(NotFoundError):
         await scribe.ledger.learning.get("0" * 64)

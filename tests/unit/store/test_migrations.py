@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
-from bot.errors import StoreError
-from bot.store.migrations import Migrated, checksums, migrate
+from bot.core.errors import StoreError
+from bot.store.migrations import MigrationResult, apply_migrations, migration_checksums
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 
@@ -37,8 +37,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def bring_up(path: Path, *statements: str) -> Migrated:
-    return migrate(path, program(*statements), backups=path.parent / "backups", at=NOW)
+def bring_up(path: Path, *statements: str) -> MigrationResult:
+    return apply_migrations(path, program(*statements), backups=path.parent / "backups", at=NOW)
 
 
 def columns(path: Path) -> list[str]:
@@ -47,13 +47,13 @@ def columns(path: Path) -> list[str]:
 
 
 def test_a_new_ledger_gets_every_table_and_needs_no_backup(path: Path) -> None:
-    assert bring_up(path, NOTE, AUTHOR) == Migrated(applied=("0001", "0002"), backup=None)
+    assert bring_up(path, NOTE, AUTHOR) == MigrationResult(applied=("0001", "0002"), backup=None)
     assert columns(path) == ["text", "author"]
 
 
 def test_a_current_ledger_is_left_alone(path: Path) -> None:
     bring_up(path, NOTE)
-    assert bring_up(path, NOTE) == Migrated(applied=(), backup=None)
+    assert bring_up(path, NOTE) == MigrationResult(applied=(), backup=None)
     assert not (path.parent / "backups").exists()
 
 
@@ -79,6 +79,18 @@ def test_a_ledger_of_a_newer_program_is_refused_and_unchanged(path: Path) -> Non
     assert path.read_bytes() == before
 
 
+def test_a_ledger_of_a_development_version_is_refused_and_unchanged(path: Path) -> None:
+    older = Migrations("ledger")
+    for name, statement in {"0001_tables": NOTE, "0002_authors": AUTHOR}.items():
+        older(name=name)(running(statement))
+    apply_migrations(path, older, backups=path.parent / "backups", at=NOW)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"version is 0002_authors.*start a new state folder, or use the older"):
+        bring_up(path, NOTE)
+    assert path.read_bytes() == before
+    assert not (path.parent / "backups").exists()
+
+
 def test_an_edited_migration_is_noticed(path: Path) -> None:
     bring_up(path, NOTE)
     with pytest.raises(StoreError, match="0001 changed after this database was made"):
@@ -94,7 +106,7 @@ def test_a_failing_migration_leaves_the_ledger_as_it_was(path: Path) -> None:
     bring_up(path, NOTE)
     half = "insert into note select 'half' union all select json('not json')"
     with pytest.raises(StoreError, match="a migration failed and was undone"):
-        migrate(path, half_done(half), backups=path.parent / "backups", at=NOW)
+        apply_migrations(path, half_done(half), backups=path.parent / "backups", at=NOW)
     assert columns(path) == ["text"]
     assert bring_up(path, NOTE, AUTHOR).applied == ("0002",)
 
@@ -132,6 +144,6 @@ def test_the_database_of_another_program_is_not_touched(path: Path) -> None:
 
 def test_checksums_are_of_the_sql_alone() -> None:
     first, second = program(NOTE, AUTHOR), program(NOTE, AUTHOR)
-    assert list(checksums(first)) == ["0001", "0002"]
-    assert checksums(first) == checksums(second)
-    assert checksums(program(NOTE, AUTHOR + " default 'x'"))["0002"] != checksums(first)["0002"]
+    assert list(migration_checksums(first)) == ["0001", "0002"]
+    assert migration_checksums(first) == migration_checksums(second)
+    assert migration_checksums(program(NOTE, AUTHOR + " default 'x'"))["0002"] != migration_checksums(first)["0002"]

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database, Migrations
 
-from bot.errors import InstanceLocked, StoreError
-from bot.store.backup import Backup, back_up
-from bot.store.database import open_reader, open_writer
-from bot.store.lock import instance_lock
-from bot.store.migrations import migrate
-from bot.store.restore import Restored, acknowledge, restore, restored
+from bot.core.errors import StateFolderLockedError, StoreError
+from bot.store.backups import LedgerBackup, create_backup
+from bot.store.database import instance_lock, open_reader, open_writer
+from bot.store.migrations import apply_migrations
+from bot.store.restore import RestoreRecord, acknowledge_restore, read_restore_mark, restore_backup
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,23 +39,23 @@ def texts(path: Path) -> list[str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "state" / "ledger.db"
-    migrate(path, MIGRATIONS, backups=path.parent / "backups", at=NOW)
+    apply_migrations(path, MIGRATIONS, backups=path.parent / "backups", at=NOW)
     add(path, "old")
     return path
 
 
 @pytest.fixture
-def backup(path: Path) -> Backup:
-    backup = back_up(path, path.parent / "backups", at=NOW)
+def backup(path: Path) -> LedgerBackup:
+    backup = create_backup(path, path.parent / "backups", at=NOW)
     add(path, "new")
     return backup
 
 
-def bring_back(source: Path, path: Path, at: datetime = NOW) -> Restored:
-    return restore(source, path, migrations=MIGRATIONS, at=at)
+def bring_back(source: Path, path: Path, at: datetime = NOW) -> RestoreRecord:
+    return restore_backup(source, path, migrations=MIGRATIONS, at=at)
 
 
-def test_a_backup_takes_the_place_of_the_ledger_which_is_kept(path: Path, backup: Backup) -> None:
+def test_a_backup_takes_the_place_of_the_ledger_which_is_kept(path: Path, backup: LedgerBackup) -> None:
     done = bring_back(backup.path, path)
     assert texts(path) == ["old"]
     assert done.replaced == path.with_name("ledger-replaced-20261121T093000Z.db")
@@ -65,22 +64,22 @@ def test_a_backup_takes_the_place_of_the_ledger_which_is_kept(path: Path, backup
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_restored_ledger_says_so_until_that_is_acknowledged(path: Path, backup: Backup) -> None:
-    assert restored(path) is None
+def test_a_restored_ledger_says_so_until_that_is_acknowledged(path: Path, backup: LedgerBackup) -> None:
+    assert read_restore_mark(path) is None
     done = bring_back(backup.path, path)
-    assert restored(path) == done == Restored(backup=backup.path, replaced=done.replaced, at=NOW)
-    acknowledge(path)
-    acknowledge(path)
-    assert restored(path) is None
+    assert read_restore_mark(path) == done == RestoreRecord(backup=backup.path, replaced=done.replaced, at=NOW)
+    acknowledge_restore(path)
+    acknowledge_restore(path)
+    assert read_restore_mark(path) is None
 
 
-def test_a_lost_ledger_can_be_restored(path: Path, backup: Backup) -> None:
+def test_a_lost_ledger_can_be_restored(path: Path, backup: LedgerBackup) -> None:
     path.unlink()
     assert bring_back(backup.path, path).replaced is None
     assert texts(path) == ["old"]
 
 
-def test_a_damaged_ledger_is_replaced_and_kept_with_its_log(path: Path, backup: Backup) -> None:
+def test_a_damaged_ledger_is_replaced_and_kept_with_its_log(path: Path, backup: LedgerBackup) -> None:
     log = path.with_name(f"{path.name}-wal")
     path.write_bytes(b"no database any more" * 500)
     log.write_bytes(b"the rest")
@@ -92,7 +91,7 @@ def test_a_damaged_ledger_is_replaced_and_kept_with_its_log(path: Path, backup: 
     assert done.replaced.with_name(f"{done.replaced.name}-wal").read_bytes() == b"the rest"
 
 
-def test_the_log_of_the_replaced_ledger_is_not_replayed_into_the_new_one(path: Path, backup: Backup) -> None:
+def test_the_log_of_the_replaced_ledger_is_not_replayed_into_the_new_one(path: Path, backup: LedgerBackup) -> None:
     # A reader in another program keeps the log alive over the restore.
     with closing(open_reader(path)) as reader:
         reader.conn.execute("begin")
@@ -105,7 +104,7 @@ def test_the_log_of_the_replaced_ledger_is_not_replayed_into_the_new_one(path: P
     assert texts(done.replaced) == ["old", "new", "in the log"]
 
 
-def test_a_restore_of_a_restore_loses_nothing(path: Path, backup: Backup) -> None:
+def test_a_restore_of_a_restore_loses_nothing(path: Path, backup: LedgerBackup) -> None:
     first = bring_back(backup.path, path)
     assert first.replaced is not None
     bring_back(first.replaced, path, NOW + timedelta(minutes=1))
@@ -119,7 +118,7 @@ def test_what_is_no_ledger_is_refused(path: Path, tmp_path: Path, content: bytes
     with pytest.raises(StoreError, match=r"holds no ledger|not a database"):
         bring_back(source, path)
     assert texts(path) == ["old"]
-    assert restored(path) is None
+    assert read_restore_mark(path) is None
 
 
 def test_a_missing_backup_is_refused(path: Path, tmp_path: Path) -> None:
@@ -128,7 +127,7 @@ def test_a_missing_backup_is_refused(path: Path, tmp_path: Path) -> None:
     assert texts(path) == ["old"]
 
 
-def test_a_damaged_backup_is_refused(path: Path, backup: Backup) -> None:
+def test_a_damaged_backup_is_refused(path: Path, backup: LedgerBackup) -> None:
     content = bytearray(backup.path.read_bytes())
     # Every page after the first, so that the damage is in a table whatever the order of pages.
     for page in range(4096, len(content), 4096):
@@ -137,10 +136,10 @@ def test_a_damaged_backup_is_refused(path: Path, backup: Backup) -> None:
     with pytest.raises(StoreError, match="damaged"):
         bring_back(backup.path, path)
     assert texts(path) == ["old", "new"]
-    assert restored(path) is None
+    assert read_restore_mark(path) is None
 
 
-def test_a_backup_of_a_newer_program_is_refused(path: Path, backup: Backup) -> None:
+def test_a_backup_of_a_newer_program_is_refused(path: Path, backup: LedgerBackup) -> None:
     with closing(sqlite3.connect(backup.path)) as connection, connection:
         connection.execute("insert into _sqlite_migrations (migration_set, name) values ('ledger', '0002')")
     with pytest.raises(StoreError, match="newer Foxcast"):
@@ -148,8 +147,8 @@ def test_a_backup_of_a_newer_program_is_refused(path: Path, backup: Backup) -> N
     assert texts(path) == ["old", "new"]
 
 
-def test_nothing_is_restored_under_a_running_program(path: Path, backup: Backup) -> None:
-    with instance_lock(path.parent, started_at=NOW), pytest.raises(InstanceLocked):
+def test_nothing_is_restored_under_a_running_program(path: Path, backup: LedgerBackup) -> None:
+    with instance_lock(path.parent, started_at=NOW), pytest.raises(StateFolderLockedError):
         bring_back(backup.path, path)
     assert texts(path) == ["old", "new"]
 
@@ -169,11 +168,12 @@ count = 0
 print("ready", flush=True)
 while True:
     count += 1
-    restore.restore(source, path, migrations=migrations, at=datetime.fromtimestamp(start.timestamp() + count, UTC))
+    at = datetime.fromtimestamp(start.timestamp() + count, UTC)
+    restore.restore_backup(source, path, migrations=migrations, at=at)
 """
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_ledger_in_place(path: Path, backup: Backup) -> None:
+def test_a_kill_at_any_moment_leaves_a_whole_ledger_in_place(path: Path, backup: LedgerBackup) -> None:
     for attempt in range(4):
         process = subprocess.Popen(
             [sys.executable, "-c", RESTORE, str(backup.path), str(path)], cwd=ROOT, stdout=subprocess.PIPE
@@ -186,6 +186,6 @@ def test_a_kill_at_any_moment_leaves_a_whole_ledger_in_place(path: Path, backup:
         process.communicate()
         assert texts(path) in (["old"], ["old", "new"])
         if texts(path) == ["old"]:
-            assert restored(path) is not None
+            assert read_restore_mark(path) is not None
         for aside in path.parent.glob("ledger-replaced-*.db"):
             aside.unlink()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
-from bot.store import calls, usage
+from bot.store import cap_usage, model_calls
 from bot.store.schema import MIGRATIONS
-from tests.unit.store.conftest import Scribe
+from tests.unit.store.conftest import LedgerFixture
 
 
 def test_every_table_is_strict() -> None:
@@ -23,7 +23,7 @@ def test_every_table_is_strict() -> None:
 
 @pytest.mark.parametrize("column", ["probability", "raw_probability"])
 @pytest.mark.parametrize("value", [1.0000001, -1e-9, float("nan"), "half"])
-async def test_the_file_itself_refuses_what_is_no_probability(scribe: Scribe, column: str, value: Any) -> None:
+async def test_the_file_itself_refuses_what_is_no_probability(scribe: LedgerFixture, column: str, value: Any) -> None:
     await scribe.forecast(await scribe.ask())
     connection = sqlite3.connect(scribe.path)
     with pytest.raises(sqlite3.IntegrityError):
@@ -31,7 +31,7 @@ async def test_the_file_itself_refuses_what_is_no_probability(scribe: Scribe, co
     connection.close()
 
 
-async def test_the_views_are_readable_with_plain_sqlite(scribe: Scribe) -> None:
+async def test_the_views_are_readable_with_plain_sqlite(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     forecast = await scribe.forecast(question, 0.3)
     await scribe.resolve(question, 1.0)
@@ -55,19 +55,21 @@ PLANS = {
     "select 1 from prediction where ref = 'x' and target = 'y'": "prediction_by_target",
     "select 1 from prediction where scored_against is null order by ref, target": "prediction_unscored",
     "select 1 from question where venue = 'x' and batch = 'y'": "question_by_batch",
-    calls.ANSWERED.replace("?", "'x'"): "model_call_answered",
+    model_calls.RECORDED_ANSWER.replace("?", "'x'"): "model_call_answered",
     "select 1 from model_call where state = 'reserved'": "model_call_reserved",
-    calls.SPENT_ON.replace("?", "'x'"): "model_call_by_scope",
+    model_calls.SPENDING_OF_SCOPE.replace("?", "'x'"): "model_call_by_scope",
     "select 1 from model_call where at >= '2026' order by at": "model_call_by_time",
     "select 1 from model_call where forecaster = 'x' order by at desc limit 9": "model_call_by_forecaster",
     "select 1 from model_call where ref = 'x' and at >= '2026'": "model_call_by_question",
-    "select 1 from conduct where model = 'x' and at > '2026' order by at desc, id desc limit 9": "conduct_by_model",
+    "select 1 from model_performance where model = 'x' and at > '2026' order by at desc, id desc": (
+        "model_performance_by_model"
+    ),
     "select 1 from demotion where until > '2026'": "demotion_by_end",
 }
 
 
 @pytest.mark.parametrize("sql", PLANS)
-async def test_frequent_queries_use_their_index(scribe: Scribe, sql: str) -> None:
+async def test_frequent_queries_use_their_index(scribe: LedgerFixture, sql: str) -> None:
     ((*_, plan),) = scribe.rows(f"explain query plan {sql}")
     assert PLANS[sql] in plan
     assert "TEMP B-TREE" not in plan
@@ -80,21 +82,23 @@ LANE = {
 }  # fmt: skip
 # What is counted before each order: none of it may look at every order or reading there ever was.
 COUNTED = {
-    usage.STAKES: "COVERING INDEX intent_at_stake",
-    usage.FEES: "INDEX intent_with_fee",
-    usage.TRIED: "INDEX attempt_by_start (started_at>?)",
-    usage.SALES: "INDEX fill_sold",
-    usage.FLOWS: "intent_by_lane (venue=? AND account=? AND planned_at>?)",
-    usage.WAITING: "COVERING INDEX intent_waiting",
-    usage.NEWEST: "reading_by_account (venue=? AND account=? AND paper=? AND at<?)",
-    usage.BEFORE: "reading_by_account (venue=? AND account=? AND paper=? AND at<?)",
-    usage.AFTER: "reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)",
-    usage.HIGHEST: "COVERING INDEX reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)",
+    cap_usage._ORDER_STAKES: "COVERING INDEX intent_at_stake",  # noqa: SLF001
+    cap_usage._COMMENT_FEES: "INDEX intent_with_fee",  # noqa: SLF001
+    cap_usage._HOURLY_ATTEMPTS: "INDEX attempt_by_start (started_at>?)",  # noqa: SLF001
+    cap_usage._TRADES_OF_SOLD: "INDEX fill_sold",  # noqa: SLF001
+    cap_usage._PLANNED_COSTS: "intent_by_account (venue=? AND account=? AND planned_at>?)",  # noqa: SLF001
+    cap_usage._UNSETTLED_COST: "COVERING INDEX intent_waiting",  # noqa: SLF001
+    cap_usage._NEWEST_EQUITY: "account_reading_by_account (venue=? AND account=? AND paper=? AND at<?)",  # noqa: SLF001
+    cap_usage._EQUITY_BEFORE: "account_reading_by_account (venue=? AND account=? AND paper=? AND at<?)",  # noqa: SLF001
+    cap_usage._EQUITY_AFTER: "account_reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)",  # noqa: SLF001
+    cap_usage._HIGHEST_EQUITY: (  # noqa: SLF001
+        "COVERING INDEX account_reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)"
+    ),
 }
 
 
 @pytest.mark.parametrize("sql", COUNTED)
-async def test_what_is_at_stake_is_counted_from_indexes(scribe: Scribe, sql: str) -> None:
+async def test_what_is_at_stake_is_counted_from_indexes(scribe: LedgerFixture, sql: str) -> None:
     asked = re.sub(r":(\w+)", lambda found: LANE[found[1]], sql)
     plan = "\n".join(row[-1] for row in scribe.rows(f"explain query plan {asked}"))
     assert COUNTED[sql] in plan

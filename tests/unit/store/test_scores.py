@@ -4,32 +4,31 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from bot.domain.prediction import Binary
-from bot.domain.question import Target
-from bot.domain.resolution import Happened, Resolution, Void
-from bot.domain.score import Score
-from bot.domain.submission import Mode
-from bot.errors import ContractError
-from bot.store.scores import Scorable, ScoreFilter
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.errors import MalformedDataError
+from bot.core.outcomes import BinaryOutcome, Resolution, Score, VoidOutcome
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import Target
+from bot.core.submissions import ExecutionMode
+from bot.store.scores import ScorablePrediction, ScoreFilter
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
 
 
-def brier(item: Scorable) -> Score:
-    assert isinstance(item.prediction, Binary)
-    assert isinstance(item.outcome, Happened)
+def brier(item: ScorablePrediction) -> Score:
+    assert isinstance(item.prediction, BinaryPrediction)
+    assert isinstance(item.outcome, BinaryOutcome)
     value = (item.prediction.probability - item.outcome.value) ** 2
     return Score(forecast=item.forecast, target=item.target, rule="brier", value=value)
 
 
-async def score_all(scribe: Scribe) -> list[Scorable]:
+async def score_all(scribe: LedgerFixture) -> list[ScorablePrediction]:
     items = await scribe.ledger.scores.to_score(100)
     await scribe.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
     return items
 
 
-async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(scribe: Scribe) -> None:
+async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(scribe: LedgerFixture) -> None:
     question = await scribe.ask(targets=(Target(key="a", horizon_days=7), Target(key="b", horizon_days=30)))
     forecast = await scribe.forecast(question, 0.3)
     assert await scribe.ledger.scores.to_score(10) == []
@@ -37,11 +36,15 @@ async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(s
     (item,) = await scribe.ledger.scores.to_score(10)
     assert (item.forecast, item.ref, item.target, item.horizon_days) == (forecast.id, question.ref, "b", 30)
     assert (item.family, item.source) == ("market", "almanac")
-    assert (item.prediction, item.crowd, item.outcome) == (Binary(0.3), Binary(0.25), Happened(1.0))
+    assert (item.prediction, item.crowd, item.outcome) == (
+        BinaryPrediction(0.3),
+        BinaryPrediction(0.25),
+        BinaryOutcome(1.0),
+    )
     assert (item.made_at, item.cutoff) == (NOON, NOON)
 
 
-async def test_what_is_scored_is_not_scored_again(scribe: Scribe) -> None:
+async def test_what_is_scored_is_not_scored_again(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.forecast(question, 0.3)
     await scribe.resolve(question, 1.0)
@@ -53,7 +56,7 @@ async def test_what_is_scored_is_not_scored_again(scribe: Scribe) -> None:
     ]
 
 
-async def test_a_corrected_outcome_is_scored_anew_and_only_the_new_score_counts(scribe: Scribe) -> None:
+async def test_a_corrected_outcome_is_scored_anew_and_only_the_new_score_counts(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.forecast(question, 0.3)
     await scribe.resolve(question, 1.0)
@@ -65,46 +68,46 @@ async def test_a_corrected_outcome_is_scored_anew_and_only_the_new_score_counts(
     assert scribe.rows("select count(*) from score") == [(2,)]
 
 
-async def test_a_correction_between_reading_and_recording_is_not_taken_for_scored(scribe: Scribe) -> None:
+async def test_a_correction_between_reading_and_recording_is_not_taken_for_scored(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.forecast(question, 0.3)
     await scribe.resolve(question, 1.0)
     items = await scribe.ledger.scores.to_score(10)
     await scribe.resolve(question, 0.0)
     await scribe.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
-    assert [item.outcome for item in await scribe.ledger.scores.to_score(10)] == [Happened(0.0)]
+    assert [item.outcome for item in await scribe.ledger.scores.to_score(10)] == [BinaryOutcome(0.0)]
 
 
-async def test_a_void_outcome_is_settled_without_a_score(scribe: Scribe) -> None:
+async def test_a_void_outcome_is_settled_without_a_score(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.forecast(question)
-    void = Resolution(ref=question.ref, target="outcome", outcome=Void("withdrawn"), resolved_at=NOON)
+    void = Resolution(ref=question.ref, target="outcome", outcome=VoidOutcome("withdrawn"), resolved_at=NOON)
     await scribe.ledger.resolutions.record([void], seen_at=NOON)
     items = await scribe.ledger.scores.to_score(10)
-    assert [item.outcome for item in items] == [Void("withdrawn")]
+    assert [item.outcome for item in items] == [VoidOutcome("withdrawn")]
     await scribe.ledger.scores.record(items, [], at=NOON)
     assert await scribe.ledger.scores.to_score(10) == []
 
 
-async def test_a_forecast_completed_after_the_outcome_came_is_scored_too(scribe: Scribe) -> None:
+async def test_a_forecast_completed_after_the_outcome_came_is_scored_too(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     await scribe.resolve(question, 1.0)
     await scribe.forecast(question)
     assert len(await scribe.ledger.scores.to_score(10)) == 1
 
 
-async def test_a_score_of_something_else_is_refused(scribe: Scribe) -> None:
+async def test_a_score_of_something_else_is_refused(scribe: LedgerFixture) -> None:
     stray = Score(forecast="0" * 24, target="outcome", rule="brier", value=0.0)
-    with pytest.raises(ContractError, match="not to be scored"):
+    with pytest.raises(MalformedDataError, match="not among those to score"):
         await scribe.ledger.scores.record([], [stray], at=NOON)
 
 
-async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: Scribe) -> None:
+async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: LedgerFixture) -> None:
     question = await scribe.ask(closes_at=NOON + 3 * DAY)
     for day, probability in ((0, 0.1), (1, 0.2), (4, 0.9)):
         await scribe.forecast(question, probability, cutoff=NOON + day * DAY, now=NOON + day * DAY)
     await scribe.resolve(question, 1.0, days=2)
-    table = await scribe.ledger.scores.table(ScoreFilter())
+    table = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
     assert (table.probability, table.outcome, table.crowd) == ((0.2,), (1.0,), (0.25,))
     assert (table.batch, table.source, table.family, table.ref) == (
         ("2026-03-01",), ("almanac",), ("market",), (question.ref,)
@@ -113,26 +116,28 @@ async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: Scri
 
 
 @pytest.mark.parametrize(("spot", "probability"), [("", 0.4), (f"{(NOON + 3 * DAY).isoformat()}", 0.3)])
-async def test_what_stood_when_a_venue_scores_is_what_counts(scribe: Scribe, spot: str, probability: float) -> None:
+async def test_what_stood_when_a_venue_scores_is_what_counts(
+    scribe: LedgerFixture, spot: str, probability: float
+) -> None:
     question = await scribe.ask(facts={"spot_at": spot})
     for days, said in ((1, 0.2), (3, 0.3), (4, 0.4)):
         await scribe.forecast(question, said, now=NOON + days * DAY, cutoff=NOON + days * DAY)
     await scribe.resolve(question, 1.0)
-    rows = await scribe.ledger.scores.table(ScoreFilter())
+    rows = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
     assert rows.probability == (probability,)
-    answered = await scribe.ledger.scores.answered("plain", "market", before=NOON + 99 * DAY)
+    answered = await scribe.ledger.scores.read_calibration_columns("plain", "market", before=NOON + 99 * DAY)
     assert answered.raw == (probability,)
 
 
-async def test_a_forecast_of_the_past_counts_by_its_cutoff(scribe: Scribe) -> None:
+async def test_a_forecast_of_the_past_counts_by_its_cutoff(scribe: LedgerFixture) -> None:
     question = await scribe.ask(closes_at=NOON + DAY)
     await scribe.forecast(question, 0.4, cutoff=NOON, now=NOON + 99 * DAY)
     await scribe.resolve(question, 0.0, days=2)
-    assert len(await scribe.ledger.scores.table(ScoreFilter())) == 1
+    assert len(await scribe.ledger.scores.read_binary_columns(ScoreFilter())) == 1
 
 
-async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(scribe: Scribe) -> None:
-    for key, mode in (("rain", Mode.PAPER), ("snow", Mode.LIVE), ("hail", None)):
+async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(scribe: LedgerFixture) -> None:
+    for key, mode in (("rain", ExecutionMode.PAPER), ("snow", ExecutionMode.LIVE), ("hail", None)):
         question = await scribe.ask(key)
         forecast = await scribe.forecast(question)
         if mode is not None:
@@ -141,14 +146,14 @@ async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(scrib
         await scribe.resolve(question, 1.0)
 
     async def refs(*, paper: bool | None) -> set[str]:
-        return {ref.key for ref in (await scribe.ledger.scores.table(ScoreFilter(paper=paper))).ref}
+        return {ref.key for ref in (await scribe.ledger.scores.read_binary_columns(ScoreFilter(paper=paper))).ref}
 
     assert await refs(paper=True) == {"rain"}
     assert await refs(paper=False) == {"snow"}
     assert await refs(paper=None) == {"rain", "snow", "hail"}
 
 
-async def test_the_table_can_be_narrowed(scribe: Scribe) -> None:
+async def test_the_table_can_be_narrowed(scribe: LedgerFixture) -> None:
     rain = await scribe.ask("rain")
     snow = await scribe.ask("snow", source="radio", family="data", batch="2026-03-15", crowd=None)
     for question in (rain, snow):
@@ -157,7 +162,7 @@ async def test_the_table_can_be_narrowed(scribe: Scribe) -> None:
     await scribe.forecast(rain, 0.7, forecaster="other", cutoff=NOON + DAY, now=NOON + DAY)
 
     async def keys(**chosen: object) -> list[tuple[str, str]]:
-        rows = await scribe.ledger.scores.table(ScoreFilter(**chosen))  # type: ignore[arg-type]
+        rows = await scribe.ledger.scores.read_binary_columns(ScoreFilter(**chosen))  # type: ignore[arg-type]
         return [(ref.key, forecaster) for ref, forecaster in zip(rows.ref, rows.forecaster, strict=True)]
 
     everything = [("rain", "plain"), ("snow", "plain"), ("rain", "other")]
@@ -169,9 +174,9 @@ async def test_the_table_can_be_narrowed(scribe: Scribe) -> None:
     assert await keys(venue="elsewhere") == []
 
 
-async def test_columns_become_arrays_of_numbers_with_nan_where_there_was_no_crowd(scribe: Scribe) -> None:
+async def test_columns_become_arrays_of_numbers_with_nan_where_there_was_no_crowd(scribe: LedgerFixture) -> None:
     question = await scribe.ask(crowd=None)
     await scribe.forecast(question)
     await scribe.resolve(question, 1.0)
-    table = await scribe.ledger.scores.table(ScoreFilter())
+    table = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
     assert np.isnan(np.array(table.crowd, dtype=float)).all()

@@ -1,39 +1,39 @@
-"""Scores of choices and curves in the ledger: what scoring is given, what it leaves, and ledgers from before."""
+"""Scores of choices and curves in the ledger: what scoring reads, and what it writes."""
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
-from pathlib import Path
 
 import pytest
 
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
-from bot.domain.question import Crowd, Question
-from bot.domain.resolution import Chosen, Landed, Outcome, Resolution, Void
-from bot.domain.score import Score
-from bot.store.backup import backups
-from bot.store.checks import full_check
-from bot.store.invariants import INVARIANTS
-from bot.store.ledger import BACKUP_FOLDER, open_ledger
+from bot.core.forecasts import Forecast
+from bot.core.outcomes import ChoiceOutcome, NumericOutcome, Outcome, Resolution, Score, VoidOutcome
+from bot.core.predictions import (
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+)
+from bot.core.questions import CrowdForecast, Question
 from bot.store.scores import ScoreFilter
-from tests.unit.store.conftest import NOON, Scribe
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 DAY = timedelta(days=1)
 COLOURS = ChoiceShape(options=("red", "blue"))
 DEPTH = CurveShape(grid=(0.0, 1.0, 2.0), unit="cm", open_upper=True)
-RED = Choice({"red": 0.7, "blue": 0.3})
-DEEP = Curve((0.0, 0.3, 0.9))
+RED = ChoicePrediction({"red": 0.7, "blue": 0.3})
+DEEP = CurvePrediction((0.0, 0.3, 0.9))
 
 
-async def ask(scribe: Scribe, key: str, shape: ChoiceShape | CurveShape, crowd: Prediction | None = None) -> Question:
-    shown = None if crowd is None else Crowd(prediction=crowd, at=NOON)
+async def ask(
+    scribe: LedgerFixture, key: str, shape: ChoiceShape | CurveShape, crowd: Prediction | None = None
+) -> Question:
+    shown = None if crowd is None else CrowdForecast(prediction=crowd, at=NOON)
     return await scribe.ask(key, shape=shape, crowd=shown)
 
 
-async def forecast(scribe: Scribe, question: Question, said: Prediction, *, days: int = 0) -> Forecast:
+async def forecast(scribe: LedgerFixture, question: Question, said: Prediction, *, days: int = 0) -> Forecast:
     now = NOON + days * DAY
     running = await scribe.begin(question, now=now, cutoff=now)
     answer = scribe.answer(question, running, 0.5, made_at=now)
@@ -42,12 +42,12 @@ async def forecast(scribe: Scribe, question: Question, said: Prediction, *, days
     return given
 
 
-async def resolve(scribe: Scribe, question: Question, outcome: Outcome, *, days: int = 2) -> None:
+async def resolve(scribe: LedgerFixture, question: Question, outcome: Outcome, *, days: int = 2) -> None:
     known = Resolution(ref=question.ref, target="outcome", outcome=outcome, resolved_at=NOON + days * DAY)
     await scribe.ledger.resolutions.record([known], seen_at=NOON)
 
 
-async def score_all(scribe: Scribe, **values: float) -> None:
+async def score_all(scribe: LedgerFixture, **values: float) -> None:
     items = await scribe.ledger.scores.to_score(10)
     scores = [
         Score(forecast=item.forecast, target=item.target, rule=rule.replace("_", " "), value=value)
@@ -59,11 +59,11 @@ async def score_all(scribe: Scribe, **values: float) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "said", "outcome"),
-    [(COLOURS, RED, Chosen("red")), (DEPTH, DEEP, Landed(1.5)), (DEPTH, DEEP, Landed(inf))],
+    [(COLOURS, RED, ChoiceOutcome("red")), (DEPTH, DEEP, NumericOutcome(1.5)), (DEPTH, DEEP, NumericOutcome(inf))],
     ids=["choice", "curve", "beyond"],
 )
 async def test_scoring_is_given_the_shape_as_it_was_asked(
-    scribe: Scribe, shape: ChoiceShape | CurveShape, said: Prediction, outcome: Outcome
+    scribe: LedgerFixture, shape: ChoiceShape | CurveShape, said: Prediction, outcome: Outcome
 ) -> None:
     question = await ask(scribe, "snow", shape, crowd=said)
     await forecast(scribe, question, said)
@@ -74,92 +74,69 @@ async def test_scoring_is_given_the_shape_as_it_was_asked(
     assert (item.shape, item.prediction, item.crowd, item.outcome) == (shape, said, said, outcome)
 
 
-async def test_the_last_word_before_close_and_outcome_has_its_values_by_rule(scribe: Scribe) -> None:
+async def test_the_last_word_before_close_and_outcome_has_its_values_by_rule(scribe: LedgerFixture) -> None:
     question = await ask(scribe, "snow", DEPTH)
     await forecast(scribe, question, DEEP)
     second = await forecast(scribe, question, DEEP, days=1)
     await forecast(scribe, question, DEEP, days=3)
-    await resolve(scribe, question, Landed(1.5))
+    await resolve(scribe, question, NumericOutcome(1.5))
     await score_all(scribe, crps=0.1, curve_baseline=20.0)
-    [row] = await scribe.ledger.scores.marked(ScoreFilter())
+    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert (row.forecast, row.kind, dict(row.values)) == (second.id, "curve", {"crps": 0.1, "curve baseline": 20.0})
     assert (row.ref, row.source, row.family, row.batch) == (question.ref, "almanac", "market", "2026-03-01")
     assert (row.cutoff, row.horizon_days) == (NOON + DAY, None)
 
 
-async def test_values_come_back_to_the_last_digit(scribe: Scribe) -> None:
+async def test_values_come_back_to_the_last_digit(scribe: LedgerFixture) -> None:
     question = await ask(scribe, "snow", DEPTH)
     await forecast(scribe, question, DEEP)
-    await resolve(scribe, question, Landed(1.5))
+    await resolve(scribe, question, NumericOutcome(1.5))
     await score_all(scribe, crps=0.1 + 0.2)
-    [row] = await scribe.ledger.scores.marked(ScoreFilter())
+    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert row.values["crps"] == 0.1 + 0.2
 
 
-async def test_yes_or_no_void_and_what_no_rule_could_judge_are_left_out(scribe: Scribe) -> None:
+async def test_yes_or_no_void_and_what_no_rule_could_judge_are_left_out(scribe: LedgerFixture) -> None:
     rain = await scribe.ask("rain")
     await scribe.forecast(rain)
     await scribe.resolve(rain, 1.0)
     await score_all(scribe, brier=0.49)
-    for key, outcome in (("void", Void("ambiguous")), ("odd", Landed(-5.0))):
+    for key, outcome in (("void", VoidOutcome("ambiguous")), ("odd", NumericOutcome(-5.0))):
         question = await ask(scribe, key, DEPTH)
         await forecast(scribe, question, DEEP)
         await resolve(scribe, question, outcome)
     await score_all(scribe)
     assert await scribe.ledger.scores.to_score(10) == []
-    assert await scribe.ledger.scores.marked(ScoreFilter()) == ()
+    assert await scribe.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
 
 
-async def test_a_correction_replaces_the_values_when_it_is_scored(scribe: Scribe) -> None:
+async def test_a_correction_replaces_the_values_when_it_is_scored(scribe: LedgerFixture) -> None:
     question = await ask(scribe, "colour", COLOURS)
     await forecast(scribe, question, RED)
-    await resolve(scribe, question, Chosen("red"))
+    await resolve(scribe, question, ChoiceOutcome("red"))
     await score_all(scribe, choice_brier=0.18)
-    await resolve(scribe, question, Chosen("blue"))
-    assert await scribe.ledger.scores.marked(ScoreFilter()) == ()
+    await resolve(scribe, question, ChoiceOutcome("blue"))
+    assert await scribe.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
     await score_all(scribe, choice_brier=0.98)
-    [row] = await scribe.ledger.scores.marked(ScoreFilter())
+    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert dict(row.values) == {"choice brier": 0.98}
 
 
-async def test_the_rows_can_be_narrowed_as_those_of_yes_or_no(scribe: Scribe) -> None:
-    for key, shape, said, outcome in (("colour", COLOURS, RED, Chosen("red")), ("snow", DEPTH, DEEP, Landed(1.5))):
+async def test_the_rows_can_be_narrowed_as_those_of_yes_or_no(scribe: LedgerFixture) -> None:
+    for key, shape, said, outcome in (
+        ("colour", COLOURS, RED, ChoiceOutcome("red")),
+        ("snow", DEPTH, DEEP, NumericOutcome(1.5)),
+    ):
         question = await ask(scribe, key, shape)
         await forecast(scribe, question, said, days=int(key == "snow"))
         await resolve(scribe, question, outcome)
     await score_all(scribe, crps=0.1)
 
     async def keys(**chosen: object) -> list[str]:
-        found = await scribe.ledger.scores.marked(ScoreFilter(**chosen))  # type: ignore[arg-type]
+        found = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter(**chosen))  # type: ignore[arg-type]
         return [row.ref.key for row in found]
 
     assert await keys() == ["colour", "snow"]
     assert await keys(since=NOON + DAY) == ["snow"]
     assert await keys(until=NOON + DAY) == ["colour"]
     assert await keys(venue="elsewhere") == await keys(forecaster="other") == await keys(family="data") == []
-
-
-async def test_a_ledger_from_before_has_its_choices_scored_anew_and_keeps_yes_or_no(
-    scribe: Scribe, tmp_path: Path
-) -> None:
-    colour, rain = await ask(scribe, "colour", COLOURS), await scribe.ask("rain")
-    await forecast(scribe, colour, RED)
-    await scribe.forecast(rain)
-    await resolve(scribe, colour, Chosen("red"))
-    await scribe.resolve(rain, 1.0)
-    # As it was: the Brier score of a choice under the name of the one for yes or no.
-    await score_all(scribe, brier=0.18)
-    old = tmp_path / "old" / "ledger.sqlite"
-    old.parent.mkdir()
-    with closing(sqlite3.connect(scribe.path)) as connection:
-        connection.execute("vacuum into ?", [str(old)])
-    with closing(sqlite3.connect(old)) as connection, connection:
-        for table in ("_sqlite_migrations", "_migration_checksum"):
-            connection.execute(f"delete from {table} where name = '0004_scores_by_kind'")  # noqa: S608 - a name of ours
-    async with open_ledger(old, now=NOON) as ledger:
-        [item] = await ledger.scores.to_score(10)
-        assert (item.ref, item.prediction) == (colour.ref, RED)
-        assert Scribe(ledger, old).rows("select ref, rule from scored") == [(str(rain.ref), "brier")]
-        assert (await ledger.scores.table(ScoreFilter())).probability == (Binary(0.3).probability,)
-    assert [copy.label for copy in backups(old.parent / BACKUP_FOLDER, "ledger")] == ["before-0004_scores_by_kind"]
-    assert full_check(old, INVARIANTS).sound

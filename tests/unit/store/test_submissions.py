@@ -3,16 +3,23 @@ from datetime import timedelta
 
 import pytest
 
-from bot.domain.forecast import Forecast
-from bot.domain.submission import FINAL_STATES, Hold, IntentState, Mode, Receipt, Send
-from bot.errors import NotFound, StoreError
-from bot.ids import derive_id
-from bot.store.dockets import Asked
-from bot.store.submissions import NEXT_STATES
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.errors import NotFoundError, StoreError
+from bot.core.forecasts import Forecast
+from bot.core.ids import derive_id
+from bot.core.submissions import (
+    FINAL_INTENT_STATES,
+    ExecutionMode,
+    HoldDecision,
+    IntentState,
+    SendDecision,
+    WriteReceipt,
+)
+from bot.store.decisions import SnapshotRequest
+from bot.store.submissions import NEXT_INTENT_STATES
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 S = IntentState
-# DESIGN, section 7, and the reliability study, section 4.6, read by hand; and from sending to absent, for a write that
+# docs/facts/reliability.md#outbox, read by hand; and from sending to absent, for a write that
 # provably did not happen because its batch was not complete.
 LEGAL = {
     (S.PLANNED, S.READY), (S.PLANNED, S.SUPERSEDED), (S.READY, S.SENDING), (S.READY, S.SUPERSEDED),
@@ -33,74 +40,78 @@ WAYS = {
 }
 
 
-async def planned(scribe: Scribe, key: str = "rain", probability: float = 0.3) -> Send:
+async def planned(scribe: LedgerFixture, key: str = "rain", probability: float = 0.3) -> SendDecision:
     forecast = await scribe.forecast(await scribe.ask(key), probability)
     return await decide(scribe, forecast)
 
 
-async def decide(scribe: Scribe, forecast: Forecast) -> Send:
+async def decide(scribe: LedgerFixture, forecast: Forecast) -> SendDecision:
     send = scribe.send(forecast)
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
     return send
 
 
-async def bring(scribe: Scribe, intent: str, state: IntentState) -> None:
+async def bring(scribe: LedgerFixture, intent: str, state: IntentState) -> None:
     for move in WAYS[state]:
         if isinstance(move, IntentState):
-            await scribe.ledger.submissions.mark(intent, move, detail="so it went", at=NOON)
+            await scribe.ledger.submissions.move_intent(intent, move, detail="so it went", at=NOON)
         else:
             await scribe.ledger.submissions.begin_attempt([intent], at=NOON)
 
 
-def states(scribe: Scribe) -> dict[str, str]:
+def states(scribe: LedgerFixture) -> dict[str, str]:
     return dict(scribe.rows("select id, state from intent"))
 
 
 def test_the_machine_is_the_one_of_the_design() -> None:
-    assert {(old, new) for old, nexts in NEXT_STATES.items() for new in nexts} == LEGAL
-    assert {state for state in S if not NEXT_STATES[state]} == FINAL_STATES | {S.IN_DOUBT}
+    assert {(old, new) for old, nexts in NEXT_INTENT_STATES.items() for new in nexts} == LEGAL
+    assert {state for state in S if not NEXT_INTENT_STATES[state]} == FINAL_INTENT_STATES | {S.IN_DOUBT}
 
 
 @pytest.mark.parametrize("old", S)
-async def test_an_intent_moves_only_along_the_machine(scribe: Scribe, old: IntentState) -> None:
+async def test_an_intent_moves_only_along_the_machine(scribe: LedgerFixture, old: IntentState) -> None:
     for new in S:
         intent = (await planned(scribe, key=new.value)).intent.id
         await bring(scribe, intent, old)
         # Nothing is on the wire without an attempt, so marking is no way there.
         if old is new or ((old, new) in LEGAL and new is not S.SENDING):
-            await scribe.ledger.submissions.mark(intent, new, detail="", at=NOON)
+            await scribe.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
             assert states(scribe)[intent] == new
         else:
             with pytest.raises(StoreError, match=f"cannot go .*to {new}"):
-                await scribe.ledger.submissions.mark(intent, new, detail="", at=NOON)
+                await scribe.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
             assert states(scribe)[intent] == old
 
 
-async def test_a_decision_to_send_plans_its_intent_in_one_go(scribe: Scribe) -> None:
+async def test_a_decision_to_send_plans_its_intent_in_one_go(scribe: LedgerFixture) -> None:
     send = await planned(scribe)
     (row,) = await scribe.ledger.submissions.intents("lantern", "us", "2026-03-01")
-    assert (row.intent, row.state, row.mode, row.planned_at) == (send.intent, S.PLANNED, Mode.PAPER, NOON)
+    assert (row.intent, row.state, row.mode, row.planned_at) == (send.intent, S.PLANNED, ExecutionMode.PAPER, NOON)
     (decision,) = await scribe.ledger.submissions.decisions(send.intent.forecast)
     assert (decision.decision, decision.at) == (send, NOON)
 
 
-async def test_a_decision_to_hold_is_kept_with_its_reason(scribe: Scribe) -> None:
+async def test_a_decision_to_hold_is_kept_with_its_reason(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
-    hold = Hold(why="not armed", until=NOON)
+    hold = HoldDecision(why="not armed", until=NOON)
     assert await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON) == hold
     assert [row.decision for row in await scribe.ledger.submissions.decisions(forecast.id)] == [hold]
-    assert await scribe.ledger.submissions.standing(forecast.ref, "us") is None
+    assert await scribe.ledger.submissions.read_standing(forecast.ref, "us") is None
 
 
-async def test_the_same_hold_said_again_is_one_decision(scribe: Scribe) -> None:
+async def test_the_same_hold_said_again_is_one_decision(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
-    for hold in (Hold(why="halted", until=NOON), Hold(why="halted", until=NOON), Hold(why="not armed", until=NOON)):
+    for hold in (
+        HoldDecision(why="halted", until=NOON),
+        HoldDecision(why="halted", until=NOON),
+        HoldDecision(why="not armed", until=NOON),
+    ):
         await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
     reasons = [row.decision.why for row in await scribe.ledger.submissions.decisions(forecast.id)]
     assert reasons == ["halted", "not armed"]
 
 
-async def test_planning_twice_is_planning_once(scribe: Scribe) -> None:
+async def test_planning_twice_is_planning_once(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     for _ in range(2):
         await decide(scribe, forecast)
@@ -109,42 +120,44 @@ async def test_planning_twice_is_planning_once(scribe: Scribe) -> None:
 
 
 @pytest.mark.parametrize("waiting", [S.PLANNED, S.READY, S.ABSENT])
-async def test_a_newer_forecast_takes_the_place_of_one_that_waits(scribe: Scribe, waiting: IntentState) -> None:
+async def test_a_newer_forecast_takes_the_place_of_one_that_waits(scribe: LedgerFixture, waiting: IntentState) -> None:
     old = (await planned(scribe)).intent
     await bring(scribe, old.id, waiting)
     new = (await planned(scribe, probability=0.6)).intent
     assert states(scribe) == {old.id: "superseded", new.id: "planned"}
-    assert await scribe.ledger.submissions.standing(old.ref, "us") == new
+    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == new
 
 
 @pytest.mark.parametrize("doubt", [S.SENDING, S.UNKNOWN, S.IN_DOUBT])
-async def test_nothing_is_planned_over_an_intent_that_may_be_on_its_way(scribe: Scribe, doubt: IntentState) -> None:
+async def test_nothing_is_planned_over_an_intent_that_may_be_on_its_way(
+    scribe: LedgerFixture, doubt: IntentState
+) -> None:
     old = (await planned(scribe)).intent
     await bring(scribe, old.id, doubt)
     newer = await scribe.forecast(await scribe.ask(), 0.6)
     stored = await scribe.ledger.submissions.decide(forecast_id=newer.id, decision=scribe.send(newer), at=NOON)
-    assert isinstance(stored, Hold)
+    assert isinstance(stored, HoldDecision)
     assert f"{old.id} of the same question is {doubt}" in stored.why
     assert states(scribe) == {old.id: doubt.value}
     assert await scribe.ledger.forecasts.held(10, now=NOON) == [newer]
 
 
-async def test_what_is_acknowledged_stands_beside_what_is_planned_next(scribe: Scribe) -> None:
+async def test_what_is_acknowledged_stands_beside_what_is_planned_next(scribe: LedgerFixture) -> None:
     old = (await planned(scribe)).intent
     await bring(scribe, old.id, S.ACKED)
     new = (await planned(scribe, probability=0.6)).intent
     assert states(scribe) == {old.id: "acked", new.id: "planned"}
-    assert await scribe.ledger.submissions.standing(old.ref, "us") == new
+    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == new
     await bring(scribe, new.id, S.REFUSED)
-    assert await scribe.ledger.submissions.standing(old.ref, "us") == old
+    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == old
 
 
-async def test_an_attempt_is_on_record_before_the_wire_and_settled_after_it(scribe: Scribe) -> None:
+async def test_an_attempt_is_on_record_before_the_wire_and_settled_after_it(scribe: LedgerFixture) -> None:
     intent = (await planned(scribe)).intent
     (attempt,) = await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON)
     assert attempt == derive_id("attempt", intent.id, "1")
     assert [row.intent for row in await scribe.ledger.submissions.sending()] == [intent]
-    receipt = Receipt(intent=intent.id, state=S.ACKED, reference="file.json", detail="written")
+    receipt = WriteReceipt(intent=intent.id, state=S.ACKED, reference="file.json", detail="written")
     await scribe.ledger.submissions.settle([receipt], at=NOON)
     assert scribe.rows("select id, number, state, reference, detail from attempt") == [
         (attempt, 1, "acked", "file.json", "written")
@@ -152,7 +165,7 @@ async def test_an_attempt_is_on_record_before_the_wire_and_settled_after_it(scri
     assert await scribe.ledger.submissions.sending() == []
 
 
-async def test_an_intent_proved_absent_is_sent_again_as_a_new_attempt(scribe: Scribe) -> None:
+async def test_an_intent_proved_absent_is_sent_again_as_a_new_attempt(scribe: LedgerFixture) -> None:
     intent = (await planned(scribe)).intent
     await bring(scribe, intent.id, S.ABSENT)
     (second,) = await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON)
@@ -160,7 +173,7 @@ async def test_an_intent_proved_absent_is_sent_again_as_a_new_attempt(scribe: Sc
     assert scribe.rows("select number, state from attempt order by number") == [(1, "absent"), (2, "sending")]
 
 
-async def test_attempts_begin_all_together_or_not_at_all(scribe: Scribe) -> None:
+async def test_attempts_begin_all_together_or_not_at_all(scribe: LedgerFixture) -> None:
     first, second = (await planned(scribe, "rain")).intent, (await planned(scribe, "snow")).intent
     await bring(scribe, second.id, S.ACKED)
     with pytest.raises(StoreError, match="is acked and cannot be sent"):
@@ -168,33 +181,35 @@ async def test_attempts_begin_all_together_or_not_at_all(scribe: Scribe) -> None
     assert states(scribe) == {first.id: "planned", second.id: "acked"}
 
 
-async def test_a_late_receipt_does_not_undo_a_proof(scribe: Scribe) -> None:
+async def test_a_late_receipt_does_not_undo_a_proof(scribe: LedgerFixture) -> None:
     intent = (await planned(scribe)).intent
     await bring(scribe, intent.id, S.ACKED)
-    await scribe.ledger.submissions.settle([Receipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
+    await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
     assert states(scribe) == {intent.id: "acked"}
 
 
-async def test_a_receipt_for_what_was_never_sent_is_refused(scribe: Scribe) -> None:
+async def test_a_receipt_for_what_was_never_sent_is_refused(scribe: LedgerFixture) -> None:
     intent = (await planned(scribe)).intent
     with pytest.raises(StoreError, match="cannot go from planned to acked"):
-        await scribe.ledger.submissions.settle([Receipt(intent=intent.id, state=S.ACKED)], at=NOON)
-    with pytest.raises(NotFound):
-        await scribe.ledger.submissions.settle([Receipt(intent="none", state=S.ACKED)], at=NOON)
+        await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.ACKED)], at=NOON)
+    with pytest.raises(NotFoundError):
+        await scribe.ledger.submissions.settle([WriteReceipt(intent="none", state=S.ACKED)], at=NOON)
 
 
-async def test_batches_are_counted_by_state(scribe: Scribe) -> None:
+async def test_batches_are_counted_by_state(scribe: LedgerFixture) -> None:
     sends = [await planned(scribe, key) for key in ("rain", "snow", "hail")]
     await bring(scribe, sends[0].intent.id, S.ACKED)
     (row,) = await scribe.ledger.submissions.batches(states=[S.PLANNED])
-    assert (row.venue, row.account, row.batch, row.mode) == ("lantern", "us", "2026-03-01", Mode.PAPER)
+    assert (row.venue, row.account, row.batch, row.mode) == ("lantern", "us", "2026-03-01", ExecutionMode.PAPER)
     assert (row.planned, row.acked, row.counts) == (2, 1, {S.PLANNED: 2, S.ACKED: 1})
     assert row.closes_at == scribe.question().closes_at
     assert await scribe.ledger.submissions.batches(states=[S.UNKNOWN]) == []
     assert await scribe.ledger.submissions.batches(states=[]) == []
 
 
-async def test_a_question_without_a_batch_gives_its_own_close_and_the_soonest_comes_first(scribe: Scribe) -> None:
+async def test_a_question_without_a_batch_gives_its_own_close_and_the_soonest_comes_first(
+    scribe: LedgerFixture,
+) -> None:
     closes = [NOON + timedelta(days=days) for days in (9, 2, 5)]
     for number, closes_at in enumerate(closes):
         question = await scribe.ask(f"question {number}", batch=None, closes_at=closes_at)
@@ -205,12 +220,12 @@ async def test_a_question_without_a_batch_gives_its_own_close_and_the_soonest_co
     assert [row.closes_at for row in rows] == sorted(closes)
 
 
-async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of_them(scribe: Scribe) -> None:
+async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of_them(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     holds = [
-        Hold(why="YES stands at 0.97, outside the band 0.05 to 0.95", until=NOON),
-        Hold(why="YES stands at 0.968, outside the band 0.05 to 0.95", until=NOON + timedelta(minutes=1)),
-        Hold(why="NO stands at 0.968, outside the band 0.05 to 0.95", until=NOON),
+        HoldDecision(why="YES stands at 0.97, outside the band 0.05 to 0.95", until=NOON),
+        HoldDecision(why="YES stands at 0.968, outside the band 0.05 to 0.95", until=NOON + timedelta(minutes=1)),
+        HoldDecision(why="NO stands at 0.968, outside the band 0.05 to 0.95", until=NOON),
     ]
     for hold in holds:
         await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
@@ -218,27 +233,27 @@ async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of
     assert [row.decision for row in decisions] == holds[1:]
 
 
-async def test_what_stands_on_paper_stands_nowhere_else(scribe: Scribe) -> None:
+async def test_what_stands_on_paper_stands_nowhere_else(scribe: LedgerFixture) -> None:
     question = await scribe.ask()
     submissions = scribe.ledger.submissions
     sent = {}
-    for mode, probability in ((Mode.LIVE, 0.3), (Mode.PAPER, 0.4)):
+    for mode, probability in ((ExecutionMode.LIVE, 0.3), (ExecutionMode.PAPER, 0.4)):
         forecast = await scribe.forecast(question, probability)
         send = replace(scribe.send(forecast), mode=mode)
         await submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
         await bring(scribe, send.intent.id, S.ACKED)
         sent[mode] = send.intent
-    ref, account, batch = question.ref, sent[Mode.LIVE].account, sent[Mode.LIVE].batch
-    assert await submissions.standing(ref, account, paper=False) == sent[Mode.LIVE]
-    assert await submissions.standing(ref, account, paper=True) == sent[Mode.PAPER]
-    assert await submissions.standing(ref, account) == sent[Mode.PAPER]
+    ref, account, batch = question.ref, sent[ExecutionMode.LIVE].account, sent[ExecutionMode.LIVE].batch
+    assert await submissions.read_standing(ref, account, paper=False) == sent[ExecutionMode.LIVE]
+    assert await submissions.read_standing(ref, account, paper=True) == sent[ExecutionMode.PAPER]
+    assert await submissions.read_standing(ref, account) == sent[ExecutionMode.PAPER]
     there = {
         paper: {row.intent.id for row in await submissions.intents(ref.venue, account, batch, paper=paper)}
         for paper in (False, True, None)
     }
-    live, on_paper = sent[Mode.LIVE].id, sent[Mode.PAPER].id
+    live, on_paper = sent[ExecutionMode.LIVE].id, sent[ExecutionMode.PAPER].id
     assert there == {False: {live}, True: {on_paper}, None: {live, on_paper}}
-    [docket] = await scribe.ledger.dockets.of(
-        [Asked(ref=ref, forecaster="plain", revision=2, account=account, paper=False)], now=NOON
+    [docket] = await scribe.ledger.decision_snapshots.read_snapshots(
+        [SnapshotRequest(ref=ref, forecaster="plain", revision=2, account=account, paper=False)], now=NOON
     )
-    assert docket.standing == sent[Mode.LIVE]
+    assert docket.standing_intent == sent[ExecutionMode.LIVE]

@@ -8,47 +8,59 @@ from functools import partial
 import pytest
 from sqlite_utils import Database
 
-from bot.domain.permission import Approval, ApprovalState
-from bot.domain.submission import Decision, Hold, Intent, IntentAction, IntentState, Mode, Receipt, Sealed, Send
-from bot.errors import ContractError, NotFound, StoreError
-from bot.store import approvals
-from bot.store.submissions import Adoption, Submissions
-from bot.store.writes import Trail
-from tests.unit.store.conftest import NOON, Scribe
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.permissions import ApprovalState, SubmissionApproval
+from bot.core.submissions import (
+    ExecutionMode,
+    GateDecision,
+    HoldDecision,
+    Intent,
+    IntentAction,
+    IntentState,
+    SealedRequest,
+    SendDecision,
+    WriteReceipt,
+)
+from bot.store import permissions
+from bot.store.submission_attempts import WriteAuditEvent
+from bot.store.submissions import OutcomeAdoption, SubmissionStore
+from tests.unit.store.conftest import NOON, LedgerFixture
 
 S = IntentState
 MINUTE = timedelta(minutes=1)
 
 
-def request(intent: Intent, tag: str = "", *, fence_min: float | None = 1.0) -> Sealed:
+def request(intent: Intent, tag: str = "", *, fence_min: float | None = 1.0) -> SealedRequest:
     fence = None if fence_min is None else NOON + fence_min * MINUTE
-    return Sealed(intent=intent.id, tag=tag or f"tag of {intent.id}", body=f'{{"bet":"{intent.id}"}}', fence=fence)
+    return SealedRequest(
+        intent=intent.id, tag=tag or f"tag of {intent.id}", body=f'{{"bet":"{intent.id}"}}', fence=fence
+    )
 
 
-async def planned(scribe: Scribe, key: str = "rain") -> Intent:
+async def planned(scribe: LedgerFixture, key: str = "rain") -> Intent:
     send = scribe.order(await scribe.forecast(await scribe.ask(key)))
     stored = await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
-    assert isinstance(stored, Send)
+    assert isinstance(stored, SendDecision)
     return stored.intent
 
 
-async def sent(scribe: Scribe, key: str = "rain", *, fence_min: float | None = 1.0) -> Intent:
+async def sent(scribe: LedgerFixture, key: str = "rain", *, fence_min: float | None = 1.0) -> Intent:
     intent = await planned(scribe, key)
     sealed = [request(intent, fence_min=fence_min)]
     await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON, sealed=sealed)
     return intent
 
 
-def state(scribe: Scribe, intent: Intent) -> str:
+def state(scribe: LedgerFixture, intent: Intent) -> str:
     return str(dict(scribe.rows("select id, state from intent"))[intent.id])
 
 
-def cost(scribe: Scribe, intent: Intent) -> float:
+def cost(scribe: LedgerFixture, intent: Intent) -> float:
     return float(dict(scribe.rows("select id, cost from intent"))[intent.id])
 
 
 async def test_an_order_is_kept_whole_with_what_it_stands_or_falls_with_and_the_market_it_was_planned_on(
-    scribe: Scribe,
+    scribe: LedgerFixture,
 ) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     send = scribe.order(forecast)
@@ -63,7 +75,7 @@ async def test_an_order_is_kept_whole_with_what_it_stands_or_falls_with_and_the_
     assert json.loads(body)["terms"] == {"tick": 0.01}
 
 
-async def test_a_request_is_on_record_before_the_wire_byte_for_byte(scribe: Scribe) -> None:
+async def test_a_request_is_on_record_before_the_wire_byte_for_byte(scribe: LedgerFixture) -> None:
     intent = await planned(scribe)
     sealed = replace(request(intent), body='{ "a":1.50,\n"b": "ü"}')
     await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON, sealed=[sealed])
@@ -71,9 +83,9 @@ async def test_a_request_is_on_record_before_the_wire_byte_for_byte(scribe: Scri
     assert (attempt.sealed, attempt.state, attempt.number) == (sealed, S.SENDING, 1)
 
 
-async def test_a_tag_of_another_intent_is_refused_and_nothing_goes_on_the_wire(scribe: Scribe) -> None:
+async def test_a_tag_of_another_intent_is_refused_and_nothing_goes_on_the_wire(scribe: LedgerFixture) -> None:
     first, second = await sent(scribe), await planned(scribe, "snow")
-    with pytest.raises(ContractError, match=f"is that of intent {first.id}"):
+    with pytest.raises(MalformedDataError, match=f"belongs to intent {first.id} too"):
         await scribe.ledger.submissions.begin_attempt(
             [second.id], at=NOON, sealed=[request(second, f"tag of {first.id}")]
         )
@@ -81,30 +93,30 @@ async def test_a_tag_of_another_intent_is_refused_and_nothing_goes_on_the_wire(s
     await scribe.ledger.submissions.begin_attempt([second.id], at=NOON, sealed=[request(second)])
 
 
-async def test_requests_of_an_intent_are_read_newest_first(scribe: Scribe) -> None:
+async def test_requests_of_an_intent_are_read_newest_first(scribe: LedgerFixture) -> None:
     send = scribe.send(await scribe.forecast(await scribe.ask()))
     await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
     for tag in ("one", "two"):
         sealed = [request(send.intent, tag)]
         await scribe.ledger.submissions.begin_attempt([send.intent.id], at=NOON, sealed=sealed)
-        await scribe.ledger.submissions.settle([Receipt(intent=send.intent.id, state=S.ABSENT)], at=NOON)
+        await scribe.ledger.submissions.settle([WriteReceipt(intent=send.intent.id, state=S.ABSENT)], at=NOON)
     attempts = await scribe.ledger.submissions.attempts([send.intent.id])
     assert [one.sealed.tag for one in attempts if one.sealed] == ["two", "one"]
 
 
 @pytest.mark.parametrize("found", [S.ABSENT, S.UNKNOWN])
-async def test_an_order_that_did_not_arrive_is_decided_anew_under_another_name(scribe: Scribe, found: S) -> None:
+async def test_an_order_that_did_not_arrive_is_decided_anew_under_another_name(scribe: LedgerFixture, found: S) -> None:
     intent = await sent(scribe)
     submissions = scribe.ledger.submissions
     if found is S.UNKNOWN:
-        await submissions.settle([Receipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
+        await submissions.settle([WriteReceipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
         assert await scribe.ledger.forecasts.held(10, now=NOON) == []
-    await submissions.settle([Receipt(intent=intent.id, state=S.ABSENT, detail="no connection")], at=NOON)
+    await submissions.settle([WriteReceipt(intent=intent.id, state=S.ABSENT, detail="no connection")], at=NOON)
     assert state(scribe, intent) == "superseded"
-    assert await submissions.standing(intent.ref, "us") is None
+    assert await submissions.read_standing(intent.ref, "us") is None
     [forecast] = await scribe.ledger.forecasts.held(10, now=NOON)
     again = await submissions.decide(forecast_id=forecast.id, decision=scribe.order(forecast), at=NOON)
-    assert isinstance(again, Send)
+    assert isinstance(again, SendDecision)
     assert again.intent.id == again.intent.batch != intent.id
     assert state(scribe, again.intent) == "planned"
     verdicts = [one.decision.why for one in await submissions.decisions(forecast.id)]
@@ -113,27 +125,29 @@ async def test_an_order_that_did_not_arrive_is_decided_anew_under_another_name(s
     assert await submissions.decide(forecast_id=forecast.id, decision=scribe.order(forecast), at=NOON) == again
 
 
-async def test_a_forecast_that_did_not_arrive_waits_to_be_sent_as_it_is(scribe: Scribe) -> None:
+async def test_a_forecast_that_did_not_arrive_waits_to_be_sent_as_it_is(scribe: LedgerFixture) -> None:
     send = scribe.send(await scribe.forecast(await scribe.ask()))
     await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
     await scribe.ledger.submissions.begin_attempt([send.intent.id], at=NOON)
-    await scribe.ledger.submissions.settle([Receipt(intent=send.intent.id, state=S.ABSENT)], at=NOON)
+    await scribe.ledger.submissions.settle([WriteReceipt(intent=send.intent.id, state=S.ABSENT)], at=NOON)
     assert state(scribe, send.intent) == "absent"
 
 
-async def test_fills_are_kept_once_however_often_they_are_told(scribe: Scribe) -> None:
+async def test_fills_are_kept_once_however_often_they_are_told(scribe: LedgerFixture) -> None:
     intent = await sent(scribe)
     first, second = scribe.fill("1"), scribe.fill("2", shares=2.0)
     for fills in ((first,), (first,), (first, second), (second,)):
-        receipt = Receipt(intent=intent.id, state=S.ACKED, fills=fills)
+        receipt = WriteReceipt(intent=intent.id, state=S.ACKED, fills=fills)
         await scribe.ledger.submissions.settle([receipt], at=NOON)
     assert await scribe.ledger.submissions.fills(intent.id) == [first, second]
     assert cost(scribe, intent) == 10.0
 
 
-async def test_what_an_order_cannot_cost_any_more_is_released_at_its_fence_and_not_before(scribe: Scribe) -> None:
+async def test_what_an_order_cannot_cost_any_more_is_released_at_its_fence_and_not_before(
+    scribe: LedgerFixture,
+) -> None:
     intent = await sent(scribe)
-    receipt = Receipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1"),))
+    receipt = WriteReceipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1"),))
     await scribe.ledger.submissions.settle([receipt], at=NOON + 2 * MINUTE, as_of=NOON)
     assert cost(scribe, intent) == 10.0
     assert [row.intent for row in await scribe.ledger.submissions.resting()] == [intent]
@@ -142,79 +156,81 @@ async def test_what_an_order_cannot_cost_any_more_is_released_at_its_fence_and_n
     assert await scribe.ledger.submissions.resting() == []
 
 
-async def test_an_order_found_after_its_fence_costs_what_it_took(scribe: Scribe) -> None:
+async def test_an_order_found_after_its_fence_costs_what_it_took(scribe: LedgerFixture) -> None:
     intent = await sent(scribe)
-    await scribe.ledger.submissions.settle([Receipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
+    await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
     assert cost(scribe, intent) == 10.0
-    receipt = Receipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1"),))
+    receipt = WriteReceipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1"),))
     await scribe.ledger.submissions.settle([receipt], at=NOON + MINUTE)
     assert cost(scribe, intent) == pytest.approx(2.0)
     assert await scribe.ledger.submissions.resting() == []
 
 
 @pytest.mark.parametrize("filled", [True, False])
-async def test_an_order_without_a_fence_costs_what_it_took_where_it_says_so(scribe: Scribe, *, filled: bool) -> None:
+async def test_an_order_without_a_fence_costs_what_it_took_where_it_says_so(
+    scribe: LedgerFixture, *, filled: bool
+) -> None:
     intent = await sent(scribe, fence_min=None)
     fills = (scribe.fill("1"),) if filled else ()
-    await scribe.ledger.submissions.settle([Receipt(intent=intent.id, state=S.ACKED, fills=fills)], at=NOON)
+    await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.ACKED, fills=fills)], at=NOON)
     assert cost(scribe, intent) == pytest.approx(2.0 if filled else 10.0)
 
 
-async def test_an_order_that_took_more_than_was_reserved_counts_for_all_of_it(scribe: Scribe) -> None:
+async def test_an_order_that_took_more_than_was_reserved_counts_for_all_of_it(scribe: LedgerFixture) -> None:
     intent = await sent(scribe)
-    receipt = Receipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1", shares=24.0),))
+    receipt = WriteReceipt(intent=intent.id, state=S.ACKED, fills=(scribe.fill("1", shares=24.0),))
     await scribe.ledger.submissions.settle([receipt], at=NOON)
     assert cost(scribe, intent) == pytest.approx(12.0)
 
 
-async def test_a_rule_decides_on_what_the_transaction_sees(scribe: Scribe) -> None:
+async def test_a_rule_decides_on_what_the_transaction_sees(scribe: LedgerFixture) -> None:
     forecasts = [await scribe.forecast(await scribe.ask(key)) for key in ("rain", "snow", "hail")]
 
-    def rule(database: Database, number: int) -> Decision:
+    def rule(database: Database, number: int) -> GateDecision:
         (used,) = database.execute("select coalesce(sum(cost), 0) from intent").fetchone()
         if used + 10.0 > 20.0:
-            return Hold(why=f"{used:g} of 20 are at stake")
+            return HoldDecision(why=f"{used:g} of 20 are at stake")
         return scribe.order(forecasts[number])
 
     stored = [
         await scribe.ledger.submissions.decide_by(partial(rule, number=number), forecast_id=forecast.id, at=NOON)
         for number, forecast in enumerate(forecasts)
     ]
-    assert [isinstance(one, Send) for one in stored] == [True, True, False]
-    assert stored[2] == Hold(why="20 of 20 are at stake")
+    assert [isinstance(one, SendDecision) for one in stored] == [True, True, False]
+    assert stored[2] == HoldDecision(why="20 of 20 are at stake")
     assert scribe.rows("select count(*), sum(cost) from intent") == [(2, 20.0)]
 
 
-async def test_a_rule_that_fails_stores_nothing(scribe: Scribe) -> None:
+async def test_a_rule_that_fails_stores_nothing(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
 
-    def rule(_: Database) -> Decision:
-        raise NotFound
+    def rule(_: Database) -> GateDecision:
+        raise NotFoundError
 
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await scribe.ledger.submissions.decide_by(rule, forecast_id=forecast.id, at=NOON)
     assert await scribe.ledger.submissions.decisions(forecast.id) == []
     assert await scribe.ledger.forecasts.undecided(9) == [forecast]
 
 
-async def test_a_comment_goes_beside_its_forecast_and_neither_supersedes_the_other(scribe: Scribe) -> None:
+async def test_a_comment_goes_beside_its_forecast_and_neither_supersedes_the_other(scribe: LedgerFixture) -> None:
     intent = await planned(scribe)
     submissions = scribe.ledger.submissions
     comment = scribe.comment(intent)
     await submissions.decide(forecast_id=intent.forecast, decision=comment, at=NOON)
     assert {state(scribe, intent), state(scribe, comment.intent)} == {"planned"}
-    assert await submissions.standing(intent.ref, "us") == intent
+    assert await submissions.read_standing(intent.ref, "us") == intent
     rows = await submissions.batches(states=[S.PLANNED])
     assert [(row.batch, row.comments) for row in rows] == [(intent.batch, False), (comment.intent.batch, True)]
     assert await submissions.intents("lantern", "us", comment.intent.batch) == []
     [said] = await submissions.comments("lantern", "us", comment.intent.batch)
     assert (said.intent, said.intent.text) == (comment.intent, "It was dry.")
-    assert await submissions.leader(comment.intent.id) is S.PLANNED
+    assert await submissions.parent_intent_state(comment.intent.id) is S.PLANNED
     await submissions.abandon(comment.intent.id, why="nobody asked", at=NOON)
     assert await scribe.ledger.forecasts.held(9, now=NOON) == []
 
 
-async def test_a_withdrawal_takes_the_place_of_a_forecast_that_waits(scribe: Scribe) -> None:
+async def test_a_withdrawal_takes_the_place_of_a_forecast_that_waits(scribe: LedgerFixture) -> None:
     send = scribe.send(await scribe.forecast(await scribe.ask()))
     await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
     gone = replace(send.intent, id="away", batch="away", action=IntentAction.WITHDRAW, predictions={})
@@ -223,18 +239,18 @@ async def test_a_withdrawal_takes_the_place_of_a_forecast_that_waits(scribe: Scr
     assert (state(scribe, send.intent), state(scribe, gone)) == ("superseded", "planned")
 
 
-async def test_what_waits_can_be_taken_back_and_comes_before_the_gate_again(scribe: Scribe) -> None:
+async def test_what_waits_can_be_taken_back_and_comes_before_the_gate_again(scribe: LedgerFixture) -> None:
     intent = await planned(scribe)
     await scribe.ledger.submissions.abandon(intent.id, why="the plan is 90 s old", at=NOON)
     assert state(scribe, intent) == "superseded"
     [forecast] = await scribe.ledger.forecasts.held(9, now=NOON)
     assert forecast.id == intent.forecast
     other = await sent(scribe, "snow")
-    with pytest.raises(StoreError, match="is sending and cannot be taken back"):
+    with pytest.raises(StoreError, match="is sending and cannot be superseded"):
         await scribe.ledger.submissions.abandon(other.id, why="too late", at=NOON)
 
 
-async def test_what_is_refused_before_the_wire_has_an_attempt_that_says_so(scribe: Scribe) -> None:
+async def test_what_is_refused_before_the_wire_has_an_attempt_that_says_so(scribe: LedgerFixture) -> None:
     intent = await planned(scribe)
     await scribe.ledger.submissions.refuse([intent.id], why="the market has no such answer", at=NOON)
     [attempt] = await scribe.ledger.submissions.attempts([intent.id])
@@ -244,11 +260,11 @@ async def test_what_is_refused_before_the_wire_has_an_attempt_that_says_so(scrib
 
 @pytest.mark.parametrize("doubt", [S.UNKNOWN, S.IN_DOUBT])
 @pytest.mark.parametrize(("said", "then"), [(S.ACKED, "acked"), (S.ABSENT, "superseded")])
-async def test_a_person_settles_a_doubt(scribe: Scribe, doubt: S, said: S, then: str) -> None:
+async def test_a_person_settles_a_doubt(scribe: LedgerFixture, doubt: S, said: S, then: str) -> None:
     intent = await sent(scribe)
     for step in dict.fromkeys((S.UNKNOWN, doubt)):
-        await scribe.ledger.submissions.mark(intent.id, step, detail="", at=NOON)
-    adoption = Adoption(intent=intent.id, state=said, by="ann", why="seen on the page")
+        await scribe.ledger.submissions.move_intent(intent.id, step, detail="", at=NOON)
+    adoption = OutcomeAdoption(intent=intent.id, state=said, by="ann", why="seen on the page")
     await scribe.ledger.submissions.adopt(adoption, at=NOON + MINUTE)
     assert state(scribe, intent) == then
     [attempt] = await scribe.ledger.submissions.attempts([intent.id])
@@ -256,51 +272,51 @@ async def test_a_person_settles_a_doubt(scribe: Scribe, doubt: S, said: S, then:
     assert len(await scribe.ledger.forecasts.held(9, now=NOON + MINUTE)) == (said is S.ABSENT)
 
 
-async def test_a_person_cannot_say_what_is_not_so_yet_or_needs_no_word(scribe: Scribe) -> None:
+async def test_a_person_cannot_say_what_is_not_so_yet_or_needs_no_word(scribe: LedgerFixture) -> None:
     intent = await sent(scribe)
     adopt = scribe.ledger.submissions.adopt
-    with pytest.raises(StoreError, match="is sending, so there is nothing to say"):
-        await adopt(Adoption(intent=intent.id, state=S.ACKED, by="ann"), at=NOON)
-    await scribe.ledger.submissions.mark(intent.id, S.UNKNOWN, detail="", at=NOON)
+    with pytest.raises(StoreError, match="is sending, so its outcome cannot be reported"):
+        await adopt(OutcomeAdoption(intent=intent.id, state=S.ACKED, by="ann"), at=NOON)
+    await scribe.ledger.submissions.move_intent(intent.id, S.UNKNOWN, detail="", at=NOON)
     with pytest.raises(StoreError, match="may still take effect until 2026-03-01 12:01:"):
-        await adopt(Adoption(intent=intent.id, state=S.ABSENT, by="ann"), at=NOON)
+        await adopt(OutcomeAdoption(intent=intent.id, state=S.ABSENT, by="ann"), at=NOON)
     with pytest.raises(StoreError, match="refused settles nothing"):
-        await adopt(Adoption(intent=intent.id, state=S.REFUSED, by="ann"), at=NOON + MINUTE)
-    with pytest.raises(NotFound):
-        await adopt(Adoption(intent="none", state=S.ACKED, by="ann"), at=NOON)
+        await adopt(OutcomeAdoption(intent=intent.id, state=S.REFUSED, by="ann"), at=NOON + MINUTE)
+    with pytest.raises(NotFoundError):
+        await adopt(OutcomeAdoption(intent="none", state=S.ACKED, by="ann"), at=NOON)
     assert state(scribe, intent) == "unknown"
 
 
 async def test_each_live_write_and_each_word_of_a_person_is_told_to_the_audit_in_its_own_transaction(
-    scribe: Scribe,
+    scribe: LedgerFixture,
 ) -> None:
-    told: list[Trail] = []
+    told: list[WriteAuditEvent] = []
     source = scribe.ledger.submissions
-    submissions = Submissions(source.writer, source.readers, lambda _, trail: told.append(trail))
-    for key, mode in (("rain", Mode.LIVE), ("snow", Mode.PAPER)):
+    submissions = SubmissionStore(source.writer, source.readers, lambda _, trail: told.append(trail))
+    for key, mode in (("rain", ExecutionMode.LIVE), ("snow", ExecutionMode.PAPER)):
         send = replace(scribe.order(await scribe.forecast(await scribe.ask(key))), mode=mode)
         await submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
         sealed = request(send.intent)
         await submissions.begin_attempt([send.intent.id], at=NOON, sealed=[sealed])
         assert [trail.kind for trail in told] == ["write"]
-        await submissions.settle([Receipt(intent=send.intent.id, state=S.UNKNOWN, detail="503")], at=NOON)
-        if mode is Mode.LIVE:
+        await submissions.settle([WriteReceipt(intent=send.intent.id, state=S.UNKNOWN, detail="503")], at=NOON)
+        if mode is ExecutionMode.LIVE:
             assert [trail.kind for trail in told] == ["write", "answer"]
             assert told[0].body["tag"] == sealed.tag
             assert told[1].body["state"] == "unknown"
-            await submissions.adopt(Adoption(intent=send.intent.id, state=S.ACKED, by="ann"), at=NOON)
+            await submissions.adopt(OutcomeAdoption(intent=send.intent.id, state=S.ACKED, by="ann"), at=NOON)
             assert (told[2].kind, told[2].actor) == ("adopt", "ann")
             del told[1:]
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("mode", [Mode.APPROVE, Mode.PAPER])
+@pytest.mark.parametrize("mode", [ExecutionMode.APPROVE, ExecutionMode.PAPER])
 async def test_an_approval_is_used_up_when_its_order_goes_on_the_wire_and_not_before(
-    scribe: Scribe, mode: Mode
+    scribe: LedgerFixture, mode: ExecutionMode
 ) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     send = replace(scribe.order(forecast), mode=mode)
-    approval = Approval(
+    approval = SubmissionApproval(
         id="a1",
         forecast=forecast.id,
         venue=send.intent.ref.venue,
@@ -310,14 +326,14 @@ async def test_an_approval_is_used_up_when_its_order_goes_on_the_wire_and_not_be
         expires_at=NOON + timedelta(hours=1),
         by="ann",
     )
-    await scribe.ledger.leave.write(
-        lambda database: approvals.ask(database, replace(approval, state=ApprovalState.ASKED))
+    await scribe.ledger.permissions.write(
+        lambda database: permissions.request_approval(database, replace(approval, state=ApprovalState.ASKED))
     )
-    await scribe.ledger.leave.write(lambda database: approvals.answer(database, approval, at=NOON))
+    await scribe.ledger.permissions.write(lambda database: permissions.answer_approval(database, approval, at=NOON))
     submissions, states = scribe.ledger.submissions, list[ApprovalState]()
 
     async def look() -> None:
-        found = await scribe.ledger.leave.approval(forecast.id)
+        found = await scribe.ledger.permissions.approval(forecast.id)
         assert found is not None
         states.append(found.state)
 
@@ -325,5 +341,5 @@ async def test_an_approval_is_used_up_when_its_order_goes_on_the_wire_and_not_be
     await look()
     await submissions.begin_attempt([send.intent.id], at=NOON)
     await look()
-    last = ApprovalState.USED if mode is Mode.APPROVE else ApprovalState.APPROVED
+    last = ApprovalState.USED if mode is ExecutionMode.APPROVE else ApprovalState.APPROVED
     assert states == [ApprovalState.APPROVED, last]

@@ -5,36 +5,39 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from bot.domain.forecast import Forecast
-from bot.domain.question import Question
-from bot.domain.resolution import Happened, Outcome, Resolution, Void
-from bot.domain.score import ContestStanding
-from bot.domain.submission import IntentState, Mode, Receipt
+from bot.core.forecasts import Forecast
+from bot.core.outcomes import BinaryOutcome, ContestStanding, Outcome, Resolution, VoidOutcome
+from bot.core.questions import Question
+from bot.core.submissions import ExecutionMode, IntentState, WriteReceipt
 from bot.store.scores import ScoreFilter
-from tests.unit.store.conftest import NOON, Scribe
+from tests.unit.store.conftest import NOON, LedgerFixture
 from tests.unit.store.test_scores import score_all
 
 DAY = timedelta(days=1)
 ALL = ScoreFilter()
 
 
-async def left(scribe: Scribe, forecast: Forecast, mode: Mode = Mode.LIVE) -> None:
+async def left(scribe: LedgerFixture, forecast: Forecast, mode: ExecutionMode = ExecutionMode.LIVE) -> None:
     """The forecast left, and was acknowledged."""
     send = replace(scribe.send(forecast), mode=mode)
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
     await scribe.ledger.submissions.begin_attempt([send.intent.id], at=NOON)
-    receipt = Receipt(intent=send.intent.id, state=IntentState.ACKED)
+    receipt = WriteReceipt(intent=send.intent.id, state=IntentState.ACKED)
     await scribe.ledger.submissions.settle([receipt], at=NOON)
 
 
 async def tell(
-    scribe: Scribe, question: Question, scores: Mapping[str, float], outcome: Outcome | None = None, days: int = 40
+    scribe: LedgerFixture,
+    question: Question,
+    scores: Mapping[str, float],
+    outcome: Outcome | None = None,
+    days: int = 40,
 ) -> None:
     """The venue tells an outcome, with its scores of our forecast."""
     told = Resolution(
         ref=question.ref,
         target="outcome",
-        outcome=outcome or Happened(1.0),
+        outcome=outcome or BinaryOutcome(1.0),
         resolved_at=NOON + days * DAY,
         scores=scores,
     )
@@ -43,7 +46,7 @@ async def tell(
 
 
 async def test_a_question_of_yes_or_no_has_the_scores_of_its_venue_beside_the_forecast_that_left(
-    scribe: Scribe,
+    scribe: LedgerFixture,
 ) -> None:
     question = await scribe.ask(facts={"weight": "0.5"})
     forecast = await scribe.forecast(question, 0.8)
@@ -56,24 +59,26 @@ async def test_a_question_of_yes_or_no_has_the_scores_of_its_venue_beside_the_fo
     assert (item.prediction, item.weight) == (forecast.predictions["outcome"], 0.5)
     assert item.values == {"peer": 12.5, "coverage": 0.75}
     # What is not told any more goes: the outcome was undone there, say.
-    await tell(scribe, question, {}, Void("undone"))
+    await tell(scribe, question, {}, VoidOutcome("undone"))
     assert scribe.rows("select count(*) from venue_score") == [(0,)]
 
 
-async def test_of_a_venue_that_tells_scores_no_question_that_left_drops_out(scribe: Scribe) -> None:
+async def test_of_a_venue_that_tells_scores_no_question_that_left_drops_out(scribe: LedgerFixture) -> None:
     told, untold, void = [await scribe.ask(key) for key in ("rain", "snow", "hail")]
     for question in (told, untold, void):
         await left(scribe, await scribe.forecast(question))
     await tell(scribe, told, {"peer": 1.0})
     await tell(scribe, untold, {})
-    await tell(scribe, void, {}, Void("annulled"))
+    await tell(scribe, void, {}, VoidOutcome("annulled"))
     found = await scribe.ledger.venue_scores.scored(ALL)
     assert {item.ref.key: dict(item.values) for item in found} == {"rain": {"peer": 1.0}, "snow": {}, "hail": {}}
     assert await scribe.ledger.venue_scores.scored(ScoreFilter(paper=True)) == []
     assert await scribe.ledger.venue_scores.scored(ScoreFilter(venue="harbour")) == []
 
 
-async def test_the_forecast_that_stood_at_the_moment_that_counts_is_the_one_that_is_shown(scribe: Scribe) -> None:
+async def test_the_forecast_that_stood_at_the_moment_that_counts_is_the_one_that_is_shown(
+    scribe: LedgerFixture,
+) -> None:
     question = await scribe.ask(facts={"spot_at": (NOON + 2 * DAY).isoformat()})
     for days, probability in ((1, 0.2), (3, 0.9)):
         forecast = await scribe.forecast(question, probability, now=NOON + days * DAY, cutoff=NOON + days * DAY)
@@ -83,7 +88,7 @@ async def test_the_forecast_that_stood_at_the_moment_that_counts_is_the_one_that
     assert getattr(item.prediction, "probability", None) == 0.2
 
 
-async def test_standings_are_those_that_were_told_last(scribe: Scribe) -> None:
+async def test_standings_are_those_that_were_told_last(scribe: LedgerFixture) -> None:
     first = ContestStanding(contest="aib", name="AIB", rule="spot peer", points=10.0, rank=3, entrants=9)
     second = replace(first, points=20.0, rank=1)
     for standings in ([first], [second]):
@@ -94,7 +99,7 @@ async def test_standings_are_those_that_were_told_last(scribe: Scribe) -> None:
     assert await scribe.ledger.venue_scores.standings("lantern") == []
 
 
-async def test_what_resolved_without_a_score_of_ours_says_why(scribe: Scribe) -> None:
+async def test_what_resolved_without_a_score_of_ours_says_why(scribe: LedgerFixture) -> None:
     spot = {"spot_at": (NOON + DAY).isoformat()}
     late: dict[str, Any] = {"now": NOON + 2 * DAY, "cutoff": NOON + 2 * DAY}
     scored, void, spotted = await scribe.ask("rain"), await scribe.ask("snow"), await scribe.ask("hail", facts=spot)
@@ -106,7 +111,7 @@ async def test_what_resolved_without_a_score_of_ours_says_why(scribe: Scribe) ->
     for question in (scored, spotted, closed):
         await tell(scribe, question, {})
     await tell(scribe, known, {}, days=1)
-    await tell(scribe, void, {}, Void("annulled"))
+    await tell(scribe, void, {}, VoidOutcome("annulled"))
     waits = {item.ref.key: item.why for item in await scribe.ledger.venue_scores.unscored(ALL)}
     assert waits.pop("rain") == "not scored yet"
     await scribe.ledger.scores.record(
@@ -114,7 +119,7 @@ async def test_what_resolved_without_a_score_of_ours_says_why(scribe: Scribe) ->
     )
     expected = {
         "snow": "void: annulled",
-        "hail": "forecast after the moment at which its venue scores",
+        "hail": "forecast after the time at which its venue scores",
         "fog": "forecast after it had closed",
         "sun": "forecast after its outcome was known",
     }

@@ -7,67 +7,66 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.learning import Round, Sheet
-from bot.domain.resolution import Example
-from bot.testing.contracts import ArchiveContract
-from tests.unit.testing.lantern import SOUND, START, Failure, LanternArchive, checks_of, outcome, run
+from bot.core.learning import ForecastFile, Round, TrainingExample
+from bot.testing.venue_contracts import ArchiveContract
+from tests.unit.testing.correct_venue import CORRECT_SPEC, START, Failure, LanternArchive, checks_of, outcome, run_check
 
 
 class Unordered(LanternArchive):
-    def rounds(self) -> Sequence[str]:
+    def round_keys(self) -> Sequence[str]:
         return ["1", "0"]
 
 
 class Foreign(LanternArchive):
-    def round(self, key: str) -> Round:
-        return replace(super().round(key), resolutions=(outcome(7),))
+    def read_round(self, key: str) -> Round:
+        return replace(super().read_round(key), resolutions=(outcome(7),))
 
 
 class Misnamed(LanternArchive):
-    def round(self, key: str) -> Round:
-        return replace(super().round(key), key="round")
+    def read_round(self, key: str) -> Round:
+        return replace(super().read_round(key), key="round")
 
 
 class Obliging(LanternArchive):
-    def round(self, key: str) -> Round:
-        return super().round(key if key in self.rounds() else "0")
+    def read_round(self, key: str) -> Round:
+        return super().read_round(key if key in self.round_keys() else "0")
 
 
 class Leaking(LanternArchive):
-    def examples(self, before: datetime) -> Sequence[Example]:
+    def examples(self, before: datetime) -> Sequence[TrainingExample]:
         return super().examples(datetime.max.replace(tzinfo=UTC))
 
 
 class Silent(LanternArchive):
-    def examples(self, before: datetime) -> Sequence[Example]:
+    def examples(self, before: datetime) -> Sequence[TrainingExample]:
         return []
 
 
 class Credulous(LanternArchive):
-    def sheet(self, path: Path) -> Sheet:
-        return Sheet(name=path.name, author="", round="0", probabilities={})
+    def read_forecast_file(self, path: Path) -> ForecastFile:
+        return ForecastFile(name=path.name, author="", round="0", probabilities={})
 
 
 class Repeating(LanternArchive):
-    def rounds(self) -> Sequence[str]:
+    def round_keys(self) -> Sequence[str]:
         return ["0", "0", "1"]
 
 
 class Alone(LanternArchive):
-    def rounds(self) -> Sequence[str]:
+    def round_keys(self) -> Sequence[str]:
         return ["0"]
 
 
 class Doubting(LanternArchive):
-    def round(self, key: str) -> Round:
-        found = super().round(key)
+    def read_round(self, key: str) -> Round:
+        found = super().read_round(key)
         return replace(found, resolutions=(*found.resolutions, *found.resolutions))
 
 
 class Swapping(LanternArchive):
     """Gives each question the outcome of another one."""
 
-    def examples(self, before: datetime) -> Sequence[Example]:
+    def examples(self, before: datetime) -> Sequence[TrainingExample]:
         found = list(super().examples(before))
         others = [example.resolution for example in reversed(found)]
         return [replace(example, resolution=other) for example, other in zip(found, others, strict=True)]
@@ -91,19 +90,19 @@ ARCHIVE_MUTANTS: list[tuple[str, type[LanternArchive]]] = [
 
 
 class ArchiveKit(ArchiveContract):
-    spec = SOUND
-    late = START + timedelta(days=90)
+    spec = CORRECT_SPEC
+    known_before = START + timedelta(days=90)
 
 
 @pytest.mark.parametrize("name", checks_of(ArchiveContract))
 async def test_a_sound_archive_passes(name: str, tmp_path: Path) -> None:
-    await run(ArchiveKit(), name, archive=LanternArchive(), tmp_path=tmp_path, content=b"{}")
+    await run_check(ArchiveKit(), name, archive=LanternArchive(), tmp_path=tmp_path, content=b"{}")
 
 
 @pytest.mark.parametrize(("name", "mutant"), ARCHIVE_MUTANTS)
 async def test_a_broken_archive_is_found(name: str, mutant: type[LanternArchive], tmp_path: Path) -> None:
     with pytest.raises(Failure):
-        await run(ArchiveKit(), name, archive=mutant(), tmp_path=tmp_path, content=b"{}")
+        await run_check(ArchiveKit(), name, archive=mutant(), tmp_path=tmp_path, content=b"{}")
 
 
 def test_every_check_of_an_archive_has_a_mutant() -> None:

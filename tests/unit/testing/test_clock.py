@@ -44,5 +44,5 @@ async def test_a_cancelled_sleeper_is_passed_over() -> None:
 
 def test_a_step_moves_the_wall_clock_alone() -> None:
     clock = FakeClock()
-    clock.step(-60.0)
+    clock.set_wall_clock(-60.0)
     assert (clock.monotonic(), clock.now()) == (0.0, START - timedelta(seconds=60))

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from bot.domain.order import Account, ClosingWish, Leg, Order, Plan, Position, Side, Wish
-from bot.ports import ClosingPlanner
-from bot.testing.contracts import ClosingContract
-from tests.unit.testing.lantern import Failure, checks_of, question, run
+from bot.core.interfaces import ClosingPlanner
+from bot.core.orders import Account, ClosingProposal, ContractSide, Order, OrderPlan, OrderSide, Position, TradeProposal
+from bot.testing.venue_contracts import ClosingPlannerContract
+from tests.unit.testing.correct_venue import Failure, checks_of, question, run_check
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-WISH = ClosingWish(
+WISH = ClosingProposal(
     question=question(0),
-    position=Position(contract="lamp", leg=Leg.NO, shares=40.0, paid=28.0),
+    position=Position(contract="lamp", leg=ContractSide.NO, shares=40.0, paid=28.0),
     account=Account(at=NOON, cash=100.0, currency="MANA"),
     now=NOON,
 )
@@ -24,8 +24,8 @@ WISH = ClosingWish(
 class PlannerWithoutSales:
     """A planner that buys and cannot sell on demand."""
 
-    async def plan(self, wish: Wish) -> Plan:
-        return Plan(why=f"nothing to gain on {wish.question.ref}")
+    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
+        return OrderPlan(why=f"nothing to gain on {wish.question.ref}")
 
 
 class SellingPlanner(PlannerWithoutSales):
@@ -33,24 +33,24 @@ class SellingPlanner(PlannerWithoutSales):
 
     changes: ClassVar[Mapping[str, object]] = {}
 
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
         held = wish.position
         order = Order(
             contract=held.contract,
             leg=held.leg,
-            side=Side.SELL,
+            side=OrderSide.SELL,
             shares=held.shares,
             limit=0.6,
             expected=0.65,
             cost=0.0,
             currency=wish.account.currency,
         )
-        return Plan(why="sold on demand", order=replace(order, **self.changes))  # type: ignore[arg-type]  # its fields
+        return OrderPlan(why="sold on demand", order=replace(order, **self.changes))  # type: ignore[arg-type]  # its fields
 
 
 class PlanningNothing(SellingPlanner):
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
-        return Plan(why=f"no buyer for {wish.position.contract}")
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
+        return OrderPlan(why=f"no buyer for {wish.position.contract}")
 
 
 class SellingOtherContract(SellingPlanner):
@@ -58,11 +58,11 @@ class SellingOtherContract(SellingPlanner):
 
 
 class SellingOtherLeg(SellingPlanner):
-    changes: ClassVar[Mapping[str, object]] = {"leg": Leg.YES}
+    changes: ClassVar[Mapping[str, object]] = {"leg": ContractSide.YES}
 
 
 class BuyingInstead(SellingPlanner):
-    changes: ClassVar[Mapping[str, object]] = {"side": Side.BUY}
+    changes: ClassVar[Mapping[str, object]] = {"side": OrderSide.BUY}
 
 
 class SellingTooMuch(SellingPlanner):
@@ -86,22 +86,22 @@ class SellingForOtherMoney(SellingPlanner):
 
 
 class SellingByCash(SellingPlanner):
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
         plan = await super().plan_closing(wish)
-        return plan if wish.account.cash else Plan(why="no cash")
+        return plan if wish.account.cash else OrderPlan(why="no cash")
 
 
 class SellingLessWhenPoor(SellingPlanner):
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
         plan = await super().plan_closing(wish)
         assert plan.order is not None
         return plan if wish.account.cash else replace(plan, order=replace(plan.order, shares=plan.order.shares / 2))
 
 
 class SellingWholesOnly(SellingPlanner):
-    async def plan_closing(self, wish: ClosingWish) -> Plan:
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
         plan = await super().plan_closing(wish)
-        return plan if wish.position.shares >= WISH.position.shares else Plan(why="too small")
+        return plan if wish.position.shares >= WISH.position.shares else OrderPlan(why="too small")
 
 
 CLOSING_MUTANTS: Sequence[tuple[str, type[PlannerWithoutSales]]] = [
@@ -122,10 +122,10 @@ CLOSING_MUTANTS: Sequence[tuple[str, type[PlannerWithoutSales]]] = [
 
 
 async def run_closing(name: str, planner: object) -> None:
-    await run(ClosingContract(), name, planner=planner, wish=WISH)
+    await run_check(ClosingPlannerContract(), name, planner=planner, wish=WISH)
 
 
-@pytest.mark.parametrize("name", checks_of(ClosingContract))
+@pytest.mark.parametrize("name", checks_of(ClosingPlannerContract))
 async def test_a_sound_planner_passes(name: str) -> None:
     planner: ClosingPlanner = SellingPlanner()
     await run_closing(name, planner)

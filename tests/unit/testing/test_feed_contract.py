@@ -8,17 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.domain.prediction import Binary, Choice, Prediction
-from bot.domain.question import Question, QuestionRef
-from bot.domain.research import Quote
-from bot.errors import NotFound, Rejected, Unavailable
-from bot.testing import feed_contract
-from bot.testing.feed_contract import ODD_NAMES, Booth, FinderContract, PriceFeedContract
-from bot.testing.venue import MemoryVenue
-from tests.unit.testing.lantern import START, Failure, checks_of, question, run
+from bot.core.errors import NotFoundError, RequestRejectedError, ServiceUnavailableError
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction
+from bot.core.questions import Question, QuestionRef, Quote
+from bot.testing import price_feed_contract
+from bot.testing.price_feed_contract import PriceFeedContract, PriceFeedSetup
+from bot.testing.venue import FakeVenueReader
+from bot.testing.venue_contracts import ODD_NAMES, QuestionReaderContract
+from tests.unit.testing.correct_venue import START, Failure, checks_of, question, run_check
 
 HOST = "lantern.example"
-Broken = (*Failure, TimeoutError, StopAsyncIteration, Unavailable)
+Broken = (*Failure, TimeoutError, StopAsyncIteration, ServiceUnavailableError)
 
 
 class Feed:
@@ -30,7 +30,7 @@ class Feed:
 
     async def move(self, asked: Question) -> Prediction:
         self.prices[asked.ref] = (self.prices.get(asked.ref, 0.3) * 7 + 0.11) % 0.9 + 0.05
-        quote = Quote(ref=asked.ref, prediction=Binary(self.prices[asked.ref]), at=START)
+        quote = Quote(ref=asked.ref, prediction=BinaryPrediction(self.prices[asked.ref]), at=START)
         for queue in self.listening:
             queue.put_nowait(quote)
         return quote.prediction
@@ -52,7 +52,7 @@ class Feed:
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         if quote is None:
             message = "nothing was heard for a minute"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message)
         if quote.ref in refs:
             yield quote
 
@@ -60,8 +60,8 @@ class Feed:
 class Mistaken(Feed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
-            assert isinstance(one.prediction, Binary)
-            yield replace(one, prediction=Binary(1 - one.prediction.probability))
+            assert isinstance(one.prediction, BinaryPrediction)
+            yield replace(one, prediction=BinaryPrediction(1 - one.prediction.probability))
 
 
 class Partial(Feed):
@@ -81,7 +81,7 @@ class Chatty(Feed):
 
 class Shapeless(Feed):
     async def move(self, asked: Question) -> Prediction:
-        prediction = Choice({"low": 0.5, "high": 0.5})
+        prediction = ChoicePrediction({"low": 0.5, "high": 0.5})
         for queue in self.listening:
             queue.put_nowait(Quote(ref=asked.ref, prediction=prediction, at=START))
         return prediction
@@ -111,7 +111,7 @@ class Ending(Feed):
             async with aclosing(super().quotes(refs)) as quotes:  # type: ignore[type-var]
                 async for quote in quotes:
                     yield quote
-        except Unavailable:
+        except ServiceUnavailableError:
             return
 
 
@@ -131,7 +131,7 @@ class Once(Feed):
         self.opened += 1
         if self.opened > 1:
             message = "already open"
-            raise Unavailable(message)
+            raise ServiceUnavailableError(message)
         async with aclosing(super().quotes(refs)) as quotes:  # type: ignore[type-var]
             async for quote in quotes:
                 yield quote
@@ -167,8 +167,8 @@ class Foreseeing(Feed):
 class Rounding(Feed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
-            assert isinstance(one.prediction, Binary)
-            yield replace(one, prediction=Binary(round(one.prediction.probability, 1)))
+            assert isinstance(one.prediction, BinaryPrediction)
+            yield replace(one, prediction=BinaryPrediction(round(one.prediction.probability, 1)))
 
 
 FEED_MUTANTS: list[tuple[str, type[Feed]]] = [
@@ -189,8 +189,8 @@ FEED_MUTANTS: list[tuple[str, type[Feed]]] = [
 ]
 
 
-def booth_for(feed: Feed) -> Booth:
-    return Booth(
+def booth_for(feed: Feed) -> PriceFeedSetup:
+    return PriceFeedSetup(
         feed=feed,
         questions=[question(0), question(1)],
         others=[question(2)],
@@ -203,19 +203,19 @@ def booth_for(feed: Feed) -> Booth:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is broken need not be waited for as long as what is slow."""
-    monkeypatch.setattr(feed_contract, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(price_feed_contract, "WAIT_LIMIT_S", 0.2)
 
 
 @pytest.mark.parametrize("name", checks_of(PriceFeedContract))
 async def test_a_sound_feed_passes(name: str) -> None:
-    await run(PriceFeedContract(), name, booth=booth_for(Feed()))
+    await run_check(PriceFeedContract(), name, booth=booth_for(Feed()))
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("name", "mutant"), FEED_MUTANTS)
 async def test_a_broken_feed_is_found(name: str, mutant: type[Feed]) -> None:
     with pytest.raises(Broken):
-        await run(PriceFeedContract(), name, booth=booth_for(mutant()))
+        await run_check(PriceFeedContract(), name, booth=booth_for(mutant()))
 
 
 def test_every_check_of_a_feed_has_a_mutant() -> None:
@@ -226,24 +226,24 @@ def known(number: int) -> Question:
     return replace(question(number), url=f"https://{HOST}/lamps/{number}")
 
 
-class Reader(MemoryVenue):
+class Reader(FakeVenueReader):
     """Sound: finds by key and by address, and says why a lamp without a wick is none to forecast."""
 
     def __init__(self) -> None:
         super().__init__([known(0), known(1)])
         self.asked: set[str] = set()
 
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         self.asked.add(HOST)
         key = self.key_of(name.strip())
         if key == "9":
             message = "lamp 9 has no wick"
-            raise Rejected(message)
+            raise RequestRejectedError(message)
         async for one in self.questions():
             if one.ref.key == key:
                 return self.stated(one)
         message = f"no lamp {key[:20]!r}"
-        raise NotFound(message)
+        raise NotFoundError(message)
 
     def key_of(self, name: str) -> str:
         return name.removeprefix(f"https://{HOST}/lamps/")
@@ -263,18 +263,18 @@ class Addressless(Reader):
 
 
 class Obliging(Reader):
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         try:
-            return await super().find(name)
-        except NotFound:
+            return await super().find_question(name)
+        except NotFoundError:
             return known(0)
 
 
 class Strict(Reader):
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         if name != name.strip():
-            raise NotFound(name)
-        return await super().find(name)
+            raise NotFoundError(name)
+        return await super().find_question(name)
 
 
 class Crashing(Reader):
@@ -283,22 +283,22 @@ class Crashing(Reader):
 
 
 class Straying(Reader):
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         if name.startswith("https://"):
             self.asked.add(name.split("/")[2])
-        return await super().find(name)
+        return await super().find_question(name)
 
 
 class Silent(Reader):
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         if name == "9":
-            raise Rejected
-        return await super().find(name)
+            raise RequestRejectedError
+        return await super().find_question(name)
 
 
 class Lax(Reader):
-    async def find(self, name: str) -> Question:
-        return known(9) if name == "9" else await super().find(name)
+    async def find_question(self, name: str) -> Question:
+        return known(9) if name == "9" else await super().find_question(name)
 
 
 class Mistaking(Reader):
@@ -311,18 +311,18 @@ class Mistaking(Reader):
 class Trusting(Reader):
     """Goes wherever an address leads that names its host somewhere."""
 
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         self.asked |= {part for part in name.split("/")[2:3] if "127.0.0.1" in part}
-        return await super().find(name)
+        return await super().find_question(name)
 
 
 class Fragile(Reader):
     """Takes a name that is too long for a sign that the venue is down."""
 
-    async def find(self, name: str) -> Question:
+    async def find_question(self, name: str) -> Question:
         if len(name) > 1000:
-            raise Unavailable(name[:20])
-        return await super().find(name)
+            raise ServiceUnavailableError(name[:20])
+        return await super().find_question(name)
 
 
 class Curious(Reader):
@@ -355,19 +355,19 @@ async def check_finder(name: str, kind: Callable[[], Reader]) -> None:
         reader = kind()
         hosts = frozenset({HOST})
         arguments = {"finder": reader, "name": odd, "hosts": hosts, "unfit": "9"}
-        await run(FinderContract(), name, **arguments, reached=lambda r=reader: frozenset(r.asked))
+        await run_check(QuestionReaderContract(), name, **arguments, reached=lambda r=reader: frozenset(r.asked))
 
 
-@pytest.mark.parametrize("name", checks_of(FinderContract))
+@pytest.mark.parametrize("name", checks_of(QuestionReaderContract))
 async def test_a_sound_finder_passes(name: str) -> None:
     await check_finder(name, Reader)
 
 
 @pytest.mark.parametrize(("name", "mutant"), FINDER_MUTANTS)
 async def test_a_broken_finder_is_found(name: str, mutant: type[Reader]) -> None:
-    with pytest.raises((*Failure, NotFound, Unavailable, ValueError)):
+    with pytest.raises((*Failure, NotFoundError, ServiceUnavailableError, ValueError)):
         await check_finder(name, mutant)
 
 
 def test_every_check_of_a_finder_has_a_mutant() -> None:
-    assert {name for name, _ in FINDER_MUTANTS} == set(checks_of(FinderContract))
+    assert {name for name, _ in FINDER_MUTANTS} == set(checks_of(QuestionReaderContract))

@@ -12,15 +12,15 @@ from urllib.parse import quote_plus
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from bot.domain.research import Hit
-from bot.errors import ContractError, LeakError, Unavailable
-from bot.ports import SearchEngine
-from bot.specs import Can, SearchSpec, Settings, Workplace
+from bot.core.errors import LeakError, MalformedDataError, ServiceUnavailableError
+from bot.core.interfaces import SearchEngine
+from bot.core.plugin_specs import PluginContext, PluginSettings, SearchSpec
+from bot.core.research import SearchResult
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import TRANSPORT_ERRORS
-from bot.testing.http import Asked
-from bot.testing.search_contract import NOW, OneAnswer, SearchContract
-from tests.unit.testing.lantern import Failure, checks_of, run
+from bot.testing.http import FixedResponseClient, RecordedRequest
+from bot.testing.search_contract import NOW, SearchEngineContract
+from bot.testing.venue_contracts import TRANSPORT_ERRORS
+from tests.unit.testing.correct_venue import Failure, checks_of, run_check
 
 SECRET = "do-not-show-me"  # noqa: S105 - looked for in what is sent
 NEW, OLD = "2026-03-04T12:00:00+00:00", "2026-02-01T00:00:00+00:00"
@@ -28,17 +28,17 @@ REPLY = json.dumps({"hits": [{"url": f"https://{day[:10]}.example", "day": day} 
 MOMENT = datetime(2026, 3, 5, 0, 30, tzinfo=UTC)
 
 
-class TorchSettings(Settings):
+class TorchSettings(PluginSettings):
     key: SecretStr = SecretStr(SECRET)
 
 
 class Torch:
     """A sound engine: the query in the address, the key in a header, a bound in UTC."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: PluginContext) -> None:
         self.http = workplace.http
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         body = await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers())
         hits = self.hits(body)
         return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
@@ -50,21 +50,21 @@ class Torch:
     def headers(self) -> dict[str, str]:
         return {"X-Key": SECRET}
 
-    def hits(self, body: bytes) -> list[Hit]:
+    def hits(self, body: bytes) -> list[SearchResult]:
         try:
             return [self.hit(one["url"], one["day"]) for one in json.loads(body)["hits"]]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             message = "torch: no list of hits"
-            raise ContractError(message) from error
+            raise MalformedDataError(message) from error
 
-    def hit(self, url: str, day: str) -> Hit:
-        return Hit(url=url, title="A torch", snippet="It burns.", published_at=datetime.fromisoformat(day))
+    def hit(self, url: str, day: str) -> SearchResult:
+        return SearchResult(url=url, title="A torch", snippet="It burns.", published_at=datetime.fromisoformat(day))
 
 
 class Blind(Torch):
     """Sound too, without bounds."""
 
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         if before is not None:
             message = "torch cannot bound dates"
             raise LeakError(message)
@@ -72,32 +72,27 @@ class Blind(Torch):
 
 
 class Twice(Torch):
-    def hit(self, url: str, day: str) -> Hit:
+    def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), url="https://same.example")
 
 
 class Raw(Torch):
-    def hit(self, url: str, day: str) -> Hit:
+    def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), snippet="burns\x00")
 
 
 class Endless(Torch):
-    def hit(self, url: str, day: str) -> Hit:
+    def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), snippet="x" * 5_001)
 
 
 class Naive(Torch):
-    def hit(self, url: str, day: str) -> Hit:
+    def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), published_at=datetime.fromisoformat(day).replace(tzinfo=None))
 
 
-class Wordy(Torch):
-    def hit(self, url: str, day: str) -> Hit:
-        return replace(super().hit(url, day), text="It burns all night.")
-
-
 class Inventing(Torch):
-    def hits(self, body: bytes) -> list[Hit]:
+    def hits(self, body: bytes) -> list[SearchResult]:
         return [self.hit("https://made-up.example", OLD)]
 
 
@@ -107,12 +102,12 @@ class Deaf(Torch):
 
 
 class Generous(Torch):
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         return await super().search(query, before=before, limit=99)
 
 
 class Lax(Torch):
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         return self.hits(await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers()))
 
 
@@ -129,10 +124,10 @@ class Always(Torch):
 
 
 class Swallowing(Torch):
-    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         try:
             return await super().search(query, before=before, limit=limit)
-        except (Unavailable, ContractError):
+        except (ServiceUnavailableError, MalformedDataError):
             return []
 
 
@@ -157,55 +152,54 @@ class LaxSettings(BaseModel):
     key: SecretStr = SecretStr(SECRET)
 
 
-def spec_of(engine: Callable[[Workplace], SearchEngine], *abilities: Can) -> SearchSpec[TorchSettings]:
+def spec_of(engine: Callable[[PluginContext], SearchEngine], *, bounds_dates: bool = True) -> SearchSpec[TorchSettings]:
     @asynccontextmanager
-    async def opened(settings: TorchSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    async def opened(settings: TorchSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
         yield engine(workplace)
 
-    found = frozenset(abilities)
-    return SearchSpec(name="torch", summary="Torches", settings=TorchSettings, abilities=found, open=opened)
+    return SearchSpec(name="torch", summary="Torches", settings=TorchSettings, bounds_dates=bounds_dates, open=opened)
 
 
-SOUND = spec_of(Torch, Can.SEARCH_BEFORE_DATE)
+SOUND = spec_of(Torch)
 
 
-def kit_of(spec: SearchSpec[Any], settings: Any = None) -> SearchContract:
+def kit_of(spec: SearchSpec[Any], settings: Any = None) -> SearchEngineContract:
     body = {
         "spec": spec,
         "settings": settings or TorchSettings(),
         "reply": REPLY,
         "empty": b'{"hits": []}',
         "secret": SECRET,
-        "bounds": {MOMENT: quote_plus(MOMENT.isoformat())},
-        "bound": lambda _, asked: _bound(asked),
+        "expected_date_bounds": {MOMENT: quote_plus(MOMENT.isoformat())},
+        "date_bound_of": lambda _, asked: _bound(asked),
     }
-    kit: SearchContract = type("Kit", (SearchContract,), body)()
+    kit: SearchEngineContract = type("Kit", (SearchEngineContract,), body)()
     return kit
 
 
-def _bound(asked: Asked) -> str | None:
+def _bound(asked: RecordedRequest) -> str | None:
     return asked.url.partition("&until=")[2] or None
 
 
-def broken(engine: Callable[[Workplace], SearchEngine], *more: Can) -> Callable[[], SearchContract]:
-    return lambda: kit_of(spec_of(engine, Can.SEARCH_BEFORE_DATE, *more))
+def broken(engine: Callable[[PluginContext], SearchEngine]) -> Callable[[], SearchEngineContract]:
+    return lambda: kit_of(spec_of(engine))
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Workplace:
-    return Workplace(clock=FakeClock(NOW), http=OneAnswer(REPLY), folder=tmp_path)
+def workplace(tmp_path: Path) -> PluginContext:
+    return PluginContext(clock=FakeClock(NOW), http=FixedResponseClient(REPLY), folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", checks_of(SearchContract))
-@pytest.mark.parametrize("spec", [SOUND, spec_of(Blind)], ids=["bounded", "unbounded"])
-async def test_a_sound_engine_passes(name: str, spec: SearchSpec[Any], workplace: Workplace) -> None:
+@pytest.mark.parametrize("name", checks_of(SearchEngineContract))
+@pytest.mark.parametrize("spec", [SOUND, spec_of(Blind, bounds_dates=False)], ids=["bounded", "unbounded"])
+async def test_a_sound_engine_passes(name: str, spec: SearchSpec[Any], workplace: PluginContext) -> None:
     try:
-        await run(kit_of(spec), name, workplace=workplace, error=TRANSPORT_ERRORS[1])
+        await run_check(kit_of(spec), name, workplace=workplace, error=TRANSPORT_ERRORS[1])
     except pytest.skip.Exception as skipped:
         assert "moment" in str(skipped) or "bounds dates" in str(skipped)  # noqa: PT017 - which check is for which
 
 
-MUTANTS: list[tuple[str, Callable[[], SearchContract]]] = [
+MUTANTS: list[tuple[str, Callable[[], SearchEngineContract]]] = [
     ("it_is_built_for_this_version", lambda: kit_of(replace(SOUND, api_version=99))),
     ("unknown_settings_are_refused", lambda: kit_of(replace(SOUND, settings=LaxSettings))),  # type: ignore[arg-type]  # the fault
     ("settings_cannot_be_changed", lambda: kit_of(replace(SOUND, settings=LaxSettings), LaxSettings())),  # type: ignore[arg-type]  # as above
@@ -213,8 +207,6 @@ MUTANTS: list[tuple[str, Callable[[], SearchContract]]] = [
     ("a_documented_reply_is_read", broken(Raw)),
     ("a_documented_reply_is_read", broken(Endless)),
     ("a_documented_reply_is_read", broken(Naive)),
-    ("text_of_pages_comes_with_the_ability_alone", broken(Wordy)),
-    ("text_of_pages_comes_with_the_ability_alone", broken(Torch, Can.SEARCH_TEXT)),
     ("a_reply_without_hits_is_none", broken(Inventing)),
     ("the_query_is_sent_as_it_is", broken(Deaf)),
     ("no_more_hits_come_than_were_asked_for", broken(Generous)),
@@ -233,10 +225,12 @@ MUTANTS: list[tuple[str, Callable[[], SearchContract]]] = [
 
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS, ids=range(len(MUTANTS)))
-async def test_a_broken_engine_is_found(name: str, mutant: Callable[[], SearchContract], workplace: Workplace) -> None:
+async def test_a_broken_engine_is_found(
+    name: str, mutant: Callable[[], SearchEngineContract], workplace: PluginContext
+) -> None:
     with pytest.raises((*Failure, LeakError)):
-        await run(mutant(), name, workplace=workplace, error=Unavailable("503"))
+        await run_check(mutant(), name, workplace=workplace, error=ServiceUnavailableError("503"))
 
 
 def test_every_check_of_an_engine_has_a_mutant() -> None:
-    assert {name for name, _ in MUTANTS} == set(checks_of(SearchContract))
+    assert {name for name, _ in MUTANTS} == set(checks_of(SearchEngineContract))

@@ -5,21 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.prediction import Binary
-from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
-from bot.errors import Rejected
-from bot.testing.book import MemoryBook
-from bot.testing.contracts import SubmitterContract
-from tests.unit.testing.lantern import Failure, checks_of, question, run
+from bot.core.errors import RequestRejectedError
+from bot.core.predictions import BinaryPrediction
+from bot.core.submissions import Intent, IntentAction, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.testing.submitter_contracts import SubmitterContract
+from bot.testing.venue import FakeSubmitter
+from tests.unit.testing.correct_venue import Failure, checks_of, question, run_check
 
 
-class Careful(MemoryBook):
+class Careful(FakeSubmitter):
     """Sound: refuses what the batch marks as refused."""
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         if batch.key != "closed":
             return await super().submit(batch)
-        return [Receipt(intent=intent.id, state=IntentState.REFUSED, detail="closed") for intent in batch.intents]
+        return [WriteReceipt(intent=intent.id, state=IntentState.REFUSED, detail="closed") for intent in batch.intents]
 
     def count(self) -> int:
         return len({(intent.account, intent.ref) for intent in self.writes})
@@ -31,73 +31,73 @@ class Doubling(Careful):
 
 
 class Losing(Careful):
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return (await super().submit(batch))[1:]
 
 
 class Boasting(Careful):
-    async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        return [Receipt(intent=intent.id, state=IntentState.ACKED) for intent in batch.intents]
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [WriteReceipt(intent=intent.id, state=IntentState.ACKED) for intent in batch.intents]
 
 
 class Forgetting(Careful):
-    async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        return [Receipt(intent=intent.id, state=IntentState.ABSENT) for intent in batch.intents]
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [WriteReceipt(intent=intent.id, state=IntentState.ABSENT) for intent in batch.intents]
 
 
 class Raising(Careful):
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         if batch.key == "closed":
-            raise Rejected(batch.key)
+            raise RequestRejectedError(batch.key)
         return await super().submit(batch)
 
 
 class Curt(Careful):
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [replace(receipt, detail="") for receipt in await super().submit(batch)]
 
 
 class Sneaking(Careful):
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         await super().submit(replace(batch, key="open"))
         return await super().submit(batch)
 
 
 class Scribbling(Careful):
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         self.writes.append(intent_for(7))
         return await super().submit(batch)
 
 
 class Skipping(Careful):
-    async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        return (await super().standing(batch))[1:]
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return (await super().read_submissions(batch))[1:]
 
 
 class Dishonest(Careful):
     """Says of what it has taken that it is on its way."""
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [replace(receipt, state=IntentState.SENDING) for receipt in await super().submit(batch)]
 
 
 class Stubborn(Careful):
     """The first answer to a question stands for good."""
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
-        before = dict(self.answers)
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        before = dict(self.standing_intents)
         receipts = await super().submit(batch)
-        self.answers |= before
+        self.standing_intents |= before
         return receipts
 
 
 class Sealing(Careful):
     """Sound too: makes its requests beforehand and writes nothing without one."""
 
-    async def seal(self, batch: Batch) -> Sequence[Sealed]:
-        return [Sealed(intent=intent.id, tag=intent.id, body=intent.id) for intent in batch.intents]
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [SealedRequest(intent=intent.id, tag=intent.id, body=intent.id) for intent in batch.intents]
 
-    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         assert [one.intent for one in batch.sealed] == [intent.id for intent in batch.intents]
         return await super().submit(batch)
 
@@ -128,15 +128,15 @@ def intent_for(number: int) -> Intent:
         ref=asked.ref,
         forecast="f",
         action=IntentAction.FORECAST,
-        predictions={"outcome": Binary(0.5)},
+        predictions={"outcome": BinaryPrediction(0.5)},
         batch="lamps",
     )
 
 
 async def run_submitter(name: str, book: Careful) -> None:
-    batch = Batch(key="lamps", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
+    batch = SubmissionBatch(key="lamps", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
     closed = replace(batch, key="closed")
-    await run(SubmitterContract(), name, submitter=book, batch=batch, refused_batch=closed, answers=book.count)
+    await run_check(SubmitterContract(), name, submitter=book, batch=batch, refused_batch=closed, answers=book.count)
 
 
 @pytest.mark.parametrize("book", [Careful, Sealing])
@@ -147,7 +147,7 @@ async def test_a_sound_submitter_passes(name: str, book: type[Careful]) -> None:
 
 @pytest.mark.parametrize(("name", "mutant"), SUBMITTER_MUTANTS)
 async def test_a_broken_submitter_is_found(name: str, mutant: type[Careful]) -> None:
-    with pytest.raises((*Failure, Rejected)):
+    with pytest.raises((*Failure, RequestRejectedError)):
         await run_submitter(name, mutant())
 
 

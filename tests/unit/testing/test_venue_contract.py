@@ -9,25 +9,33 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from bot.domain.question import Question, QuestionRef
-from bot.domain.resolution import Chosen, Resolution
-from bot.errors import Unavailable
-from bot.ports import Venue
-from bot.specs import VenueSpec, Workplace
-from bot.testing.book import MemoryBook
+from bot.core.errors import ServiceUnavailableError
+from bot.core.interfaces import VenueReader
+from bot.core.outcomes import ChoiceOutcome, Resolution
+from bot.core.plugin_specs import PluginContext, VenueSpec
+from bot.core.questions import Question, QuestionRef
 from bot.testing.clock import FakeClock
-from bot.testing.contracts import TRANSPORT_ERRORS, VenueContract
-from bot.testing.http import DictHttp
-from bot.testing.venue import MemoryVenue
-from tests.unit.testing.lantern import SOUND, START, Failure, LanternSettings, checks_of, outcome, question, run
+from bot.testing.http import FakeHttpClient
+from bot.testing.venue import FakeSubmitter, FakeVenueReader
+from bot.testing.venue_contracts import TRANSPORT_ERRORS, VenueContract
+from tests.unit.testing.correct_venue import (
+    CORRECT_SPEC,
+    START,
+    Failure,
+    LanternSettings,
+    checks_of,
+    outcome,
+    question,
+    run_check,
+)
 
 
 def reading(venue: Callable[[], Any]) -> VenueSpec[LanternSettings]:
     @asynccontextmanager
-    async def reader(settings: LanternSettings, workplace: Workplace) -> AsyncIterator[Venue]:
+    async def reader(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
         yield venue()
 
-    return replace(SOUND, reader=reader)
+    return replace(CORRECT_SPEC, reader=reader)
 
 
 @dataclass
@@ -44,17 +52,17 @@ class Outcomes:
         yield self.found
 
 
-class Twice(MemoryVenue):
+class Twice(FakeVenueReader):
     async def questions(self) -> AsyncIterator[Question]:
         for _ in range(2):
             yield question(0)
 
 
-class Writing(MemoryVenue):
-    submit = MemoryBook.submit
+class Writing(FakeVenueReader):
+    submit = FakeSubmitter.submit
 
 
-class Drifting(MemoryVenue):
+class Drifting(FakeVenueReader):
     calls = 0
 
     async def questions(self) -> AsyncIterator[Question]:
@@ -62,12 +70,12 @@ class Drifting(MemoryVenue):
         yield question(self.calls)
 
 
-class Closing(MemoryVenue):
+class Closing(FakeVenueReader):
     async def questions(self) -> AsyncIterator[Question]:
         yield replace(question(0), closes_at=START)
 
 
-class Swallowing(MemoryVenue):
+class Swallowing(FakeVenueReader):
     """Lists nothing, whatever the transport says."""
 
 
@@ -90,27 +98,25 @@ def kit_of(spec: VenueSpec[Any], settings: Any = None) -> VenueContract:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> Workplace:
-    return Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
+def workplace(tmp_path: Path) -> PluginContext:
+    return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", checks_of(VenueContract))
-async def test_a_sound_venue_passes(name: str, workplace: Workplace) -> None:
-    await run(kit_of(SOUND), name, workplace=workplace, error=TRANSPORT_ERRORS[1], body=b"{}")
+async def test_a_sound_venue_passes(name: str, workplace: PluginContext) -> None:
+    await run_check(kit_of(CORRECT_SPEC), name, workplace=workplace, error=TRANSPORT_ERRORS[1], body=b"{}")
 
 
 VENUE_MUTANTS: list[tuple[str, Callable[[], VenueContract]]] = [
-    ("it_is_built_for_this_version", lambda: kit_of(replace(SOUND, api_version=99))),
-    ("abilities_equal_what_is_offered", lambda: kit_of(replace(SOUND, abilities=frozenset()))),
-    ("abilities_equal_what_is_offered", lambda: kit_of(replace(SOUND, archive=None))),
-    ("unknown_settings_are_refused", lambda: kit_of(replace(SOUND, settings=Lax))),  # type: ignore[arg-type]  # the fault
-    ("settings_cannot_be_changed", lambda: kit_of(replace(SOUND, settings=Lax), Lax())),  # type: ignore[arg-type]  # as above
-    ("secrets_are_hidden", lambda: kit_of(SOUND, Telling())),
+    ("it_is_built_for_this_version", lambda: kit_of(replace(CORRECT_SPEC, api_version=99))),
+    ("unknown_settings_are_refused", lambda: kit_of(replace(CORRECT_SPEC, settings=Lax))),  # type: ignore[arg-type]  # the fault
+    ("settings_cannot_be_changed", lambda: kit_of(replace(CORRECT_SPEC, settings=Lax), Lax())),  # type: ignore[arg-type]  # as above
+    ("secrets_are_hidden", lambda: kit_of(CORRECT_SPEC, Telling())),
     ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(Twice))),
-    ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(MemoryVenue))),
+    ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(FakeVenueReader))),
     (
         "every_question_is_listed_once_under_the_name_of_the_venue",
-        lambda: kit_of(reading(lambda: MemoryVenue([question(0, venue="torch")]))),
+        lambda: kit_of(reading(lambda: FakeVenueReader([question(0, venue="torch")]))),
     ),
     ("windows_open_before_they_close", lambda: kit_of(reading(Closing))),
     ("a_reopened_reader_reads_the_same", lambda: kit_of(reading(Drifting))),
@@ -126,7 +132,7 @@ VENUE_MUTANTS: list[tuple[str, Callable[[], VenueContract]]] = [
     ),
     (
         "outcomes_answer_pending_questions_in_their_own_shape",
-        lambda: kit_of(reading(lambda: Outcomes(outcome(0, outcome=Chosen("yes"))))),
+        lambda: kit_of(reading(lambda: Outcomes(outcome(0, outcome=ChoiceOutcome("yes"))))),
     ),
     ("errors_of_the_transport_keep_their_meaning", lambda: kit_of(reading(Swallowing))),
     ("an_odd_answer_is_a_contract_error", lambda: kit_of(reading(Swallowing))),
@@ -134,9 +140,11 @@ VENUE_MUTANTS: list[tuple[str, Callable[[], VenueContract]]] = [
 
 
 @pytest.mark.parametrize(("name", "mutant"), VENUE_MUTANTS, ids=range(len(VENUE_MUTANTS)))
-async def test_a_broken_venue_is_found(name: str, mutant: Callable[[], VenueContract], workplace: Workplace) -> None:
+async def test_a_broken_venue_is_found(
+    name: str, mutant: Callable[[], VenueContract], workplace: PluginContext
+) -> None:
     with pytest.raises(Failure):
-        await run(mutant(), name, workplace=workplace, error=Unavailable("503"), body=b"{}")
+        await run_check(mutant(), name, workplace=workplace, error=ServiceUnavailableError("503"), body=b"{}")
 
 
 def test_every_check_of_a_venue_has_a_mutant() -> None:

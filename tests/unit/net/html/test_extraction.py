@@ -8,19 +8,18 @@ from hypothesis import strategies as st
 
 from bot.net.html.extraction import TITLE_CHARS, extract_page
 from bot.net.html.publication_date import parse_moment
-from bot.net.html.stylesheets import parse_declarations, parse_rules
-from bot.testing.hidden import VISIBLE, page
+from bot.simulator.hidden_text_pages import VISIBLE_TEXT, plain_page
 
 EARLIEST, LATEST = datetime(1991, 1, 1), datetime(2100, 1, 1)  # noqa: DTZ001 - the zone is drawn
 
 
 def test_a_page_has_its_title_its_text_and_the_date_it_gives() -> None:
-    html = page("").replace(
+    html = plain_page("").replace(
         "<head>", '<head><meta property="article:published_time" content="2026-03-01T08:30:00+01:00">'
     )
     found = extract_page(html.encode(), "text/html", longest=1000)
     assert (found.title, found.published_at) == ("The river", datetime(2026, 3, 1, 7, 30, tzinfo=UTC))
-    assert VISIBLE in found.text
+    assert VISIBLE_TEXT in found.text
 
 
 @pytest.mark.parametrize(
@@ -34,12 +33,12 @@ def test_a_page_has_its_title_its_text_and_the_date_it_gives() -> None:
     ],
 )
 def test_a_date_is_read_where_pages_give_it(head: str) -> None:
-    html = f"<html><head>{head}<p>{VISIBLE}"
+    html = f"<html><head>{head}<p>{VISIBLE_TEXT}"
     assert extract_page(html.encode(), "text/html", longest=1000).published_at == datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def test_a_date_in_the_prose_is_not_the_date_of_the_page() -> None:
-    html = page("<p>It closes on 2026-03-01, or on March 2, 2026.</p>")
+    html = plain_page("<p>It closes on 2026-03-01, or on March 2, 2026.</p>")
     assert extract_page(html.encode(), "text/html", longest=1000).published_at is None
 
 
@@ -60,12 +59,12 @@ def test_a_feed_is_a_list_of_its_entries_dated_by_the_newest() -> None:
     feed = f"""<?xml version="1.0" encoding="utf-8"?><rss><channel><title>Rivers</title>
       <item><title>Old</title><pubDate>Sun, 01 Mar 2026 07:00:00 GMT</pubDate><description>x</description></item>
       <item><title>New</title><pubDate>Mon, 02 Mar 2026 07:00:00 GMT</pubDate>
-      <description><![CDATA[<p>{VISIBLE}</p>
+      <description><![CDATA[<p>{VISIBLE_TEXT}</p>
       <p style="display:none">canary</p>]]></description></item></channel></rss>"""
     found = extract_page(feed.encode(), "application/rss+xml", longest=1000)
     assert found.title == "Rivers"
     assert found.published_at == datetime(2026, 3, 2, 7, tzinfo=UTC)
-    assert VISIBLE in found.text
+    assert VISIBLE_TEXT in found.text
     assert "canary" not in found.text
 
 
@@ -79,9 +78,3 @@ def test_title_and_text_are_cut() -> None:
     found = extract_page(html.encode(), "text/html", longest=50)
     assert len(found.title) == TITLE_CHARS
     assert len(found.text) <= 50
-
-
-@given(st.text() | st.text("{};:()'\"\\@/*!-ab \n"))
-def test_no_style_is_beyond_reading(css: str) -> None:
-    assert all(rule.declared for rule in parse_rules(css))
-    assert all(values for values in parse_declarations(css).values())

@@ -7,19 +7,19 @@ import time
 import psutil
 import pytest
 
-from bot.domain.research import Fetched, Page
-from bot.errors import ContractError, Unavailable
+from bot.core.errors import MalformedDataError, ServiceUnavailableError
+from bot.core.research import FetchedPage, PageText
 from bot.net.html.page_reader import PageReadLimits, SubprocessPageReader
-from bot.testing.hidden import VISIBLE, page
+from bot.simulator.hidden_text_pages import VISIBLE_TEXT, plain_page
 
-PLAIN = page("")
+PLAIN = plain_page("")
 # Combining marks in turn of two classes, which take the square of their number to put in order.
 COSTLY = "a" + "\u0301\u0327" * 300_000
 MIB = 1024 * 1024
 
 
-def of(text: str, media_type: str = "text/html", path: str = "") -> Fetched:
-    return Fetched(url=f"http://pages.test/{path}?key=secret", content=text.encode(), media_type=media_type)
+def of(text: str, media_type: str = "text/html", path: str = "") -> FetchedPage:
+    return FetchedPage(url=f"http://pages.test/{path}?key=secret", content=text.encode(), media_type=media_type)
 
 
 def is_running(process_id: int | None) -> bool:
@@ -35,8 +35,8 @@ async def test_a_page_is_read_by_a_child_that_is_kept() -> None:
         child = reader.process_id
         second = await reader.read(of(PLAIN))
         assert (first, reader.process_id) == (second, child)
-        assert isinstance(first, Page)
-        assert VISIBLE in first.text
+        assert isinstance(first, PageText)
+        assert VISIBLE_TEXT in first.text
         assert first.url == "http://pages.test/?key=secret"
         assert is_running(child)
     assert not is_running(child)
@@ -46,17 +46,17 @@ async def test_a_page_that_takes_too_much_computing_ends_the_child_and_the_next_
     async with SubprocessPageReader(PageReadLimits(cpu_s=1, page_s=15.0)) as reader:
         await reader.read(of(PLAIN))
         child = reader.process_id
-        with pytest.raises(ContractError, match="could not be read") as caught:
+        with pytest.raises(MalformedDataError, match="could not be read") as caught:
             await reader.read(of(COSTLY, "text/plain"))
         assert "secret" not in str(caught.value)
         assert not is_running(child)
-        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert VISIBLE_TEXT in (await reader.read(of(PLAIN))).text
         assert reader.process_id not in {child, None}
 
 
 async def test_a_page_that_takes_too_long_is_given_up() -> None:
     async with SubprocessPageReader(PageReadLimits(cpu_s=20, page_s=0.3)) as reader:
-        with pytest.raises(ContractError, match=r"within 0\.3 s"):
+        with pytest.raises(MalformedDataError, match=r"within 0\.3 s"):
             await reader.read(of(COSTLY, "text/plain"))
         assert reader.process_id is None
 
@@ -66,9 +66,9 @@ async def test_a_page_that_takes_too_much_memory_is_an_error_and_the_limit_holds
     limits = PageReadLimits(memory_bytes=160 * MIB, cpu_s=20, page_s=20.0)
     async with SubprocessPageReader(limits) as reader:
         # One character that composes to eighteen.
-        with pytest.raises(ContractError, match="memory"):
+        with pytest.raises(MalformedDataError, match="memory"):
             await reader.read(of("\ufdfa" * 660_000, "text/plain"))
-        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert VISIBLE_TEXT in (await reader.read(of(PLAIN))).text
         assert psutil.Process(reader.process_id).memory_info().vms <= limits.memory_bytes
 
 
@@ -77,7 +77,7 @@ async def test_a_child_that_is_killed_between_pages_is_replaced() -> None:
         await reader.read(of(PLAIN))
         psutil.Process(reader.process_id).kill()
         results = await asyncio.gather(*(reader.read(of(PLAIN)) for _ in range(2)), return_exceptions=True)
-        assert isinstance(results[-1], Page)
+        assert isinstance(results[-1], PageText)
 
 
 async def test_a_cancelled_page_is_not_the_answer_to_the_next() -> None:
@@ -88,13 +88,19 @@ async def test_a_cancelled_page_is_not_the_answer_to_the_next() -> None:
             async with asyncio.timeout(0.1):
                 await reader.read(of(COSTLY, "text/plain"))
         assert not is_running(child)
-        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert VISIBLE_TEXT in (await reader.read(of(PLAIN))).text
 
 
 async def test_only_so_many_pages_wait() -> None:
     async with SubprocessPageReader(PageReadLimits(waiting=3)) as reader:
         results = await asyncio.gather(*(reader.read(of(PLAIN)) for _ in range(5)), return_exceptions=True)
-    assert [type(result) for result in results] == [Page, Page, Page, Unavailable, Unavailable]
+    assert [type(result) for result in results] == [
+        PageText,
+        PageText,
+        PageText,
+        ServiceUnavailableError,
+        ServiceUnavailableError,
+    ]
 
 
 async def test_a_child_is_replaced_after_many_pages() -> None:
@@ -121,7 +127,7 @@ async def test_closing_ends_a_page_that_is_being_read() -> None:
     await asyncio.wait([reading], timeout=0.1)
     started = time.monotonic()
     await reader.aclose()
-    with pytest.raises(ContractError):
+    with pytest.raises(MalformedDataError):
         await reading
     assert time.monotonic() - started < 5.0
     assert reader.process_id is None
@@ -134,7 +140,7 @@ async def test_a_page_that_keeps_its_reader_busy_holds_up_no_other() -> None:
         assert len(first) == 1
         busy = asyncio.create_task(reader.read(of(COSTLY, "text/plain")))
         await asyncio.wait([busy], timeout=0.1)
-        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert VISIBLE_TEXT in (await reader.read(of(PLAIN))).text
         assert not busy.done()
         assert len({*reader.process_ids}) == 2
         busy.cancel()
@@ -143,15 +149,15 @@ async def test_a_page_that_keeps_its_reader_busy_holds_up_no_other() -> None:
 
 async def test_a_page_that_broke_its_reader_is_known_again_under_any_address() -> None:
     async with SubprocessPageReader(PageReadLimits(cpu_s=20, page_s=0.3, remembered=1)) as reader:
-        with pytest.raises(ContractError, match="within"):
+        with pytest.raises(MalformedDataError, match="within"):
             await reader.read(of(COSTLY, "text/plain"))
-        with pytest.raises(ContractError, match="not tried again"):
+        with pytest.raises(MalformedDataError, match="not tried again"):
             await reader.read(of(COSTLY, "text/plain", path="other"))
         assert reader.process_id is None
-        with pytest.raises(ContractError, match="within"):
+        with pytest.raises(MalformedDataError, match="within"):
             await reader.read(of(COSTLY + "b", "text/plain"))
         # Only so many are remembered.
-        with pytest.raises(ContractError, match="within"):
+        with pytest.raises(MalformedDataError, match="within"):
             await reader.read(of(COSTLY, "text/plain"))
 
 
@@ -160,7 +166,7 @@ async def test_the_time_in_line_is_none_of_the_time_of_a_page() -> None:
         await reader.read(of(PLAIN))
         busy = [asyncio.create_task(reader.read(of(COSTLY + "x" * n, "text/plain"))) for n in range(2)]
         await asyncio.wait(busy, timeout=0.0)
-        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert VISIBLE_TEXT in (await reader.read(of(PLAIN))).text
         for each in busy:
-            with pytest.raises(ContractError, match="within"):
+            with pytest.raises(MalformedDataError, match="within"):
                 await each

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ssrfguard import DEFAULT_DENIED
 
-from bot.errors import Rejected
+from bot.core.errors import RequestRejectedError
 from bot.net.web.addresses import parse_fetch_target, private_address_reason
-from bot.testing.wire import SPELLINGS
+from bot.simulator.hostile_pages import INTERNAL_HOSTS
 
 # What Python 3.11.7 calls global and is not: multicast, NAT64 and 6to4 forms of this machine, a metadata service.
 CALLED_GLOBAL = (
@@ -60,9 +60,9 @@ def test_both_ends_of_each_block_that_the_registries_refuse_are_inside(
     assert private_address_reason(str(network[-1])) is not None
 
 
-@pytest.mark.parametrize("host", SPELLINGS)
+@pytest.mark.parametrize("host", INTERNAL_HOSTS)
 def test_no_spelling_of_an_address_inside_becomes_a_target(host: str) -> None:
-    with pytest.raises(Rejected):
+    with pytest.raises(RequestRejectedError):
         parse_fetch_target(f"http://{host}/latest/meta-data")
 
 

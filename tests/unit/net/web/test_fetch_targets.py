@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.errors import Rejected
-from bot.net.web.addresses import loggable_url, parse_fetch_target
+from bot.core.errors import RequestRejectedError
+from bot.net.urls import loggable_url
+from bot.net.web.addresses import parse_fetch_target
 
 
 @pytest.mark.parametrize(
@@ -56,12 +57,13 @@ def test_an_address_becomes_a_target(url: str, host: str, port: int, request_: b
     ],
 )
 def test_what_is_no_plain_address_of_the_open_web_is_rejected(url: str) -> None:
-    with pytest.raises(Rejected):
+    with pytest.raises(RequestRejectedError):
         parse_fetch_target(url)
 
 
 def test_what_is_shown_of_an_address_has_no_query_and_no_user() -> None:
     assert loggable_url("https://me:secret@example.org/a?key=secret#secret") == "https://example.org/a"
+    assert loggable_url("https://me:secret@[::1/a") == "an address"
 
 
 @given(st.text())
@@ -69,5 +71,5 @@ def test_whatever_is_asked_for_is_a_target_or_is_rejected(url: str) -> None:
     for address in (url, f"http://{url}", f"http://a.org/{url}"):
         try:
             assert parse_fetch_target(address).port in {80, 443}
-        except Rejected as error:
+        except RequestRejectedError as error:
             assert str(error)  # noqa: PT017 - either outcome is right, anything else is not

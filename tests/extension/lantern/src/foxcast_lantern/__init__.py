@@ -7,31 +7,31 @@ from datetime import timedelta
 from pydantic import SecretStr
 
 from bot.api import (
+    BinaryOutcome,
     BinaryShape,
     CommandSpec,
-    Happened,
     JobSpec,
+    PluginContext,
+    PluginSettings,
     Question,
     QuestionRef,
     Resolution,
-    Settings,
     Target,
-    Venue,
+    VenueReader,
     VenueSpec,
-    Workplace,
     hookimpl,
 )
 
 REF = QuestionRef("lantern", "harbour")
 
 
-class LanternSettings(Settings):
+class LanternSettings(PluginSettings):
     title: str = "Will the harbour lantern be lit tonight?"
     token: SecretStr
 
 
-class Lantern:
-    def __init__(self, settings: LanternSettings, workplace: Workplace) -> None:
+class LanternVenue:
+    def __init__(self, settings: LanternSettings, workplace: PluginContext) -> None:
         self.settings = settings
         self.clock = workplace.clock
 
@@ -40,15 +40,15 @@ class Lantern:
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
         if REF in pending:
-            yield Resolution(ref=REF, target="outcome", outcome=Happened(1.0), resolved_at=self.clock.now())
+            yield Resolution(ref=REF, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=self.clock.now())
 
 
 @asynccontextmanager
-async def open_lantern(settings: LanternSettings, workplace: Workplace) -> AsyncIterator[Venue]:
-    yield Lantern(settings, workplace)
+async def open_lantern(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+    yield LanternVenue(settings, workplace)
 
 
-async def sweep(workplace: Workplace) -> str:
+async def sweep(workplace: PluginContext) -> str:
     return f"swept {workplace.folder}"
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from bot.domain.research import Page
-from bot.errors import FoxcastError
+from bot.core.errors import FoxcastError
+from bot.core.research import PageText
 from bot.net.html.page_reader import PageReadLimits, SubprocessPageReader
 from bot.net.web.fetcher import FetchLimits
+from bot.simulator.hostile_pages import all_hostile_pages
+from bot.simulator.hostile_web import HostilePage, HostileWeb
 from bot.testing.clock import FakeClock
-from bot.testing.hostile import hostile_pages
-from bot.testing.pages import HostilePage, LoopbackWeb
 
-CORPUS = hostile_pages()
+CORPUS = all_hostile_pages()
 FAMILIES = sorted({page.family for page in CORPUS})
 MIB = 1024 * 1024
 FETCHING = FetchLimits(deadline_s=0.7)
@@ -33,11 +33,11 @@ class CorpusRun:
     grown_bytes: int
 
 
-def fault(page: HostilePage, came: Page | FoxcastError) -> str | None:
+def fault(page: HostilePage, came: PageText | FoxcastError) -> str | None:
     """Return what is wrong with what came of a page, or None."""
-    if not isinstance(came, Page):
-        return None if isinstance(came, page.ends) else f"ended with {came!r}"
-    if page.ends and not page.page_too:
+    if not isinstance(came, PageText):
+        return None if isinstance(came, page.expected_errors) else f"ended with {came!r}"
+    if page.expected_errors and not page.allows_page:
         return f"was read: {came.text[:60]!r}"
     shown = came.text + came.title
     told = [text for text in page.hidden if text in shown]
@@ -48,7 +48,7 @@ def fault(page: HostilePage, came: Page | FoxcastError) -> str | None:
     return None
 
 
-async def come(web: LoopbackWeb, reader: SubprocessPageReader, page: HostilePage) -> Page | FoxcastError:
+async def come(web: HostileWeb, reader: SubprocessPageReader, page: HostilePage) -> PageText | FoxcastError:
     try:
         async with web.fetcher(FakeClock(), FETCHING) as fetcher:
             fetched = await fetcher.fetch(page.url, refusal=lambda _: None)
@@ -60,13 +60,13 @@ async def come(web: LoopbackWeb, reader: SubprocessPageReader, page: HostilePage
 async def played(pages: Collection[HostilePage]) -> CorpusRun:
     faults: dict[str, str] = {}
     this, peak = psutil.Process(), 0
-    async with LoopbackWeb(pages) as web, SubprocessPageReader(READING) as reader:
+    async with HostileWeb(pages) as web, SubprocessPageReader(READING) as reader:
         before = this.memory_info().rss
         for page in pages:
             found = fault(page, await come(web, reader, page))
             faults |= {page.name: found} if found is not None else {}
             peak = max(peak, memory_of(reader.process_id))
-        return CorpusRun(faults, web.forbidden, peak, this.memory_info().rss - before)
+        return CorpusRun(faults, web.forbidden_connections, peak, this.memory_info().rss - before)
 
 
 def third(pages: Sequence[HostilePage]) -> list[HostilePage]:

@@ -1,0 +1,1 @@
+"""Composition: what config names is opened here, connected, and closed."""

@@ -1,0 +1,251 @@
+"""Connects the parts that control submission: gate, recheck, readiness, permissions, halts and audit."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from bot.app.plugin_factory import PluginFactory
+from bot.app.venues import OpenVenues
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config, DaemonSection, PolicySection
+from bot.execution.gate.credential_guard import CredentialGuard
+from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
+from bot.execution.gate.gate import Gate
+from bot.execution.gate.kill_switch import KillSwitch
+from bot.execution.gate.pre_send_check import PreSendCheck
+from bot.execution.gate.readiness import LiveReadiness, clock_fault
+from bot.execution.outbox.outbox import Outbox
+from bot.jobs.account_settlement import AccountSettlementContext, settle_accounts
+from bot.jobs.comments import CommentContext
+from bot.jobs.halts import HaltEnforcer
+from bot.jobs.job import DaemonJob
+from bot.jobs.ledger_maintenance import AuditExportContext
+from bot.jobs.live_readiness import ClockSkewReader, CredentialCheck, ReadinessContext, refresh_readiness
+from bot.jobs.order_cancellation import CancellationContext, cancel_requested_orders
+from bot.jobs.position_closing import ClosingContext
+from bot.jobs.privileged_requests import PrivilegedRequestContext
+from bot.jobs.submission import RunStart, SubmitJobContext
+from bot.jobs.withdrawals import StaleWithdrawalContext
+from bot.plugin_system.registry import Registry
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger(__name__)
+
+COMMENTS_NOT_ALLOWED = "comment = true, but the venue or its own settings allow no comments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionWiring:
+    """The connected safety parts of one run; ``recheck`` goes into its outbox, the others into its jobs."""
+
+    kill_switch: KillSwitch
+    readiness: LiveReadiness
+    recheck: PreSendCheck
+    privileged_requests: PrivilegedRequestContext
+    live_readiness: ReadinessContext
+    audit_export: AuditExportContext
+    _policy: PolicySection
+    _fees: Mapping[str, float]
+    _by_event: Collection[str]
+    _ledger: Ledger
+    _venues: OpenVenues
+
+    def clock_fault(self) -> str:
+        """Return what is wrong with this clock, by the last answers of the venues.
+
+        "" also where none has answered yet.
+        """
+        offset_s = self.live_readiness.clock_skew()
+        return "" if offset_s is None else clock_fault(offset_s)
+
+    def submit_job(self, outbox: Outbox, folder: Path) -> SubmitJobContext:
+        """Return the context of the submit job."""
+        return SubmitJobContext(
+            ledger=self._ledger,
+            execution_policies=self._venues.execution_policies,
+            gate=Gate(kill_switch=self.kill_switch),
+            outbox=outbox,
+            clock=outbox.clock,
+            planners=self._venues.planners,
+            readiness=self.readiness,
+            refresh_readiness=partial(refresh_readiness, self.live_readiness),
+            run_start=RunStart(),
+            closing=self.close_job(outbox, folder),
+            comments=CommentContext(
+                ledger=self._ledger,
+                execution_policies={name: self._venues.execution_policies[name] for name in self._fees},
+                fees=self._fees,
+                one_per_event=self._by_event,
+                clock=outbox.clock,
+                pre_send_check=self.recheck,
+            ),
+            stale_withdrawals=self._stale_withdrawal(),
+        )
+
+    def _stale_withdrawal(self) -> StaleWithdrawalContext | None:
+        """Return the job that withdraws stale forecasts, where the policy asks for it."""
+        if not self._policy.withdraw_stale:
+            return None
+        able = self.privileged_requests.withdrawal_venues
+        return StaleWithdrawalContext(
+            ledger=self._ledger,
+            execution_policies={name: lane for name, lane in self._venues.execution_policies.items() if name in able},
+            clock=self.privileged_requests.clock,
+            stale_after=timedelta(hours=self._policy.stale_after_h),
+            grace_period=timedelta(hours=self._policy.min_gap_h),
+        )
+
+    def close_job(self, outbox: Outbox, folder: Path) -> ClosingContext:
+        """Return the job that closes positions at people's request."""
+        return ClosingContext(
+            folder=folder,
+            ledger=self._ledger,
+            execution_policies=self._venues.execution_policies,
+            gate=Gate(kill_switch=self.kill_switch),
+            outbox=outbox,
+            clock=outbox.clock,
+            planners=self._venues.planners,
+            readiness=self.readiness,
+        )
+
+    def halt_job(self) -> HaltEnforcer:
+        """Return the job that cancels open orders while something is halted."""
+        return HaltEnforcer(
+            ledger=self._ledger,
+            kill_switch=self.kill_switch,
+            clock=self.privileged_requests.clock,
+            execution_policies=self._venues.execution_policies,
+            submitters=self._venues.submitters,
+        )
+
+    def account_jobs(self, outbox: Outbox, every: DaemonSection, folder: Path) -> Iterator[DaemonJob]:
+        """Yield the jobs that keep accounts true: settling paper books, reading balances, cancelling orders."""
+        lanes = self._venues.execution_policies
+        accounts = AccountSettlementContext(
+            ledger=self._ledger,
+            submitters=outbox.submitters,
+            names={name: lane.account for name, lane in lanes.items()},
+            paper=paper_venues(lanes),
+            clock=outbox.clock,
+        )
+        cancelling = CancellationContext(
+            folder=folder,
+            ledger=self._ledger,
+            submitters=outbox.submitters,
+            modes={name: lane.mode for name, lane in lanes.items()},
+            clock=outbox.clock,
+        )
+        yield DaemonJob(
+            name="accounts",
+            summary="settle paper books, read accounts",
+            interval=timedelta(seconds=every.reconcile_every_s),
+            run=partial(settle_accounts, accounts),
+        )
+        yield DaemonJob(
+            name="cancel",
+            summary="take orders back",
+            interval=timedelta(seconds=every.requests_every_s),
+            run=partial(cancel_requested_orders, cancelling),
+        )
+
+
+def wire_execution(
+    outfitter: PluginFactory, venues: OpenVenues, ledger: Ledger, brake: KillSwitch, offset: ClockSkewReader
+) -> ExecutionWiring:
+    """Return the wiring; ``offset`` returns by how many seconds this clock is ahead of those of the venues."""
+    clock, readiness = outfitter.clock, LiveReadiness()
+    withdrawing = frozenset(spec.name for spec in outfitter.registry.venues if spec.withdraws)
+    return ExecutionWiring(
+        kill_switch=brake,
+        readiness=readiness,
+        recheck=PreSendCheck(
+            ledger=ledger,
+            policies=venues.execution_policies,
+            kill_switch=brake,
+            clock=clock,
+            readiness=readiness,
+            trading_venues=venues.planners.keys(),
+        ),
+        privileged_requests=PrivilegedRequestContext(
+            ledger=ledger,
+            clock=clock,
+            stop_file=brake.stop_file,
+            execution_policies=venue_policies(
+                outfitter.config, outfitter.registry.specs_of_table, known=venues.execution_policies
+            ),
+            trading_venues=frozenset(venues.planners),
+            withdrawal_venues=withdrawing,
+            folder=brake.ledger_file.parent,
+            on_resume=partial(_recheck_credentials, readiness, outfitter.credentials),
+        ),
+        live_readiness=ReadinessContext(
+            readiness=readiness,
+            ledger=ledger,
+            path=brake.ledger_file,
+            execution_policies=venues.execution_policies,
+            clock=clock,
+            clock_skew=offset,
+            started_at=clock.now(),
+            credentials=credential_checks(outfitter, venues),
+            credential_refusal=lambda venue: _credential_refusal(outfitter, venue),
+        ),
+        audit_export=AuditExportContext(ledger=ledger, folder=brake.ledger_file.parent, clock=clock),
+        _policy=outfitter.config.policy,
+        _fees=dict(_comment_fees(outfitter, venues)),
+        _by_event=[spec.name for spec in outfitter.registry.venues if spec.comments_by_event],
+        _ledger=ledger,
+        _venues=venues,
+    )
+
+
+def _recheck_credentials(
+    readiness: LiveReadiness, credentials: Mapping[str, CredentialGuard], venue: str | None
+) -> None:
+    """Ask again the venue that a person resumed, all of them for None, and trust no earlier finding."""
+    for name, one in credentials.items():
+        if venue in {None, name}:
+            one.clear_refusal()
+    readiness.mark_outdated()
+
+
+def _credential_refusal(outfitter: PluginFactory, venue: str) -> str:
+    credentials = outfitter.credentials.get(venue)
+    return "" if credentials is None else credentials.refusal_reason
+
+
+def credential_checks(outfitter: PluginFactory, venues: OpenVenues) -> Mapping[str, CredentialCheck]:
+    """Return the credential check of each live venue that has one."""
+    found: dict[str, CredentialCheck] = {}
+    for name, lane in venues.execution_policies.items():
+        spec = outfitter.registry.venues[name]
+        if lane.is_live and spec.check is not None:
+            found[name] = partial(
+                spec.check, load_plugin_settings(spec, outfitter.config), outfitter.plugin_context(name)
+            )
+    return found
+
+
+def comment_fee(config: Config, registry: Registry, lane: ExecutionPolicy) -> float | None:
+    """Return what a comment on a forecast costs, or None where config or venue permits none."""
+    spec = registry.venues[lane.venue]
+    if not lane.posts_comments or spec.comment_fee is None:
+        return None
+    fee: float | None = spec.comment_fee(load_plugin_settings(spec, config))
+    return fee
+
+
+def _comment_fees(outfitter: PluginFactory, venues: OpenVenues) -> Iterator[tuple[str, float]]:
+    """Yield the cost of a comment where comments are made.
+
+    Warn where config asks for them and the venue accepts none.
+    """
+    for name, lane in venues.execution_policies.items():
+        fee = comment_fee(outfitter.config, outfitter.registry, lane)
+        if fee is not None:
+            yield name, fee
+        elif lane.posts_comments:
+            log.warning(COMMENTS_NOT_ALLOWED, venue=name)

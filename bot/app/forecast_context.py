@@ -1,0 +1,77 @@
+"""Builds the forecast context of a run: learning, calibration and the reforecast policy."""
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from bot.app.plugin_factory import PluginFactory
+from bot.app.venues import question_forecasters
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import CalibrationMode, Config
+from bot.core.interfaces import Clock, RoundArchive
+from bot.forecasting.calibration import IdentityCalibrator, PerForecasterCalibrator, PredictionCalibrator
+from bot.forecasting.forecast_run import ForecastContext
+from bot.forecasting.parameter_fitting import ForecasterTraining, ParameterFitter
+from bot.forecasting.peers import PeerToolFactory
+from bot.forecasting.reforecast_policy import ReforecastPolicy
+from bot.forecasting.tool_factory import ToolFactory
+from bot.plugin_system.registry import Registry
+from bot.store.ledger import Ledger
+
+
+def build_forecast_context(
+    outfitter: PluginFactory,
+    seats: Iterable[str],
+    ledger: Ledger,
+    archives: Sequence[RoundArchive],
+    workshop: ToolFactory | None,
+) -> ForecastContext:
+    """Return what every forecast of a run has in common."""
+    config, registry, clock = outfitter.config, outfitter.registry, outfitter.clock
+    schools = {name: forecaster_training(config, registry, name) for name in seats}
+    return ForecastContext(
+        ledger=ledger,
+        parameter_fitter=ParameterFitter(ledger=ledger, archives=archives, trainings=schools, clock=clock),
+        calibrator=_build_calibrator(config, ledger, clock),
+        policy=reforecast_policy(config),
+        clock=clock,
+        random=outfitter.random,
+        resources=workshop,
+        # A forecaster that failed to renew its forecast once still counts.
+        peer_resources=PeerToolFactory(ledger, clock, max_age=2 * reforecast_policy(config).stale_after),
+        # A forecast that only a person requested, of their own question or by another forecaster, is made once.
+        renews=lambda question, name: name in question_forecasters(config, registry, question),
+    )
+
+
+def forecaster_training(config: Config, registry: Registry, name: str) -> ForecasterTraining:
+    """Return how a forecaster learns."""
+    spec = registry.forecasters[name]
+    learner = spec.learner(load_plugin_settings(spec, config)) if spec.learner else None
+    return ForecasterTraining(learner=learner, shipped_parameters=spec.shipped_parameters())
+
+
+def reforecast_policy(config: Config) -> ReforecastPolicy:
+    """Return the reforecast policy."""
+    policy = config.policy
+    return ReforecastPolicy(
+        stale_after=timedelta(hours=policy.stale_after_h),
+        near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
+        price_move=policy.price_move,
+        min_gap=timedelta(hours=policy.min_gap_h),
+    )
+
+
+def _build_calibrator(config: Config, ledger: Ledger, clock: Clock) -> PredictionCalibrator:
+    """Return the common calibrator, except for the forecasters that have their own setting."""
+    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
+    if CalibrationMode.GATED not in {config.calibration.use, *uses.values()}:
+        return IdentityCalibrator()
+    from bot.forecasting.gated_calibration import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
+
+    calibrators: dict[CalibrationMode, PredictionCalibrator] = {
+        CalibrationMode.IDENTITY: IdentityCalibrator(),
+        CalibrationMode.GATED: GatedCalibrator(ledger=ledger, clock=clock),
+    }
+    return PerForecasterCalibrator(
+        default=calibrators[config.calibration.use], overrides={name: calibrators[use] for name, use in uses.items()}
+    )

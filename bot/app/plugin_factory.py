@@ -1,0 +1,316 @@
+"""Opens what config names: venues, venue writers, forecasters, model providers, search engines and data sources."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, TypeVar
+
+import structlog
+
+from bot.app.forecaster_requirements import (
+    limit_warnings,
+    missing_roles,
+    search_unavailable_reason,
+    trial_limits,
+    unknown_tools,
+    unused_role_warnings,
+)
+from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings
+from bot.config.schema import Config
+from bot.core.errors import ConfigError
+from bot.core.forecasts import ForecasterSetup
+from bot.core.interfaces import (
+    Clock,
+    HttpClient,
+    ModelProvider,
+    OrderPlanner,
+    PriceFeed,
+    RandomStreams,
+    VenueReader,
+    VenueSubmitter,
+    WriteClient,
+)
+from bot.core.plugin_specs import (
+    ConfigurableSpec,
+    JobSpec,
+    PaperBookContext,
+    PluginContext,
+    PluginSettings,
+    PriceFeedContext,
+    VenueWriterContext,
+)
+from bot.core.submissions import ExecutionMode
+from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
+from bot.execution.gate.gate import ExecutionPolicy
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.calculator import find_calculator
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.tool_factory import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine, ToolFactory
+from bot.jobs.job import DaemonJob
+from bot.llm.gateway import LlmGateway, open_gateway
+from bot.llm.roles import configured_models, provider_name
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
+from bot.net.write_client import HttpWriteClient
+from bot.plugin_system.forecaster_dependencies import direct_members
+from bot.plugin_system.registry import Registry
+from bot.store.ledger import Ledger
+
+PLUGINS_PACKAGE = "plugins"
+
+
+BLOCKED_HOSTS_FILE = "hosts.txt"
+
+
+log = structlog.get_logger(__name__)
+
+
+T = TypeVar("T")
+
+
+P = TypeVar("P", bound=PluginContext)
+
+
+AlertCallback = Callable[[str, str], Awaitable[None]]
+
+
+LIVE_MODES = frozenset({ExecutionMode.APPROVE, ExecutionMode.LIVE})
+
+
+class WriteClientFactory(Protocol):
+    """Makes a write client that keeps the rate limits."""
+
+    def __call__(self, *, rates: RateLimiter) -> AbstractAsyncContextManager[WriteClient]:
+        """Return it, to be entered."""
+        ...
+
+
+class _CommonContext(TypedDict):
+    """What every plugin context has."""
+
+    clock: Clock
+    http: HttpClient
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFactory:
+    """Opens things on a stack, which closes them in the opposite order.
+
+    ``rates`` are those of the venues; reading over ``http`` keeps them too. ``open_write_client`` makes the clients of
+    writers. A venue whose ``credentials`` were refused gets no more requests.
+    """
+
+    config: Config
+    registry: Registry
+    clock: Clock
+    random: RandomStreams
+    http: HttpClient
+    folder: Path
+    stack: AsyncExitStack
+    rates: RateLimiter | None = None
+    open_write_client: WriteClientFactory = HttpWriteClient
+    credentials: Mapping[str, CredentialGuard] = field(default_factory=dict)
+
+    def plugin_context(self, name: str) -> PluginContext:
+        """Return the context for the factory of a plugin."""
+        return PluginContext(**self._common_context(name))
+
+    async def open_venue(self, name: str) -> VenueReader:
+        """Open the reader of a venue."""
+        spec = self.registry.venues[name]
+        venue: VenueReader = await self._open_plugin(spec, spec.reader)
+        return venue
+
+    async def open_submitter(self, lane: ExecutionPolicy) -> VenueSubmitter | None:
+        """Open the paper book in paper mode; the venue's writer, with a write client, only in live modes."""
+        spec, common = self.registry.venues[lane.venue], self._common_context(lane.venue)
+        if lane.mode is ExecutionMode.PAPER and spec.paper is not None:
+            paper = self.config.venues[lane.venue].paper
+            return await self._open_with_context(
+                spec, spec.paper, PaperBookContext(**common, cash=paper.cash, delay_s=paper.delay_s)
+            )
+        if lane.mode in LIVE_MODES and spec.writer is not None:
+            wire = await self.stack.enter_async_context(self.open_write_client(rates=self._rates))
+            if (credentials := self.credentials.get(lane.venue)) is not None:
+                wire = GuardedWriteClient(wire, credentials)
+            return await self._open_with_context(spec, spec.writer, VenueWriterContext(**common, wire=wire))
+        return None
+
+    async def open_planner(self, name: str) -> OrderPlanner | None:
+        """Open the order planner, where the venue trades."""
+        spec = self.registry.venues[name]
+        return None if spec.planner is None else await self._open_plugin(spec, spec.planner)
+
+    async def open_price_feed(self, name: str) -> PriceFeed | None:
+        """Open the price feed of a venue, where it has one; it connects when it is asked for quotes."""
+        spec = self.registry.venues[name]
+        if spec.prices is None:
+            return None
+        sockets = WebSocketConnector(clock=self.clock, rates=self._rates, proxies=self.config.http.proxies)
+        return await self._open_with_context(
+            spec, spec.prices, PriceFeedContext(**self._common_context(name), sockets=sockets)
+        )
+
+    def plugin_job(self, spec: JobSpec) -> DaemonJob:
+        """Return the job of a plugin."""
+        run = partial(spec.run, self.plugin_context(spec.name))
+        return DaemonJob(name=f"plugin {spec.name}", summary=spec.summary, interval=spec.every, run=run)
+
+    async def open_forecasters(self, names: Iterable[str]) -> Mapping[str, ConfiguredForecaster]:
+        """Open each of the forecasters once."""
+        wanted = dict.fromkeys(names)
+        for why in limit_warnings(self.config, self.registry, wanted):
+            log.warning("config gives a forecaster less than it needs", why=why)
+        return {name: await self.open_forecaster(name) for name in wanted}
+
+    async def open_forecaster(self, name: str) -> ConfiguredForecaster:
+        """Open one forecaster as configured."""
+        spec, table = self.registry.forecasters[name], self.config.forecaster_table(name)
+        if lacking := missing_roles(self.config, spec):
+            raise ConfigError(lacking)
+        settings = load_plugin_settings(spec, self.config)
+        return ConfiguredForecaster(
+            name=name,
+            implementation=await self._enter_factory(spec.open, settings, self.plugin_context(spec.name)),
+            trials=table.trials or spec.trials,
+            pool=PoolingMethod(table.aggregate),
+            limits=trial_limits(self.config, self.registry, name),
+            min_trial_share=self.config.limits.min_trial_share
+            if table.min_trial_share is None
+            else table.min_trial_share,
+            warm_start_s=table.warm_start_s,
+            uses_models=spec.asks_models,
+            clairvoyant=table.clairvoyant,
+            settings=recordable_settings(settings),
+            variant_of=table.uses,
+            members=direct_members(self.config, self.registry, name),
+        )
+
+    async def open_recorded_forecaster(self, name: str, setup: ForecasterSetup) -> ConfiguredForecaster:
+        """Open one forecaster as it was configured for a recorded forecast; no model need play its roles now."""
+        spec = self.registry.forecasters[name]
+        settings = restore_settings(spec, self.config, setup.settings)
+        return ConfiguredForecaster(
+            name=name,
+            implementation=await self._enter_factory(spec.open, settings, self.plugin_context(spec.name)),
+            trials=setup.trials,
+            pool=PoolingMethod(setup.aggregate),
+            limits=setup.limits,
+            uses_models=spec.asks_models,
+            clairvoyant=setup.clairvoyant,
+            settings=setup.settings,
+            variant_of=setup.uses,
+            members=tuple(spec.members(settings)) if spec.members else (),
+        )
+
+    async def open_providers(self) -> Mapping[str, ModelProvider]:
+        """Open the model providers that config names and an enabled plugin offers."""
+        section = self.config.llm
+        named = dict.fromkeys([*map(provider_name, configured_models(section)), *section.providers])
+        specs = [self.registry.models[name] for name in named if name in self.registry.models]
+        return {spec.name: await self._open_plugin(spec, spec.open) for spec in specs}
+
+    async def open_model_gateway(self, ledger: Ledger, alert: AlertCallback) -> LlmGateway:
+        """Open the gateway, with the providers that config names."""
+        section, opened = self.config.llm, await self.open_providers()
+        return await self.stack.enter_async_context(
+            open_gateway(section, opened, ledger=ledger, clock=self.clock, random=self.random, alert=alert)
+        )
+
+    async def open_tool_factory(self, ledger: Ledger, gateway: LlmGateway, *, forgiving: bool = False) -> ToolFactory:
+        """Open all tools that forecasters may use; nothing is fetched or started before it is needed.
+
+        ``forgiving`` is for the laboratory: the next run repeats what failed. Raises ConfigError for tools and search
+        engines that are named in config and that nobody offers.
+        """
+        from bot.net.html.page_reader import SubprocessPageReader  # noqa: PLC0415 - as above
+        from bot.net.web.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
+
+        if faults := [*unknown_tools(self.config, self.registry)]:
+            raise ConfigError("\n".join(faults))
+        workshop = ToolFactory(
+            section=self.config.research,
+            fetcher=await self.stack.enter_async_context(
+                GuardedFetcher(clock=self.clock, proxies=self.config.http.proxies)
+            ),
+            reader=await self.stack.enter_async_context(SubprocessPageReader()),
+            ledger=ledger,
+            clock=self.clock,
+            search_engines=[await self._open_search_engine(name) for name in self._search_engine_names()],
+            data_sources=await self._open_data_sources(),
+            page_sources=await self._open_page_sources(),
+            blocked_hosts=blocked_hosts(self.registry),
+            models=gateway,
+            calculator=find_calculator(),
+            models_by_role={role: table.model for role, table in self.config.llm.roles.items()},
+            retry_failures=forgiving,
+        )
+        if (why := search_unavailable_reason(workshop, backdated=False)) is not None:
+            log.warning("forecasters cannot search the web", why=why)
+        for why in unused_role_warnings(self.config, self.registry):
+            log.warning("a role that no forecaster uses", why=why)
+        return workshop
+
+    def _search_engine_names(self) -> tuple[str, ...]:
+        wanted, there = self.config.research.search, self.registry.search_engines
+        if missing := [name for name in wanted if name not in there]:
+            message = (
+                f"research.search: no enabled plugin offers {', '.join(missing)}; enabled: {', '.join(there.names)}"
+            )
+            raise ConfigError(message)
+        return wanted or there.names
+
+    async def _open_search_engine(self, name: str) -> ConfiguredSearchEngine:
+        spec = self.registry.search_engines[name]
+        return ConfiguredSearchEngine(
+            name=name, engine=await self._open_plugin(spec, spec.open), bounds_dates=spec.bounds_dates
+        )
+
+    async def _open_data_sources(self) -> Mapping[str, ConfiguredDataSource]:
+        sources = [(spec, spec.open) for spec in self.registry.data_sources]
+        return {
+            spec.name: ConfiguredDataSource(spec=spec, source=await self._open_plugin(spec, opener))
+            for spec, opener in sources
+            if opener
+        }
+
+    async def _open_page_sources(self) -> Mapping[str, ConfiguredPageSource]:
+        sources = [(spec, spec.pages) for spec in self.registry.data_sources]
+        return {
+            spec.name: ConfiguredPageSource(spec=spec, source=await self._open_plugin(spec, opener))
+            for spec, opener in sources
+            if opener
+        }
+
+    async def _open_plugin(self, spec: ConfigurableSpec[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+        return await self._open_with_context(spec, opener, self.plugin_context(spec.name))
+
+    async def _open_with_context(
+        self, spec: ConfigurableSpec[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], place: P
+    ) -> T:
+        return await self._enter_factory(opener, load_plugin_settings(spec, self.config), place)
+
+    async def _enter_factory(
+        self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: PluginSettings, place: P
+    ) -> T:
+        return await self.stack.enter_async_context(opener(settings, place))
+
+    def _common_context(self, name: str) -> _CommonContext:
+        credentials = self.credentials.get(name)
+        http = self.http if credentials is None else GuardedHttpClient(self.http, credentials)
+        return _CommonContext(clock=self.clock, http=http, folder=self.folder / name)
+
+    @property
+    def _rates(self) -> RateLimiter:
+        return self.rates or RateLimiter((), clock=self.clock, random=self.random)
+
+
+def blocked_hosts(registry: Registry) -> frozenset[str]:
+    """Return the hosts that reveal answers: those that the program knows, and those of every enabled venue."""
+    text = resources.files(PLUGINS_PACKAGE).joinpath(BLOCKED_HOSTS_FILE).read_text(encoding="utf-8")
+    known = (line.strip() for line in text.splitlines() if not line.startswith("#"))
+    return frozenset([*filter(None, known), *(host for spec in registry.venues for host in spec.hosts)])

@@ -1,0 +1,49 @@
+"""The system clock and reproducible random streams.
+
+This is the only module that asks the operating system for the time.
+"""
+
+import asyncio
+import hashlib
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class SystemClock:
+    """Wall and monotonic time of this machine."""
+
+    def now(self) -> datetime:
+        """Return the wall time in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without blocking the event loop."""
+        await asyncio.sleep(seconds)
+
+
+async def yield_to_event_loop() -> None:
+    """Let other tasks run and accept a cancellation: for work that may compute for minutes without waiting."""
+    await asyncio.sleep(0)
+
+
+class SeededRandom:
+    """Random streams, each derived from one seed and its labels, so that the order of use does not matter."""
+
+    def __init__(self, seed: int) -> None:
+        """Keep the seed; generators are made on demand."""
+        self.seed = seed
+
+    def stream(self, *labels: str) -> "np.random.Generator":
+        """Return the generator of the labels."""
+        import numpy as np  # noqa: PLC0415 - most commands draw no random number
+
+        material = "\x1f".join((str(self.seed), *labels)).encode()
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(material).digest()[:16], "big"))

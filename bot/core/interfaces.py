@@ -1,0 +1,453 @@
+"""The interfaces of the engine, as Protocols: what venues, forecasters, models and other parts provide.
+
+Readers and writers are different objects: code that holds a VenueReader cannot submit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
+    from pathlib import Path
+
+    import numpy as np
+
+    from bot.core.beliefs import Step, ToolResult
+    from bot.core.forecasts import TrialLimits
+    from bot.core.language_models import (
+        ModelAnswer,
+        ModelCompletion,
+        ModelDialect,
+        ModelPerformance,
+        Prompt,
+        SamplingSettings,
+        TokenPrice,
+        ToolDefinition,
+    )
+    from bot.core.learning import FittedParameters, ForecastFile, ResolvedForecast, Round, TrainingExample
+    from bot.core.orders import Account, ClosingProposal, OrderPlan, Position, TradeProposal, UnpaidOutcome
+    from bot.core.outcomes import ContestStanding, Outcome, Resolution
+    from bot.core.questions import Question, QuestionRef, Quote
+    from bot.core.research import FetchedPage, NotificationMessage, Passage, SearchResult, SourcePolicy, TimeSeries
+    from bot.core.submissions import SealedRequest, SubmissionBatch, WriteReceipt
+    from bot.core.values import Json
+    from bot.core.venue_http import HttpRequest, HttpResponse
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting; the simulated one runs weeks in seconds."""
+
+    def now(self) -> datetime:
+        """Return the wall time, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, from an arbitrary start."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for that many seconds."""
+        ...
+
+
+class RandomStreams(Protocol):
+    """Reproducible random numbers: the same labels give the same stream within one seed."""
+
+    def stream(self, *labels: str) -> np.random.Generator:
+        """Return a generator that belongs to the labels alone."""
+        ...
+
+
+class HttpClient(Protocol):
+    """Bounded reading over HTTP; every failure is raised as an error of ``bot.core.errors``.
+
+    Headers may hold keys: they appear in no error and no log.
+    """
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes; retried where that may help."""
+        ...
+
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        """Send JSON once, to query something, and return the decoded body of a 200 answer, bounded as above.
+
+        For queries only: what changes anything at the other side goes through a VenueSubmitter. ``deadline_s`` is for
+        answers that take longer than reading a page.
+        """
+        ...
+
+
+class PageFetcher(Protocol):
+    """Fetches pages of the open web; it never connects to an address inside this machine or its network."""
+
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
+        """Return the content of the address, bounded in bytes and time.
+
+        ``refusal`` is called before each request, also after each redirect, and returns why an address must not be
+        read, or None. Raises RequestRejectedError with that reason, and for an address inside; ServiceUnavailableError,
+        NotFoundError and MalformedDataError as HttpClient does.
+        """
+        ...
+
+
+class VenueReader(Protocol):
+    """The reading half of a venue."""
+
+    def questions(self) -> AsyncIterator[Question]:
+        """Yield the questions to forecast, in their present state; each reference once."""
+        ...
+
+    def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        """Yield all outcomes known now of the given questions, also those yielded before.
+
+        A corrected outcome replaces the one yielded before; one that is missing while others of its batch are present
+        was withdrawn.
+        """
+        ...
+
+
+@runtime_checkable
+class QuestionReader(VenueReader, Protocol):
+    """A reader that can read one question by its name."""
+
+    async def find_question(self, name: str) -> Question:
+        """Return a question as it is now, by the key of its reference or by its address.
+
+        Raises NotFoundError for a name that the venue does not have, RequestRejectedError for one that cannot be
+        forecast, with why.
+        """
+        ...
+
+
+@runtime_checkable
+class ContestReader(VenueReader, Protocol):
+    """A reader of a venue that ranks accounts. The scores of single questions come with their resolutions."""
+
+    async def contest_standings(self) -> Sequence[ContestStanding]:
+        """Return the account's standing in each contest that is in use and ranks it."""
+        ...
+
+
+class RoundArchive(Protocol):
+    """Past rounds of a venue, for learning and testing; reads files, never a network."""
+
+    def round_keys(self) -> Sequence[str]:
+        """Return the keys of all rounds that have questions, oldest first."""
+        ...
+
+    def read_round(self, key: str) -> Round:
+        """Return one round; raises NotFoundError for an unknown key."""
+        ...
+
+    def examples(self, before: datetime) -> Iterable[TrainingExample]:
+        """Yield every target whose outcome was known strictly before the moment."""
+        ...
+
+    def read_forecast_file(self, path: Path) -> ForecastFile:
+        """Read a file of forecasts; raises MalformedDataError for one that the documented rules refuse whole."""
+        ...
+
+
+class VenueSubmitter(Protocol):
+    """The writing half: a venue's writer, or its paper book. Only the outbox holds one."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        """Write the batch once, without retries; one receipt per intent, unknown where there is no proof."""
+        ...
+
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        """Read back the state at the venue: acked for what is there as intended, absent for what is provably not."""
+        ...
+
+
+@runtime_checkable
+class SealingSubmitter(VenueSubmitter, Protocol):
+    """A submitter whose requests are made before they are written, so that they can be found or sent again."""
+
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        """Return the request of each intent, complete: tag, signature, expiry. Nothing is sent.
+
+        An intent without a request is refused without contacting the venue; raises RequestRejectedError where that
+        holds for all.
+        """
+        ...
+
+
+@runtime_checkable
+class TradingSubmitter(SealingSubmitter, Protocol):
+    """The submitter of a venue where forecasts become orders: a paper book, or a real account."""
+
+    async def account(self) -> Account:
+        """Return what the account has now, positions marked at the price they could be sold at."""
+        ...
+
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        """Cancel open orders, all of them for None; return the ids of those that are not open any more."""
+        ...
+
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
+        """Return what a share pays, in [0, 1]; ``state`` is the market on which its order was planned, "" unknown."""
+        ...
+
+
+@runtime_checkable
+class PaperTradingSubmitter(TradingSubmitter, Protocol):
+    """A paper book where forecasts become orders: it must be informed of outcomes and of the passing of time."""
+
+    async def settle(self, resolutions: Sequence[Resolution]) -> int:
+        """Pay out, or take back, what these outcomes mean for positions; repeating them changes nothing.
+
+        Returns how many positions were settled.
+        """
+        ...
+
+    async def advance(self) -> int:
+        """Expire open orders, or fill them by what happened since; return how many changed."""
+        ...
+
+
+class OrderPlanner(Protocol):
+    """Turns beliefs into orders: policy in code, without a model."""
+
+    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
+        """Return the order plan for the market as it is now.
+
+        Raises ServiceUnavailableError where it cannot be read, and RequestRejectedError for a question that is not
+        traded.
+        """
+        ...
+
+
+@runtime_checkable
+class ClosingPlanner(OrderPlanner, Protocol):
+    """A planner that can also sell a position whatever the belief."""
+
+    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
+        """Return the sale of the whole position, or of what can be sold of it now, or why nothing can.
+
+        The limit is the worst price that a seller must accept on the market as it is now. Raises as ``plan``.
+        """
+        ...
+
+
+class WriteClient(Protocol):
+    """HTTP as writers need it: one request, one answer of whatever status, nothing retried or followed."""
+
+    async def send(self, request: HttpRequest, *, max_bytes: int, deadline_s: float) -> HttpResponse:
+        """Send once, when the venue's rate limits allow it.
+
+        Raises RequestRejectedError where nothing left this machine (no connection was made), ServiceUnavailableError
+        where it may have arrived and no whole answer came, MalformedDataError for an answer of more than ``max_bytes``.
+        """
+        ...
+
+
+class WebSocketConnection(Protocol):
+    """An open WebSocket that speaks text."""
+
+    async def send(self, text: str) -> None:
+        """Send a message; raises ServiceUnavailableError where the connection is gone."""
+        ...
+
+    async def receive(self, *, within_s: float) -> str:
+        """Return the next message; raises ServiceUnavailableError where none came in time or the connection is gone."""
+        ...
+
+
+class WebSocketClient(Protocol):
+    """Opens WebSockets of known services."""
+
+    def connect(self, url: str, *, max_bytes: int) -> AbstractAsyncContextManager[WebSocketConnection]:
+        """Connect; messages of more than ``max_bytes`` end the connection.
+
+        Raises ServiceUnavailableError, AuthenticationError.
+        """
+        ...
+
+
+class PriceFeed(Protocol):
+    """Prices as they move."""
+
+    def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        """Yield quotes of the given questions until closed; a silent feed raises ServiceUnavailableError."""
+        ...
+
+
+class SearchEngine(Protocol):
+    """A search engine. Dates are in the signature: one that cannot bound them is used for live questions only."""
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
+        """Return at most ``limit`` hits, published before the moment where one is given."""
+        ...
+
+
+class DataSource(Protocol):
+    """A source of time series, as they were known at a moment."""
+
+    def series_names(self, question: Question) -> Sequence[str]:
+        """Return the names, in this source, of the series that the question is about, if it is about any."""
+        ...
+
+    async def series(self, name: str, *, before: datetime) -> TimeSeries:
+        """Return the series with nothing published at or after the moment; raises NotFoundError."""
+        ...
+
+
+class PageSource(Protocol):
+    """A reference work whose pages can be read as they were at a moment."""
+
+    async def page_headings(self, page: str, *, before: datetime) -> Sequence[str]:
+        """Return the headings of a page, by title or address, as it was before the moment; raises NotFoundError."""
+        ...
+
+    async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
+        """Return the text under a heading ("" is the text before the first), as above; raises NotFoundError."""
+        ...
+
+
+class ModelProvider(Protocol):
+    """A provider of language models.
+
+    It decides nothing: budgets, retries, deadlines and records are the gateway's task.
+    """
+
+    async def price(self, model: str) -> TokenPrice | None:
+        """Return what the model costs, or None where that is not known, which never means free."""
+        ...
+
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
+        """Send one request, without retries; cancelling ends the request.
+
+        Raises AuthenticationError or QuotaExhaustedError, ServiceUnavailableError (``retry_after_s`` if named) or
+        ServerUnreachableError, RequestRejectedError or ContextLengthExceededError for what it never accepts, and
+        MalformedDataError for an answer that does not have its documented form.
+        """
+        ...
+
+
+class TrialContext(Protocol):
+    """All that a forecaster may use on one question in one trial."""
+
+    @property
+    def cutoff(self) -> datetime:
+        """The moment after which nothing may inform the forecast."""
+        ...
+
+    @property
+    def trial(self) -> int:
+        """The number of this trial, from 1."""
+        ...
+
+    @property
+    def fitted(self) -> FittedParameters | None:
+        """What this forecaster learned strictly before the cutoff, if it learns at all."""
+        ...
+
+    def stream(self, *labels: str) -> np.random.Generator:
+        """Return random numbers that belong to this forecast, trial and labels alone."""
+        ...
+
+    @property
+    def limits(self) -> TrialLimits:
+        """Where the engine stops this trial."""
+        ...
+
+    def is_final_answer_time(self, place: str) -> bool:
+        """Return whether only the time for the final answer is left at a place of the trial.
+
+        That time is ``TrialLimits.final_seconds``. Call it before each turn, with a name for that turn alone. The
+        answer is recorded, so a trial that is resumed or replayed is late at the same places.
+        """
+        ...
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """How questions of this source are best worked on."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools that may be used now; a forecaster may offer fewer of them, never more."""
+        ...
+
+    @property
+    def all_tools(self) -> Sequence[ToolDefinition]:
+        """All tools that this trial may be offered at any time, the same objects throughout.
+
+        ``tools`` is a part of them.
+        """
+        ...
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool. A failure is returned as a failed result, not raised: its text explains it to the model.
+
+        Every result is recorded first; the same use after a crash returns the same and costs nothing.
+        """
+        ...
+
+    def dialect(self, role: str) -> ModelDialect:
+        """Return the dialect of the model in that role; raises ConfigError for a role without one."""
+        ...
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        """Ask the model in a role, within budget and limits; recorded first, as above.
+
+        Without a seed the same question may be answered from the record of another trial. Raises
+        ServiceUnavailableError when nobody answered in time, TrialLimitReachedError when the trial is over,
+        RequestRejectedError for what no model accepts or the budget does not allow, AuthenticationError,
+        MalformedDataError, and ConfigError for a role without a model.
+        """
+        ...
+
+    async def store_text(self, text: str) -> str:
+        """Record a text (a prompt in use, say) and return its digest, for the documents of a step."""
+        ...
+
+    async def report_performance(self, conduct: ModelPerformance) -> None:
+        """Report how the model in a role did in this trial; one that does badly is replaced for later trials."""
+        ...
+
+
+class Forecaster(Protocol):
+    """Any design of forecaster, as a stream of steps."""
+
+    def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield steps, each with a complete belief; the engine stops by closing the generator."""
+        ...
+
+
+class ParameterLearner(Protocol):
+    """The learning half of a forecaster: a pure function of examples."""
+
+    def fit(self, examples: Sequence[TrainingExample], *, before: datetime) -> Mapping[str, Json]:
+        """Return parameters as a JSON object; raises LeakError for an example not known before the moment."""
+        ...
+
+
+@runtime_checkable
+class HistoryLearner(ParameterLearner, Protocol):
+    """A learner that also looks at the resolved forecasts of itself and of the ``other_forecasters`` that it names."""
+
+    @property
+    def other_forecasters(self) -> Collection[str]: ...
+    def fit_history(self, pasts: Sequence[ResolvedForecast], *, before: datetime) -> Mapping[str, Json]:
+        """Return parameters to add to those of ``fit``, from resolved forecasts in the order in which they resolved."""
+
+
+class NotificationChannel(Protocol):
+    """A channel to a person."""
+
+    async def notify(self, notice: NotificationMessage) -> None:
+        """Deliver the notice or raise ServiceUnavailableError."""
+        ...

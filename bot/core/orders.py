@@ -1,0 +1,223 @@
+"""Trading: orders and order plans, fills, positions and accounts.
+
+Prices are per share; a share pays 1 unit of the currency if its side of the contract comes true, and 0 otherwise.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+from bot.core.predictions import Prediction
+from bot.core.questions import Question, QuestionRef
+from bot.core.values import Json, require_timezone
+
+
+class OrderSide(StrEnum):
+    """Whether shares are bought or sold."""
+
+    BUY = "buy"
+    SELL = "sell"
+
+
+class ContractSide(StrEnum):
+    """The side of a contract: that it comes true, or that it does not."""
+
+    YES = "yes"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One limit order: at most ``shares`` at no worse a price than ``limit``, for at most ``cost``, fees included.
+
+    ``contract`` is what the venue trades (a market, an answer, a token) under its own name; ``option`` is the option of
+    the question that it represents, "" for a question without options. ``expected`` is the average price by the book it
+    was planned on, ``fees`` what is charged on top of it, and ``edge`` the expected gain of a share under the belief
+    after both. ``cost`` of a sale is 0. ``terms`` is further data for the venue's writer, documented by its plugin.
+    ``closing`` says why a position is closed whatever the belief: a person asked for it, or a policy; "" for all other
+    orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive, and for a
+    purchase that closes.
+    """
+
+    contract: str
+    leg: ContractSide
+    side: OrderSide
+    shares: float
+    limit: float
+    cost: float
+    expected: float
+    currency: str
+    option: str = ""
+    fees: float = 0.0
+    edge: float = 0.0
+    terms: Mapping[str, Json] = field(default_factory=dict)
+    closing: str = ""
+
+    def __post_init__(self) -> None:
+        """Check prices and amounts, and freeze the terms."""
+        if self.closing and self.side is OrderSide.BUY:
+            message = f"an order on {self.contract} buys, so it closes no position"
+            raise ValueError(message)
+        for name in ("limit", "expected"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                message = f"{name} {getattr(self, name)} of an order on {self.contract} is outside (0, 1)"
+                raise ValueError(message)
+        for name in ("shares", "cost", "fees"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0.0 or (name == "shares" and value == 0.0):
+                message = f"{name} {value} of an order on {self.contract} is no amount"
+                raise ValueError(message)
+        object.__setattr__(self, "terms", MappingProxyType(dict(self.terms)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """A part of an order that was traded; ``reference`` is unique within its intent.
+
+    ``cash`` is what it moved on the account, fees included: negative for what was paid.
+    """
+
+    reference: str
+    at: datetime
+    shares: float
+    price: float
+    cash: float
+    fee: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("filled at", self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Shares held of one side of a contract.
+
+    ``paid`` is their cost, fees included, and ``mark`` the price at which they could be sold now, None where nobody
+    buys. ``decided``: the outcome is known, ``mark`` is what it pays, and it was not paid out yet.
+    """
+
+    contract: str
+    leg: ContractSide
+    shares: float
+    paid: float
+    ref: QuestionRef | None = None
+    option: str = ""
+    mark: float | None = None
+    decided: bool = False
+
+
+class UnpaidOutcome(StrEnum):
+    """What an outcome means where shares pay nothing.
+
+    the stakes are returned, or it is not final and nothing is paid.
+    """
+
+    REFUND = "refund"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenueReportedGain:
+    """The venue's own figure of the account's gain with both sides of a contract.
+
+    ``closed``: only decided shares are held, so that the gain is final; otherwise it uses the venue's own price.
+    ``before_fees``: the venue's figure does not include the fees that were paid.
+    """
+
+    contract: str
+    gain: float
+    closed: bool
+    before_fees: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOrder:
+    """An open order at the venue; ``reserves`` is the cash that it may still spend."""
+
+    id: str
+    contract: str
+    leg: ContractSide
+    side: OrderSide
+    limit: float
+    shares: float
+    reserves: float
+    ref: QuestionRef | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What an account has: ``cash`` that is free to spend, positions, and open orders.
+
+    ``loan`` is what the venue lent on positions and takes back when they are closed: it is part of the cash and no
+    gain. ``redeems``: the venue pays out a pair of both sides of a contract at once. ``gains`` are its own figures,
+    where it has some.
+    """
+
+    at: datetime
+    currency: str
+    cash: float
+    positions: tuple[Position, ...] = ()
+    orders: tuple[OpenOrder, ...] = ()
+    loan: float = 0.0
+    redeems: bool = False
+    gains: tuple[VenueReportedGain, ...] = ()
+
+    @property
+    def equity(self) -> float:
+        """Cash, cash reserved by open orders, positions at the price they could be sold at, less the loan."""
+        held = math.fsum(position.shares * (position.mark or 0.0) for position in self.positions)
+        return self.cash + math.fsum(order.reserves for order in self.orders) + held - self.loan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingPolicy:
+    """How an order is sized: policy from config, and what the caps allow.
+
+    ``kelly_fraction`` is the share of the full Kelly stake; ``market_shrinkage`` in [0, 1] moves the belief towards the
+    market in log-odds before sizing (0 not at all); ``min_edge`` is the minimum gain per share after fees; outside
+    ``price_band`` nothing is traded; ``max_cost`` is the maximum cost of an order.
+    """
+
+    kelly_fraction: float
+    market_shrinkage: float
+    min_edge: float
+    price_band: tuple[float, float]
+    max_cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradeProposal:
+    """A belief about a question, before an account."""
+
+    question: Question
+    predictions: Mapping[str, Prediction]
+    account: Account
+    sizing: SizingPolicy
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingProposal:
+    """A position to be sold whatever the belief about its question; ``account`` is the one that holds it."""
+
+    question: Question
+    position: Position
+    account: Account
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPlan:
+    """The answer to a proposal: one order, or none, and why.
+
+    ``market_state`` is the market as it was read, as JSON text, to be recorded with the decision.
+    """
+
+    why: str
+    order: Order | None = None
+    market_state: str = ""

@@ -1,0 +1,285 @@
+"""Questions, their targets, crowd forecasts and price quotes, and which changes make a different question.
+
+Compared are title, criteria, background, kind, options, range, scale, bounds, unit, targets and dates; the crowd,
+facts such as a volume, tags and the address may change freely.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Literal, Self
+
+from bot.core.predictions import ChoiceShape, CurveShape, Prediction, QuestionShape, prediction_mismatch
+from bot.core.values import require_timezone
+
+SINGLE_TARGET = "outcome"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QuestionRef:
+    """The name of a question everywhere in Foxcast, written ``venue:key``."""
+
+    venue: str
+    key: str
+
+    def __post_init__(self) -> None:
+        """Refuse names that could not be read back from their text."""
+        if not self.venue or not self.key or ":" in self.venue:
+            message = f"question reference {self.venue!r}, {self.key!r} needs a venue without ':' and a key"
+            raise ValueError(message)
+        str(self).encode()  # a lone surrogate is a ValueError: no file could hold the name
+
+    def __str__(self) -> str:
+        return f"{self.venue}:{self.key}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``venue:key``; raises ValueError for anything else."""
+        venue, _, key = text.partition(":")
+        return cls(venue, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One scored event of a question, for example one resolution date of a series.
+
+    ``key`` is unique within its question; ``resolves_at`` is when the outcome is scheduled to be known;
+    ``horizon_days`` is the distance the venue itself reports by, where it does.
+    """
+
+    key: str = SINGLE_TARGET
+    resolves_at: datetime | None = None
+    horizon_days: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the key and the time zone."""
+        require_timezone("resolves_at", self.resolves_at)
+        if not self.key:
+            message = "a target needs a key"
+            raise ValueError(message)
+        self.key.encode()  # a lone surrogate is a ValueError, as above
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdForecast:
+    """What others believe: a market price or community forecast of one question at one moment."""
+
+    prediction: Prediction
+    at: datetime
+    explanation: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("crowd at", self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as one venue states it at one moment.
+
+    ``family`` groups questions that are scored together (a market and a data series, say), ``source`` says where the
+    venue got the question from, ``series`` is the same for questions that repeat an earlier one (the unit of
+    resampling), ``batch`` names forecasts that must be submitted together, ``as_of`` is the moment after which nothing
+    may inform the forecast where the venue fixes one, and ``facts`` carries what the venue knows beyond the text under
+    names documented by its plugin. ``tags`` and ``tournaments`` are the venue's short names (slugs, ids) of the
+    question's categories; a change of them does not make it another question. All moments are time-zone aware. Raises
+    ValueError for a question without targets, with targets of the same key, or with a crowd that does not fit the
+    shape.
+    """
+
+    ref: QuestionRef
+    title: str
+    shape: QuestionShape
+    targets: tuple[Target, ...]
+    background: str = ""
+    criteria: str = ""
+    url: str | None = None
+    source: str = ""
+    family: str = ""
+    series: str = ""
+    batch: str | None = None
+    opens_at: datetime | None = None
+    closes_at: datetime | None = None
+    as_of: datetime | None = None
+    crowd: CrowdForecast | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    tournaments: tuple[str, ...] = ()
+    kind: Literal["question"] = "question"
+
+    def __post_init__(self) -> None:
+        """Check targets, moments and crowd, and freeze the facts."""
+        for name in ("opens_at", "closes_at", "as_of"):
+            require_timezone(name, getattr(self, name))
+        keys = sorted(target.key for target in self.targets)
+        if not keys or any(a == b for a, b in pairwise(keys)):
+            message = f"{self.ref}: targets must be there and have different keys, got {keys}"
+            raise ValueError(message)
+        if self.crowd is not None and (why := prediction_mismatch(self.crowd.prediction, self.shape)):
+            message = f"{self.ref}: the crowd's {why}"
+            raise ValueError(message)
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+
+    @property
+    def without_metadata(self) -> Self:
+        """The question's own content, without its crowd and categories, which both change."""
+        return replace(self, crowd=None, tags=(), tournaments=())
+
+    def target(self, key: str) -> Target:
+        """Return the target of that key; raises KeyError if the question has none such."""
+        for target in self.targets:
+            if target.key == key:
+                return target
+        raise KeyError(key)
+
+
+# Moments closer than this are the same moment: one of two readings may be rounded.
+_MOMENT_TOLERANCE = timedelta(minutes=1)
+
+
+# Points of a grid closer than this share of its range are one point.
+_POINT_TOLERANCE = 1e-9
+
+
+# Steps of a linear scale differ by no more than this share of them.
+_EVEN_STEP_TOLERANCE = 1e-6
+
+
+_MAX_SHOWN_CHARS = 80
+
+
+def describe_changes(before: Question, now: Question) -> tuple[str, ...]:
+    """Return the changes of what is asked, one plain clause each; nothing where a forecast of ``before`` still fits."""
+    return (
+        *_text_changes(before, now),
+        *_shape_changes(before.shape, now.shape),
+        *_date_changes(before, now),
+    )
+
+
+def _text_changes(before: Question, now: Question) -> Iterator[str]:
+    if before.title != now.title:
+        yield f'the title was "{_shorten(before.title)}" and is "{_shorten(now.title)}" now'
+    if before.criteria != now.criteria:
+        yield "the resolution criteria changed"
+    if before.background != now.background:
+        yield "the description changed"
+
+
+def _shape_changes(before: QuestionShape, now: QuestionShape) -> Iterator[str]:
+    match before, now:
+        case ChoiceShape(), ChoiceShape():
+            yield from _option_changes(before.options, now.options)
+        case CurveShape(), CurveShape():
+            yield from _scale_changes(before, now)
+        case _ if before.kind != now.kind:
+            yield f"the kind was {_kind_name(before)} and is {_kind_name(now)} now"
+
+
+def _option_changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    for option in now:
+        if option not in before:
+            yield f'option "{_shorten(option)}" was added'
+    for option in before:
+        if option not in now:
+            yield f'option "{_shorten(option)}" was removed'
+
+
+def _scale_changes(before: CurveShape, now: CurveShape) -> Iterator[str]:
+    was, is_ = _format_range(before), _format_range(now)
+    slack = _POINT_TOLERANCE * (before.grid[-1] - before.grid[0])
+    if any(abs(old - new) > slack for old, new in zip(_grid_ends(before), _grid_ends(now), strict=True)):
+        yield f"the range was {was} and is {is_} now"
+    elif (
+        len(before.grid) == len(now.grid)
+        and _grids_differ(before.grid, now.grid, slack)
+        and _scale_name(before) == _scale_name(now)
+    ):
+        yield f"the zero point of the {_scale_name(now)} scale changed"
+    if _scale_name(before) != _scale_name(now):
+        yield f"the scale was {_scale_name(before)} and is {_scale_name(now)} now"
+    if len(before.grid) != len(now.grid):
+        yield f"the range was cut into {len(before.grid) - 1} steps and is cut into {len(now.grid) - 1} now"
+    if before.unit != now.unit:
+        yield f'the unit was "{before.unit}" and is "{now.unit}" now'
+    for side, old, new in (
+        ("lower", before.open_lower, now.open_lower),
+        ("upper", before.open_upper, now.open_upper),
+    ):
+        if old != new:
+            yield f"the {side} bound was {_bound_name(old)} and is {_bound_name(new)} now"
+
+
+def _date_changes(before: Question, now: Question) -> Iterator[str]:
+    was, is_ = ({target.key: target.resolves_at for target in one.targets} for one in (before, now))
+    yield from (f'target "{key}" was added' for key in is_ if key not in was)
+    yield from (f'target "{key}" was removed' for key in was if key not in is_)
+    for key in was:
+        if key in is_ and _moments_differ(was[key], is_[key]):
+            name = f'target "{key}"' if len(was) > 1 else "it"
+            yield f"{name} was to be resolved {_format_moment(was[key])} and is {_format_moment(is_[key])} now"
+    if _moments_differ(before.closes_at, now.closes_at):
+        yield f"it was to close {_format_moment(before.closes_at)} and closes {_format_moment(now.closes_at)} now"
+
+
+def _moments_differ(before: datetime | None, now: datetime | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) >= _MOMENT_TOLERANCE
+
+
+def _grids_differ(before: Sequence[float], now: Sequence[float], slack: float) -> bool:
+    return any(abs(old - new) > slack for old, new in zip(before, now, strict=True))
+
+
+def _grid_ends(shape: CurveShape) -> tuple[float, float]:
+    return shape.grid[0], shape.grid[-1]
+
+
+def _scale_name(shape: CurveShape) -> str:
+    """Return the kind of scale: linear or logarithmic."""
+    steps = [after - before for before, after in pairwise(shape.grid)]
+    mean = (shape.grid[-1] - shape.grid[0]) / len(steps)
+    return "linear" if max(abs(step - mean) for step in steps) <= _EVEN_STEP_TOLERANCE * mean else "logarithmic"
+
+
+def _format_range(shape: CurveShape) -> str:
+    low, high = shape.grid[0], shape.grid[-1]
+    if shape.unit == "date":
+        return f"{_format_day(low)} to {_format_day(high)}"
+    return f"{low:.10g} to {high:.10g}"
+
+
+def _format_day(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:.10g}"
+
+
+def _format_moment(at: datetime | None) -> str:
+    return "at no fixed time" if at is None else f"on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _bound_name(is_open: bool) -> str:  # noqa: FBT001 - a word for each
+    return "open" if is_open else "closed"
+
+
+def _kind_name(shape: QuestionShape) -> str:
+    return {"binary": "yes or no", "choice": "a choice", "curve": "a number or a date"}[shape.kind]
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _MAX_SHOWN_CHARS else f"{flat[: _MAX_SHOWN_CHARS - 1]}…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """One price of one question at one moment, as a venue's feed reports it."""
+
+    ref: QuestionRef
+    prediction: Prediction
+    at: datetime

@@ -1,1 +1,0 @@
-"""What a forecaster may use on one question, and the limits it runs under."""

@@ -1,1 +1,0 @@
-"""Four layers that keep what came after the cutoff away from a forecast, each counting what it caught."""

@@ -1,1 +1,0 @@
-"""The tools of the desk, one module for each family."""

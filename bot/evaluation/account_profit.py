@@ -1,0 +1,195 @@
+"""What one account has gained so far, per market and per forecaster, compared with the figures of its venue."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.core.orders import Account, ContractSide, Position, VenueReportedGain
+from bot.core.questions import QuestionRef
+from bot.core.trading_profit import MILLIONTHS, ContractProfit, EquityPoint, ProfitEntryKind, TradingBook
+
+# Amounts are rounded to the cent, and shares to a thousandth.
+MONEY_TOLERANCE, SHARE_TOLERANCE = 0.005, 0.001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketProfit:
+    """The result of one contract: ``bought`` is all that was paid, ``sold`` and ``paid_out`` all that was received.
+
+    ``paid_out`` includes payouts of the outcome and of pairs of both sides. ``shares`` are still held, ``cost`` is
+    their cost and ``values`` their present worth. ``unknown``: they are held no more, and their outcome is not known
+    yet. ``venue_gain`` is the venue's own figure of a final gain, ``venue_difference`` by how much it exceeds ours.
+    """
+
+    ref: QuestionRef
+    contract: str
+    option: str
+    bought: float
+    sold: float
+    paid_out: float
+    fees: float
+    realised: float
+    shares: Mapping[ContractSide, float]
+    cost: float
+    values: Mapping[ContractSide, float]
+    closed_at: datetime | None
+    unknown: bool = False
+    venue_gain: float | None = None
+    venue_difference: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The present worth of all shares that are held."""
+        return sum(self.values.values(), 0.0)
+
+    @property
+    def unrealised(self) -> float:
+        """The gain of the shares that are held over their cost."""
+        return self.value - self.cost
+
+    @property
+    def gain(self) -> float:
+        """Realised or not."""
+        return self.realised + self.unrealised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecasterProfit:
+    """The gain of the orders of one forecaster, and in how many markets."""
+
+    forecaster: str
+    markets: int
+    realised: float
+    unrealised: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountProfit:
+    """All of it.
+
+    ``transfers`` came or went without orders, None on paper. ``position_differences`` names shares that are held and
+    were not ordered here, and the other way round.
+    """
+
+    markets: tuple[MarketProfit, ...] = ()
+    forecasters: tuple[ForecasterProfit, ...] = ()
+    comment_fees: float = 0.0
+    loan: float = 0.0
+    transfers: float | None = None
+    begun: EquityPoint | None = None
+    position_differences: tuple[str, ...] = ()
+
+    @property
+    def realised(self) -> float:
+        """The final part, fees of fills included."""
+        return sum(one.realised for one in self.markets)
+
+    @property
+    def unrealised(self) -> float:
+        """The gain of open positions over their cost."""
+        return sum(one.unrealised for one in self.markets)
+
+    @property
+    def gain(self) -> float:
+        """What all orders gained, after all fees."""
+        return self.realised + self.unrealised - self.comment_fees
+
+    @property
+    def paid_out(self) -> float:
+        """Payouts of outcomes and pairs."""
+        return sum(one.paid_out for one in self.markets)
+
+    @property
+    def disputed_markets(self) -> tuple[MarketProfit, ...]:
+        """The markets for which the venue reports another figure."""
+        return tuple(
+            one
+            for one in self.markets
+            if one.venue_difference is not None and abs(one.venue_difference) >= MONEY_TOLERANCE
+        )
+
+
+def compute_account_profit(
+    book: TradingBook,
+    account: Account,
+    points: Sequence[EquityPoint],
+    *,
+    said: Iterable[VenueReportedGain] = (),
+    comment_fees: float = 0.0,
+    paper: bool,
+) -> AccountProfit:
+    """Return the profit of an account; ``points`` are its equity over time."""
+    told = {one.contract: one for one in said if one.closed}
+    held = {(one.contract, one.leg): one for one in account.positions}
+    markets = [_market_profit(one, held, told.get(one.contract)) for one in book.contracts]
+    return AccountProfit(
+        markets=tuple(markets),
+        forecasters=_forecaster_profits(book.contracts, markets),
+        comment_fees=comment_fees,
+        loan=account.loan,
+        transfers=points[-1].transfers if points and not paper else None,
+        begun=points[0] if points else None,
+        position_differences=() if paper else tuple(_position_differences(book.contracts, account)),
+    )
+
+
+def _market_profit(
+    one: ContractProfit, held: Mapping[tuple[str, ContractSide], Position], told: VenueReportedGain | None
+) -> MarketProfit:
+    shares = {leg: count / MILLIONTHS for leg, count in one.held.items()}
+    gone = [leg for leg in shares if (one.contract, leg) not in held]
+    # Shares that are held no more brought an amount that is not known yet: neither gain nor loss.
+    values = {
+        leg: one.cost[leg] / MILLIONTHS if leg in gone else count * (held[one.contract, leg].mark or 0.0)
+        for leg, count in shares.items()
+    }
+    cash = defaultdict(int, one.cash)
+    own = (one.realised + (one.fees if told is not None and told.before_fees else 0)) / MILLIONTHS
+    final = told is not None and not shares
+    return MarketProfit(
+        ref=one.ref,
+        contract=one.contract,
+        option=one.option,
+        bought=-cash[ProfitEntryKind.BUY] / MILLIONTHS,
+        sold=cash[ProfitEntryKind.SELL] / MILLIONTHS,
+        paid_out=sum(cash[kind] for kind in (ProfitEntryKind.PAIRS, ProfitEntryKind.PAYOUT, ProfitEntryKind.REFUND))
+        / MILLIONTHS,
+        fees=one.fees / MILLIONTHS,
+        realised=one.realised / MILLIONTHS,
+        shares=shares,
+        cost=sum(one.cost.values()) / MILLIONTHS,
+        values=values,
+        closed_at=one.closed_at,
+        unknown=bool(gone),
+        venue_gain=told.gain if told is not None and final else None,
+        venue_difference=told.gain - own if told is not None and final else None,
+    )
+
+
+def _forecaster_profits(
+    contracts: Sequence[ContractProfit], markets: Sequence[MarketProfit]
+) -> tuple[ForecasterProfit, ...]:
+    """Divide the gain; that of open shares by how many of them each forecaster's orders bought, and at what cost."""
+    realised, unrealised = defaultdict[str, float](float), defaultdict[str, float](float)
+    count = defaultdict[str, int](int)
+    for contract, market in zip(contracts, markets, strict=True):
+        for owner, gain in contract.gains.items():
+            realised[owner] += gain / MILLIONTHS
+            count[owner] += 1
+        for leg, lots in contract.owners.items():
+            for owner, (shares, cost) in lots.items():
+                unrealised[owner] += market.values[leg] * shares / contract.held[leg] - cost / MILLIONTHS
+    return tuple(
+        ForecasterProfit(forecaster=name, markets=count[name], realised=realised[name], unrealised=unrealised[name])
+        for name in sorted(count)
+    )
+
+
+def _position_differences(contracts: Sequence[ContractProfit], account: Account) -> Iterable[str]:
+    ordered = {(one.contract, leg): one.held.get(leg, 0) / MILLIONTHS for one in contracts for leg in ContractSide}
+    held = {(one.contract, one.leg): one for one in account.positions if not one.decided}
+    for place, position in held.items():
+        more = position.shares - ordered.get(place, 0.0)
+        if abs(more) >= SHARE_TOLERANCE:
+            yield f"{more:+.2f} shares of {place[0]} ({place[1]}) are not from orders of Foxcast"

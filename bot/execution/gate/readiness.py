@@ -1,0 +1,81 @@
+"""What a live venue needs besides an arm record: credentials, settled writes, clock, database and audit.
+
+Nothing counts as present before it was checked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from bot.config.venue_schema import CapsSection
+from bot.store.audit_log import AuditHead
+
+NOT_CHECKED = "was not checked yet"
+# Orders and signatures carry times; venues refuse them if the clock is off by more, or worse, accept them.
+MAX_CLOCK_SKEW_S = 5.0
+# So many writes at a venue may be without a known outcome at one time, unless its caps say otherwise.
+MAX_UNSETTLED_WRITES = CapsSection().unknown_writes
+_NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(slots=True, kw_only=True)
+class LiveReadiness:
+    """Kept up to date by a job.
+
+    ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``verified_audit_head``
+    is the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked
+    again before the next decision.
+    """
+
+    credentials: dict[str, str] = field(default_factory=dict)
+    reconciliation: dict[str, str] = field(default_factory=dict)
+    clock: str = NOT_CHECKED
+    database: str = NOT_CHECKED
+    audit: str = NOT_CHECKED
+    verified_audit_head: AuditHead = field(default_factory=AuditHead)
+    is_outdated: bool = False
+
+    def mark_outdated(self) -> None:
+        """Have everything checked again before the next decision: a person reported a change."""
+        self.is_outdated = True
+        self.credentials = {venue: why for venue, why in self.credentials.items() if not why}
+
+    def missing_requirements(self, venue: str) -> tuple[str, ...]:
+        """Name each thing that is missing."""
+        found = {
+            "credentials": self.credentials.get(venue, NOT_CHECKED),
+            "reconciliation": self.reconciliation.get(venue, NOT_CHECKED),
+            "clock": self.clock,
+            "database": self.database,
+            "audit": self.audit,
+        }
+        return tuple(f"{what}: {why}" for what, why in found.items() if why)
+
+
+def clock_fault(offset_s: float | None) -> str:
+    """Return what is wrong with the clock, given its difference from other clocks; "" if nothing."""
+    if offset_s is None:
+        return "has not been compared with that of a venue yet, since none has answered"
+    if abs(offset_s) > MAX_CLOCK_SKEW_S:
+        return f"is off by {offset_s:+.1f} s, more than {MAX_CLOCK_SKEW_S:g} s; set it (chronyd, systemd-timesyncd)"
+    return ""
+
+
+def unsettled_fault(
+    unsettled: int, unknown: int, foreign: Mapping[str, int] = _NO_ACCOUNTS, *, most: int = MAX_UNSETTLED_WRITES
+) -> str:
+    """Return why a venue is not reconciled: writes of an earlier run, or too many unknown ones; "" if it is.
+
+    ``foreign`` counts unknown writes under accounts that are not in use now and cannot be read back.
+    """
+    if foreign:
+        names = ", ".join(f"{count} of the account {name}" for name, count in foreign.items())
+        return (
+            f"submissions have an unknown outcome and cannot be read back: {names}; check the venue, then: "
+            "foxcast orders adopt"
+        )
+    if unsettled:
+        return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
+    if unknown > most:
+        return f"{unknown} submissions are without a known outcome; they are read back, see foxcast orders"
+    return ""

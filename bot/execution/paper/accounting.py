@@ -1,0 +1,281 @@
+"""Double-entry accounting of a paper book: cash, positions, and every movement between them.
+
+Amounts are whole millionths, so that sums are exact. Each function works within the transaction of its caller.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.core.orders import ContractSide, Position
+from bot.core.questions import QuestionRef
+from bot.store.serialization import format_timestamp
+
+MILLIONTHS_PER_UNIT = 1_000_000
+
+
+def to_millionths(amount: float) -> int:
+    """Return an amount in millionths, to the nearest; raises ValueError for one that is not finite."""
+    return round(amount * MILLIONTHS_PER_UNIT)
+
+
+def to_millionths_rounded_up(amount: float) -> int:
+    """Return an amount in millionths, rounded up; excess below float precision is ignored."""
+    whole = to_millionths(amount)
+    return whole if abs(amount * MILLIONTHS_PER_UNIT - whole) < 1e-3 else math.ceil(amount * MILLIONTHS_PER_UNIT)
+
+
+def from_millionths(whole: int) -> float:
+    """Return millionths as an amount."""
+    return whole / MILLIONTHS_PER_UNIT
+
+
+_INSERT_BOOK = "insert into book (id, currency, cash, begun_at) values (1, ?, 0, ?)"
+
+
+_SELECT_BOOK = "select currency, cash from book"
+
+
+_SUM_RESERVED_CASH = "select coalesce(sum(reserved), 0) from ticket where state in ('sent', 'resting')"
+
+
+_SUM_HELD_SHARES = """
+select coalesce(sum(held), 0) from ticket
+where contract = ? and state in ('sent', 'resting') and json_extract(body, '$.leg') = ?
+"""
+
+
+_INSERT_MOVEMENT = "insert into movement (at, kind, ticket, settlement) values (?, ?, ?, ?) returning id"
+
+
+_INSERT_POSTING = "insert into posting (movement, place, contract, leg, amount, shares) values (?, ?, ?, ?, ?, ?)"
+
+
+_ADD_CASH = "update book set cash = cash + ?"
+
+
+_ADD_STOCK = "update position set shares = shares + ?, paid = paid + ? where contract = ? and leg = ?"
+
+
+_SELECT_POSITION = "select shares, paid from position where contract = ? and leg = ?"
+
+
+_UPSERT_POSITION = """
+insert into position (contract, leg, ref, target, option, event, shares, paid, mark, marked_at)
+values (:contract, :leg, :ref, :target, :option, :event, 0, 0, :mark, :at)
+on conflict (contract, leg) do update set
+  ref = excluded.ref, target = excluded.target, option = excluded.option, event = excluded.event,
+  mark = iif(shares = 0, excluded.mark, mark), marked_at = iif(shares = 0, excluded.marked_at, marked_at)
+"""
+
+
+_SELECT_POSITIONS = """
+select contract, leg, shares, paid, ref, option, mark from position where shares > 0 order by contract, leg
+"""
+
+
+_UPDATE_MARK = "update position set mark = ?, marked_at = ? where contract = ? and leg = ?"
+
+
+class MovementKind(StrEnum):
+    """Why cash moves."""
+
+    BEGIN = "begin"
+    FILL = "fill"
+    PAIRS = "pairs"
+    PAYOUT = "payout"
+    REFUND = "refund"
+    UNDO = "undo"
+
+
+class PostingAccount(StrEnum):
+    """Where an amount is."""
+
+    CASH = "cash"
+    STOCK = "stock"
+    GAIN = "gain"
+    CAPITAL = "capital"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPosting:
+    """One posting: ``amount`` goes to an account, and for stock also ``shares``."""
+
+    account: PostingAccount
+    amount: int
+    contract: str = ""
+    leg: str = ""
+    shares: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerMovement:
+    """Postings that sum to zero."""
+
+    kind: MovementKind
+    at: datetime
+    postings: Sequence[LedgerPosting]
+    ticket: int | None = None
+    settlement: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperHolding:
+    """The contract and question of a position."""
+
+    contract: str
+    leg: ContractSide
+    ref: str
+    target: str
+    option: str = ""
+    event: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionChange:
+    """Shares bought (above 0) or sold, and the cash paid or received for them, fees included."""
+
+    holding: PaperHolding
+    shares: int
+    cash: int
+    price: float
+    at: datetime
+    ticket: int | None = None
+
+
+def begin_book(database: Database, currency: str, cash: int, at: datetime) -> None:
+    """Begin the book with its cash, once; later calls change nothing."""
+    if database.execute(_SELECT_BOOK).fetchone() is not None:
+        return
+    database.execute(_INSERT_BOOK, [currency, format_timestamp(at)])
+    lines = (
+        LedgerPosting(account=PostingAccount.CASH, amount=cash),
+        LedgerPosting(account=PostingAccount.CAPITAL, amount=-cash),
+    )
+    book_movement(database, LedgerMovement(kind=MovementKind.BEGIN, at=at, postings=lines))
+
+
+def book_currency(database: Database) -> str:
+    """Return the currency of the book."""
+    return str(database.execute(_SELECT_BOOK).fetchone()[0])
+
+
+def free_cash(database: Database) -> int:
+    """Return the cash that no open order reserves."""
+    _, cash = database.execute(_SELECT_BOOK).fetchone()
+    (reserved,) = database.execute(_SUM_RESERVED_CASH).fetchone()
+    return int(cash) - int(reserved)
+
+
+def free_shares(database: Database, contract: str, leg: str) -> int:
+    """Return the shares that no open sale reserves."""
+    (held,) = database.execute(_SUM_HELD_SHARES, [contract, leg]).fetchone()
+    return _position_stock(database, contract, leg)[0] - int(held)
+
+
+def book_movement(database: Database, movement: LedgerMovement) -> None:
+    """Book a movement; raises ValueError for lines that do not sum to zero."""
+    if sum(line.amount for line in movement.postings):
+        message = f"the postings of a {movement.kind} do not sum to zero: {movement.postings}"
+        raise ValueError(message)
+    values = [format_timestamp(movement.at), movement.kind.value, movement.ticket, movement.settlement]
+    (name,) = database.execute(_INSERT_MOVEMENT, values).fetchone()
+    for line in movement.postings:
+        row = (name, line.account.value, line.contract, line.leg, line.amount, line.shares)
+        database.execute(_INSERT_POSTING, row)
+        if line.account is PostingAccount.CASH:
+            database.execute(_ADD_CASH, [line.amount])
+        if line.account is PostingAccount.STOCK:
+            database.execute(_ADD_STOCK, [line.shares, line.amount, line.contract, line.leg])
+
+
+def book_purchase(database: Database, change: PositionChange) -> None:
+    """Book a purchase of shares."""
+    holding = change.holding
+    position_key = {"contract": holding.contract, "leg": holding.leg.value}
+    values: dict[str, Any] = {
+        **position_key,
+        "ref": holding.ref,
+        "target": holding.target,
+        "option": holding.option,
+        "event": holding.event,
+        "mark": change.price,
+        "at": format_timestamp(change.at),
+    }
+    database.execute(_UPSERT_POSITION, values)
+    lines = (
+        LedgerPosting(account=PostingAccount.CASH, amount=change.cash, contract=holding.contract),
+        LedgerPosting(account=PostingAccount.STOCK, amount=-change.cash, shares=change.shares, **position_key),
+    )
+    book_movement(database, LedgerMovement(kind=MovementKind.FILL, at=change.at, postings=lines, ticket=change.ticket))
+
+
+def book_sale(database: Database, change: PositionChange) -> None:
+    """Book a sale of shares at cost; the rest of the proceeds is gain."""
+    holding = change.holding
+    stock = _sold_stock_posting(database, holding.contract, holding.leg.value, -change.shares)
+    lines = (
+        LedgerPosting(account=PostingAccount.CASH, amount=change.cash, contract=holding.contract),
+        stock,
+        LedgerPosting(account=PostingAccount.GAIN, amount=-change.cash - stock.amount, contract=holding.contract),
+    )
+    book_movement(database, LedgerMovement(kind=MovementKind.FILL, at=change.at, postings=lines, ticket=change.ticket))
+
+
+def redeem_pairs(database: Database, contract: str, at: datetime, ticket: int | None) -> int:
+    """Redeem pairs of both legs that no open sale reserves, 1 per pair; return the millionths of pairs."""
+    pairs = min(free_shares(database, contract, leg.value) for leg in ContractSide)
+    if pairs <= 0:
+        return 0
+    stock = [_sold_stock_posting(database, contract, leg.value, pairs) for leg in ContractSide]
+    gain = -pairs - sum(line.amount for line in stock)
+    lines = (
+        LedgerPosting(account=PostingAccount.CASH, amount=pairs, contract=contract),
+        *stock,
+        LedgerPosting(account=PostingAccount.GAIN, amount=gain, contract=contract),
+    )
+    book_movement(database, LedgerMovement(kind=MovementKind.PAIRS, at=at, postings=lines, ticket=ticket))
+    return pairs
+
+
+def read_positions(database: Database) -> tuple[Position, ...]:
+    """Read the positions, with their last marks."""
+    return tuple(
+        Position(
+            contract=contract,
+            leg=ContractSide(leg),
+            shares=from_millionths(shares),
+            paid=from_millionths(paid),
+            ref=QuestionRef.parse(ref),
+            option=option,
+            mark=mark,
+        )
+        for contract, leg, shares, paid, ref, option, mark in database.execute(_SELECT_POSITIONS)
+    )
+
+
+def set_mark_price(database: Database, contract: str, leg: ContractSide, price: float | None, at: datetime) -> None:
+    """Store the price at which a position could be sold."""
+    database.execute(_UPDATE_MARK, [price, format_timestamp(at), contract, leg.value])
+
+
+def value_at_price(shares: int, price: float) -> int:
+    """Return the value of millionths of shares at a price, in millionths, to the nearest."""
+    return round(shares * price)
+
+
+def _position_stock(database: Database, contract: str, leg: str) -> tuple[int, int]:
+    row = database.execute(_SELECT_POSITION, [contract, leg]).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def _sold_stock_posting(database: Database, contract: str, leg: str, shares: int) -> LedgerPosting:
+    """Return the posting of sold shares, at their part of the cost of all."""
+    held, paid = _position_stock(database, contract, leg)
+    cost = paid if shares >= held else paid * shares // held
+    return LedgerPosting(account=PostingAccount.STOCK, amount=-cost, contract=contract, leg=leg, shares=-shares)

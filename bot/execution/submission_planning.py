@@ -1,0 +1,276 @@
+"""What the gate must know to decide on a forecast, and the plan of its order.
+
+Writes nothing; submitting and the preflight share it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from math import inf
+
+import structlog
+
+from bot.core.errors import (
+    FoxcastError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    StoreError,
+    describe_error_with_type,
+)
+from bot.core.forecasts import Forecast
+from bot.core.interfaces import OrderPlanner
+from bot.core.orders import Account, OrderPlan, OrderSide, SizingPolicy, TradeProposal
+from bot.core.permissions import ArmRecord, CapUsage, SubmissionApproval
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision
+from bot.execution.gate.caps import list_headrooms, max_order_cost
+from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, exposure_groups
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.gate.joint_sizing import ProposedStake, size_stakes_jointly
+from bot.execution.gate.readiness import LiveReadiness
+from bot.store import permissions
+from bot.store.cap_usage import CapUsageScope, read_cap_usage
+from bot.store.decisions import DecisionRule, DecisionSnapshot, SnapshotRequest
+from bot.store.ledger import Ledger
+from bot.store.permissions import PermissionStatus
+
+log = structlog.get_logger(__name__)
+
+# A plan that was made together with others is used for this long; after that the market is read again.
+MAX_PLAN_AGE = timedelta(seconds=30)
+READINESS_UNKNOWN = ("whether it is ready was never checked",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionContextBuilder:
+    """What all forecasts of one pass share: policies, planners, readiness and permissions."""
+
+    ledger: Ledger
+    execution_policies: Mapping[str, ExecutionPolicy]
+    planners: Mapping[str, OrderPlanner] = field(default_factory=dict)
+    readiness: LiveReadiness | None = None
+    permissions: PermissionStatus = field(default_factory=PermissionStatus)
+
+    def execution_policy(self, venue: str) -> ExecutionPolicy:
+        """Return the policy of a venue; it is off if config no longer uses the venue or its plugin is broken."""
+        return self.execution_policies.get(venue) or ExecutionPolicy(
+            venue=venue, mode=ExecutionMode.OFF, primary_forecaster="", account=""
+        )
+
+    async def build_context(self, forecast: Forecast, snapshot: DecisionSnapshot, now: datetime) -> DecisionContext:
+        """Return the decision context of a forecast, without plan and usage."""
+        policy = self.execution_policy(forecast.ref.venue)
+        return DecisionContext(
+            policy=policy,
+            forecast=forecast,
+            question=snapshot.question,
+            current_intent=snapshot.standing_intent,
+            lock_reason=snapshot.locked,
+            now=now,
+            question_at_forecast=snapshot.forecast_on,
+            halts=self.permissions.halts,
+            arm=self.permissions.arms.get(policy.venue),
+            missing_requirements=self._missing_requirements(policy),
+            approval=await self._approval(policy, forecast.id),
+            clairvoyant=snapshot.clairvoyant,
+            recorded_only=snapshot.forecast_only,
+            takes_orders=policy.venue in self.planners,
+            closed_at=snapshot.closed_at,
+        )
+
+    def _missing_requirements(self, policy: ExecutionPolicy) -> Sequence[str]:
+        if not policy.is_live:
+            return ()
+        return READINESS_UNKNOWN if self.readiness is None else self.readiness.missing_requirements(policy.venue)
+
+    async def _approval(self, policy: ExecutionPolicy, forecast_id: str) -> SubmissionApproval | None:
+        return await self.ledger.permissions.approval(forecast_id) if policy.is_live else None
+
+
+async def load_snapshots(
+    builder: DecisionContextBuilder, forecasts: Sequence[Forecast], now: datetime
+) -> list[tuple[Forecast, DecisionSnapshot]]:
+    """Return each forecast with the snapshot of its question, all read at one moment."""
+    asked = [
+        SnapshotRequest(
+            ref=forecast.ref,
+            forecaster=forecast.forecaster,
+            revision=forecast.revision,
+            account=builder.execution_policy(forecast.ref.venue).account,
+            paper=not builder.execution_policy(forecast.ref.venue).is_live,
+        )
+        for forecast in forecasts
+    ]
+    return list(zip(forecasts, await builder.ledger.decision_snapshots.read_snapshots(asked, now=now), strict=True))
+
+
+def cap_usage_scope(case: DecisionContext) -> CapUsageScope:
+    """Return what is counted for the caps of a case."""
+    return CapUsageScope(
+        ref=case.forecast.ref,
+        account=case.policy.account,
+        paper=not case.policy.is_live,
+        exposure=exposure_groups(case.question),
+        since=case.arm.armed_at if case.policy.is_live and case.arm is not None else None,
+    )
+
+
+def needs_cap_usage(case: DecisionContext) -> bool:
+    """Return whether the case needs its cap usage; counting it for thousands of others would take long."""
+    return case.takes_orders or case.policy.caps.orders_per_hour is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedOrder:
+    """The order as it would be without the others of the pass, or why there is none.
+
+    ``joint_limit`` is what it may cost at most.
+    ``account`` is the one that all proposals of the pass are made on, so that their order makes no difference.
+    """
+
+    planned: DecisionContext | HoldDecision
+    account: Account
+    joint_limit: float = inf
+
+
+@dataclass(slots=True, kw_only=True)
+class VenueOrderPlanner:
+    """Plans the orders of one venue in one pass, one after the other, on the account as read at its start.
+
+    ``reserved`` is what intents may take from the account that it does not show yet. A venue that does not answer is
+    not asked again in this pass. ``bought_in_pass`` is what the orders of the pass may cost so far, ``proposed`` are
+    those by forecast that are sized together.
+    """
+
+    planner: OrderPlanner
+    account: Account
+    outage: str = ""
+    bought_in_pass: float = 0.0
+    proposed: dict[str, ProposedOrder] = field(default_factory=dict)
+    account_value: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keep the value of the account as it was read: purchases do not lower it."""
+        self.account_value = self.account.equity
+
+    def deduct(self, cost: float) -> None:
+        """Count what was sent: the account as it was read does not show it."""
+        self.account = replace(self.account, cash=max(0.0, self.account.cash - cost))
+
+    async def propose_orders(self, cases: Sequence[DecisionContext], *, reserved: float) -> None:
+        """Plan each case as if it were alone, and size their orders together; a single one needs no sizing."""
+        if len(cases) < 2:
+            return
+        account = self._available_account(reserved)
+        found = {case.forecast.id: await self._run_planner(self._with_totals(case), account) for case in cases}
+        stakes = [
+            _proposed_stake(one) for one in found.values() if isinstance(one, DecisionContext) and _is_purchase(one)
+        ]
+        share = cases[0].policy.bankroll
+        sized = size_stakes_jointly(stakes, cash=account.cash, correlation=share.correlation, least=share.min_stake)
+        self.proposed |= {
+            name: ProposedOrder(planned=one, account=account, joint_limit=sized.get(name, inf))
+            for name, one in found.items()
+        }
+
+    async def plan_order(self, case: DecisionContext, *, reserved: float) -> DecisionContext | HoldDecision:
+        """Return the case with its plan, or why there can be none."""
+        known = self.proposed.pop(case.forecast.id, None)
+        if known is None:
+            return await self._run_planner(self._with_totals(case), self._available_account(reserved))
+        if isinstance(known.planned, HoldDecision):
+            return known.planned
+        case, order = replace(self._with_totals(case), joint_limit=known.joint_limit), known.planned.order
+        if order is None or known.joint_limit <= 0.0:
+            plan = known.planned.plan
+            return replace(case, plan=None if plan is None else replace(plan, order=None))
+        fresh = case.now - known.planned.now <= MAX_PLAN_AGE
+        if fresh and order.cost <= min(max_order_cost(case), known.joint_limit):
+            return replace(case, plan=known.planned.plan)
+        return await self._run_planner(case, known.account)
+
+    def _available_account(self, reserved: float) -> Account:
+        return replace(self.account, cash=max(0.0, self.account.cash - reserved))
+
+    def _with_totals(self, case: DecisionContext) -> DecisionContext:
+        return replace(case, account_value=self.account_value, bought_in_pass=self.bought_in_pass)
+
+    async def _run_planner(self, case: DecisionContext, account: Account) -> DecisionContext | HoldDecision:
+        if self.outage:
+            return case.hold_until_retry(self.outage)
+        try:
+            plan = await self.planner.plan_order(trade_proposal(case, account))
+        except ServiceUnavailableError as error:
+            self.outage = f"the market cannot be read: {error}"
+            return case.hold_until_retry(self.outage)
+        except RequestRejectedError as error:
+            return HoldDecision(why=f"not traded: {error}")
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            return case.hold_until_retry(f"no plan: {describe_error_with_type(error)}", REPLAN_AFTER)
+        except Exception as error:
+            log.exception("planner failed", question=str(case.forecast.ref))
+            return case.hold_until_retry(f"the planner failed: {type(error).__name__}", REPLAN_AFTER)
+        return replace(case, plan=plan if plan.order is None else _drop_unaffordable(plan, case.forecast.ref, account))
+
+
+def decision_rule(case: DecisionContext, decide: Callable[[DecisionContext], GateDecision]) -> DecisionRule:
+    """Return the rule that decides on a case in the transaction that stores it, on arm record and usage as of then."""
+    return lambda database: decide(
+        _refresh_context(
+            case,
+            arm=lambda: permissions.newest_arm_record(database, case.policy.venue, case.policy.account),
+            cap_usage=lambda stake: read_cap_usage(database, stake, case.now),
+        )
+    )
+
+
+def _refresh_context(
+    case: DecisionContext, *, arm: Callable[[], ArmRecord | None], cap_usage: Callable[[CapUsageScope], CapUsage]
+) -> DecisionContext:
+    now = replace(case, arm=arm()) if case.policy.is_live else case
+    return replace(now, cap_usage=cap_usage(cap_usage_scope(now))) if needs_cap_usage(now) else now
+
+
+def _is_purchase(case: DecisionContext) -> bool:
+    return case.order is not None and case.order.side is OrderSide.BUY
+
+
+def _proposed_stake(case: DecisionContext) -> ProposedStake:
+    order = case.order
+    return ProposedStake(
+        name=case.forecast.id,
+        stake=0.0 if order is None else order.cost,
+        edge=0.0 if order is None else order.edge,
+        event=exposure_groups(case.question).event,
+        headrooms=tuple(list_headrooms(case)),
+    )
+
+
+def trade_proposal(case: DecisionContext, account: Account) -> TradeProposal:
+    """Return the proposal for the planner, within what the caps allow."""
+    trading = case.policy.trading
+    sizing = SizingPolicy(
+        kelly_fraction=trading.kelly,
+        market_shrinkage=trading.shrink,
+        min_edge=trading.edge,
+        price_band=trading.band,
+        max_cost=min(max_order_cost(case), account.cash),
+    )
+    return TradeProposal(
+        question=case.question,
+        predictions=case.forecast.predictions,
+        account=account,
+        sizing=sizing,
+        now=case.now,
+    )
+
+
+def _drop_unaffordable(plan: OrderPlan, ref: QuestionRef, account: Account) -> OrderPlan:
+    """Return the plan, without its order where no account could pay for it."""
+    order = plan.order
+    if order is None or order.cost <= account.cash + 1e-9:
+        return plan
+    log.error("plan costs more than the account has", question=str(ref), cost=order.cost, cash=account.cash)
+    return replace(plan, order=None, why=f"it would cost {order.cost:.2f}, and {account.cash:.2f} is free")

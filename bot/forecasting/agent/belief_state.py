@@ -1,0 +1,360 @@
+"""The belief state of a trial.
+
+Where it starts, the update that a model sends with each action, and how that is applied. An invalid update costs only
+the update: the old belief is kept and a note says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from bot.core.beliefs import Belief, ConfidenceLevel, Evidence
+from bot.core.distributions import flat_prediction
+from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
+from bot.core.questions import Question
+from bot.core.values import Json
+from bot.forecasting.agent.answer_schema import (
+    AnswerFormat,
+    AnswerSchema,
+    AnswerSettings,
+    BinaryAnswerSchema,
+    ChoiceAnswerSchema,
+    CurveAnswerSchema,
+)
+from bot.forecasting.agent.parsing import UnreadableAnswer, read_text
+
+MAX_SEARCHES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceItem:
+    """One piece of evidence. Its ``name`` (F1, A2, ...) is never reused. ``evidence`` is the part that is recorded."""
+
+    name: str
+    text: str
+    source: str
+    evidence: Evidence = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the record once; the belief of every later step includes it."""
+        object.__setattr__(self, "evidence", Evidence(text=self.text, source=self.source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeliefState:
+    """The current belief. ``names_given`` counts the names given out; ``stated`` says that a model has stated it.
+
+    ``informed`` says that a model stated it after seeing evidence: only then may it count as an answer.
+    """
+
+    predictions: Mapping[str, Prediction]
+    confidence: ConfidenceLevel = ConfidenceLevel.LOW
+    anchor: str = ""
+    evidence_for: tuple[EvidenceItem, ...] = ()
+    evidence_against: tuple[EvidenceItem, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    reason: str = ""
+    names_given: int = 0
+    stated: bool = False
+    informed: bool = False
+
+    @property
+    def belief(self) -> Belief:
+        """The state as the engine records it."""
+        return Belief(
+            predictions=self.predictions,
+            confidence=self.confidence,
+            anchor=self.anchor,
+            evidence_for=_recorded_evidence(self.evidence_for),
+            evidence_against=_recorded_evidence(self.evidence_against),
+            open_questions=self.open_questions,
+            searches=self.searches,
+            reason=self.reason,
+            stated=self.informed,
+        )
+
+    @property
+    def chars(self) -> int:
+        """The length of evidence and open questions, the parts that grow."""
+        items = (*self.evidence_for, *self.evidence_against)
+        return sum(len(item.text) + len(item.source) for item in items) + sum(map(len, self.open_questions))
+
+    def merge_searches(self, queries: Iterable[str]) -> tuple[str, ...]:
+        """Return the searches with these added, each once."""
+        return tuple(dict.fromkeys((*self.searches, *filter(None, queries))))[:MAX_SEARCHES]
+
+    def add_searches(self, queries: Iterable[str]) -> BeliefState:
+        """Return the state with these searches added, each once."""
+        known = self.merge_searches(queries)
+        return self if known == self.searches else replace(self, searches=known)
+
+
+def _recorded_evidence(items: tuple[EvidenceItem, ...]) -> tuple[Evidence, ...]:
+    return tuple(item.evidence for item in items)
+
+
+BELIEF_FIELD = "updated_belief"
+
+
+ITEM_CHARS = 400
+
+
+SOURCE_CHARS = 200
+
+
+REASON_CHARS = 1000
+
+
+MAX_NEW_ITEMS = 5
+
+
+MAX_OPEN_QUESTIONS = 5
+
+
+# Ten steps of NEW_ITEMS; more items are ignored.
+MAX_EVIDENCE_ITEMS = 50
+
+
+_CONFIDENCES = {confidence.value: confidence for confidence in ConfidenceLevel}
+
+
+UNSTATED_SOURCE = "source not stated"
+
+
+@dataclass(frozen=True, slots=True)
+class BeliefUpdate:
+    """A state after an update; ``note`` says which parts could not be applied, "" if all were."""
+
+    state: BeliefState
+    note: str = ""
+
+    @property
+    def kept_old(self) -> bool:
+        """Whether the whole update was refused."""
+        return self.note.startswith("belief kept")
+
+
+def belief_schema(answer_format: AnswerFormat, margin: float) -> dict[str, Json]:
+    """Return the JSON schema of an update. The reason is before the number, so that the model writes it first."""
+    speaks_for, speaks_against = _evidence_sides(answer_format.answer_schema)
+    stated = answer_format.schema(margin)
+    properties: dict[str, Json] = {
+        "update_reasoning": _text_schema(
+            REASON_CHARS, "What changed your mind since the last step, or why nothing did."
+        ),
+        "base_rate_anchor": _text_schema(
+            ITEM_CHARS, "The base rate that you started from: which kind of thing, how often, in how long a time."
+        ),
+        "evidence_for": _evidence_schema(f"New evidence for {speaks_for}."),
+        "evidence_against": _evidence_schema(f"New evidence for {speaks_against}."),
+        "contradicted": _text_list_schema(10, 8, "Names of items that you gave before and that turned out wrong."),
+        "key_uncertainties": _text_list_schema(
+            MAX_OPEN_QUESTIONS, ITEM_CHARS, "What could still change your answer most; replaces the list before."
+        ),
+        "searches_tried": _text_list_schema(10, ITEM_CHARS, "Searches that need not be made again."),
+        "confidence": {
+            "type": "string",
+            "enum": [str(confidence) for confidence in ConfidenceLevel],
+            "description": "How well what you found supports your numbers, however high or low they are.",
+        },
+        **stated,
+    }
+    return _object_schema(properties, required=["update_reasoning", "confidence", *stated])
+
+
+def apply_belief_update(
+    state: BeliefState, update: Json, answer_format: AnswerFormat, *, margin: float
+) -> BeliefUpdate:
+    """Return the state after a model's update; without valid predictions the old state is kept unchanged."""
+    if update is None:
+        return BeliefUpdate(state, f"belief kept: {BELIEF_FIELD} was missing")
+    if not isinstance(update, Mapping):
+        return BeliefUpdate(state, f"belief kept: {BELIEF_FIELD} was no object")
+    try:
+        predictions = answer_format.clamp(answer_format.read(update), margin)
+    except UnreadableAnswer as error:
+        return BeliefUpdate(state, f"belief kept: {error}")
+    evidence = _EvidenceList(state)
+    evidence.remove_named(_read_texts(update.get("contradicted"), limit=8))
+    return BeliefUpdate(
+        # Every field is named, since this runs once a step and ``replace`` is twice as slow.
+        BeliefState(
+            predictions=predictions,
+            confidence=_read_confidence(update.get("confidence"), state.confidence),
+            anchor=read_text(update.get("base_rate_anchor"), ITEM_CHARS) or state.anchor,
+            evidence_for=evidence.added("F", state.evidence_for, update.get("evidence_for")),
+            evidence_against=evidence.added("A", state.evidence_against, update.get("evidence_against")),
+            open_questions=_read_open_questions(update, state),
+            searches=state.merge_searches(_read_texts(update.get("searches_tried"))),
+            reason=read_text(update.get("update_reasoning"), REASON_CHARS),
+            names_given=evidence.given,
+            stated=True,
+        ),
+        "; ".join(_update_faults(update)),
+    )
+
+
+def format_belief_state(state: BeliefState, answer_format: AnswerFormat) -> str:
+    """Return the state as it is shown to the model."""
+    lines = [
+        f"{answer_format.answer_schema.field}: {answer_format.format(state.predictions)}",
+        f"confidence: {state.confidence}",
+        f"starting point: {state.anchor or 'none yet'}",
+        "evidence for:",
+        *(f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_for),
+        "evidence against:",
+        *(f"  {item.name} [{item.source}] {item.text}" for item in state.evidence_against),
+        "open questions:",
+        *(f"  - {question}" for question in state.open_questions),
+        f"searches so far: {' | '.join(state.searches) or 'none'}",
+        f"last change: {state.reason or 'none yet'}",
+    ]
+    return "\n".join(lines)
+
+
+class _EvidenceList:
+    """Adds evidence and removes the items that were named; the same text is never added twice."""
+
+    def __init__(self, state: BeliefState) -> None:
+        self.given = state.names_given
+        self._known = {item.text.casefold() for item in (*state.evidence_for, *state.evidence_against)}
+        self._withdrawn: frozenset[str] = frozenset()
+
+    def remove_named(self, names: Iterator[str]) -> None:
+        self._withdrawn = frozenset(name.upper() for name in names)
+
+    def added(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
+        kept = [item for item in old if item.name not in self._withdrawn]
+        for words, source in _read_items(raw):
+            if words.casefold() not in self._known and len(kept) < MAX_EVIDENCE_ITEMS:
+                self._known.add(words.casefold())
+                self.given += 1
+                kept.append(EvidenceItem(name=f"{letter}{self.given}", text=words, source=source))
+        return tuple(kept)
+
+
+def _read_items(raw: Json) -> Iterator[tuple[str, str]]:
+    for item in raw[:MAX_NEW_ITEMS] if isinstance(raw, list) else ():
+        if isinstance(item, Mapping):
+            words, source = read_text(item.get("text"), ITEM_CHARS), read_text(item.get("source"), SOURCE_CHARS)
+        else:
+            words, source = read_text(item, ITEM_CHARS), ""
+        if words:
+            yield words, source or UNSTATED_SOURCE
+
+
+def _read_open_questions(update: Mapping[str, Json], state: BeliefState) -> tuple[str, ...]:
+    if not isinstance(update.get("key_uncertainties"), list):
+        return state.open_questions
+    return tuple(_read_texts(update["key_uncertainties"]))[:MAX_OPEN_QUESTIONS]
+
+
+def _read_texts(raw: Json, limit: int = ITEM_CHARS) -> Iterator[str]:
+    for item in raw if isinstance(raw, list) else ():
+        if words := read_text(item, limit):
+            yield words
+
+
+def _read_confidence(raw: Json, old: ConfidenceLevel) -> ConfidenceLevel:
+    return _CONFIDENCES.get(read_text(raw, 10).lower(), old)
+
+
+def _update_faults(update: Mapping[str, Json]) -> Iterator[str]:
+    if not read_text(update.get("update_reasoning")):
+        yield "the update came without a reason"
+    if read_text(update.get("confidence"), 10).lower() not in _CONFIDENCES:
+        yield "the update named no confidence"
+
+
+def _evidence_sides(form: AnswerSchema) -> tuple[str, str]:
+    """Return the direction in which the evidence for and against points."""
+    match form:
+        case BinaryAnswerSchema():
+            return "yes", "no"
+        case ChoiceAnswerSchema():
+            return "the option that you find most likely", "any other option"
+        case CurveAnswerSchema(has_dates=True):
+            return "a later date", "an earlier date"
+        case _:
+            return "a higher value", "a lower value"
+
+
+def _text_schema(limit: int, description: str) -> dict[str, Json]:
+    return {"type": "string", "maxLength": limit, "description": description}
+
+
+def _text_list_schema(most: int, limit: int, description: str) -> dict[str, Json]:
+    items: Json = {"type": "string", "maxLength": limit}
+    return {"type": "array", "items": items, "maxItems": most, "description": description}
+
+
+def _evidence_schema(description: str) -> dict[str, Json]:
+    item = _object_schema(
+        {
+            "text": _text_schema(ITEM_CHARS, "One fact, with its date and figures."),
+            "source": _text_schema(SOURCE_CHARS, "Where it stands."),
+        },
+        required=["text", "source"],
+    )
+    return {"type": "array", "items": item, "maxItems": MAX_NEW_ITEMS, "description": description}
+
+
+def _object_schema(properties: dict[str, Json], *, required: Sequence[str]) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+# A market or base rate may move half way to certainty: one at 1 % allows answers from 0.5 %.
+ANCHOR_SHARE = 0.5
+
+
+# However certain the start is: no data supports odds longer than one in a thousand.
+LEAST_MARGIN = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class StartingPoint:
+    """What a trial starts from, and why in words; ``prior`` is a base rate."""
+
+    kind: Literal["crowd", "prior", "even"]
+    text: str
+    prediction: Prediction
+
+
+def find_starting_point(question: Question, *, crowd: bool = True) -> StartingPoint:
+    """Return the crowd's estimate if it exists and is wanted, else the flat prediction."""
+    if crowd and question.crowd is not None:
+        estimate = question.crowd
+        return StartingPoint("crowd", f"the crowd's estimate of {estimate.at:%Y-%m-%d}", estimate.prediction)
+    return StartingPoint("even", "nothing is known yet", flat_prediction(question.shape))
+
+
+def initial_belief_state(
+    anchor: StartingPoint, question: Question, answer_format: AnswerFormat, margin: float
+) -> BeliefState:
+    """Return the state before the first action."""
+    predictions = {target.key: anchor.prediction for target in question.targets}
+    return BeliefState(
+        predictions=answer_format.clamp(predictions, margin), anchor=anchor.text, reason="where the trial starts"
+    )
+
+
+def narrow_margins(question: Question, anchor: StartingPoint, manner: AnswerSettings) -> AnswerSettings:
+    """Return the settings with the margins of a yes-or-no question, at most those of ``manner``.
+
+    They are at most ``ANCHOR_SHARE`` of the distance from the crowd's price or base rate to certainty, and at least
+    ``LEAST_MARGIN`` unless ``manner`` has less. They do not change for even odds and for other questions.
+    """
+    start = anchor.prediction
+    if anchor.kind == "even" or not isinstance(question.shape, BinaryShape) or not isinstance(start, BinaryPrediction):
+        return manner
+    distance = min(start.probability, 1.0 - start.probability)
+    room = max(LEAST_MARGIN, round(ANCHOR_SHARE * distance, 6))
+    return replace(manner, step_margin=min(manner.step_margin, room), submit_margin=min(manner.submit_margin, room))

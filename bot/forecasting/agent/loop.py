@@ -1,0 +1,515 @@
+"""The agent loop.
+
+It offers tools, asks for an action, runs it and replies; and the same with a belief state that every action updates
+(BLF, arXiv 2604.18576v3, section 3 and algorithm 1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from bot.core.beliefs import Step, StepAction, StepObservation, ToolResult
+from bot.core.errors import ContextLengthExceededError, FoxcastError, MalformedDataError, TrialLimitReachedError
+from bot.core.interfaces import TrialContext
+from bot.core.language_models import ToolDefinition
+from bot.core.questions import Question
+from bot.forecasting.agent.answer_schema import (
+    AnswerFormat,
+    AnswerSettings,
+    TargetPredictions,
+    create_answer_format,
+    prediction_distance,
+)
+from bot.forecasting.agent.belief_state import (
+    BeliefState,
+    BeliefUpdate,
+    StartingPoint,
+    apply_belief_update,
+    belief_schema,
+    format_belief_state,
+    initial_belief_state,
+)
+from bot.forecasting.agent.chat_session import ActionCheck, ChatSession, TurnResult, accept_action, only_callable_text
+from bot.forecasting.agent.compaction import compact_belief_state
+from bot.forecasting.agent.model_actions import ModelAction
+from bot.forecasting.agent.parsing import UnreadableAnswer, read_text
+from bot.forecasting.agent.prompt_texts import SUBMIT, join_tool_names
+
+ActionFunction = Callable[[ModelAction], Awaitable[ToolResult]]
+
+
+OfferFunction = Callable[[int], tuple[ToolDefinition, ...]]
+
+
+# Why a loop ended: a closing tool, no valid answer, no model could be asked, a limit, or the same call repeated.
+EndReason = Literal["", "closed", "silent", "unasked", "steps", "tokens", "repeats"]
+
+
+def _no_text(_number: int) -> str:
+    return ""
+
+
+def _ignore_action(_move: ModelAction) -> None:
+    return None
+
+
+async def _no_notes(_heard: TurnResult) -> tuple[str, ...]:
+    return ()
+
+
+def _has_succeeded(_move: ModelAction, result: ToolResult) -> bool:
+    return not result.failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """How a loop runs.
+
+    ``tools`` are all that the loop will ever offer, the same in every request. ``offer`` says which of them may be
+    called at a step (at the last one only closing tools, or the loop ends without closing). ``act`` runs an action that
+    does not close the loop. ``find_fault`` says why an offered action is refused, which is repaired once.
+    ``reply_suffix`` follows the result of a step in the reply, such as the remaining budget.
+
+    ``tokens`` ends the loop once that many were read and written. A repeated call with the same arguments is refused
+    in words, and the ``repeats``-th one ends the loop, except for the tools in ``repeatable``; None allows repeats.
+    ``before_action`` gets each action before it runs, ``after_action`` gets the turn result after it: it may add to its
+    usage and documents, and its return value becomes a note. ``is_evidence`` says whether the result of an action is
+    evidence on the question; a thought or a note is not.
+    """
+
+    offer: OfferFunction
+    act: ActionFunction
+    tools: tuple[ToolDefinition, ...] = ()
+    closing_tools: frozenset[str] = frozenset({SUBMIT})
+    find_fault: ActionCheck = accept_action
+    reply_suffix: Callable[[int], str] = _no_text
+    tokens: int | None = None
+    repeats: int | None = 3
+    repeatable: frozenset[str] = frozenset()
+    before_action: Callable[[ModelAction], None] = _ignore_action
+    after_action: Callable[[TurnResult], Awaitable[tuple[str, ...]]] = _no_notes
+    is_evidence: Callable[[ModelAction, ToolResult], bool] = _has_succeeded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopTurn:
+    """One round of the loop.
+
+    The last one is ``is_last`` and has ``end_reason``; ``failure`` is set if no model answered.
+    ``reply`` is the text that the model gets, with all ``notes``; ``result`` is None if no action ran.
+    """
+
+    number: int
+    turn_result: TurnResult
+    action: ModelAction | None = None
+    result: ToolResult | None = None
+    reply: str = ""
+    notes: tuple[str, ...] = ()
+    is_last: bool = False
+    failure: FoxcastError | None = None
+    end_reason: EndReason = ""
+
+
+async def run_loop(
+    session: ChatSession, loop_settings: LoopSettings, *, steps: int, begin: int = 1
+) -> AsyncGenerator[LoopTurn, None]:
+    """Yield the turns in order, from number ``begin`` to ``steps`` at most; the last one is marked.
+
+    The caller has begun the conversation. After a closing action the next message to the session answers it, so
+    another loop can continue from there.
+    """
+    session.declare_tools(loop_settings.tools)
+    under_way = _LoopRun(session=session, settings=loop_settings, steps=steps, offered=())
+    under_way.offer(begin)
+    session.say(session.turn_text(begin, steps, under_way.offered))
+    for number in range(begin, steps + 1):
+        turn = await under_way.turn(number)
+        # The engine may stop at its own limit after any turn, so no work may follow the yield.
+        yield turn
+        if turn.is_last:
+            return
+
+
+@dataclass(slots=True, kw_only=True)
+class _LoopRun:
+    """A running loop: what is offered now, and how much of its limits it has used."""
+
+    session: ChatSession
+    settings: LoopSettings
+    steps: int
+    offered: tuple[ToolDefinition, ...]
+    _tokens: int = 0
+    _calls: Counter[str] = field(default_factory=Counter)
+
+    def offer(self, number: int) -> None:
+        """Decide what may be called at a step; without time for more, only what the last step offers."""
+        session = self.session
+        is_late = session.context.is_final_answer_time(f"{session.role} {session.seed} {number}")
+        self.offered = self.settings.offer(self.steps if is_late else number)
+
+    async def turn(self, number: int) -> LoopTurn:
+        turn_result = await self.session.ask_action(self.offered, lambda move: self._fault(number, move))
+        move = turn_result.action
+        if turn_result.failure is not None or move is None:
+            failure = self._failure(number, turn_result)
+            why: EndReason = "unasked" if turn_result.request_error else "silent"
+            return LoopTurn(
+                number=number,
+                turn_result=turn_result,
+                action=move,
+                notes=turn_result.notes,
+                is_last=True,
+                failure=failure,
+                end_reason=why,
+            )
+        if move.name in self.settings.closing_tools and self._offers(move.name):
+            self.session.keep_action(turn_result)
+            notes = drop_empty(*turn_result.notes, *move.notes)
+            return LoopTurn(
+                number=number, turn_result=turn_result, action=move, notes=notes, is_last=True, end_reason="closed"
+            )
+        return await self._act(number, turn_result, move)
+
+    async def _act(self, number: int, turn_result: TurnResult, move: ModelAction) -> LoopTurn:
+        self.settings.before_action(move)
+        times = self._times(move)
+        result = await self._result(move, times)
+        turn_result.usage += result.usage
+        turn_result.documents += result.observation.documents
+        notes = drop_empty(*turn_result.notes, *move.notes, *await self.settings.after_action(turn_result))
+        text = "\n".join(drop_empty(result.observation.text, *notes))
+        why = self._limit(number, turn_result, times)
+        reply = drop_empty(text, self.settings.reply_suffix(number), "" if why else self._next(number + 1))
+        self.session.reply_to_action(turn_result, "\n\n".join(reply))
+        return LoopTurn(
+            number=number,
+            turn_result=turn_result,
+            action=move,
+            result=result,
+            reply=text,
+            notes=notes,
+            is_last=bool(why),
+            end_reason=why,
+        )
+
+    async def _result(self, move: ModelAction, times: int) -> ToolResult:
+        if not self._offers(move.name):
+            return _failed_result(self._not_offered(move))
+        if times > 1:
+            return _failed_result(
+                f"You have made this very call of {move.name} before; its result stands above. Do another."
+            )
+        return await self.settings.act(move)
+
+    def _not_offered(self, move: ModelAction) -> str:
+        # Never "submit instead": a model then gives up. Source: BLF, the notes of its code.
+        others = (
+            join_tool_names([tool for tool in self.offered if tool.name not in self.settings.closing_tools]) or "none"
+        )
+        if any(tool.name == move.name for tool in self.settings.tools):
+            return f"{move.name} cannot be called now. Other tools that can be used: {others}."
+        return f"There is no tool {move.name!r} here. Tools that there are: {others}."
+
+    def _next(self, number: int) -> str:
+        self.offer(number)
+        return self.session.turn_text(number, self.steps, self.offered)
+
+    def _fault(self, number: int, move: ModelAction) -> str | None:
+        """Return why an action is refused: an unreadable answer, or no answer when only an answer is allowed."""
+        if self._offers(move.name):
+            return self.settings.find_fault(move)
+        if any(tool.name not in self.settings.closing_tools for tool in self.offered):
+            return None
+        return (
+            f"no steps left, {only_callable_text(self.offered)}"
+            if number >= self.steps
+            else only_callable_text(self.offered)
+        )
+
+    def _failure(self, number: int, turn_result: TurnResult) -> FoxcastError:
+        """Return why no model answered: a limit, if one of the loop or of the model prevented it."""
+        match turn_result.failure:
+            case ContextLengthExceededError() as failure:
+                return TrialLimitReachedError(str(failure), limit="context")
+            case MalformedDataError() as failure if number >= self.steps and turn_result.action is not None:
+                return TrialLimitReachedError(str(failure), limit="steps")
+            case failure:
+                return failure or MalformedDataError("no action")
+
+    def _offers(self, name: str) -> bool:
+        return any(tool.name == name for tool in self.offered)
+
+    def _times(self, move: ModelAction) -> int:
+        """Return how often this call was made, including now; 1 if repeats are allowed."""
+        if self.settings.repeats is None or move.name in self.settings.repeatable:
+            return 1
+        call = json.dumps([move.name, dict(move.arguments)], sort_keys=True, default=str)
+        self._calls[call] += 1
+        return self._calls[call]
+
+    def _limit(self, number: int, turn_result: TurnResult, times: int) -> EndReason:
+        self._tokens += turn_result.usage.tokens_in + turn_result.usage.tokens_out
+        if self.settings.repeats is not None and times >= max(2, self.settings.repeats):
+            return "repeats"
+        if self.settings.tokens is not None and self._tokens >= self.settings.tokens:
+            return "tokens"
+        return "steps" if number >= self.steps else ""
+
+
+def drop_empty(*notes: str) -> tuple[str, ...]:
+    """Return the notes that are not empty."""
+    return tuple(note for note in notes if note)
+
+
+def _failed_result(text: str) -> ToolResult:
+    return ToolResult(observation=StepObservation(text=text), failed=True)
+
+
+SEARCH_TOOL = "web_search"
+
+
+_LIMIT_TEXTS = {
+    "steps": "no step is left",
+    "tokens": "its tokens are used up",
+    "repeats": "it made the same call again and again",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class BeliefLoop:
+    """One running trial; ``create_belief_loop`` makes one.
+
+    ``begin`` begins the conversation and ``run`` yields the steps. ``state`` is the belief of the trial; a tool may
+    change it while it runs. ``seen_evidence`` says that some action has brought evidence.
+    """
+
+    question: Question
+    settings: AnswerSettings
+    answer_format: AnswerFormat
+    session: ChatSession
+    state: BeliefState
+    steps: int
+    documents: tuple[str, ...] = ()
+    _past_predictions: list[TargetPredictions] = field(default_factory=list)
+    _update_note: str = ""
+    _compact_from: int = 0
+    _updates: int = 0
+    _refused: int = 0
+    seen_evidence: bool = False
+    _actions: list[str] = field(default_factory=list)
+    _opening_remarks: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> TrialContext:
+        """The trial context."""
+        return self.session.context
+
+    async def begin(self, system: str, asked: str, texts: str) -> None:
+        """Begin the conversation, and keep the prompt templates for the first step.
+
+        Their digest is the version of the prompts. The filled-in prompts are recorded with the calls; they differ with
+        every question and cutoff.
+        """
+        self.session.begin(system, "\n\n".join(drop_empty(asked, self._state_text(0))))
+        # Without a belief only the conversation shows what was found.
+        self.session.summary = self._summary if self.settings.states_beliefs else None
+        self.documents = (await self.context.store_text(texts),)
+        self._compact_from = self.settings.compaction_chars
+        self._opening_remarks = (
+            f"began with {self.answer_format.format(self.state.predictions)}: {self.state.anchor}",
+        )
+
+    async def run(self, loop_settings: LoopSettings, *, begin: int = 1) -> AsyncGenerator[Step, None]:
+        """Yield one step per turn, until the model submits, fails, or has no step left; the first one is opened.
+
+        A trial that did not end by submitting raises the reason after its last step: its belief is kept, and the
+        engine knows that the trial is incomplete. This loop sets ``before_action``, ``after_action`` and ``closing``.
+        """
+        own = replace(
+            loop_settings,
+            closing_tools=frozenset({SUBMIT}),
+            find_fault=lambda move: self._fault(move) or loop_settings.find_fault(move),
+            reply_suffix=lambda number: "\n\n".join(
+                drop_empty(self._state_text(number), loop_settings.reply_suffix(number))
+            ),
+            before_action=self._accept_update,
+            after_action=self._finish_turn,
+        )
+        async with aclosing(run_loop(self.session, own, steps=self.steps, begin=begin)) as turns:
+            async for turn in turns:
+                self._remember_turn(turn, loop_settings)
+                step, failure = await self._make_step(turn)
+                # The engine may stop at its own limit after any step, so no work may follow the last one.
+                yield replace(step, final=True) if turn.is_last and failure is None else step
+                if failure is not None:
+                    raise failure
+
+    async def use_tool(self, move: ModelAction) -> ToolResult:
+        """Use a tool of the trial as the model asked; the search query becomes part of the belief."""
+        result = await self.context.use_tool(move.name, move.arguments)
+        if move.name == SEARCH_TOOL and isinstance(query := move.arguments.get("query"), str):
+            self.state = self.state.add_searches((query,))
+        return result
+
+    def recent_shift(self, actions: int) -> float | None:
+        """Return by how much the last ``actions`` together moved the answer; None if there were fewer."""
+        return (
+            prediction_distance(self._past_predictions[-actions], self.state.predictions)
+            if len(self._past_predictions) >= actions
+            else None
+        )
+
+    def _fault(self, move: ModelAction) -> str | None:
+        if move.name == SUBMIT:
+            try:
+                self.answer_format.read(move.arguments)
+            except UnreadableAnswer as error:
+                return str(error)
+        return None
+
+    def _apply_update(self, move: ModelAction) -> BeliefUpdate:
+        if not self.settings.states_beliefs:
+            return BeliefUpdate(self.state)
+        merge = apply_belief_update(self.state, move.belief, self.answer_format, margin=self.settings.step_margin)
+        self._updates += 1
+        self._refused += merge.kept_old
+        self.session.tally.count_belief_update(read=not merge.kept_old)
+        informed = self.state.informed or (self.seen_evidence and not merge.kept_old)
+        return replace(merge, state=replace(merge.state, informed=informed))
+
+    def _accept_update(self, move: ModelAction) -> None:
+        merge = self._apply_update(move)
+        self._past_predictions.append(self.state.predictions)
+        self.state, self._update_note = merge.state, merge.note
+
+    async def _finish_turn(self, turn_result: TurnResult) -> tuple[str, ...]:
+        return (self._update_note, await self._compact(turn_result))
+
+    async def _compact(self, turn_result: TurnResult) -> str:
+        limit = self.settings.compaction_chars
+        if not (limit and self.settings.states_beliefs) or self.state.chars < self._compact_from:
+            return ""
+        session = self.session
+        found = await compact_belief_state(
+            self.state, self.question, self.context, seed=session.seed, folder=session.folder
+        )
+        self.state = found.state
+        turn_result.usage += found.usage
+        turn_result.documents += found.documents
+        # Long notes are not shortened again before they have grown by the same amount once more.
+        still_long = self.state.chars >= limit
+        self._compact_from = limit + (self.state.chars if still_long else 0)
+        return found.note
+
+    async def _make_step(self, turn: LoopTurn) -> tuple[Step, FoxcastError | None]:
+        """Return the step of a turn, and why it was the last, unless it was a submission."""
+        if turn.end_reason == "closed" and turn.action is not None:
+            return await self._submit(turn, turn.action), None
+        if turn.failure is not None:
+            return await self._give_up(turn, turn.failure), turn.failure
+        failure = None
+        if turn.is_last:
+            failure = TrialLimitReachedError(
+                f"ended without submitting: {_LIMIT_TEXTS[turn.end_reason]}", limit=turn.end_reason
+            )
+            self._keep_within_bounds()
+            # A model that was not asked again for lack of tokens has not refused to submit.
+            await self.session.report_performance(free=turn.end_reason != "tokens")
+        ended = () if failure is None else (str(failure),)
+        action = _recorded_action(turn.action) if turn.action else StepAction(name="stop")
+        return self._step(action, "\n".join((turn.reply, *ended)), turn.turn_result, (*turn.notes, *ended)), failure
+
+    def _remember_turn(self, turn: LoopTurn, loop_settings: LoopSettings) -> None:
+        """Remember the action, and whether it brought evidence."""
+        if turn.action is None or turn.result is None:
+            return
+        self.seen_evidence = self.seen_evidence or loop_settings.is_evidence(turn.action, turn.result)
+        outcome = " (failed)" if turn.result.failed else ""
+        given = json.dumps(dict(turn.action.arguments), ensure_ascii=False)
+        self._actions.append(f"- {turn.action.name}({given}){outcome}")
+
+    def _summary(self) -> str:
+        """Return the actions and the belief so far, for a model that takes over."""
+        done = "\n".join(["Actions so far:", *self._actions]) if self._actions else ""
+        return "\n\n".join(drop_empty(done, self._state_text(len(self._actions))))
+
+    async def _give_up(self, turn: LoopTurn, failure: FoxcastError) -> Step:
+        turn_result = turn.turn_result
+        # The last answer may hold a belief although its action was refused.
+        self.state = self._apply_update(turn_result.action).state if turn_result.action else self.state
+        self._keep_within_bounds()
+        why = str(failure) or type(failure).__name__
+        # A model that was not asked again for lack of budget or connection has not refused to submit.
+        await self.session.report_performance(free=turn_result.request_error is None)
+        text = "\n".join([f"ended without submitting: {why}", *turn_result.notes, *self._refusals()])
+        return self._step(
+            StepAction(name="stop", arguments={"why": read_text(why)}), text, turn_result, turn_result.notes
+        )
+
+    async def _submit(self, turn: LoopTurn, move: ModelAction) -> Step:
+        merge = self._apply_update(move)
+        given = self.answer_format.read(move.arguments)
+        final = self.answer_format.clamp(given, self.settings.submit_margin)
+        await self.session.report_performance(
+            submitted=final, believed=merge.state.predictions if merge.state.stated else None
+        )
+        updated = self.settings.states_beliefs and not merge.kept_old
+        reason = merge.state.reason if updated else read_text(move.arguments.get("reasoning"))
+        self.state = replace(merge.state, predictions=final, reason=reason, informed=True)
+        lines = [f"submitted {self.answer_format.format(final)}"]
+        if prediction_distance(given, final) > 0.0:
+            lines.append(f"given as {self.answer_format.format(given)}, kept within its bounds")
+        # Whether the update was applied no longer matters: the submitted answer counts.
+        lines += [*turn.notes, *drop_empty(merge.note), *self._refusals()]
+        return self._step(_recorded_action(move), "\n".join(lines), turn.turn_result, turn.notes)
+
+    def _keep_within_bounds(self) -> None:
+        kept = self.answer_format.clamp(self.state.predictions, self.settings.submit_margin)
+        self.state = replace(self.state, predictions=kept)
+
+    def _refusals(self) -> tuple[str, ...]:
+        text = f"{self._refused} of {self._updates} updates of the belief were not taken over"
+        return (text,) if self._refused else ()
+
+    def _state_text(self, number: int) -> str:
+        if not self.settings.states_beliefs:
+            return ""
+        return (
+            f"Belief state after step {number} of {self.steps}\n{format_belief_state(self.state, self.answer_format)}"
+        )
+
+    def _step(self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()) -> Step:
+        observation = StepObservation(text=text, documents=(*self.documents, *turn_result.documents))
+        began, self._opening_remarks, self.documents = self._opening_remarks, (), ()
+        return Step(
+            action=action,
+            observation=observation,
+            belief=self.state.belief,
+            usage=turn_result.usage,
+            remarks=(*began, *remarks),
+        )
+
+
+def create_belief_loop(
+    question: Question, session: ChatSession, anchor: StartingPoint, *, steps: int, manner: AnswerSettings
+) -> BeliefLoop:
+    """Return the loop of a trial that starts from ``anchor``, with no more steps than the engine allows."""
+    answer_format = create_answer_format(question, manner, percent=session.percent)
+    session.request_belief(belief_schema(answer_format, manner.step_margin) if manner.states_beliefs else None)
+    return BeliefLoop(
+        question=question,
+        settings=manner,
+        answer_format=answer_format,
+        session=session,
+        state=initial_belief_state(anchor, question, answer_format, manner.step_margin),
+        steps=max(1, min(steps, session.context.limits.steps)),
+    )
+
+
+def _recorded_action(move: ModelAction) -> StepAction:
+    return StepAction(name=move.name, arguments=move.arguments)

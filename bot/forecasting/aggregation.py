@@ -1,0 +1,180 @@
+"""From several predictions to one per target: the trials of a forecast, or the forecasts of several forecasters."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+
+from bot.core.beliefs import PriorSource, TrialPrior
+from bot.core.forecasts import Trial, TrialEnd
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, CurvePrediction, Prediction
+from bot.core.questions import Question
+from bot.core.values import Json
+from bot.store.serialization import PREDICTIONS
+
+PEER_FORECASTS = "peer_forecasts"
+
+
+def read_predictions(plain: Json) -> Mapping[str, Prediction]:
+    """Return the predictions in the data of a tool; raises MalformedDataError for invalid data."""
+    return PREDICTIONS.value(plain)
+
+
+class PoolingMethod(StrEnum):
+    """How several trials become one answer; the formulas are in ``bot.stats``.
+
+    Shrinkage moves trials that disagree towards their starting point: the crowd's estimate or a base rate. Options are
+    pooled by the mean of their shares, their median, or (logit mean and shrinkage) the log pool. A curve is pooled
+    point by point, by the median or (all other methods) the mean of the CDFs.
+    """
+
+    LOGIT_MEAN = "logit-mean"
+    MEAN = "mean"
+    MEDIAN = "median"
+    SHRINK = "shrink"
+
+
+def select_counted_trials(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that enter the aggregate: of those that count, only finished ones if there are at least two.
+
+    Source: BLF, its code: a trial that was cut short is an answer only if nothing better exists.
+    """
+    counting = [trial for trial in trials if trial.is_answer]
+    finished = [trial for trial in counting if trial.end is TrialEnd.FINISHED]
+    return finished if len(finished) > 1 else counting
+
+
+def has_enough_trials(trials: Sequence[Trial], *, wanted: int, share: float) -> bool:
+    """Say whether enough trials count to make a forecast: this share of those wanted, and at least one."""
+    return sum(trial.is_answer for trial in trials) >= max(1.0, share * wanted)
+
+
+def combine_trials(question: Question, trials: Sequence[Trial], pool: PoolingMethod) -> Mapping[str, Prediction]:
+    """Return one prediction per target; a single trial is returned unchanged, several dates are combined per date.
+
+    Raises ValueError if no trial counts.
+    """
+    entering = select_counted_trials(trials)
+    if not entering:
+        message = f"{question.ref}: no trial counts as an answer"
+        raise ValueError(message)
+    prior = next((trial.prior for trial in entering if trial.prior is not None), None)
+    return pool_predictions(
+        question, [trial.belief.predictions for trial in entering if trial.belief], pool, prior=prior
+    )
+
+
+def pool_predictions(
+    question: Question,
+    opinions: Sequence[Mapping[str, Prediction]],
+    pool: PoolingMethod,
+    *,
+    prior: TrialPrior | None = None,
+) -> Mapping[str, Prediction]:
+    """Return one prediction per target from opinions that each have one for every target; a single one unchanged.
+
+    ``prior`` is the starting point of the opinions; without it the crowd's estimate, if any. Raises ValueError if there
+    is no opinion.
+    """
+    if not opinions:
+        message = f"{question.ref}: there is no opinion to pool"
+        raise ValueError(message)
+    if len(opinions) == 1:
+        return opinions[0]
+    keys = [target.key for target in question.targets]
+    if isinstance(question.shape, BinaryShape):
+        return dict(zip(keys, _pool_binary(opinions, keys, pool, prior or _crowd_prior(question)), strict=True))
+    return {key: _pool_distribution([opinion[key] for opinion in opinions], pool) for key in keys}
+
+
+def mix_predictions(
+    question: Question, opinions: Sequence[Mapping[str, Prediction]], weights: Sequence[float]
+) -> Mapping[str, Prediction]:
+    """Return one prediction per target from weighted opinions: for yes or no, the mean of the log-odds.
+
+    For options and curves it is the mean of the probabilities. A single opinion is returned unchanged. Raises
+    ValueError for no opinion, and for weights that are negative, all 0, or too few or many.
+    """
+    if len(opinions) != len(weights) or not opinions or min(weights) < 0.0 or sum(weights) <= 0.0:
+        message = f"{question.ref}: {len(opinions)} opinions cannot be pooled with the weights {list(weights)}"
+        raise ValueError(message)
+    if len(opinions) == 1:
+        return opinions[0]
+    keys = [target.key for target in question.targets]
+    return {key: _mix_target([opinion[key] for opinion in opinions], weights) for key in keys}
+
+
+def _mix_target(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
+    from bot.stats.aggregation import linear_pool  # noqa: PLC0415 - as above
+    from bot.stats.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
+
+    match predictions[0]:
+        case ChoicePrediction(probabilities=first):
+            masses = [
+                [p.probabilities[option] for option in first] for p in predictions if isinstance(p, ChoicePrediction)
+            ]
+            return ChoicePrediction(dict(zip(first, linear_pool(masses, weights).tolist(), strict=True)))
+        case CurvePrediction():
+            return CurvePrediction(
+                tuple(linear_pool([p.cdf for p in predictions if isinstance(p, CurvePrediction)], weights).tolist())
+            )
+        case _:
+            logits = logit([p.probability for p in predictions if isinstance(p, BinaryPrediction)])
+            shares = [weight / sum(weights) for weight in weights]
+            return BinaryPrediction(
+                float(sigmoid(sum(share * value for share, value in zip(shares, logits, strict=True))))
+            )
+
+
+def _crowd_prior(question: Question) -> TrialPrior | None:
+    return None if question.crowd is None else TrialPrior(PriorSource.CROWD, question.crowd.prediction)
+
+
+def _pool_binary(
+    opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: PoolingMethod, prior: TrialPrior | None
+) -> list[BinaryPrediction]:
+    from bot.stats import aggregation  # noqa: PLC0415 - numpy, which a single trial does not need
+
+    rows = [[opinion[key] for key in keys] for opinion in opinions]
+    trials = [[p.probability for p in row if isinstance(p, BinaryPrediction)] for row in rows]
+    match pool:
+        case PoolingMethod.MEAN:
+            whole = aggregation.mean_probability(trials)
+        case PoolingMethod.MEDIAN:
+            whole = aggregation.median_probability(trials)
+        case PoolingMethod.LOGIT_MEAN:
+            whole = aggregation.logit_mean_probability(trials)
+        case PoolingMethod.SHRINK:
+            kind = prior.source if prior is not None else PriorSource.EVEN
+            towards = prior.prediction if prior is not None else None
+            center = towards.probability if isinstance(towards, BinaryPrediction) else 0.5
+            whole = aggregation.shrink_to_prior(
+                aggregation.logit_moments(trials), aggregation.DEFAULT_WEIGHTS[kind], center
+            )
+    return [BinaryPrediction(probability) for probability in whole.tolist()]
+
+
+def _pool_distribution(predictions: Sequence[Prediction], pool: PoolingMethod) -> Prediction:
+    from bot.stats.aggregation import linear_pool, logarithmic_pool  # noqa: PLC0415 - as above
+
+    if isinstance(predictions[0], ChoicePrediction):
+        options = tuple(predictions[0].probabilities)
+        masses = [
+            [p.probabilities[option] for option in options] for p in predictions if isinstance(p, ChoicePrediction)
+        ]
+        if pool is PoolingMethod.MEDIAN:
+            return ChoicePrediction(_median_shares(options, masses))
+        shares = linear_pool(masses) if pool is PoolingMethod.MEAN else logarithmic_pool(masses)
+        return ChoicePrediction(dict(zip(options, shares.tolist(), strict=True)))
+    cdfs = [p.cdf for p in predictions if isinstance(p, CurvePrediction)]
+    if pool is PoolingMethod.MEDIAN:
+        # The median of each point rises if each curve does.
+        return CurvePrediction(tuple(median(values) for values in zip(*cdfs, strict=True)))
+    return CurvePrediction(tuple(linear_pool(cdfs).tolist()))
+
+
+def _median_shares(options: Sequence[str], masses: Sequence[Sequence[float]]) -> dict[str, float]:
+    middles = [median(values) for values in zip(*masses, strict=True)]
+    total = sum(middles)
+    # All medians are 0 if each trial is sure of another option.
+    shares = [middle / total for middle in middles] if total > 0.0 else [1.0 / len(options)] * len(options)
+    return dict(zip(options, shares, strict=True))

@@ -1,0 +1,177 @@
+"""What a forecaster may learn from outcomes at a cutoff.
+
+Parameters fitted once per day of cutoffs, on nothing known later, and recorded.
+"""
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from typing import NamedTuple
+
+import structlog
+
+from bot.core.errors import LeakError
+from bot.core.interfaces import Clock, HistoryLearner, ParameterLearner, RoundArchive
+from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
+from bot.core.questions import Question
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger()
+
+# Questions with this fact come under terms that forbid learning from them; see may_teach.
+TRAINING_FACT, TRAINING_FORBIDDEN = "training", "no"
+# Cutoffs kept in memory: the days of a long backfill, forecast concurrently.
+MAX_CACHED_CUTOFFS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecasterTraining:
+    """How one forecaster learns: its learner, and the parameters that came with the package."""
+
+    learner: ParameterLearner | None
+    shipped_parameters: Sequence[FittedParameters]
+
+
+def examples_known_before(archives: Sequence[RoundArchive], before: datetime) -> list[TrainingExample]:
+    """Return all examples of the archives that may be learned from and were known strictly before the moment.
+
+    Raises LeakError if an archive gives a later one.
+    """
+    given = [example for archive in archives for example in archive.examples(before)]
+    for example in given:
+        if example.resolution.resolved_at >= before:
+            message = (
+                f"{example.resolution.ref} resolved at {example.resolution.resolved_at.isoformat()}, "
+                f"not before {before.isoformat()}"
+            )
+            raise LeakError(message)
+    return [example for example in given if allows_training(example.question)]
+
+
+def allows_training(question: Question) -> bool:
+    """Say whether the terms of a question's venue allow fitting on it (its fact ``training`` is not "no")."""
+    return question.facts.get(TRAINING_FACT) != TRAINING_FORBIDDEN
+
+
+def fit_parameters(
+    name: str,
+    learner: ParameterLearner,
+    archives: Sequence[RoundArchive],
+    *,
+    before: datetime,
+    pasts: Sequence[ResolvedForecast] = (),
+) -> FittedParameters:
+    """Fit one forecaster on everything the archives knew before the moment; takes seconds of CPU.
+
+    ``pasts`` are for a learner that also uses earlier forecasts; raises LeakError if one was not known before.
+    """
+    examples = examples_known_before(archives, before)
+    rounds = sorted({example.question.batch or "" for example in examples})
+    payload = learner.fit(examples, before=before)
+    provenance = {"rounds": f"{len(rounds)} ({rounds[0]} to {rounds[-1]})" if rounds else "none"}
+    if pasts and isinstance(learner, HistoryLearner):
+        payload = {**payload, **learner.fit_history(_require_known_before(pasts, before), before=before)}
+        provenance["forecasts"] = f"{len(pasts)}, by {', '.join(sorted({past.forecaster for past in pasts}))}"
+    seen = len(examples) + len(pasts)
+    return FittedParameters(forecaster=name, before=before, examples=seen, payload=payload, provenance=provenance)
+
+
+def best_parameters(
+    name: str,
+    school: ForecasterTraining,
+    archives: Sequence[RoundArchive],
+    *,
+    before: datetime,
+    pasts: Sequence[ResolvedForecast] = (),
+) -> FittedParameters | None:
+    """Return the parameters known at the moment, shipped or fitted now: those fitted on the most examples.
+
+    Parameters learned from ``pasts`` take precedence: they are a moving window in which outcomes are corrected, so the
+    number of examples does not say which fit is better. None if nothing was learned strictly before the moment.
+    """
+    if school.learner is not None and pasts:
+        return fit_parameters(name, school.learner, archives, before=before, pasts=pasts)
+    found = [fitted for fitted in school.shipped_parameters if fitted.before <= before]
+    if school.learner is not None and archives:
+        found.append(fit_parameters(name, school.learner, archives, before=before))
+    best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
+    return None if best is None or best.examples == 0 else best
+
+
+def _require_known_before(pasts: Sequence[ResolvedForecast], before: datetime) -> Sequence[ResolvedForecast]:
+    for past in pasts:
+        if past.resolution.resolved_at >= before or past.cutoff >= before:
+            message = (
+                f"forecast {past.forecast} of {past.resolution.ref} (cutoff {past.cutoff.isoformat()}, resolved "
+                f"{past.resolution.resolved_at.isoformat()}) was not over before {before.isoformat()}"
+            )
+            raise LeakError(message)
+    return pasts
+
+
+def utc_day(cutoff: datetime) -> datetime:
+    """Return the beginning of the cutoff's day in UTC: one fit serves all cutoffs of the day."""
+    return datetime.combine(cutoff.astimezone(UTC).date(), time(), UTC)
+
+
+class RecordedParameters(NamedTuple):
+    """Parameters in use, with their digest in the ledger."""
+
+    digest: str
+    parameters: FittedParameters
+
+
+@dataclass(slots=True, kw_only=True)
+class ParameterFitter:
+    """Finds, or fits, the parameters that each forecaster may know at a cutoff; every fit is recorded in the ledger.
+
+    A recorded fit for the day of a cutoff is used again, so a forecast can be repeated. Otherwise, of all parameters
+    learned strictly before that day - on record, shipped with the package, or allowed by the archives - those fitted on
+    the most examples are used; for a HistoryLearner, which also learns from earlier forecasts, the newest.
+    """
+
+    ledger: Ledger
+    archives: Sequence[RoundArchive]
+    trainings: Mapping[str, ForecasterTraining]
+    clock: Clock
+    _by_day: OrderedDict[tuple[str, datetime], RecordedParameters | None] = field(default_factory=OrderedDict)
+    _locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    async def parameters_for(self, forecaster: str, cutoff: datetime) -> RecordedParameters | None:
+        """Return the parameters for the cutoff, or None if the forecaster has learned nothing by then."""
+        school = self.trainings[forecaster]
+        if school.learner is None and not school.shipped_parameters:
+            return None
+        day = utc_day(cutoff)
+        async with self._locks[forecaster]:
+            if (forecaster, day) not in self._by_day:
+                self._by_day[forecaster, day] = await self._find_or_fit(forecaster, school, day)
+                while len(self._by_day) > MAX_CACHED_CUTOFFS:
+                    self._by_day.popitem(last=False)
+            return self._by_day[forecaster, day]
+
+    async def _find_or_fit(
+        self, forecaster: str, school: ForecasterTraining, before: datetime
+    ) -> RecordedParameters | None:
+        newest = await self.ledger.learning.newest(forecaster, before)
+        recorded = RecordedParameters(*newest) if newest else None
+        if recorded and recorded.parameters.before == before:
+            return recorded
+        pasts = await self._resolved_forecasts(forecaster, school, before)
+        best = await asyncio.to_thread(best_parameters, forecaster, school, self.archives, before=before, pasts=pasts)
+        if best is None or (not pasts and recorded and recorded.parameters.examples >= best.examples):
+            return recorded
+        digest = await self.ledger.learning.record(best, self.clock.now())
+        log.info("parameters fitted", forecaster=forecaster, before=best.before.isoformat(), examples=best.examples)
+        return RecordedParameters(digest, best)
+
+    async def _resolved_forecasts(
+        self, forecaster: str, school: ForecasterTraining, before: datetime
+    ) -> Sequence[ResolvedForecast]:
+        if not isinstance(school.learner, HistoryLearner):
+            return ()
+        return await self.ledger.learning.read_resolved_forecasts(
+            {forecaster, *school.learner.other_forecasters}, before
+        )

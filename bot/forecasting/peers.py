@@ -1,0 +1,127 @@
+"""The forecasts of other forecasters on the same question, for forecasters that combine them.
+
+No model is asked; only forecasts from before the cutoff count, and each read is recorded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bot.core.beliefs import StepObservation, ToolResult
+from bot.core.forecasts import Forecast
+from bot.core.interfaces import Clock
+from bot.core.language_models import CostAttribution
+from bot.core.questions import Question
+from bot.core.values import Json
+from bot.forecasting.aggregation import PEER_FORECASTS
+from bot.forecasting.recording import TrialRecording, request_digest
+from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote
+from bot.forecasting.trial_tools import CALL_SERIALIZER, GuardedTrialContext, ToolCallRecord
+from bot.store.ledger import Ledger
+from bot.store.serialization import PREDICTIONS, question_version, sanitize_text
+
+# A member's forecast older than this is of no use any more.
+MAX_FORECAST_AGE = timedelta(days=6)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerToolFactory:
+    """The forecasts of other forecasters, for those that build on them, unless older than ``max_age``."""
+
+    ledger: Ledger
+    clock: Clock
+    max_age: timedelta = MAX_FORECAST_AGE
+
+    async def open_trial(
+        self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
+    ) -> "PeerTrialContext":
+        """Return the context of one trial, with everything that it had read before, if it had begun."""
+        record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, read_only=False)
+        await record.load()
+        return PeerTrialContext(
+            **vars(start),
+            ledger=self.ledger,
+            question=question,
+            charge=charge,
+            record=record,
+            max_age=self.max_age,
+            guarded=guarded,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerTrialContext(GuardedTrialContext):
+    """One trial whose only tool is ``peer_forecasts``, used with the names of ``forecasters``.
+
+    For code, in ``data``: ``answers``, each with forecaster, id, moments and ``predictions`` (aggregated over its
+    trials, before calibration), in the order of the names; and ``absent``, why others have none, by name.
+    """
+
+    ledger: Ledger
+    question: Question
+    charge: CostAttribution
+    record: TrialRecording
+    max_age: timedelta = MAX_FORECAST_AGE
+    guarded: bool = True
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Read the forecasts of the named forecasters; no other tool can be used."""
+        names = arguments.get("forecasters")
+        if tool != PEER_FORECASTS or not isinstance(names, list):
+            return await GuardedTrialContext.use_tool(self, tool, arguments)
+        asked = request_digest({"tool": tool, "arguments": dict(arguments)})
+        reply = await self.record.replay_or_run("tool", asked, lambda: self._read_forecasts([*map(str, names)]))
+        result = CALL_SERIALIZER.value(reply.value).result
+        documents = tuple(dict.fromkeys((*result.observation.documents, reply.digest)))
+        observation = StepObservation(text=result.observation.text, documents=documents)
+        return ToolResult(observation=observation, data=result.data)
+
+    async def store_text(self, text: str) -> str:
+        """Put a text on record and return its digest."""
+        return await self.ledger.documents.put(sanitize_text(text).encode(), "text/plain")
+
+    async def _read_forecasts(self, names: Sequence[str]) -> object:
+        answers: list[Json] = []
+        absent: dict[str, Json] = {}
+        lines: list[str] = []
+        for name in names:
+            found = await self._newest_forecast(name)
+            if isinstance(found, str):
+                absent[name] = found
+                lines.append(f"{name} is left out: {found}")
+                continue
+            lines.append(f"{name}: forecast {found.id} of {found.made_at:%Y-%m-%d %H:%M} UTC")
+            answers.append(
+                {
+                    "forecaster": name,
+                    "forecast": found.id,
+                    "made_at": found.made_at.isoformat(),
+                    "cutoff": found.cutoff.isoformat(),
+                    "predictions": PREDICTIONS.plain(found.raw),
+                }
+            )
+        data: Json = {"answers": answers, "absent": absent}
+        result = ToolResult(observation=StepObservation(text="\n".join(lines)), data=data)
+        return CALL_SERIALIZER.plain(ToolCallRecord(result=result, note=NOTE_SERIALIZER.plain(ToolCallNote())))
+
+    async def _is_clairvoyant(self, made: Forecast) -> bool:
+        setup = (await self.ledger.forecasts.trace(made.id)).setup
+        return setup is not None and setup.clairvoyant
+
+    async def _newest_forecast(self, name: str) -> Forecast | str:
+        """Return its newest forecast that counts, or why there is none."""
+        version, why = question_version(self.question), "it has no forecast of this question"
+        for made in reversed(await self.ledger.forecasts.history(self.question.ref)):
+            if made.forecaster != name or made.id == self.charge.scope:
+                continue
+            if made.version != version:
+                why = "its forecast is of another text of this question"
+            elif made.cutoff > self.cutoff:
+                why = "its forecast may use information from after the cutoff"
+            elif self.cutoff - made.cutoff > self.max_age:
+                why = f"its last forecast, of {made.made_at:%Y-%m-%d}, is too old"
+            elif self.guarded and await self._is_clairvoyant(made):
+                why = "it is clairvoyant"
+            else:
+                return made
+        return why

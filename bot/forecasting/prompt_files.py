@@ -1,0 +1,128 @@
+"""Prompt files: templates in the folder prompts of a package, filled in by name.
+
+A file of the same name in the user's folder replaces the shipped one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template
+
+
+def fill_role_prompt(name: str, **values: str) -> str:
+    """Return the text ``prompts/<name>.txt`` with its placeholders filled; raises KeyError for one without a value."""
+    return Template(role_prompt_source(name)).substitute(values)
+
+
+@cache
+def role_prompt_source(name: str) -> str:
+    """Return the text with its placeholders: its digest is the version of the text."""
+    return files("bot.forecasting").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+
+
+# The package of the prompts that all forecasters share.
+SHARED_PACKAGE = "bot.forecasting.agent"
+
+
+SUFFIX = ".txt"
+
+
+@cache
+def load_template(package: str, name: str, folder: Path | None = None) -> Template:
+    """Return a prompt file as a template, without its last line break: that of ``folder`` if it has that name.
+
+    It is read once; later changes take effect at the next start.
+    """
+    own = None if folder is None else folder / f"{name}{SUFFIX}"
+    shipped = files(package) / "prompts" / f"{name}{SUFFIX}"
+    source: Traversable = shipped if own is None or not own.is_file() else own
+    return Template(source.read_text(encoding="utf-8").rstrip("\n"))
+
+
+@lru_cache(maxsize=256)
+def fill_prompt(package: str, name: str, /, *, folder: Path | None = None, **values: object) -> str:
+    """Return a prompt file with its placeholders filled in, cached; for texts that many trials share."""
+    return load_template(package, name, folder).substitute(values)
+
+
+@lru_cache(maxsize=64)
+def join_prompt_sources(
+    package: str, *names: str, shared: tuple[str, ...] = (), compacts: bool = False, folder: Path | None = None
+) -> str:
+    """Return prompt files of a package and the shared ones unchanged: their digest is the version of the prompts.
+
+    ``shared`` names those that are used besides the question, the line of a turn and the reminder; ``compacts`` says
+    that notes are shortened, which has its own prompt.
+    """
+    common = (*shared, "question", "turn", "repair", *(("compact",) if compacts else ()))
+    texts = [*((package, name) for name in names), *((SHARED_PACKAGE, name) for name in common)]
+    return "\n\n".join(f"==== {name}{SUFFIX}\n{load_template(source, name, folder).template}" for source, name in texts)
+
+
+def check_prompt_folder(package: str, folder: Path) -> Path:
+    """Return the folder if each of its files can replace a prompt of the package or a shared one.
+
+    Such a file has the name of a shipped one and the same placeholders. Raises ValueError that names the file and the
+    mistake. Hidden files are ignored.
+    """
+    if not folder.is_dir():
+        message = f"{folder} is not a folder; name a folder with prompt files, or remove the setting prompts"
+        raise ValueError(message)
+    shipped = _shipped_prompts(package)
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_dir() or any(part.startswith(".") for part in name.split("/")):
+            continue
+        _require_known(path, name, shipped)
+        _require_placeholders(path, load_template(shipped[name], name.removesuffix(SUFFIX)))
+        # Read now: changes while the program runs are not checked.
+        load_template(shipped[name], name.removesuffix(SUFFIX), folder)
+    return folder
+
+
+def _shipped_prompts(package: str) -> Mapping[str, str]:
+    """Return the packages of all prompts that may be replaced, by the name of the file."""
+    return {name: source for source in (SHARED_PACKAGE, package) for name in _prompt_names(files(source) / "prompts")}
+
+
+def _prompt_names(folder: Traversable, under: str = "") -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _prompt_names(entry, f"{under}{entry.name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield f"{under}{entry.name}"
+
+
+def _require_known(path: Path, name: str, shipped: Mapping[str, str]) -> None:
+    if name not in shipped:
+        near = difflib.get_close_matches(name, shipped, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"valid: {', '.join(sorted(shipped))}"
+        message = f"{path}: there is no prompt of that name; {remedy}"
+        raise ValueError(message)
+
+
+def _require_placeholders(path: Path, shipped: Template) -> None:
+    try:
+        own = Template(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read as UTF-8 text: {error}"
+        raise ValueError(message) from error
+    if not own.is_valid():
+        message = f"{path} has a $ that begins no placeholder; write $$ for the sign itself"
+        raise ValueError(message)
+    wanted, found = set(shipped.get_identifiers()), set(own.get_identifiers())
+    if missing := sorted(wanted - found):
+        message = f"{path}: the placeholder ${missing[0]} is missing; it needs {_list_placeholders(wanted)}"
+        raise ValueError(message)
+    if unknown := sorted(found - wanted):
+        message = f"{path}: unknown placeholder ${unknown[0]}; allowed: {_list_placeholders(wanted) or 'none'}"
+        raise ValueError(message)
+
+
+def _list_placeholders(names: set[str]) -> str:
+    return ", ".join(f"${name}" for name in sorted(names))

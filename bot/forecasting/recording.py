@@ -1,0 +1,313 @@
+"""The record of one trial.
+
+Each request to a model, tool or source is written down with its reply, and answered from the record when it is
+repeated, resumed or replayed.
+"""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.core.errors import (
+    AuthenticationError,
+    BudgetExhaustedError,
+    ConfigError,
+    ContextLengthExceededError,
+    FoxcastError,
+    LeakError,
+    MalformedDataError,
+    NotFoundError,
+    QuotaExhaustedError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+    StoreError,
+    TrialLimitReachedError,
+)
+from bot.core.ids import sha256_hex
+from bot.core.interfaces import Clock
+from bot.store.serialization import JsonSerializer
+from bot.store.trials import RecordedResponse, RecordingKey, RecordingStore
+
+_REQUEST_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
+_BODY_SERIALIZER: JsonSerializer[Any] = JsonSerializer("exchange", Any)
+
+
+# Failures that a person or time may resolve.
+_TRANSIENT_FAULTS = frozenset(
+    kind.__name__
+    for kind in (
+        *(BudgetExhaustedError, ConfigError, TrialLimitReachedError, QuotaExhaustedError),
+        *(RequestRejectedError, AuthenticationError, ServiceUnavailableError),
+    )
+)
+
+
+_FAULT_TYPES: dict[str, type[FoxcastError]] = {
+    kind.__name__: kind
+    for kind in (
+        *(BudgetExhaustedError, ConfigError, ContextLengthExceededError, MalformedDataError, LeakError, NotFoundError),
+        *(QuotaExhaustedError, RequestRejectedError, AuthenticationError),
+    )
+}
+
+
+# Failures that are kept when a trial is begun anew: most pages that fail do so always, and a page that now succeeds
+# would change every prompt after it, which would be paid for again.
+_KEPT_FAULT_KINDS = frozenset({"page"})
+
+
+# Replies that depend on the configured tools and models. Replies of engines and sources do not: their requests name
+# everything that they depend on.
+_CONFIGURED_KINDS = frozenset({"desk", "dialect", "model", "time", "tool"})
+
+
+# What a replay lacks, if the name of the kind would say something else.
+_KIND_LABELS = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedReply:
+    """A recorded reply, as plain JSON values, with the name and the digest of the exchange."""
+
+    key: RecordingKey
+    digest: str
+    value: Any
+
+
+@dataclass(slots=True)
+class OpenExchange:
+    """A running exchange, or one from the record; ``number`` counts from 0, without skipped ones."""
+
+    number: int
+    value: Any = None
+    recorded: RecordedReply | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is not on record yet."""
+        return self.recorded is None
+
+    @property
+    def reply(self) -> RecordedReply:
+        """Its recorded reply, once it is over."""
+        if self.recorded is None:
+            message = "the exchange is not over"
+            raise StoreError(message)
+        return self.recorded
+
+
+def request_digest(asked: object) -> str:
+    """Return the digest of a request, given as plain JSON values; raises MalformedDataError for other values."""
+    try:
+        text = _REQUEST_ENCODER.encode(asked)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"the request cannot be written as JSON: {error}"
+        raise MalformedDataError(message) from error
+    return sha256_hex(text.encode())
+
+
+@dataclass(slots=True)
+class TrialRecording:
+    """The exchanges of a trial, read up to its present position; ``read_only`` forbids adding any.
+
+    ``configuration`` is the digest of the configuration of the trial context, which is recorded with replies that
+    depend on it.
+    """
+
+    exchanges: RecordingStore
+    scope: str
+    trial: int
+    clock: Clock
+    read_only: bool
+    configuration: str = ""
+    exchanges_by_key: dict[RecordingKey, RecordedResponse] = field(default_factory=dict)
+    _discarded: set[RecordingKey] = field(default_factory=set)
+    _request_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _unwritten: dict[RecordingKey, str] = field(default_factory=dict)
+
+    async def load(self) -> None:
+        """Read the record; of a sealed one only the exchanges of the forecaster, since no tool repeats its requests."""
+        self.exchanges_by_key.update(
+            await self.exchanges.read_trial(self.scope, self.trial, _CONFIGURED_KINDS if self.read_only else None)
+        )
+
+    def discard_stale(self) -> None:
+        """Skip replies made under another configuration, failures that may be resolved, and what depends on them.
+
+        A result depends on a fault that made it fail, and on any fault of a model, without which less is read.
+        """
+        bodies = {key: json.loads(exchange.body) for key, exchange in self.exchanges_by_key.items()}
+        passing = {key for key, body in bodies.items() if body.get("fault") in _TRANSIENT_FAULTS}
+        faults = {key for key in passing if key.kind not in _KEPT_FAULT_KINDS}
+        others = {
+            key
+            for key, body in bodies.items()
+            if key.kind in _CONFIGURED_KINDS and body.get("under", "") != self.configuration
+        }
+        results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
+        spoilt = {key for key, value in results.items() if _depends_on_fault(value, faults)}
+        self._discarded = faults | others | spoilt
+
+    def values_of_kind(self, kind: str) -> list[Any]:
+        """Return all replies of a kind without a fault that are not skipped, as plain values."""
+        keys = (key for key in self.exchanges_by_key if key.kind == kind and key not in self._discarded)
+        bodies = (json.loads(self.exchanges_by_key[key].body) for key in keys)
+        return [body["told"] for body in bodies if "told" in body]
+
+    @asynccontextmanager
+    async def exchange(self, kind: str, asked: str, *, names: list[str] | None = None) -> AsyncIterator[OpenExchange]:
+        """Enter the exchange with the digest ``asked``; the caller sets the reply of one that ``is_new``.
+
+        Its ``reply`` is available afterwards; the reply, or the error that was raised, is on record then. Its name is
+        added to ``names``. Raises the error raised inside (again, from the record), StoreError, and NotFoundError if a
+        sealed record ends before.
+        """
+        key = self._next(kind, asked, self._request_counts[kind, asked])
+        self._request_counts[kind, asked] = key.nth + 1
+        if names is not None:
+            names.append(format_exchange_key(key))
+        exchange = OpenExchange(number=self._number(key))
+        if (known := self.exchanges_by_key.get(key)) is not None:
+            exchange.recorded = _decode_exchange(key, known)
+            yield exchange
+            return
+        if self.read_only:
+            what = _KIND_LABELS.get(kind, f"this {kind}")
+            message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
+            raise NotFoundError(message)
+        head = self._head(kind)
+        try:
+            await self._flush()
+            try:
+                yield exchange
+                body = _BODY_SERIALIZER.encode({**head, "told": exchange.value})
+            except StoreError:
+                raise
+            except FoxcastError as error:
+                body = _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+        except BaseException:
+            # There was no reply, so it does not count: asking again is asking for the first time.
+            self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
+            raise
+        exchange.recorded = _decode_exchange(key, await self._add(key, body))
+
+    async def replay_or_run(
+        self, kind: str, asked: str, make: Callable[[], Awaitable[Any]], *, names: list[str] | None = None
+    ) -> RecordedReply:
+        """Return the recorded reply, or else the result of ``make`` once it is on record; as ``exchange`` otherwise."""
+        async with self.exchange(kind, asked, names=names) as exchange:
+            if exchange.is_new:
+                exchange.value = await make()
+        return exchange.reply
+
+    def replay_or_compute(self, kind: str, asked: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the JSON edge
+        """Return a reply that needs no waiting, computed once; it is on record before anything that depends on it."""
+        key = self._next(kind, asked, 0)
+        if key not in self.exchanges_by_key:
+            if self.read_only:
+                message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
+                raise NotFoundError(message)
+            body = _encode_sync_result(make, self._head(kind))
+            self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
+            self._unwritten[key] = body
+        return _decode_exchange(key, self.exchanges_by_key[key]).value
+
+    def has_exchange(self, kind: str, asked: str) -> bool:
+        """Say whether a reply that needs no waiting is on record."""
+        return self._next(kind, asked, 0) in self.exchanges_by_key
+
+    def mark_replayed(self, keys: tuple[str, ...]) -> None:
+        """Count exchanges as asked that are part of one that was answered from the record."""
+        for key in map(parse_exchange_key, keys):
+            self._request_counts[key.kind, key.key] = max(self._request_counts[key.kind, key.key], key.nth + 1)
+
+    def recorded_value(self, key: str) -> Any:  # noqa: ANN401 - the JSON edge
+        """Return the reply of a recorded exchange; raises NotFoundError."""
+        exchange = self.exchanges_by_key.get(parse_exchange_key(key))
+        if exchange is None:
+            message = f"trial {self.trial} of {self.scope}: no exchange {key} on record"
+            raise NotFoundError(message)
+        return _decode_exchange(parse_exchange_key(key), exchange).value
+
+    def _next(self, kind: str, asked: str, nth: int) -> RecordingKey:
+        key = RecordingKey(kind, asked, nth)
+        while key in self._discarded:
+            key = RecordingKey(kind, asked, key.nth + 1)
+        return key
+
+    def _number(self, key: RecordingKey) -> int:
+        # So the first successful one has the same number with and without an earlier fault, and is not paid twice.
+        if not self._discarded:
+            return key.nth
+        return sum(RecordingKey(key.kind, key.key, nth) not in self._discarded for nth in range(key.nth))
+
+    def _head(self, kind: str) -> dict[str, str]:
+        return {"under": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
+
+    async def _flush(self) -> None:
+        while self._unwritten:
+            waiting = dict(self._unwritten)
+            await self.exchanges.add_all(self.scope, self.trial, waiting, at=self.clock.now())
+            # A concurrent exchange may have written the same.
+            for key in waiting:
+                self._unwritten.pop(key, None)
+
+    async def _add(self, key: RecordingKey, body: str) -> RecordedResponse:
+        kept = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
+        self.exchanges_by_key[key] = RecordedResponse(digest=kept, body=body)
+        return self.exchanges_by_key[key]
+
+
+def format_exchange_key(key: RecordingKey) -> str:
+    """Return the name of an exchange within its trial as text."""
+    return f"{key.kind} {key.key} {key.nth}"
+
+
+def parse_exchange_key(text: str) -> RecordingKey:
+    """Parse the text that ``format_exchange_key`` wrote."""
+    kind, asked, nth = text.split(" ")
+    return RecordingKey(kind, asked, int(nth))
+
+
+def _encode_sync_result(make: Callable[[], Any], head: Mapping[str, str]) -> str:
+    try:
+        return _BODY_SERIALIZER.encode({**head, "told": make()})
+    except FoxcastError as error:
+        return _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+
+
+def _depends_on_fault(result: Mapping[str, Any], faults: set[RecordingKey]) -> bool:
+    """Say whether one of these faults changed the recorded result of a tool."""
+    beneath = [key for key in map(parse_exchange_key, result.get("names", ())) if key in faults]
+    return any(key.kind == "model" for key in beneath) or (bool(beneath) and result["result"].get("failed", False))
+
+
+def _fault_fields(error: FoxcastError) -> dict[str, Any]:
+    if isinstance(error, ServiceUnavailableError):
+        return {"fault": "ServiceUnavailableError", "says": str(error), "retry_after_s": error.retry_after_s}
+    if isinstance(error, TrialLimitReachedError):
+        return {"fault": "TrialLimitReachedError", "says": str(error), "limit": error.limit}
+    # The exact class if it is one of these: a subclass would otherwise be raised again as its parent.
+    exact = type(error).__name__
+    kind = next((name for name, kind in _FAULT_TYPES.items() if isinstance(error, kind)), MalformedDataError.__name__)
+    kind = exact if exact in _FAULT_TYPES else kind
+    return {"fault": kind, "says": str(error)}
+
+
+def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedReply:
+    # New replies are read back from their text too, so that they are the same when they are repeated.
+    body = json.loads(exchange.body)
+    match body.get("fault"):
+        case None:
+            return RecordedReply(key, exchange.digest, body["told"])
+        case "ServiceUnavailableError":
+            raise ServiceUnavailableError(body["says"], retry_after_s=body["retry_after_s"])
+        case "TrialLimitReachedError":
+            raise TrialLimitReachedError(body["says"], limit=body["limit"])
+        case fault:
+            raise _FAULT_TYPES[fault](body["says"])

@@ -1,0 +1,270 @@
+"""Makes the tools of each trial from everything that is configured.
+
+The policy for the source of the question applies.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.config.schema import ResearchSection
+from bot.core.errors import ConfigError
+from bot.core.interfaces import Clock, PageFetcher
+from bot.core.language_models import CostAttribution, ToolDefinition
+from bot.core.questions import Question, QuestionRef
+from bot.core.research import SourcePolicy
+from bot.forecasting.failures import DailyWarnings
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
+from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.forecasting.recording import TrialRecording, request_digest
+from bot.forecasting.services import (
+    ConfiguredDataSource,
+    ConfiguredPageSource,
+    ConfiguredSearchEngine,
+    ModelGateway,
+    PageTextReader,
+    PythonCalculator,
+)
+from bot.forecasting.tools.base import LeakGuards, ToolContext
+from bot.forecasting.tools.ledger_tools import EARLIER_FORECASTS as EARLIER
+from bot.forecasting.tools.ledger_tools import QUESTION_HISTORY, RELATED_QUESTIONS, OwnForecasts
+from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
+from bot.forecasting.tools.toolset import ToolServices, build_tools
+from bot.forecasting.tools.web_search import select_engines
+from bot.forecasting.trial_memory import TrialMemory
+from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_tools import GuardedTrialContext, RecordedTrialContext, TrialModels, TrialTool
+from bot.forecasting.web_addresses import find_links
+from bot.store.ledger import Ledger
+
+
+def find_source_policy(
+    question: Question, section: ResearchSection, parts: Iterable[ConfiguredDataSource | ConfiguredPageSource]
+) -> SourcePolicy:
+    """Return the policy for a question; settings that its table in config omits come from the plugin that serves it.
+
+    The table is that of the question's source, or of its venue if it has no source.
+    """
+    served = (part.spec.policy for part in parts if question.source and question.source in part.spec.question_sources)
+    policy = next(served, SourcePolicy())
+    table = section.sources.get(question.source or question.ref.venue)
+    if table is None:
+        return policy
+    configured: Mapping[str, Any] = table.model_dump(exclude_unset=True)
+    return dataclasses.replace(policy, **configured)
+
+
+def filter_permitted_tools(tools: Iterable[ToolDefinition], policy: SourcePolicy) -> tuple[ToolDefinition, ...]:
+    """Return the tools that the policy allows; the one that it wants used first is among them."""
+    if policy.tools is None:
+        return tuple(tools)
+    return tuple(tool for tool in tools if tool.name in {*policy.tools, policy.first})
+
+
+__all__ = [
+    "ConfiguredDataSource",
+    "ConfiguredPageSource",
+    "ConfiguredSearchEngine",
+    "ModelGateway",
+    "PageTextReader",
+    "ToolFactory",
+]
+
+
+# A trial may be resumed with a cutoff up to an hour old, and still count as live.
+LIVE_CUTOFF_AGE = timedelta(hours=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFactory:
+    """What trials work with. ``data_sources`` and ``page_sources`` are keyed by the name of their spec.
+
+    ``blocked_hosts`` are hosts that reveal answers; those that ``section`` blocks are never read at all. With
+    ``read_only`` everything comes from the record, and nothing is asked, fetched or written. With ``retry_failures``,
+    which is for the laboratory, a recorded trial is begun anew: failures that may have been resolved are asked again,
+    except pages, and so are replies under another configuration. ``models_by_role`` names the model of each role, and
+    is part of that configuration.
+    """
+
+    section: ResearchSection
+    fetcher: PageFetcher
+    reader: PageTextReader
+    ledger: Ledger
+    clock: Clock
+    search_engines: Sequence[ConfiguredSearchEngine] = ()
+    data_sources: Mapping[str, ConfiguredDataSource] = field(default_factory=dict)
+    page_sources: Mapping[str, ConfiguredPageSource] = field(default_factory=dict)
+    blocked_hosts: frozenset[str] = frozenset()
+    models: ModelGateway | None = None
+    calculator: PythonCalculator | None = None
+    read_only: bool = False
+    retry_failures: bool = False
+    models_by_role: Mapping[str, str] = field(default_factory=dict)
+    warnings: DailyWarnings = field(default_factory=DailyWarnings)
+
+    async def open_trial(
+        self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
+    ) -> RecordedTrialContext:
+        """Return the context of one trial with its tools and models, which continues after its record.
+
+        ``guarded`` False removes all guards, to measure what knowing the future would be worth. Raises LeakError for a
+        trial that began with other guards, or that may have seen information from after the cutoff.
+        """
+        record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, self.read_only)
+        await record.load()
+        cutoff, until = start.cutoff, self.clock.monotonic() + start.limits.call_seconds
+        models = TrialModels(models=self.models, record=record, charge=charge, clock=self.clock, deadline=until)
+        opened = self._recorded_opening(record, question, cutoff, guarded=guarded)
+        opening = opened or self._new_opening(question, models, cutoff, guarded=guarded)
+        memory = TrialMemory()
+        if not self.read_only:
+            memory.skip_recorded_searches(record)
+        guards = LeakGuards(
+            cutoff=opening.bound if guarded else None,
+            backdated=opening.backdated,
+            judges_content=opening.content,
+            blocks=self._blocks(question, backdated=opening.backdated) if guarded else BlockedAddresses(),
+        )
+        context = ToolContext(
+            question=question,
+            section=self.section,
+            guards=guards,
+            data_before=opening.bound,
+            memory=memory,
+            record=record,
+            fetcher=self.fetcher,
+            reader=self.reader,
+            warnings=self.warnings,
+        )
+        implementations = {} if self.read_only else build_tools(context, self._tool_services(models))
+        if opened is None:
+            opening = await self._complete_opening(opening, context, implementations, charge)
+        memory.allow_addresses(opening.addresses)
+        return RecordedTrialContext(
+            **vars(start),
+            opening=opening,
+            implementations=implementations,
+            memory=memory,
+            record=record,
+            models=models,
+            documents=self.ledger.documents,
+        )
+
+    def _recorded_opening(
+        self, record: TrialRecording, question: Question, cutoff: datetime, *, guarded: bool
+    ) -> TrialOpening | None:
+        """Return the recorded opening of the trial, None for a new trial."""
+        openings = [OPENING_SERIALIZER.value(value) for value in record.values_of_kind("desk")]
+        if not self.read_only:
+            for opening in openings:
+                whose = f"trial {record.trial} of {record.scope}"
+                opening.require_same_guard(guarded=guarded, cutoff=cutoff, whose=whose)
+            record.configuration = self._configuration(question)
+            if self.retry_failures:
+                record.discard_stale()
+                openings = [opening for opening in openings if opening.configuration == record.configuration]
+            elif openings:
+                record.configuration = openings[-1].configuration
+        return openings[-1] if openings else None
+
+    def _new_opening(self, question: Question, models: TrialModels, cutoff: datetime, *, guarded: bool) -> TrialOpening:
+        now = self.clock.now()
+        backdated = guarded and is_backdated(question, cutoff, now)
+        if (
+            backdated
+            and self.search_engines
+            and not select_engines(self.search_engines, self.section.search, backdated=True)
+        ):
+            why = ConfigError("none of them bounds dates; enable an engine in [search] that searches before a date")
+            names = ", ".join(engine.name for engine in self.search_engines)
+            self.warnings.warn_once("no search for questions of earlier days", who=names, why=why, now=now)
+        return TrialOpening(
+            policy=self._policy(question),
+            bound=cutoff if guarded else now,
+            backdated=backdated,
+            content=backdated and self.section.filter and models.has_role(FILTER),
+            guarded=guarded,
+            configuration=models.record.configuration,
+        )
+
+    def _policy(self, question: Question) -> SourcePolicy:
+        return find_source_policy(question, self.section, (*self.data_sources.values(), *self.page_sources.values()))
+
+    def _configuration(self, question: Question) -> str:
+        """Return the digest of what this configuration offers a trial; the moment and the record are not part."""
+        return request_digest(
+            {
+                "section": self.section.model_dump(mode="json", exclude={"sources"}),
+                "policy": dataclasses.asdict(self._policy(question)),
+                "engines": [[engine.name, engine.bounds_dates] for engine in self.search_engines],
+                "gauges": [[name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()],
+                "shelves": list(self.page_sources),
+                "blocked": sorted(self.blocked_hosts),
+                "cast": dict(self.models_by_role),
+                "roles": [role for role in (FILTER, SUMMARISER) if self._has_model(role)],
+            }
+        )[:16]
+
+    def _has_model(self, role: str) -> bool:
+        try:
+            return self.models is not None and bool(self.models.dialect(role))
+        except ConfigError:
+            return False
+
+    async def _complete_opening(
+        self,
+        opening: TrialOpening,
+        context: ToolContext,
+        implementations: Mapping[str, TrialTool],
+        charge: CostAttribution,
+    ) -> TrialOpening:
+        names = set(implementations)
+        names -= await self._tools_without_data(names, context.question.ref, charge, opening.bound)
+        tools = (instrument.tool for name, instrument in implementations.items() if name in names)
+        text = f"{context.question.title}\n{context.question.background}\n{context.question.criteria}"
+        own = (context.question.url,) if context.question.url else ()
+        links = [url for url in (*own, *find_links(text)) if context.guards.blocks.refusal(url) is None]
+        complete = dataclasses.replace(
+            opening, tools=filter_permitted_tools(tools, opening.policy), addresses=tuple(dict.fromkeys(links))
+        )
+        # As it will be read from the record, down to the order of keys, from which prompts are made.
+        return OPENING_SERIALIZER.decode(OPENING_SERIALIZER.encode(complete))
+
+    async def _tools_without_data(
+        self, names: Collection[str], ref: QuestionRef, charge: CostAttribution, before: datetime
+    ) -> set[str]:
+        """Return the tools that could only answer that there is nothing."""
+        if not names:
+            return set()
+        related = self.ledger.question_history
+        own = OwnForecasts(self.ledger.forecasts, related, charge)
+        available = {
+            EARLIER: bool(await own.find_forecasts(ref, before=before)),
+            RELATED_QUESTIONS: not await related.is_only_question(ref, before=before),
+            QUESTION_HISTORY: await related.has_changed(ref, before=before),
+        }
+        return {name for name, has_something in available.items() if not has_something}
+
+    def _blocks(self, question: Question, *, backdated: bool) -> BlockedAddresses:
+        return find_blocked_addresses(
+            question, self.blocked_hosts, backdated=backdated, never=self.section.blocked_hosts
+        )
+
+    def _tool_services(self, models: TrialModels) -> ToolServices:
+        return ToolServices(
+            search_engines=self.search_engines,
+            data_sources=self.data_sources,
+            page_sources=self.page_sources,
+            calculator=self.calculator,
+            forecasts=self.ledger.forecasts,
+            related=self.ledger.question_history,
+            charge=models.charge,
+            has_summariser=models.has_role(SUMMARISER),
+        )
+
+
+def is_backdated(question: Question, cutoff: datetime, now: datetime) -> bool:
+    """Say whether the cutoff is in the past: the question's venue dates it, or the cutoff is long ago."""
+    return question.as_of is not None or now - cutoff > LIVE_CUTOFF_AGE

@@ -1,0 +1,1 @@
+"""The tools of a trial, one module for each family."""

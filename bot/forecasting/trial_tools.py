@@ -1,0 +1,503 @@
+"""What a forecaster works with in one trial.
+
+Its context (cutoff, limits, learned parameters) and the tools and models that are allowed now; every call is recorded.
+"""
+
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from bot.core.beliefs import ModelUsage, ShownSource, StepObservation, ToolResult
+from bot.core.errors import (
+    ConfigError,
+    LeakError,
+    MalformedDataError,
+    NotFoundError,
+    ServiceUnavailableError,
+    TrialLimitReachedError,
+)
+from bot.core.forecasts import TrialLimits
+from bot.core.ids import sha256_hex
+from bot.core.interfaces import Clock, RandomStreams
+from bot.core.language_models import (
+    CostAttribution,
+    Message,
+    ModelAnswer,
+    ModelDialect,
+    ModelPerformance,
+    ModelRequest,
+    Prompt,
+    ToolDefinition,
+)
+from bot.core.learning import FittedParameters
+from bot.core.questions import Question
+from bot.core.research import SourcePolicy
+from bot.core.values import Json
+from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.recording import RecordedReply, TrialRecording, request_digest
+from bot.forecasting.services import ModelGateway
+from bot.forecasting.tools.definitions import find_argument_fault
+from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote, TrialMemory
+from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.untrusted_text import clean_text
+from bot.store.documents import DocumentStore
+from bot.store.serialization import JsonSerializer, sanitize_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = structlog.get_logger(__name__)
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+
+
+def question_cutoff(question: Question, now: datetime) -> datetime:
+    """Return the moment after which nothing may inform a forecast made now: the venue's own, if that is earlier."""
+    return now if question.as_of is None else min(now, question.as_of)
+
+
+def hide_late_crowd(question: Question, cutoff: datetime) -> Question:
+    """Return the question without a crowd estimate from after the cutoff; the venue's clock may be a little ahead."""
+    crowd = question.crowd
+    return question if crowd is None or crowd.at <= cutoff + CLOCK_TOLERANCE else replace(question, crowd=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedTrialContext:
+    """One trial without tools and models; raises LeakError if given parameters learned from after the cutoff.
+
+    A ``TrialContextFactory`` returns one that has them, made from this one: ``Subclass(**vars(start), ...)``.
+    """
+
+    forecast: str
+    cutoff: datetime
+    trial: int
+    fitted: FittedParameters | None
+    random: RandomStreams
+    limits: TrialLimits = field(default_factory=TrialLimits)
+
+    def __post_init__(self) -> None:
+        """Guard the cutoff."""
+        if self.fitted is not None and self.fitted.before > self.cutoff:
+            message = (
+                f"{self.fitted.forecaster} learned from outcomes up to {self.fitted.before.isoformat()}, "
+                f"the cutoff is {self.cutoff.isoformat()}"
+            )
+            raise LeakError(message)
+
+    def stream(self, *labels: str) -> "np.random.Generator":
+        """Return random numbers that belong to this forecast, trial and labels alone."""
+        return self.random.stream(self.forecast, str(self.trial), *labels)
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """Advice for questions of this source."""
+        return SourcePolicy()
+
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools that may be used now."""
+        return ()
+
+    @property
+    def all_tools(self) -> Sequence[ToolDefinition]:
+        """All tools that may be offered at any time of the trial; constant, also when the trial is resumed."""
+        return ()
+
+    def is_final_answer_time(self, place: str) -> bool:
+        """Say whether there is only time left for the final answer: never, if no model gives one."""
+        return False
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool; always fails here, since there are no tools."""
+        return ToolResult(observation=StepObservation(text=f"there is no tool {tool} here"), failed=True)
+
+    def dialect(self, role: str) -> ModelDialect:
+        """Return the dialect of the model in that role; raises ConfigError if there is none."""
+        raise _missing_model_error(role)
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        """Ask the model in a role; raises ConfigError if there is none."""
+        raise _missing_model_error(role)
+
+    async def store_text(self, text: str) -> str:
+        """Put a text on record, if there is one, and return its digest."""
+        return sha256_hex(text.encode())
+
+    async def report_performance(self, performance: ModelPerformance) -> None:
+        """Report how the model in a role performed in this trial; without models this does nothing."""
+
+
+def _missing_model_error(role: str) -> ConfigError:
+    return ConfigError(f"no model plays the role {role} here")
+
+
+class TrialContextFactory(Protocol):
+    """Makes the tools and models of trials: ``bot.forecasting.tool_factory``."""
+
+    async def open_trial(
+        self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
+    ) -> GuardedTrialContext:
+        """Return the context of one trial, with everything that it had asked before, if it had begun."""
+        ...
+
+
+_ANSWER_SERIALIZER: JsonSerializer[ModelAnswer] = JsonSerializer("answer", ModelAnswer)
+
+
+_PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
+
+
+# A forecaster repeats calls soon or not at all; one that never repeats a call must not fill the memory.
+_MOST_REMEMBERED = 256
+
+
+# Less than this counts as no time: timers may fire a little early.
+LEAST_SECONDS = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """An answer, and the exchange that holds it."""
+
+    answer: ModelAnswer
+    reply: RecordedReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialModels:
+    """The models of one trial; ``deadline`` is the monotonic time at which the trial ends."""
+
+    models: ModelGateway | None
+    record: TrialRecording
+    charge: CostAttribution
+    clock: Clock
+    deadline: float
+    _messages: dict[int, tuple[Message, str]] = field(default_factory=dict)
+    _frames: dict[tuple[object, ...], tuple[Prompt, str]] = field(default_factory=dict)
+
+    def dialect(self, role: str) -> ModelDialect:
+        """Return the dialect of the role, the same throughout the trial; raises ConfigError for one without a model."""
+        asked = request_digest({"role": role})
+        return ModelDialect(
+            self.record.replay_or_compute("dialect", asked, lambda: str(self._require_models(role).dialect(role)))
+        )
+
+    def has_role(self, role: str) -> bool:
+        """Say whether a model plays the role."""
+        try:
+            self.dialect(role)
+        except (ConfigError, NotFoundError):
+            return False
+        return True
+
+    async def ask(
+        self, role: str, prompt: Prompt, *, seed: int | None = None, names: list[str] | None = None
+    ) -> RecordedAnswer:
+        """Ask the model in a role; errors as in ``TrialContext.ask_model``. The exchange's name joins ``names``."""
+        async with self.record.exchange("model", self._prompt_digest(role, prompt, seed), names=names) as exchange:
+            if exchange.is_new:
+                models, deadline_s = self._require_models(role), self._seconds_left()
+                request = ModelRequest(role=role, prompt=prompt, charge=self.charge, seed=seed, nth=exchange.number)
+                try:
+                    exchange.value = _ANSWER_SERIALIZER.plain(await models.ask(request, deadline_s=deadline_s))
+                except ServiceUnavailableError:
+                    # If the trial had no time left, that is why there is no answer.
+                    self._seconds_left()
+                    raise
+        return RecordedAnswer(_ANSWER_SERIALIZER.value(exchange.reply.value), exchange.reply)
+
+    def _seconds_left(self) -> float:
+        """Return the seconds that the trial has left; raises TrialLimitReachedError if there are none."""
+        left_s = self.deadline - self.clock.monotonic()
+        if left_s <= LEAST_SECONDS:
+            message = "the time of the trial is over"
+            raise TrialLimitReachedError(message, limit="time")
+        return left_s
+
+    def _require_models(self, role: str) -> ModelGateway:
+        if self.models is None:
+            message = f"no model plays the role {role}: name one in [llm.roles.{role}]"
+            raise ConfigError(message)
+        return self.models
+
+    def _prompt_digest(self, role: str, prompt: Prompt, seed: int | None) -> str:
+        messages = [self._cached_message_digest(message) for message in prompt.messages]
+        return request_digest({"role": role, "frame": self._frame_digest(prompt), "messages": messages, "seed": seed})
+
+    def _frame_digest(self, prompt: Prompt) -> str:
+        # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
+        key = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
+        if (known := self._frames.get(key)) is None:
+            _evict_oldest(self._frames)
+            frame = replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
+            known = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
+        return known[1]
+
+    def _cached_message_digest(self, message: Message) -> str:
+        # A conversation only grows, so each message is digested once. The message is kept with its digest, so that
+        # no other object can have its identity.
+        if (known := self._messages.get(id(message))) is None:
+            _evict_oldest(self._messages)
+            known = self._messages[id(message)] = (message, _message_digest(message))
+        return known[1]
+
+
+def _evict_oldest(known: dict[Any, Any]) -> None:
+    if len(known) >= _MOST_REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _message_digest(message: Message) -> str:
+    """Return a digest that only an equal message has: a line with all short parts and the lengths, then the rest.
+
+    Writing a long text as JSON is slower than digesting it. Raises MalformedDataError for an invalid message.
+    """
+    try:
+        calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
+        native = message.native
+        given = None if native is None else [native.provider, native.model, len(native.text)]
+        head = json.dumps([message.speaker, message.answers, calls, given])
+        whole = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
+        whole += "" if native is None else native.text
+        return sha256_hex(whole.encode(errors="surrogatepass"))
+    except (AttributeError, TypeError, ValueError) as error:
+        reason = f"the request cannot be written as JSON: {error!r}"
+        raise MalformedDataError(reason) from error
+
+
+@dataclass(slots=True)
+class ToolCallTrace:
+    """One use of a tool.
+
+    ``exchange_keys`` are the exchanges that it made, ``documents_used`` the digests of its documents, in order.
+    """
+
+    models: TrialModels
+    documents: DocumentStore
+    exchange_keys: list[str] = field(default_factory=list)
+    documents_used: list[str] = field(default_factory=list)
+    usage: ModelUsage = field(default_factory=ModelUsage)
+
+    async def replay_or_run(self, kind: str, asked: object, make: Callable[[], Awaitable[Any]]) -> RecordedReply:
+        """Ask through the record; ``asked`` is the request as plain JSON values."""
+        reply = await self.models.record.replay_or_run(kind, request_digest(asked), make, names=self.exchange_keys)
+        self.documents_used.append(reply.digest)
+        return reply
+
+    async def ask(self, role: str, prompt: Prompt) -> ModelAnswer:
+        """Ask the model in a role of the engine's own."""
+        turn_result = await self.models.ask(role, prompt, names=self.exchange_keys)
+        self.documents_used.append(turn_result.reply.digest)
+        self.usage += turn_result.answer.usage
+        return turn_result.answer
+
+    async def store_text(self, text: str) -> None:
+        """Put a text that was used on record."""
+        self.documents_used.append(await self.documents.put(text.encode(), "text/plain"))
+
+    def branch(self) -> "ToolCallTrace":
+        """Return a second trace for work that runs concurrently."""
+        return ToolCallTrace(self.models, self.documents)
+
+    def join(self, branch: "ToolCallTrace") -> None:
+        """Add the exchanges and documents of a branch."""
+        self.exchange_keys += branch.exchange_keys
+        self.documents_used += branch.documents_used
+        self.usage += branch.usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutcome:
+    """The result of a tool: text for the model, data and the shown sources for code, and its note."""
+
+    text: str
+    data: Json = None
+    sources: tuple[ShownSource, ...] = ()
+    failed: bool = False
+    note: ToolCallNote = field(default_factory=ToolCallNote)
+
+
+class ToolCallError(Exception):
+    """A tool cannot do what it was asked; the message is for the model."""
+
+    def __init__(self, text: str, *, caught: FilterCounts | None = None, note: ToolCallNote | None = None) -> None:
+        """Keep what the guards left out so far."""
+        super().__init__(text)
+        self.note = note or ToolCallNote(caught=caught or FilterCounts())
+
+
+class TrialTool(Protocol):
+    """One tool."""
+
+    @property
+    def tool(self) -> ToolDefinition:
+        """The tool as a model sees it."""
+        ...
+
+    async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
+        """Run it with arguments that fit the schema; raises ToolCallError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallRecord:
+    """One recorded use of a tool: result, note (plain, as it is read later), and the exchanges that it made."""
+
+    result: ToolResult
+    note: Mapping[str, Any]
+    names: tuple[str, ...] = ()
+
+
+CALL_SERIALIZER: JsonSerializer[ToolCallRecord] = JsonSerializer("use of a tool", ToolCallRecord)
+
+
+_EMPTY_DIGEST = request_digest({})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedTrialContext(GuardedTrialContext):
+    """One trial with its tools and models; each call is recorded before its result is used."""
+
+    opening: TrialOpening
+    implementations: Mapping[str, TrialTool]
+    memory: TrialMemory
+    record: TrialRecording
+    models: TrialModels
+    documents: DocumentStore
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """Advice for questions of this source."""
+        return self.opening.policy
+
+    @property
+    def tools(self) -> Sequence[ToolDefinition]:
+        """The tools that may be used now."""
+        return self.opening.offered_tools(self.memory)
+
+    @property
+    def all_tools(self) -> Sequence[ToolDefinition]:
+        """All tools that may be offered at any time of the trial; constant, also when the trial is resumed."""
+        return self.opening.tools
+
+    @property
+    def seconds_left(self) -> float:
+        """The seconds for which models can still be asked."""
+        return max(0.0, self.models.deadline - self.models.clock.monotonic())
+
+    def is_final_answer_time(self, place: str) -> bool:
+        """Say whether there is only time left for the final answer; a yes is recorded and never changes."""
+        asked = request_digest({"place": place})
+        if self.record.has_exchange("time", asked):
+            return True
+        if self.record.read_only or self.seconds_left > self.limits.final_seconds:
+            return False
+        self._record_opening()
+        self.record.replay_or_compute("time", asked, lambda: True)
+        return True
+
+    @property
+    def caught(self) -> FilterCounts:
+        """What the guards left out so far."""
+        return self.memory.filtered
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool; a mistake in the call gives a failed result too."""
+        self._record_opening()
+        reply = await self.record.replay_or_run(
+            "tool", _call_digest(tool, arguments), lambda: self._record_call(tool, arguments)
+        )
+        use = CALL_SERIALIZER.value(reply.value)
+        self.record.mark_replayed(use.names)
+        self.memory.add_note(tool, use.note)
+        result = use.result
+        documents = dict.fromkeys((*result.observation.documents, reply.digest))
+        observation = StepObservation(text=result.observation.text, documents=tuple(documents))
+        return replace(result, observation=observation)
+
+    def dialect(self, role: str) -> ModelDialect:
+        """Return the dialect of the role, the same throughout the trial."""
+        return self.models.dialect(role)
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        """Ask the model in a role."""
+        self._record_opening()
+        return (await self.models.ask(role, prompt, seed=seed)).answer
+
+    async def store_text(self, text: str) -> str:
+        """Put a text on record and return its digest."""
+        content = sanitize_text(text).encode()
+        return sha256_hex(content) if self.record.read_only else await self.documents.put(content, "text/plain")
+
+    async def report_performance(self, performance: ModelPerformance) -> None:
+        """Pass on how a model performed; a replay stores nothing."""
+        if self.models.models is not None and not self.record.read_only:
+            await self.models.models.grade(performance, self.models.charge)
+
+    def _record_opening(self) -> None:
+        # Recorded before the first exchange, and not for trials that use nothing.
+        if not self.record.read_only and not self.record.has_exchange("desk", _EMPTY_DIGEST):
+            self.record.replay_or_compute("desk", _EMPTY_DIGEST, lambda: OPENING_SERIALIZER.plain(self.opening))
+
+    async def _record_call(self, tool: str, arguments: Mapping[str, Json]) -> object:
+        trace = ToolCallTrace(self.models, self.documents)
+        try:
+            outcome = await self._run_tool(tool, arguments, trace)
+        except ToolCallError as cannot:
+            outcome = ToolOutcome(text=str(cannot), failed=True, note=cannot.note)
+        if outcome.note.caught != FilterCounts():
+            log.info("results left out", tool=tool, scope=self.record.scope, **dataclasses.asdict(outcome.note.caught))
+        result = ToolResult(
+            observation=StepObservation(text=outcome.text, documents=tuple(dict.fromkeys(trace.documents_used))),
+            usage=trace.usage,
+            data=outcome.data,
+            sources=outcome.sources,
+            failed=outcome.failed,
+        )
+        return CALL_SERIALIZER.plain(
+            ToolCallRecord(result=result, note=NOTE_SERIALIZER.plain(outcome.note), names=tuple(trace.exchange_keys))
+        )
+
+    async def _run_tool(self, tool: str, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
+        # A tool that the trial began with may not be configured any more.
+        offered = {offer.name: offer for offer in self.tools if offer.name in self.implementations}
+        if tool not in offered:
+            message = f"{self._explain_refusal(str(tool))} {_describe_available(offered)}"
+            raise ToolCallError(message)
+        if why := find_argument_fault(arguments, offered[tool].parameters):
+            message = f"{tool} was not used: {why}. {_describe_available(offered)}"
+            raise ToolCallError(message)
+        return await self.implementations[tool].run(arguments, trace)
+
+    def _explain_refusal(self, tool: str) -> str:
+        if all(tool != available.name for available in self.all_tools):
+            return f"There is no tool {clean_text(tool, 60)!r}."
+        if (why := self.opening.obstacle(tool, self.memory)) is not None:
+            return f"{tool} cannot be used now: {why}."
+        return f"{tool} cannot be used any more: it is no longer configured."
+
+
+def _describe_available(offered: Mapping[str, ToolDefinition]) -> str:
+    calls = (f"{name}({', '.join(map(str, _argument_names(tool)))})" for name, tool in offered.items())
+    return f"Available now: {', '.join(calls) or 'no tool'}."
+
+
+def _argument_names(tool: ToolDefinition) -> list[str]:
+    properties = tool.parameters["properties"]
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _call_digest(tool: str, arguments: object) -> str:
+    try:
+        return request_digest(
+            {"tool": tool, "arguments": dict(arguments) if isinstance(arguments, Mapping) else arguments}
+        )
+    except MalformedDataError:
+        # Nested too deeply to be written down: always refused in the same words.
+        return request_digest({"tool": tool, "unreadable": True})

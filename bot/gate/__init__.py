@@ -1,1 +1,0 @@
-"""May this forecast leave? One choke point, decided by code that no forecaster can reach."""

@@ -1,0 +1,132 @@
+"""Plan comments on forecasts that a venue acknowledged. Comments are intents of their own and follow the forecast."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import structlog
+
+from bot.core.ids import derive_id
+from bot.core.interfaces import Clock
+from bot.core.orders import Order
+from bot.core.submissions import Intent, IntentAction, SendDecision
+from bot.execution.gate.caps import tightest_headroom
+from bot.execution.gate.comment_text import render_comment
+from bot.execution.gate.decision_context import DecisionContext
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.outbox.account_session import IntentCheck
+from bot.execution.submission_planning import cap_usage_scope
+from bot.store import submission_queries
+from bot.store.intents import IntentRow
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger(__name__)
+
+# A forecast that was acknowledged longer ago gets no comment, and a question gets at most one comment in that time.
+MAX_COMMENT_AGE = timedelta(hours=24)
+# At most this many are planned in one pass.
+MAX_COMMENTS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentContext:
+    """Whose forecasts are commented: the policies of venues that accept comments, and what one costs.
+
+    ``pre_send_check`` is that of the outbox: a comment that it would refuse is not planned. At the venues in
+    ``one_per_event`` all questions of one event share one comment, which is posted once.
+    """
+
+    ledger: Ledger
+    execution_policies: Mapping[str, ExecutionPolicy]
+    clock: Clock
+    pre_send_check: IntentCheck
+    fees: Mapping[str, float] = field(default_factory=dict)
+    one_per_event: Collection[str] = ()
+
+
+async def plan_comments(parts: CommentContext) -> int:
+    """Plan a comment for each acknowledged forecast that has none; return how many were planned.
+
+    Nothing is posted in paper mode: nobody would read it.
+    """
+    planned = 0
+    for lane in parts.execution_policies.values():
+        if lane.is_live and lane.posts_comments:
+            planned += await _plan_venue_comments(parts, lane)
+    return planned
+
+
+async def _plan_venue_comments(parts: CommentContext, lane: ExecutionPolicy) -> int:
+    now, planned = parts.clock.now(), 0
+    by_event = lane.venue in parts.one_per_event
+    rows = await parts.ledger.permissions.read(
+        lambda database: submission_queries.find_uncommented(
+            database, lane.venue, lane.account, since=now - MAX_COMMENT_AGE, limit=MAX_COMMENTS, by_event=by_event
+        )
+    )
+    said: set[str] = set()
+    for row in rows:
+        event = row.intent.exposure.event
+        if by_event and event and event in said:
+            continue
+        intent = replace(await _comment_intent(parts, row), fee=parts.fees.get(lane.venue, 0.0))
+        if not intent.text:
+            continue
+        if why := await parts.pre_send_check(intent) or await _cap_objection(parts, lane, intent):
+            log.info("not commented now", question=str(intent.ref), why=why)
+            continue
+        decision = SendDecision(intent=intent, mode=lane.mode, why="the forecast is published, and comment = true")
+        stored = await parts.ledger.submissions.decide(forecast_id=intent.forecast, decision=decision, at=now)
+        planned += isinstance(stored, SendDecision)
+        said.add(event)
+    return planned
+
+
+async def _cap_objection(parts: CommentContext, lane: ExecutionPolicy, intent: Intent) -> str | None:
+    """Return the reason where the fee would exceed a cap: comments are paid from the same cash as orders."""
+    if not intent.fee:
+        return None
+    leave, now = parts.ledger.permissions, parts.clock.now()
+    trace = await parts.ledger.forecasts.trace(intent.forecast)
+    if trace.forecast is None:
+        return "its forecast does not exist any more"
+    arms = (await leave.read_status({lane.venue: lane.account}, now=now)).arms
+    case = DecisionContext(
+        policy=lane,
+        forecast=trace.forecast,
+        question=trace.question,
+        current_intent=None,
+        lock_reason=None,
+        now=now,
+        arm=arms.get(lane.venue),
+    )
+    tightest = tightest_headroom(replace(case, cap_usage=await leave.usage(cap_usage_scope(case), now=now)))
+    if tightest is None or intent.fee <= tightest.remaining:
+        return None
+    return f"a comment costs {intent.fee:g}, and {tightest}"
+
+
+async def forecast_comment(parts: CommentContext, forecast_id: str, order: Order | None = None) -> str:
+    """Return the text of the comment on a forecast and on the order that followed from it."""
+    trace = await parts.ledger.forecasts.trace(forecast_id)
+    if trace.forecast is None:
+        return ""
+    trials = [record.trial for record in trace.trials if record.trial is not None]
+    template = parts.execution_policies[trace.question.ref.venue].comment_template
+    return render_comment(trace.question, trace.forecast, trials, order=order, template=template)
+
+
+async def _comment_intent(parts: CommentContext, row: IntentRow) -> Intent:
+    stands = row.intent
+    name = derive_id("intent", stands.ref.venue, stands.account, str(stands.ref), stands.forecast, IntentAction.COMMENT)
+    return Intent(
+        id=name,
+        account=stands.account,
+        ref=stands.ref,
+        forecast=stands.forecast,
+        action=IntentAction.COMMENT,
+        predictions={},
+        batch=name,
+        text=await forecast_comment(parts, stands.forecast, stands.order),
+        exposure=stands.exposure,
+    )

@@ -1,0 +1,132 @@
+"""Find open questions, record each version of them, and plan their forecasts."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.core.interfaces import Clock, VenueReader
+from bot.core.questions import Question, describe_changes
+from bot.forecasting.reforecast_policy import ReforecastPolicy, log_odds_move
+from bot.store.forecasts import ForecastBasis
+from bot.store.ledger import Ledger
+from bot.store.schedule import DueEntry
+from bot.store.serialization import question_version
+
+QUESTIONS_AT_ONCE = 250
+
+
+def _forecast_all(_forecaster: str, _question: Question) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingContext:
+    """What is needed to plan forecasts for one venue; ``forecasters`` are those that forecast its questions.
+
+    ``fits`` says whether one of them forecasts a given question of the venue.
+    """
+
+    venue_name: str
+    forecasters: Sequence[str]
+    ledger: Ledger
+    clock: Clock
+    policy: ReforecastPolicy
+    fits: Callable[[str, Question], bool] = _forecast_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryContext(SchedulingContext):
+    """What discovery of one venue needs in addition.
+
+    ``discovered_venues`` names the venues whose last pass in this run was complete; the submit job reads it.
+    """
+
+    venue: VenueReader
+    discovered_venues: set[str]
+
+
+async def discover_questions(parts: DiscoveryContext) -> str:
+    """Record what the venue asks now. Plan new questions at once and changed ones as the policy says.
+
+    Whether a forecast is due is decided against the last forecast in the ledger, not against the last poll: a crash
+    between two writes loses nothing, and many small price moves add up to one that counts. If a venue fails midway,
+    what it had returned is kept.
+    """
+    seen = changed = planned = 0
+    async for chunk in _question_chunks(parts.venue.questions()):
+        parts.discovered_venues.discard(parts.venue_name)
+        recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
+        questions = [
+            await parts.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
+            for question in chunk
+        ]
+        for forecaster in parts.forecasters:
+            planned += await schedule_questions(parts, questions, forecaster)
+        seen += len(chunk)
+        changed += recorded.new + recorded.changed
+    parts.discovered_venues.add(parts.venue_name)
+    return f"{parts.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+
+
+async def schedule_questions(parts: SchedulingContext, questions: Sequence[Question], forecaster: str) -> int:
+    """Plan forecasts for the questions as they are now; return how many were brought forward.
+
+    A question whose text changed after its forecast is due at once: until then no forecast of it may be submitted.
+    """
+    questions = [question for question in questions if parts.fits(forecaster, question)]
+    bases = await parts.ledger.forecasts.read_bases([question.ref for question in questions], forecaster)
+    now = parts.clock.now()
+    found = [_due_entry(question, forecaster, bases.get(question.ref), parts.policy, now) for question in questions]
+    return await parts.ledger.schedule.plan([due for due in found if due is not None])
+
+
+def _due_entry(
+    question: Question, forecaster: str, basis: ForecastBasis | None, policy: ReforecastPolicy, now: datetime
+) -> DueEntry | None:
+    """Return when and why the question needs another forecast than that of the basis, if it does."""
+    if basis is None:
+        return DueEntry(
+            ref=question.ref, forecaster=forecaster, due_at=now, why="new question", closes_at=question.closes_at
+        )
+    changes = () if basis.question is None else describe_changes(basis.question, question)
+    if basis.is_reopened:
+        changes = ("its outcome was withdrawn, and it is open again", *changes)
+    if changes:
+        why, due_at = f"the question changed: {'; '.join(changes)}", basis.change_due_at(now)
+    else:
+        why, due_at = _renewal_reason(question, basis, policy), max(now, basis.made_at + policy.min_gap)
+    if not why:
+        return None
+    return DueEntry(
+        ref=question.ref,
+        forecaster=forecaster,
+        due_at=due_at,
+        why=why,
+        closes_at=question.closes_at,
+        answered_at=basis.made_at,
+    )
+
+
+def _renewal_reason(question: Question, basis: ForecastBasis, policy: ReforecastPolicy) -> str:
+    if basis.question is not None and basis.version != question_version(question):
+        return "its facts changed"
+    if basis.crowd is None or question.crowd is None:
+        return ""
+    move = log_odds_move(basis.crowd, question.crowd.prediction)
+    return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else ""
+
+
+async def _question_chunks(questions: AsyncIterator[Question]) -> AsyncIterator[list[Question]]:
+    chunk: list[Question] = []
+    try:
+        async for question in questions:
+            chunk.append(question)
+            if len(chunk) == QUESTIONS_AT_ONCE:
+                yield chunk
+                chunk = []
+    except Exception:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk

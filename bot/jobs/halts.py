@@ -1,0 +1,208 @@
+"""Halt venues that lost too much.
+
+While a halt is in force, cancel the open orders of this program and record a stop file in the audit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from bot.core.errors import FoxcastError, StoreError
+from bot.core.interfaces import Clock, TradingSubmitter, VenueSubmitter
+from bot.core.submissions import IntentState
+from bot.execution.gate.caps import loss_limit_breach
+from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues
+from bot.execution.gate.kill_switch import KillSwitch, read_halt_reason
+from bot.store import permissions
+from bot.store.audit_log import AuditRow
+from bot.store.ledger import Ledger
+from bot.store.permissions import ALL_VENUES, HaltEndCondition, SubmissionHalt
+from bot.store.submission_queries import find_own_orders
+
+loss_log = structlog.get_logger(__name__)
+
+
+async def halt_losing_venues(ledger: Ledger, lanes: Mapping[str, ExecutionPolicy], *, now: datetime) -> int:
+    """Halt each venue whose account lost more than its caps allow; return how many were halted now.
+
+    A venue that is halted for its losses already stays as it is. When a person resumes it, losses are counted anew.
+    """
+    bounded = {
+        venue: lane.account
+        for venue, lane in lanes.items()
+        if lane.caps.daily_loss is not None or lane.caps.drawdown is not None
+    }
+    if not bounded:
+        return 0
+    standing = await ledger.permissions.read_status(bounded, now=now, paper=paper_venues(lanes))
+    stopped = {stop.venue for stop in standing.halts if not stop.by}
+    count = 0
+    for venue in bounded.keys() - stopped:
+        why = loss_limit_breach(lanes[venue].caps, *standing.losses[venue])
+        if why is not None:
+            await record_halt(ledger, SubmissionHalt(venue=venue, at=now, why=why))
+            count += 1
+    return count
+
+
+async def record_halt(ledger: Ledger, stop: SubmissionHalt) -> None:
+    """Halt, with a row in the audit, and alert people."""
+    row = AuditRow(at=stop.at, kind="stop", venue=stop.venue, actor=stop.by, body={"why": stop.why})
+    await ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, stop), row)
+    loss_log.error("stopped", venue=stop.venue or "all", why=stop.why, resume="foxcast resume")
+    await ledger.events.add_event("alert", str(stop), at=stop.at)
+
+
+log = structlog.get_logger(__name__)
+
+
+STOP_FILE_ACTOR = "stop file"
+
+
+# In the audit row of a halt that cancels all open orders.
+ALL_ORDERS_FIELD = "all_orders"
+
+
+# How many recent halts are searched for that.
+_MAX_HALTS_READ = 50
+
+
+# No venue's account readings lag further behind.
+CONFIRM_EMPTY_AFTER = timedelta(minutes=2)
+
+
+@dataclass(slots=True, kw_only=True)
+class HaltEnforcer:
+    """Whose orders are cancelled.
+
+    A venue is done, until it is halted again, when no order is open there. That takes two empty readings, as readings
+    may lag behind, and no unknown write that may still arrive.
+    """
+
+    ledger: Ledger
+    kill_switch: KillSwitch
+    clock: Clock
+    execution_policies: Mapping[str, ExecutionPolicy]
+    submitters: Mapping[str, VenueSubmitter]
+    _cleared: set[str] = field(default_factory=set)
+    _all_orders_venues: set[str] = field(default_factory=set)
+    _empty_since: dict[str, datetime] = field(default_factory=dict)
+    _first_read: dict[str, datetime] = field(default_factory=dict)
+    _last_read: dict[str, datetime] = field(default_factory=dict)
+
+    async def enforce_halts(self) -> str:
+        """Cancel the open orders at each halted venue. A cancellation is allowed where a submission is not."""
+        standing = await self._active_halts()
+        # Where the credentials were refused nothing can be cancelled.
+        mute = {stop.venue for stop in standing if stop.end_condition is HaltEndCondition.RENEWED}
+        halted = {
+            venue for venue in self.execution_policies.keys() - mute if any(stop.applies_to(venue) for stop in standing)
+        }
+        widened = await self._venues_to_clear(halted, standing)
+        # If a person asks to cancel all orders after ours are gone, the venue is read again.
+        begun = halted - (widened - self._all_orders_venues)
+        self._all_orders_venues = widened
+        self._cleared &= begun
+        for known in (self._empty_since, self._first_read, self._last_read):
+            for venue in known.keys() - begun:
+                del known[venue]
+        cancelled = 0
+        for venue in sorted(halted - self._cleared):
+            trader = self.submitters.get(venue)
+            if isinstance(trader, TradingSubmitter):
+                if not self._is_read_due(venue):
+                    continue
+                cancelled += await self._cancel_resting(venue, trader)
+            else:
+                self._cleared.add(venue)
+        return f"{len(halted)} venues halted, {cancelled} orders cancelled" if halted else "nothing is halted"
+
+    def _is_read_due(self, venue: str) -> bool:
+        """Return whether to read the account now.
+
+        each time at first, then rarely, for a write may stay unknown for days.
+        """
+        now = self.clock.now()
+        late = now - self._first_read.setdefault(venue, now) > CONFIRM_EMPTY_AFTER
+        if late and now - self._last_read.get(venue, now - CONFIRM_EMPTY_AFTER) < CONFIRM_EMPTY_AFTER:
+            return False
+        self._last_read[venue] = now
+        return True
+
+    async def _active_halts(self) -> list[SubmissionHalt]:
+        standing = await self.ledger.permissions.read(permissions.list_active_halts)
+        if self.kill_switch.stop_file.exists():
+            standing = [*standing, await self._stop_file_halt(standing)]
+        return standing
+
+    async def _venues_to_clear(self, halted: set[str], standing: list[SubmissionHalt]) -> set[str]:
+        """Return the halted venues where all orders are to be cancelled: their halts in force say so."""
+        asked = [
+            row
+            for row in await self.ledger.permissions.recent_audit_rows(limit=_MAX_HALTS_READ, kind="halt")
+            if row.body.get(ALL_ORDERS_FIELD)
+        ]
+        since = {venue: min(stop.at for stop in standing if stop.applies_to(venue)) for venue in halted}
+        return {v for v in halted if any(row.venue in {ALL_VENUES, v} and row.at >= since[v] for row in asked)}
+
+    async def _stop_file_halt(self, standing: list[SubmissionHalt]) -> SubmissionHalt:
+        """Return the halt that the stop file means; the audit records a file that was made by hand or by a signal."""
+        known = next((stop for stop in standing if stop.venue == ALL_VENUES), None)
+        if known is not None:
+            return known
+        why = read_halt_reason(self.kill_switch.stop_file) or "the stop file exists"
+        stop = SubmissionHalt(venue=ALL_VENUES, at=self.clock.now(), why=why, by=STOP_FILE_ACTOR)
+        newest = await self.ledger.permissions.recent_audit_rows(limit=1, kind="halt")
+        if not newest or newest[0].body.get("reason") != why:
+            row = AuditRow(at=stop.at, kind="halt", venue="", actor=STOP_FILE_ACTOR, body={"reason": why})
+            await self.ledger.permissions.write_with_audit(lambda _: None, row)
+        return stop
+
+    async def _cancel_resting(self, venue: str, trader: TradingSubmitter) -> int:
+        try:
+            orders = (await trader.account()).orders
+            resting = await self.ledger.permissions.read(lambda database: find_own_orders(database, venue, orders))
+            if venue in self._all_orders_venues:
+                resting = [order.id for order in orders]
+            if not resting:
+                await self._note_empty(venue)
+                return 0
+            self._empty_since.pop(venue, None)
+            gone = await self._cancel_orders(venue, trader, resting)
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            self._empty_since.pop(venue, None)
+            log.warning("open orders cannot be cancelled", venue=venue, error=str(error))
+            return 0
+        except Exception:
+            log.exception("open orders cannot be cancelled", venue=venue)
+            return 0
+        # Look once more: an order that was on its way may be open by then.
+        log.warning("open orders cancelled", venue=venue, orders=len(gone))
+        return len(gone)
+
+    async def _cancel_orders(self, venue: str, trader: TradingSubmitter, resting: list[str]) -> list[str]:
+        await self._audit_orders(venue, "cancel", resting)
+        try:
+            gone = [*await trader.cancel(None if venue in self._all_orders_venues else resting)]
+        except Exception:
+            await self._audit_orders(venue, "cancel failed", resting)
+            raise
+        await self._audit_orders(venue, "cancelled", gone)
+        return gone
+
+    async def _note_empty(self, venue: str) -> None:
+        """Note that no order is open at a venue, and when that is certain."""
+        under_way = await self.ledger.submissions.batches(states=[IntentState.SENDING, IntentState.UNKNOWN])
+        if any(row.venue == venue for row in under_way):
+            self._empty_since.pop(venue, None)
+        elif self.clock.now() - self._empty_since.setdefault(venue, self.clock.now()) >= CONFIRM_EMPTY_AFTER:
+            self._cleared.add(venue)
+
+    async def _audit_orders(self, venue: str, kind: str, orders: list[str]) -> None:
+        body = {"orders": " ".join(orders[:50]), "count": str(len(orders))}
+        row = AuditRow(at=self.clock.now(), kind=kind, venue=venue, actor="", body=body)
+        await self.ledger.permissions.write_with_audit(lambda _: None, row)

@@ -1,0 +1,414 @@
+"""Handle requests that only some people may make: arm, disarm, halt, resume, approve, adopt, withdraw, principals.
+
+Each is proved here again and has its audit row.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from bot.core.errors import AuthenticationError, NotFoundError, RequestRejectedError, StoreError
+from bot.core.ids import derive_id
+from bot.core.interfaces import Clock
+from bot.core.operator_requests import (
+    AddPrincipal,
+    AdoptIntent,
+    AnswerApproval,
+    ArmVenue,
+    ClosePositions,
+    DisarmVenue,
+    ForecastQuestion,
+    HaltSubmissions,
+    PrivilegedRequest,
+    ResumeSubmissions,
+    RevokePrincipal,
+    SignedRequest,
+    UnlockQuestion,
+    WithdrawForecast,
+)
+from bot.core.permissions import ApprovalState, ArmRecord, SubmissionApproval, UserRole
+from bot.core.submissions import ExecutionMode, HoldDecision, IntentState
+from bot.execution.gate.access_control import REQUIRED_ROLES, PrivilegedAction, require_role, verify_request_proof
+from bot.execution.gate.config_digest import is_same_public_config
+from bot.execution.gate.decision_context import RETRY_HOLD_AFTER
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.gate.kill_switch import engage_kill_switch, release_kill_switch, signed_reason, was_engaged_between
+from bot.execution.gate.rules import arm_objection
+from bot.jobs.halts import ALL_ORDERS_FIELD
+from bot.jobs.ledger_maintenance import BROKEN_AUDIT_REMEDY, verify_audit
+from bot.jobs.withdrawals import withdrawal_decision
+from bot.store import decisions, permissions
+from bot.store.audit_log import AuditRow
+from bot.store.ledger import Ledger
+from bot.store.permissions import ALL_VENUES, PrincipalRecord, SubmissionHalt
+from bot.store.requests import request_text
+from bot.store.submissions import OutcomeAdoption
+
+_TOKEN_HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
+# A request that takes risk must be fresh: one that was left behind long ago, or copied, is refused.
+MAX_REQUEST_AGE = timedelta(minutes=15)
+# A request that waits for the next run may be older.
+MAX_QUEUED_AGE = timedelta(days=1)
+# A season of a tournament.
+MAX_ARMED_TIME = timedelta(days=120)
+
+_LOCK_HINT = "a later forecast will be submitted again; to prevent that: foxcast lock "
+
+# Records a person's statement about an intent; raises as the store does.
+AdoptCallback = Callable[[OutcomeAdoption], Awaitable[None]]
+
+_UNSETTLED_STATES = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
+_IN_FLIGHT_STATES = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.SENDING})
+_ACTIONS: Mapping[type[SignedRequest], PrivilegedAction] = {
+    ArmVenue: PrivilegedAction.ARM,
+    DisarmVenue: PrivilegedAction.DISARM,
+    HaltSubmissions: PrivilegedAction.HALT,
+    ResumeSubmissions: PrivilegedAction.RESUME,
+    AddPrincipal: PrivilegedAction.ADD_PRINCIPAL,
+    RevokePrincipal: PrivilegedAction.REVOKE_PRINCIPAL,
+    AdoptIntent: PrivilegedAction.ADOPT,
+    WithdrawForecast: PrivilegedAction.WITHDRAW,
+    UnlockQuestion: PrivilegedAction.UNLOCK,
+    ForecastQuestion: PrivilegedAction.FORECAST,
+    ClosePositions: PrivilegedAction.CLOSE,
+}
+_MAX_AGES: Mapping[PrivilegedAction, timedelta] = {
+    PrivilegedAction.UNLOCK: MAX_QUEUED_AGE,
+    PrivilegedAction.FORECAST: MAX_QUEUED_AGE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivilegedRequestContext:
+    """Whose ledger and stop file. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
+
+    ``withdrawal_venues`` are those at which a published forecast can be withdrawn. ``folder`` is that of the ledger,
+    which holds the head of the audit; None where there is none to compare with. ``adopt`` is the outbox's, where one is
+    open: a result that it reads back at that moment must not come between. ``on_resume`` is called with a venue that a
+    person resumed, with None for all of them.
+    """
+
+    ledger: Ledger
+    clock: Clock
+    stop_file: Path
+    execution_policies: Mapping[str, ExecutionPolicy] = field(default_factory=dict)
+    trading_venues: frozenset[str] = frozenset()
+    withdrawal_venues: frozenset[str] = frozenset()
+    folder: Path | None = None
+    adopt: AdoptCallback | None = None
+    on_resume: Callable[[str | None], None] = lambda _: None
+
+
+async def handle_privileged_request(parts: PrivilegedRequestContext, request: PrivilegedRequest) -> str:
+    """Handle the request and return what was done.
+
+    Raises AuthenticationError for somebody who lacks the role or the proof, RequestRejectedError for what makes no
+    sense, NotFoundError.
+    """
+    authorize_request(request, await parts.ledger.permissions.principals(), now=parts.clock.now())
+    match request:
+        case ArmVenue():
+            done = await _arm_venue(parts, request)
+        case DisarmVenue():
+            done = await _disarm_venue(parts, request)
+        case HaltSubmissions():
+            done = await _halt_submissions(parts, request)
+        case ResumeSubmissions():
+            done = await _resume_submissions(parts, request)
+        case AnswerApproval():
+            done = await _answer_approval(parts, request)
+        case AddPrincipal():
+            done = await _add_principal(parts, request)
+        case RevokePrincipal():
+            done = await _revoke_principal(parts, request)
+        case AdoptIntent():
+            done = await _adopt_outcome(parts, request)
+        case WithdrawForecast():
+            done = await _withdraw_forecast(parts, request)
+    return done
+
+
+def requested_action(request: SignedRequest) -> PrivilegedAction:
+    """Return what is requested."""
+    if isinstance(request, AnswerApproval):
+        return PrivilegedAction.APPROVE if request.approved else PrivilegedAction.REJECT
+    return _ACTIONS[type(request)]
+
+
+def authorize_request(request: SignedRequest, known: list[PrincipalRecord], *, now: datetime) -> None:
+    """Raise AuthenticationError unless the person has the role and the proof, and asked not long ago.
+
+    While nobody has a token, anybody who can write the state folder is an approver: they could write the ledger too.
+    """
+    act = requested_action(request)
+    if REQUIRED_ROLES[act] is None:
+        return
+    if known:
+        _require_proof(request, known)
+    asked_at, lasting = request.asked_at, _MAX_AGES.get(act, MAX_REQUEST_AGE)
+    if asked_at is not None and not abs(now - asked_at) <= lasting:
+        when = "in the future" if asked_at > now else "too long ago"
+        message = f"this {act} was asked for at {asked_at:%Y-%m-%d %H:%M} UTC, {when}; ask again"
+        raise AuthenticationError(message)
+
+
+def _require_proof(request: SignedRequest, known: list[PrincipalRecord]) -> None:
+    act = requested_action(request)
+    asker = next((one for one in known if one.name == request.by), None)
+    who = request.by or "an unnamed person"
+    require_role(None if asker is None else asker.role, act, who=who)
+    if (
+        asker is None
+        or request.asked_at is None
+        or not verify_request_proof(request.proof, asker.hash, request_text(request))
+    ):
+        message = f"this {act} does not prove that {who} asked for it"
+        raise AuthenticationError(message)
+
+
+async def _arm_venue(parts: PrivilegedRequestContext, request: ArmVenue) -> str:
+    lane, now = _execution_policy(parts, request.venue), parts.clock.now()
+    amounts = (request.per_order, request.per_day, request.total)
+    if lane.mode not in {ExecutionMode.APPROVE, ExecutionMode.LIVE}:
+        message = f'{lane.venue} is in mode {lane.mode}, which submits nothing; set mode = "live" in config.toml first'
+        raise RequestRejectedError(message)
+    if not is_same_public_config(request.config, lane.config_digest) or request.account != lane.account:
+        message = (
+            f"the daemon was started with another configuration of {lane.venue}, or other environment variables; "
+            "restart it, then arm the venue"
+        )
+        raise RequestRejectedError(message)
+    if not now < request.until <= now + MAX_ARMED_TIME:
+        message = f"an arm record must end after now and within {MAX_ARMED_TIME.days} days"
+        raise RequestRejectedError(message)
+    _require_amounts(lane.venue, amounts, trades=lane.venue in parts.trading_venues)
+    arm = ArmRecord(
+        id=derive_id("arm", request_text(request)),
+        venue=lane.venue,
+        account=lane.account,
+        config=lane.config_digest,
+        by=request.by,
+        armed_at=now,
+        until=request.until,
+        per_order=request.per_order,
+        per_day=request.per_day,
+        total=request.total,
+    )
+    bounds = " ".join(
+        f"{name}={amount:g}" for name, amount in zip(("order", "day", "total"), amounts, strict=True) if amount
+    )
+    body = {
+        "arm": arm.id,
+        "account": arm.account,
+        "until": arm.until.isoformat(),
+        "bounds": bounds,
+        "config": arm.config,
+    }
+
+    if await parts.ledger.permissions.read(lambda database: permissions.is_known_arm_record(database, arm.id)):
+        # The same request again, as after a crash: its arm record stays as it is, whatever its state.
+        newest = await parts.ledger.permissions.read(
+            lambda database: permissions.newest_arm_record(database, lane.venue, lane.account)
+        )
+        return f"this was done before; {arm_objection(lane, newest, now) or f'{lane.venue} is armed'}"
+    work = decisions.releasing_holds(
+        lambda database: permissions.add_arm_record(database, arm), at=now, by=now + RETRY_HOLD_AFTER, venue=lane.venue
+    )
+    await parts.ledger.permissions.write_with_audit(work, _audit_row(request, now, lane.venue, **body))
+    return f"{lane.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({bounds})" if bounds else "")
+
+
+def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, trades: bool) -> None:
+    given = [amount for amount in amounts if amount is not None]
+    if trades and len(given) < len(amounts):
+        message = f"{venue} takes orders, so arm it with --per-order, --per-day and --total"
+        raise RequestRejectedError(message)
+    if not trades and given:
+        message = f"nothing is paid at {venue}, so arm it without amounts"
+        raise RequestRejectedError(message)
+    if given != sorted(given):
+        message = "--per-order must not be above --per-day, nor --per-day above --total"
+        raise RequestRejectedError(message)
+
+
+async def _disarm_venue(parts: PrivilegedRequestContext, request: DisarmVenue) -> str:
+    now = parts.clock.now()
+    ended = await parts.ledger.permissions.write_with_audit(
+        lambda database: permissions.disarm_venue(database, request.venue, at=now),
+        _audit_row(request, now, request.venue),
+    )
+    return f"{request.venue} disarmed" if ended else f"{request.venue} was not armed"
+
+
+async def _halt_submissions(parts: PrivilegedRequestContext, request: HaltSubmissions) -> str:
+    now = parts.clock.now()
+    if request.venue:
+        _execution_policy(parts, request.venue)
+    stop = SubmissionHalt(venue=request.venue, at=now, why=request.reason, by=request.by)
+    if stop.venue == ALL_VENUES and not parts.stop_file.exists():
+        engage_kill_switch(parts.stop_file, signed_reason(request.reason, request.by))
+    wider = {ALL_ORDERS_FIELD: "yes"} if request.all_orders else {}
+    row = _audit_row(request, now, request.venue, reason=request.reason, **wider)
+    await parts.ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, stop), row)
+    return f"halted {request.venue or 'everything'}: {request.reason}"
+
+
+async def _resume_submissions(parts: PrivilegedRequestContext, request: ResumeSubmissions) -> str:
+    now, venue = parts.clock.now(), request.venue
+    await _require_intact_audit(parts)
+    body = {"where": "all" if venue is None else venue}
+
+    # Nobody has looked at halts that came after this request.
+    work = decisions.releasing_holds(
+        lambda database: permissions.resume_submissions(
+            database, venue, by=request.by, at=now, made_by=request.asked_at
+        ),
+        at=now,
+        by=now + RETRY_HOLD_AFTER,
+        venue=venue,
+    )
+    ended = await parts.ledger.permissions.write_with_audit(work, _audit_row(request, now, venue or "", **body))
+    parts.on_resume(venue)
+    where = "everything" if venue is None else venue
+    if venue is None and was_engaged_between(parts.stop_file, request.asked_at, now):
+        return f"{_describe_resumed(where, ended, '')}; {parts.stop_file.name} was made after this request, and stays"
+    freed = venue is None and release_kill_switch(parts.stop_file)
+    left = [
+        str(stop)
+        for stop in await parts.ledger.permissions.read(permissions.list_active_halts)
+        if venue in {None, stop.venue}
+    ]
+    still = f"; {'; '.join(left)}" if left else ""
+    return _describe_resumed(where, ended, parts.stop_file.name if freed else "") + still
+
+
+def _describe_resumed(where: str, ended: int, file: str) -> str:
+    done = [f"{ended} stop{'s' * (ended > 1)} ended"] * (ended > 0) + [f"the file {file} is removed"] * bool(file)
+    return f"{where} resumed, {' and '.join(done)}" if done else f"{where} was not stopped"
+
+
+async def _require_intact_audit(parts: PrivilegedRequestContext) -> None:
+    """Raise RequestRejectedError while the audit is broken: nobody can tell any more who permitted what."""
+    if parts.folder is None:
+        found = await parts.ledger.permissions.verify()
+    else:
+        found = await verify_audit(parts.ledger, parts.folder)
+    if not found.sound:
+        message = f"nothing is resumed while the audit is broken: {found.why}; {BROKEN_AUDIT_REMEDY}"
+        raise RequestRejectedError(message)
+
+
+async def _answer_approval(parts: PrivilegedRequestContext, request: AnswerApproval) -> str:
+    now = parts.clock.now()
+    known = await parts.ledger.permissions.read(lambda database: permissions.find_approval(database, request.approval))
+    lane = parts.execution_policies.get(known.venue)
+    holds = known.expires_at if lane is None else now + lane.approval_lifetime
+    answered = SubmissionApproval(
+        id=known.id,
+        forecast=known.forecast,
+        venue=known.venue,
+        cost=known.cost,
+        state=ApprovalState.APPROVED if request.approved else ApprovalState.REJECTED,
+        asked_at=known.asked_at,
+        expires_at=holds,
+        by=request.by,
+    )
+    body = {"approval": known.id, "forecast": known.forecast, "cost": f"{known.cost:.6f}"}
+    await parts.ledger.permissions.write_with_audit(
+        lambda database: permissions.answer_approval(database, answered, at=now),
+        _audit_row(request, now, known.venue, **body),
+    )
+    return f"{known.id} {answered.state} by {request.by}"
+
+
+async def _add_principal(parts: PrivilegedRequestContext, request: AddPrincipal) -> str:
+    now = parts.clock.now()
+    if not (_TOKEN_HEX.fullmatch(request.salt) and _TOKEN_HEX.fullmatch(request.hash)):
+        message = f"the salt and the hash of the token of {request.name} are not hexadecimal; create the token again"
+        raise RequestRejectedError(message)
+    principal = PrincipalRecord(
+        name=request.name, role=UserRole(request.role), salt=request.salt, hash=request.hash, made_at=now
+    )
+    row = _audit_row(request, now, "", name=request.name, role=request.role.value)
+    await parts.ledger.permissions.write_with_audit(
+        lambda database: permissions.add_principal(database, principal), row
+    )
+    return f"{request.name} is {request.role} now"
+
+
+async def _revoke_principal(parts: PrivilegedRequestContext, request: RevokePrincipal) -> str:
+    now = parts.clock.now()
+    row = _audit_row(request, now, "", name=request.name)
+    await parts.ledger.permissions.write_with_audit(
+        lambda database: permissions.revoke_principal(database, request.name, at=now), row
+    )
+    return f"the token of {request.name} is revoked"
+
+
+async def _adopt_outcome(parts: PrivilegedRequestContext, request: AdoptIntent) -> str:
+    state = IntentState.ABSENT if request.absent else IntentState.ACKED
+    await _require_adoptable(parts, request.intent, state)
+    adoption = OutcomeAdoption(
+        intent=request.intent, state=state, by=request.by, why=request.reason, reference=request.reference
+    )
+    try:
+        if parts.adopt is not None:
+            await parts.adopt(adoption)
+        else:
+            await parts.ledger.submissions.adopt(adoption, at=parts.clock.now())
+    except StoreError:
+        # It may have been settled meanwhile, which is no fault of the database.
+        await _require_adoptable(parts, request.intent, state)
+        raise
+    what = "does not exist at the venue" if request.absent else f"exists at the venue as {request.reference}"
+    return f"order {request.intent}: {what}, according to {request.by}"
+
+
+async def _withdraw_forecast(parts: PrivilegedRequestContext, request: WithdrawForecast) -> str:
+    ref, now = request.ref, parts.clock.now()
+    lane = _execution_policy(parts, ref.venue)
+    if lane.venue not in parts.withdrawal_venues:
+        message = f"{lane.venue} has no forecasts that can be withdrawn"
+        raise RequestRejectedError(message)
+    if lane.mode is ExecutionMode.OFF:
+        message = f"{lane.venue} is off; nothing is submitted there"
+        raise RequestRejectedError(message)
+    standing = await parts.ledger.submissions.read_standing(ref, lane.account, paper=not lane.is_live)
+    why = f"withdrawn by {request.by}" + (f": {request.reason}" if request.reason else "")
+    send = withdrawal_decision(standing, lane, asked_as=request_text(request), why=why)
+    row = _audit_row(request, now, lane.venue, question=str(ref), intent=send.intent.id, reason=request.reason)
+    decision = await parts.ledger.permissions.write_with_audit(
+        lambda database: decisions.store_decision(database, send.intent.forecast, send, now), row
+    )
+    if isinstance(decision, HoldDecision):
+        message = f"{ref} is not withdrawn yet: {decision.why}; ask again later"
+        raise RequestRejectedError(message)
+    return f"the withdrawal of {ref} is sent with the next pass of foxcast run, see foxcast orders; {_LOCK_HINT}{ref}"
+
+
+async def _require_adoptable(parts: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
+    row = await parts.ledger.submissions.get(intent)
+    if row.state in _IN_FLIGHT_STATES:
+        message = f"order {intent} is {row.state}; foxcast run settles it first; adopt only what is unknown or in doubt"
+        raise RequestRejectedError(message)
+    if row.state not in _UNSETTLED_STATES:
+        message = f"order {intent} is {row.state}, which is settled; there is nothing to adopt"
+        raise RequestRejectedError(message)
+    fences = [one.sealed.fence for one in await parts.ledger.submissions.attempts([intent]) if one.sealed is not None]
+    until = max((fence for fence in fences if fence is not None), default=None)
+    if state is IntentState.ABSENT and until is not None and parts.clock.now() < until:
+        message = f"order {intent} may still take effect until {until:%Y-%m-%d %H:%M:%S} UTC; check again then"
+        raise RequestRejectedError(message)
+
+
+def _execution_policy(parts: PrivilegedRequestContext, venue: str) -> ExecutionPolicy:
+    if venue not in parts.execution_policies:
+        message = f"venue {venue} is not in use; these are: {', '.join(parts.execution_policies) or 'none'}"
+        raise NotFoundError(message)
+    return parts.execution_policies[venue]
+
+
+def _audit_row(request: PrivilegedRequest, at: datetime, venue: str, **body: str) -> AuditRow:
+    return AuditRow(at=at, kind=requested_action(request).value, venue=venue, actor=request.by, body=body)

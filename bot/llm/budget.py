@@ -1,0 +1,277 @@
+"""The spending budget of a run: every call reserves its worst case under all limits before it is made.
+
+A call that may fit once others are settled waits for them, in order.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from bot.config.llm_schema import LlmSection
+from bot.core.interfaces import Clock
+from bot.store.model_calls import ScopeSpending
+
+# How many scopes (forecasts) are remembered; a forgotten one is read from the ledger again.
+MAX_SCOPES = 4096
+# Sums of many small amounts are not exact.
+TOLERANCE_USD = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingRequest:
+    """A request to spend: in one scope (a forecast), with one provider, at most this amount."""
+
+    scope: str
+    provider: str
+    worst_usd: float
+
+
+@dataclass(slots=True)
+class BudgetAccount:
+    """What was spent under one limit, and what calls under way have reserved of it."""
+
+    spent_usd: float = 0.0
+    reserved_usd: float = 0.0
+    reservations: int = 0
+    # Requests that wait and are charged to it, as a scope.
+    waiting: int = 0
+
+    @property
+    def committed_usd(self) -> float:
+        """The amount that is spent or reserved."""
+        return self.spent_usd + self.reserved_usd
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is in use by nobody now."""
+        return self.reservations == self.waiting == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLimit:
+    """One limit, in US dollars, and the setting that sets it."""
+
+    what: str
+    setting: str
+    usd: float
+    account: BudgetAccount
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class BudgetReservation:
+    """What one call has reserved, from ``at`` on, until it is settled."""
+
+    request: SpendingRequest
+    at: datetime
+    accounts: Sequence[BudgetAccount]
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetShortage:
+    """A limit that a request exceeds; ``is_temporary`` where it may fit once calls under way are settled."""
+
+    request: SpendingRequest
+    limit: BudgetLimit
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether only calls under way stand in the way."""
+        return self.request.worst_usd <= self.limit.usd - self.limit.account.spent_usd + TOLERANCE_USD
+
+    def __str__(self) -> str:
+        limit = self.limit
+        left_usd = max(0.0, limit.usd - limit.account.committed_usd)
+        return (
+            f"the budget {limit.what} does not allow the call: it may cost {self.request.worst_usd:.4f} US dollars, "
+            f"and of {limit.usd:g} there are {left_usd:.4f} left; raise {limit.setting} in config.toml to continue"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _WaitingRequest:
+    request: SpendingRequest
+    reservation: "asyncio.Future[BudgetReservation | BudgetShortage]"
+
+
+@dataclass(slots=True)
+class _DailyAccounts:
+    day: date
+    all: BudgetAccount = field(default_factory=BudgetAccount)
+    providers: dict[str, BudgetAccount] = field(default_factory=dict)
+
+
+class SpendingBudget:
+    """All limits of one run.
+
+    Days are UTC days, and a call belongs to the day on which it was reserved.
+    """
+
+    def __init__(self, section: LlmSection, *, clock: Clock) -> None:
+        """Begin with nothing spent."""
+        self._budget = section.budget
+        self._providers = section.providers
+        self._clock = clock
+        self._run_account = BudgetAccount()
+        self._today = _DailyAccounts(clock.now().date())
+        self._scopes: OrderedDict[str, BudgetAccount] = OrderedDict()
+        self._waiters: dict[_WaitingRequest, None] = {}
+        # The accounts (by identity) at which the first of the waiting requests are stopped.
+        self._blocked_accounts: set[int] = set()
+
+    @property
+    def run_account(self) -> BudgetAccount:
+        """What this run has spent and reserved."""
+        return self._run_account
+
+    @property
+    def day_account(self) -> BudgetAccount:
+        """The same for the present day, including other runs."""
+        return self._accounts_of_day(self._clock.now()).all
+
+    def load_day(self, spent: Sequence[ScopeSpending]) -> None:
+        """Add what was spent or reserved today before this run."""
+        today = self._accounts_of_day(self._clock.now())
+        for entry in spent:
+            today.all.spent_usd += entry.cost_usd
+            today.providers.setdefault(entry.provider, BudgetAccount()).spent_usd += entry.cost_usd
+
+    def knows_scope(self, scope: str) -> bool:
+        """Return whether the amount spent in a scope is known."""
+        return scope in self._scopes
+
+    def load_scope(self, scope: str, spent_usd: float) -> None:
+        """Set what was spent in a scope before, unless it is known already."""
+        if self.knows_scope(scope):
+            return
+        if len(self._scopes) >= MAX_SCOPES:
+            oldest = next((name for name, account in self._scopes.items() if account.is_idle), None)
+            self._scopes.pop(oldest or "", None)
+        self._scopes[scope] = BudgetAccount(spent_usd=spent_usd)
+
+    async def reserve(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage:
+        """Reserve the worst case, waiting where calls under way may make room; the scope must be known."""
+        held = self.try_reserve(claim)
+        return await self.wait_for_room(claim) if held is None else held
+
+    def try_reserve(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage | None:
+        """Reserve the worst case at once, or return why it will never fit; None means that it must wait."""
+        shortage = self.find_shortage(claim)
+        if shortage is not None:
+            return None if shortage.is_temporary else shortage
+        return None if self._is_behind(claim) else self._reserve_now(claim)
+
+    async def wait_for_room(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage:
+        """Wait in the order of arrival until a request fits or never will."""
+        scope = self._scopes[claim.scope]
+        waiter = _WaitingRequest(claim, asyncio.get_running_loop().create_future())
+        scope.waiting += 1
+        self._waiters[waiter] = None
+        self._serve_request(waiter)
+        try:
+            return await waiter.reservation
+        except asyncio.CancelledError:
+            if (
+                waiter.reservation.done()
+                and not waiter.reservation.cancelled()
+                and isinstance(held := waiter.reservation.result(), BudgetReservation)
+            ):
+                self.settle(held, 0.0)
+            raise
+        finally:
+            scope.waiting -= 1
+            if waiter in self._waiters:
+                del self._waiters[waiter]
+                self._serve_waiting()
+
+    def find_shortage(self, claim: SpendingRequest) -> "BudgetShortage | None":
+        """Return the first limit that a request exceeds now."""
+        # A free call is not held up by an overspent limit.
+        if not claim.worst_usd:
+            return None
+        for limit in self._limits(claim):
+            if claim.worst_usd > limit.usd - limit.account.committed_usd + TOLERANCE_USD:
+                return BudgetShortage(request=claim, limit=limit)
+        return None
+
+    def settle(self, hold: BudgetReservation, cost_usd: float) -> None:
+        """Replace what a call reserved by its real cost; a second time changes nothing."""
+        if hold.settled:
+            return
+        hold.settled = True
+        for account in hold.accounts:
+            account.reservations -= 1
+            account.reserved_usd = account.reserved_usd - hold.request.worst_usd if account.reservations else 0.0
+            account.spent_usd += cost_usd
+        if self._waiters:
+            self._serve_waiting()
+
+    def _reserve_now(self, claim: SpendingRequest) -> BudgetReservation:
+        self._scopes.move_to_end(claim.scope)
+        now = self._clock.now()
+        accounts = self._accounts(claim, now)
+        for account in accounts:
+            account.reservations += 1
+            account.reserved_usd += claim.worst_usd
+        return BudgetReservation(request=claim, at=now, accounts=accounts)
+
+    def _serve_waiting(self) -> None:
+        """Admit waiting requests, first come first served.
+
+        One that is stopped stops all behind it at the same limit.
+        """
+        self._blocked_accounts.clear()
+        for waiter in tuple(self._waiters):
+            self._serve_request(waiter)
+
+    def _serve_request(self, waiter: "_WaitingRequest") -> None:
+        if self._is_behind(waiter.request):
+            return
+        shortage = self.find_shortage(waiter.request)
+        if shortage is not None and shortage.is_temporary:
+            self._blocked_accounts.add(id(shortage.limit.account))
+            return
+        del self._waiters[waiter]
+        # A request that was cancelled a moment ago reserves nothing.
+        if not waiter.reservation.done():
+            waiter.reservation.set_result(shortage or self._reserve_now(waiter.request))
+
+    def _is_behind(self, claim: SpendingRequest) -> bool:
+        """Return whether an earlier request waits at a limit that applies to this one too."""
+        if not self._blocked_accounts or not claim.worst_usd:
+            return False
+        return not self._blocked_accounts.isdisjoint(map(id, self._accounts(claim, self._clock.now())))
+
+    def _accounts(
+        self, claim: SpendingRequest, now: datetime
+    ) -> tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]:
+        today = self._accounts_of_day(now)
+        provider = today.providers.setdefault(claim.provider, BudgetAccount())
+        return self._scopes[claim.scope], self._run_account, today.all, provider
+
+    def _limits(self, claim: SpendingRequest) -> Iterator[BudgetLimit]:
+        scope, run, day, day_of_provider = self._accounts(claim, self._clock.now())
+        budget, provider = self._budget, self._providers.get(claim.provider)
+        of_provider = None if provider is None else provider.day_usd
+        everything = (
+            ("of the question", "[llm.budget] question_usd", budget.question_usd, scope),
+            ("of this run", "[llm.budget] run_usd", budget.run_usd, run),
+            (
+                f"of the day for {claim.provider}",
+                f"[llm.providers.{claim.provider}] day_usd",
+                of_provider,
+                day_of_provider,
+            ),
+            ("of the day", "[llm.budget] day_usd", budget.day_usd, day),
+        )
+        for what, setting, usd, account in everything:
+            if usd is not None:
+                yield BudgetLimit(what=what, setting=setting, usd=usd, account=account)
+
+    def _accounts_of_day(self, now: datetime) -> _DailyAccounts:
+        # If the wall clock was set back, keep the later day.
+        if now.date() > self._today.day:
+            self._today = _DailyAccounts(now.date())
+        return self._today

@@ -1,0 +1,186 @@
+"""What is recorded of a model call: everything that decided the answer, and the answer.
+
+Each message of a prompt is a document of its own, serialised and hashed once.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.core.beliefs import ModelUsage
+from bot.core.ids import sha256_hex
+from bot.core.language_models import Message, ModelCompletion, Prompt, SamplingSettings, ToolDefinition
+from bot.core.values import Json
+from bot.store.documents import DocumentStore, compress_json
+from bot.store.serialization import JsonSerializer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseOptions:
+    """What may come next in a conversation; see ``Prompt``."""
+
+    tools: tuple[ToolDefinition, ...] = ()
+    allowed: tuple[str, ...] = ()
+    schema: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """Everything that decides an answer; ``messages`` and ``offer`` are digests of documents.
+
+    ``place`` is what the provider reports about where the model is served, "" where it reports nothing. ``again``
+    counts how often the same request was made before and returned an empty answer. ``Prompt.stable`` and ``cache_key``
+    are not included: they change the cost of a repeated beginning, not the answer.
+    """
+
+    model: str
+    messages: tuple[str, ...]
+    offer: str
+    sampling: SamplingSettings
+    nth: int = 0
+    place: str = ""
+    again: int = 0
+
+    @property
+    def digest(self) -> str:
+        """The key under which the same request is found again."""
+        return sha256_hex(REQUEST_SERIALIZER.encode(self).encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """One answered call. ``scope`` and ``trial`` say whom it was charged to, ``usage`` what it cost."""
+
+    asked: RequestRecord
+    role: str
+    scope: str
+    trial: int
+    completion: ModelCompletion
+    usage: ModelUsage
+
+
+MESSAGE_SERIALIZER: JsonSerializer[Message] = JsonSerializer("message", Message)
+
+
+OPTIONS_SERIALIZER: JsonSerializer[ResponseOptions] = JsonSerializer("offer", ResponseOptions)
+
+
+REQUEST_SERIALIZER: JsonSerializer[RequestRecord] = JsonSerializer("request to a model", RequestRecord)
+
+
+CALL_RECORD_SERIALIZER: JsonSerializer[CallRecord] = JsonSerializer("answer of a model", CallRecord)
+
+
+async def load_prompt(asked: RequestRecord, documents: DocumentStore) -> Prompt:
+    """Return the recorded prompt word for word, without ``stable``.
+
+    Raises NotFoundError and StoreError as documents do.
+    """
+    offer = OPTIONS_SERIALIZER.decode((await documents.get(asked.offer)).content.decode())
+    messages = [MESSAGE_SERIALIZER.decode((await documents.get(part)).content.decode()) for part in asked.messages]
+    return Prompt(messages=tuple(messages), tools=offer.tools, allowed=offer.allowed, schema=offer.schema)
+
+
+# The cached messages hold about this much text; a forgotten one is hashed again.
+MAX_CACHED_CHARS = 16_000_000
+
+
+MAX_CACHED_OPTIONS = 256
+
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class PromptDocument:
+    """A message, or the offer, as a document; ``text`` is set until it is recorded."""
+
+    digest: str
+    tokens: int
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptDocuments:
+    """A prompt in parts; ``tokens`` is estimated at four bytes of JSON each, which includes all markup."""
+
+    messages: tuple[PromptDocument, ...]
+    options: PromptDocument
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the prompt has."""
+        return self.options.tokens + sum(part.tokens for part in self.messages)
+
+    @property
+    def unsaved(self) -> list[PromptDocument]:
+        """The parts that are not known to be recorded, each once."""
+        return list({part.digest: part for part in (*self.messages, self.options) if part.text is not None}.values())
+
+
+class PromptDocumentCache:
+    """The parts of messages seen lately."""
+
+    def __init__(self, *, chars: int = MAX_CACHED_CHARS) -> None:
+        """Begin empty, with room for about so many characters."""
+        self._chars_left = chars
+        self._by_message: OrderedDict[Message, PromptDocument] = OrderedDict()
+        self._by_digest: OrderedDict[str, PromptDocument] = OrderedDict()
+        self._by_identity: OrderedDict[tuple[object, ...], tuple[ResponseOptions, PromptDocument]] = OrderedDict()
+
+    def prompt_documents(self, prompt: Prompt) -> PromptDocuments:
+        """Return the parts of a prompt; raises MalformedDataError for one that cannot be written as JSON."""
+        messages = tuple(self._message_document(message) for message in prompt.messages)
+        return PromptDocuments(messages=messages, options=self._options_document(prompt))
+
+    def _message_document(self, message: Message) -> PromptDocument:
+        part = self._by_message.get(message)
+        if part is None:
+            part = self._by_message[message] = _make_document(MESSAGE_SERIALIZER.encode(message))
+            self._chars_left -= _message_size(message)
+            while self._chars_left < 0 and len(self._by_message) > 1:
+                forgotten, _ = self._by_message.popitem(last=False)
+                self._chars_left += _message_size(forgotten)
+        else:
+            self._by_message.move_to_end(message)
+        return part
+
+    def _options_document(self, prompt: Prompt) -> PromptDocument:
+        # Tools and schemas are made once and offered again and again: the same objects, and they never change. They are
+        # kept with their part, so that no other object can get their identity.
+        identity = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
+        if identity not in self._by_identity:
+            offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
+            self._by_identity[identity] = (offer, self._shared_document(offer))
+            if len(self._by_identity) > MAX_CACHED_OPTIONS:
+                self._by_identity.popitem(last=False)
+        return self._by_identity[identity][1]
+
+    def _shared_document(self, offer: ResponseOptions) -> PromptDocument:
+        part = _make_document(OPTIONS_SERIALIZER.encode(offer))
+        known = self._by_digest.setdefault(part.digest, part)
+        self._by_digest.move_to_end(part.digest)
+        if len(self._by_digest) > MAX_CACHED_OPTIONS:
+            self._by_digest.popitem(last=False)
+        return known
+
+
+async def save_prompt_documents(parts: Sequence[PromptDocument], documents: DocumentStore) -> None:
+    """Record parts, all in one write."""
+    found = [await compress_json(part.text) for part in parts if part.text is not None]
+    if found:
+        await documents.put_packed(found)
+    for part in parts:
+        part.text = None
+
+
+def _make_document(text: str) -> PromptDocument:
+    content = text.encode()
+    return PromptDocument(digest=sha256_hex(content), tokens=math.ceil(len(content) / BYTES_PER_TOKEN), text=text)
+
+
+def _message_size(message: Message) -> int:
+    # The object and its entry have a size too.
+    native = 0 if message.native is None else len(message.native.text)
+    return 500 + len(message.text) + sum(len(call.arguments) for call in message.calls) + native

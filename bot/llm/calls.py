@@ -1,0 +1,360 @@
+"""One model call from its reservation to its settlement: the budget and the ledger always agree about it.
+
+A request whose reply was lost is sent once more where the budget allows it.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass, field, replace
+
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import (
+    BudgetExhaustedError,
+    FoxcastError,
+    MalformedDataError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.ids import derive_id
+from bot.core.language_models import FinishReason, ModelAnswer, ModelCompletion, ModelRequest, Prompt, SamplingSettings
+from bot.llm.background_tasks import BackgroundTasks, DailyAlerts
+from bot.llm.budget import BudgetReservation, BudgetShortage, SpendingBudget, SpendingRequest
+from bot.llm.call_records import (
+    CALL_RECORD_SERIALIZER,
+    CallRecord,
+    PromptDocuments,
+    RequestRecord,
+    save_prompt_documents,
+)
+from bot.llm.deadline import RequestDeadline
+from bot.llm.pricing import ModelPrice
+from bot.llm.providers import describe_foreign_error
+from bot.llm.roles import provider_name
+from bot.store.ledger import Ledger
+from bot.store.model_calls import CallReservation, CallSettlement
+from bot.store.serialization import format_timestamp
+
+MAX_DETAIL_CHARS = 500
+# How often one request to a model may be sent again because its reply was lost.
+LOST_RETRIES = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallRequest:
+    """A request to one model; ``lost_retries`` is how often it may be sent again after a lost reply."""
+
+    model_request: ModelRequest
+    model: str
+    record: RequestRecord
+    documents: PromptDocuments
+    digest: str
+    lost_retries: int = LOST_RETRIES
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt."""
+        return self.model_request.prompt
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """The sampling settings."""
+        return self.record.sampling
+
+    def retry_if_empty(self, completion: ModelCompletion) -> "ModelCallRequest | None":
+        """Return the request to make, once, after an empty answer; None for any other answer.
+
+        A model whose reasoning used up all tokens gets twice as many. It is a request of its own, with its own worst
+        case.
+        """
+        if (
+            completion.text.strip()
+            or completion.calls
+            or completion.finish is FinishReason.REFUSED
+            or self.record.again
+        ):
+            return None
+        longer = 2 * self.sampling.max_tokens if completion.finish is FinishReason.LENGTH else self.sampling.max_tokens
+        asked = replace(self.record, sampling=replace(self.sampling, max_tokens=longer), again=1)
+        return replace(self, record=asked, digest=asked.digest)
+
+
+class CostAccounting:
+    """Opens calls, and returns recorded answers."""
+
+    def __init__(
+        self, purse: SpendingBudget, ledger: Ledger, *, errands: BackgroundTasks, alarm: DailyAlerts, begun: int
+    ) -> None:
+        """Keep the budget and the ledger.
+
+        Numbers of calls continue from the ``begun`` ones of today, so that each is unique.
+        """
+        self.budget = purse
+        self.ledger = ledger
+        self.tasks = errands
+        self._alerts = alarm
+        self._last_number = begun
+        self._settling: dict[str, asyncio.Task[str | None]] = {}
+
+    async def find_recorded_answer(self, order: ModelCallRequest) -> ModelAnswer | None:
+        """Return the recorded answer to the same request, if there is one.
+
+        Its cost is included if it is this trial's own.
+        """
+        if closing := self._settling.get(order.digest):
+            # Its caller was cancelled, but it may have been answered.
+            await asyncio.wait([closing])
+        found = await self.ledger.calls.find_recorded_answer(order.digest)
+        if found is None:
+            return None
+        digest, text = found
+        record = CALL_RECORD_SERIALIZER.decode(text)
+        charge = order.model_request.charge
+        own = (record.scope, record.trial) == (charge.scope, charge.trial)
+        usage = record.usage if own else ModelUsage()
+        return ModelAnswer(completion=record.completion, usage=usage, model=order.model, document=digest, stored=True)
+
+    async def open_call(self, order: ModelCallRequest, rate: ModelPrice, patience: RequestDeadline) -> "ModelCall":
+        """Reserve the worst case, waiting where calls under way may make room: only the caller's time runs meanwhile.
+
+        Raises RequestRejectedError where a budget does not allow it, or did not before the caller's time is up.
+        """
+        scope = order.model_request.charge.scope
+        if not self.budget.knows_scope(scope):
+            self.budget.load_scope(scope, await self.ledger.calls.spent_on(scope))
+        worst_usd = rate.worst_usd(tokens_in=order.documents.tokens, max_tokens=order.sampling.max_tokens)
+        claim = SpendingRequest(scope=scope, provider=provider_name(order.model), worst_usd=worst_usd)
+        held = self.budget.try_reserve(claim)
+        if held is None:
+            held = await self._wait_for_budget(order, claim, patience)
+        if isinstance(held, BudgetShortage):
+            raise self._refuse(order, held, "")
+        return ModelCall(
+            accounting=self,
+            request=order,
+            price=rate,
+            reservation=held,
+            number=self.next_number(),
+            lost_retries=order.lost_retries,
+        )
+
+    def next_number(self) -> int:
+        """Return the number of a call that is opened now."""
+        self._last_number += 1
+        return self._last_number
+
+    async def _wait_for_budget(
+        self, order: ModelCallRequest, claim: SpendingRequest, patience: RequestDeadline
+    ) -> BudgetReservation | BudgetShortage:
+        began = asyncio.get_running_loop().time()
+        try:
+            with patience.pause_role_time():
+                return await self.budget.wait_for_room(claim)
+        except asyncio.CancelledError:
+            shortage = self.budget.find_shortage(claim)
+            if shortage is None or not patience.share_expired:
+                raise
+            waited_s = asyncio.get_running_loop().time() - began
+            why = f"; it waited {waited_s:.0f} s for calls under way to cost less than their worst case"
+            raise self._refuse(order, shortage, why) from None
+
+    def _refuse(self, order: ModelCallRequest, shortage: BudgetShortage, why: str) -> RequestRejectedError:
+        limit = shortage.limit
+        self._alerts.alert_once(f"budget {limit.setting}", f"Budget {limit.what} reached", f"{shortage}{why}.")
+        return BudgetExhaustedError(f"{order.model}, for {order.model_request.charge.ref}: {shortage}{why}")
+
+    async def settle_call(self, order: ModelCallRequest, call: str, settlement: CallSettlement) -> str | None:
+        """Record the result of a call, also if the caller is cancelled meanwhile."""
+        closing = self.tasks.start_task(self.ledger.calls.settle(call, settlement))
+        self._settling[order.digest] = closing
+        closing.add_done_callback(lambda _: self._settling.pop(order.digest, None))
+        return await asyncio.shield(closing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledAnswer:
+    """An answer and what is to be recorded of it."""
+
+    completion: ModelCompletion
+    settlement: CallSettlement
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ModelCall:
+    """A call that may be made. ``attempts`` counts the requests that were sent.
+
+    ``lost_retries`` is how often it may still be sent again after a lost reply; it is another call then, with an id of
+    its own.
+    """
+
+    accounting: CostAccounting
+    request: ModelCallRequest
+    price: ModelPrice
+    reservation: BudgetReservation
+    number: int
+    attempts: int = 0
+    latency_s: float = 0.0
+    is_recorded: bool = False
+    lost_retries: int = 0
+    id: str = field(init=False)
+    # The last request may be billed, but returned no answer.
+    _unanswered: bool = field(init=False, default=False)
+    # The requests of calls that this one replaced.
+    _earlier_requests: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """The id of the call."""
+        self.id = self._make_id()
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last request may be billed and may not be repeated; set to whether it may be billed."""
+        return self._unanswered and not self.lost_retries
+
+    @doubtful.setter
+    def doubtful(self, billed: bool) -> None:
+        self._unanswered = billed
+
+    async def record_start(self) -> None:
+        """Record the request and that it may cost its worst case; nothing is sent before this is durable.
+
+        Raises ServiceUnavailableError where a reply was lost and the budgets have no room for another request.
+        """
+        if self._unanswered:
+            await self._replace_lost_call()
+        if not self.is_recorded:
+            await asyncio.gather(
+                self._record_reservation(),
+                save_prompt_documents(self.request.documents.unsaved, self.accounting.ledger.documents),
+            )
+
+    def abandon(self) -> None:
+        """Settle a call whose caller was cancelled: at once in the budget, and soon in the ledger."""
+        cost_usd = self._unanswered_cost_usd()
+        self.accounting.budget.settle(self.reservation, cost_usd)
+        if self.is_recorded:
+            settlement = self._failed_settlement(
+                cost_usd, "cancelled" if self._requests_sent else "cancelled before it was sent"
+            )
+            self.accounting.tasks.start_task(self.accounting.ledger.calls.settle(self.id, settlement))
+
+    async def record_failure(self, error: Exception) -> None:
+        """Settle a call without an answer."""
+        cost_usd = self._unanswered_cost_usd()
+        self.accounting.budget.settle(self.reservation, cost_usd)
+        if self.is_recorded:
+            said = (
+                f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else describe_foreign_error(error)
+            )
+            settlement = self._failed_settlement(cost_usd, said[:MAX_DETAIL_CHARS])
+            await self.accounting.settle_call(self.request, self.id, settlement)
+
+    def settle_answer(self, completion: ModelCompletion) -> SettledAnswer:
+        """Return what is to be recorded of an answer; raises MalformedDataError for one of the wrong form."""
+        try:
+            cost_usd = self.price.cost_usd(completion)
+            # Without a count of tokens nobody can prove that it cost less.
+            known_usd = self.reservation.request.worst_usd if cost_usd is None else cost_usd
+            usage = replace(completion.usage, calls=1, cost_usd=known_usd)
+            if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
+                completion = replace(completion, cost_usd=None)
+            text = CALL_RECORD_SERIALIZER.encode(self._call_record(completion, usage))
+            finish = completion.finish.value
+        except (AttributeError, TypeError, ValueError) as error:
+            message = (
+                f"{self.request.model}: the provider's answer does not have the documented form "
+                f"({describe_foreign_error(error)})"
+            )
+            raise MalformedDataError(message) from error
+        settlement = CallSettlement(
+            usage=usage, attempts=self._requests_sent, latency_s=self.latency_s, finish=finish, answer=text
+        )
+        return SettledAnswer(completion=completion, settlement=settlement)
+
+    async def record_answer(self, closing: SettledAnswer) -> ModelAnswer:
+        """Settle a call with its answer, which is recorded when this returns."""
+        usage = closing.settlement.usage
+        self.accounting.budget.settle(self.reservation, usage.cost_usd)
+        document = await self.accounting.settle_call(self.request, self.id, closing.settlement)
+        return ModelAnswer(
+            completion=closing.completion, usage=usage, model=self.request.model, document=document or ""
+        )
+
+    def _call_record(self, completion: ModelCompletion, usage: ModelUsage) -> CallRecord:
+        inquiry = self.request.model_request
+        return CallRecord(
+            asked=self.request.record,
+            role=inquiry.role,
+            scope=inquiry.charge.scope,
+            trial=inquiry.charge.trial,
+            completion=completion,
+            usage=usage,
+        )
+
+    @property
+    def _requests_sent(self) -> int:
+        return self.attempts - self._earlier_requests
+
+    def _make_id(self) -> str:
+        charge = self.request.model_request.charge
+        parts = (
+            self.request.digest,
+            charge.scope,
+            str(charge.trial),
+            format_timestamp(self.reservation.at),
+            str(self.number),
+        )
+        return derive_id("call", *parts)
+
+    def _unanswered_cost_usd(self) -> float:
+        return self.reservation.request.worst_usd if self._unanswered else 0.0
+
+    def _failed_settlement(self, cost_usd: float, detail: str) -> CallSettlement:
+        usage = ModelUsage(calls=1 if self._requests_sent else 0, cost_usd=cost_usd)
+        return CallSettlement(usage=usage, attempts=self._requests_sent, latency_s=self.latency_s, detail=detail)
+
+    async def _replace_lost_call(self) -> None:
+        """Close a lost call as spent at its worst case, and become the call that repeats the request.
+
+        It does not wait for the budget: other calls may wait for its place in the queue.
+        """
+        claim = self.reservation.request
+        self.accounting.budget.settle(self.reservation, claim.worst_usd)
+        held = self.accounting.budget.try_reserve(claim)
+        if not isinstance(held, BudgetReservation):
+            self.lost_retries = 0
+            message = f"{self.request.model}: the reply was lost, and the budget has no room for another request"
+            raise ServiceUnavailableError(message if held is None else f"{message}: {held}")
+        lost, settlement = (
+            self.id,
+            self._failed_settlement(claim.worst_usd, "its reply was lost, and the request was repeated"),
+        )
+        # From here on it is another call, also if the caller is cancelled while the lost one is being recorded.
+        self.reservation, self.number, self.lost_retries = held, self.accounting.next_number(), self.lost_retries - 1
+        self.id, self._earlier_requests, self._unanswered, self.is_recorded = (
+            self._make_id(),
+            self.attempts,
+            False,
+            False,
+        )
+        await self.accounting.settle_call(self.request, lost, settlement)
+
+    async def _record_reservation(self) -> None:
+        order = self.request
+        # From here on there is something to settle, also if the caller is cancelled while it is being recorded.
+        self.is_recorded = True
+        try:
+            await self.accounting.ledger.calls.reserve(
+                CallReservation(
+                    id=self.id,
+                    at=self.reservation.at,
+                    charge=order.model_request.charge,
+                    role=order.model_request.role,
+                    provider=provider_name(order.model),
+                    model=order.model,
+                    request=order.digest,
+                    worst_usd=self.reservation.request.worst_usd,
+                )
+            )
+        except Exception:
+            self.is_recorded = False
+            raise

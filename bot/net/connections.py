@@ -1,0 +1,199 @@
+"""HTTP connections to other servers, set up the same way for every client: proxies, TLS, no cookies, no redirects.
+
+The library is imported by the first connection, because that takes a tenth of a second and most commands make none.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from bot.core.errors import ConfigError
+from bot.core.proxy_settings import ProxySettings, check_proxy_url
+from bot.core.redaction import register_url_passwords
+from bot.net.urls import is_loopback_host, loggable_url
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    import httpx
+
+PROXY_REMEDY = "look at [http] proxy in config, or at the environment where trust_env is set"
+
+
+class ProxySelector:
+    """Says which proxy leads to a host. Hosts of this machine are always connected to directly.
+
+    In the environment, NO_PROXY lists hosts, each of which stands for all names below it as well, or is ``*`` for all.
+    """
+
+    def __init__(self, settings: ProxySettings) -> None:
+        self.settings = settings
+
+    def proxy_for_url(self, url: str) -> str | None:
+        """Return the proxy for an http, https, ws or wss address; raises ConfigError as ``proxy_for_host`` does."""
+        if self.settings.url is None and not self.settings.trust_env:
+            return None
+        parts = urlsplit(url)
+        return self.proxy_for_host(parts.hostname or "", secure=parts.scheme in {"https", "wss"})
+
+    def proxy_for_host(self, host: str, *, secure: bool) -> str | None:
+        """Return the address of the proxy, or None; raises ConfigError where the environment names no HTTP proxy."""
+        if is_loopback_host(host):
+            return None
+        if self.settings.url is not None or not self.settings.trust_env:
+            return self.settings.url
+        return self._environment_proxy(host, "https" if secure else "http")
+
+    def _environment_proxy(self, host: str, scheme: str) -> str | None:
+        from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - only with trust_env
+
+        variables = getproxies_environment()
+        named = variables.get(scheme) or variables.get("all")
+        if not named or proxy_bypass(host):
+            return None
+        try:
+            proxy = check_proxy_url(named if "://" in named else f"http://{named}")
+        except ValueError as error:
+            message = f"env {scheme.upper()}_PROXY or ALL_PROXY: {error}"
+            raise ConfigError(message) from None
+        register_url_passwords(proxy)
+        return proxy
+
+
+class HttpClientPool:
+    """One ``httpx.AsyncClient`` for each proxy in use, and one for direct connections; each is opened when needed.
+
+    ``connections`` bounds those of each client that are open at once; an idle one is kept for ``keepalive_s`` seconds,
+    or not at all where that is None. Connecting may take ``connect_s`` seconds; nothing else is bounded here.
+
+    The library looks through all connections for each request: with one at a time a POST took 1.0 ms of CPU, with 50
+    at once 2.4 ms, with 200 at once 3.0 ms (``tests/benchmarks/bench_http.py``, two cores, 2026-11-24).
+    """
+
+    def __init__(
+        self, proxies: ProxySettings, *, connections: int, keepalive_s: float | None, connect_s: float | None = None
+    ) -> None:
+        self.proxies = ProxySelector(proxies)
+        self._connections = connections
+        self._keepalive_s = keepalive_s
+        self._connect_s = connect_s
+        self._clients: dict[str | None, httpx.AsyncClient] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    def client_for(self, url: str) -> httpx.AsyncClient:
+        """Return the client for an address; raises ConfigError for a proxy that is none."""
+        proxy = self.proxies.proxy_for_url(url)
+        client = self._clients.get(proxy)
+        if client is None:
+            client = self._clients[proxy] = self._open_client(proxy)
+        return client
+
+    async def aclose(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
+
+    def _open_client(self, proxy: str | None) -> httpx.AsyncClient:
+        import httpx  # noqa: PLC0415 - see above
+
+        if self._tls is None:
+            # Reading the certificates takes longer than a request.
+            self._tls = create_tls_context(self.proxies.settings)
+        kept = 0 if self._keepalive_s is None else self._connections
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._tls,
+            trust_env=False,
+            proxy=proxy,
+            limits=httpx.Limits(
+                max_connections=self._connections, max_keepalive_connections=kept, keepalive_expiry=self._keepalive_s
+            ),
+        )
+        return open_http_client(transport, connect_s=self._connect_s)
+
+
+def create_tls_context(settings: ProxySettings) -> ssl.SSLContext:
+    """Return a context that trusts the authorities of certifi, or those that the environment names where it counts."""
+    import httpx  # noqa: PLC0415 - see above
+
+    return httpx.create_ssl_context(trust_env=settings.trust_env)
+
+
+def open_http_client(transport: httpx.AsyncBaseTransport, *, connect_s: float | None) -> httpx.AsyncClient:
+    """Return a client that keeps no cookies, follows no redirects and logs no addresses."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy  # noqa: PLC0415 - the library brings it
+
+    import httpx  # noqa: PLC0415 - see above
+
+    # Below WARNING they log whole addresses, with keys in their queries, headers and cookies.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return httpx.AsyncClient(
+        transport=transport,
+        trust_env=False,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        timeout=httpx.Timeout(None, connect=connect_s),
+        event_hooks={"response": [_set_headers_aside]},
+    )
+
+
+async def send_once(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """Send a request and return its answer of whatever status, whose body is still to be read and closed."""
+    response = await client.send(request, stream=True)
+    response.headers = response.extensions.pop("headers", response.headers)
+    return response
+
+
+async def _set_headers_aside(response: httpx.Response) -> None:
+    """Hide where a redirect leads: the library builds the next request even if it does not follow.
+
+    It would raise for a malformed address, which would look as if no answer had come.
+    """
+    import httpx  # noqa: PLC0415 - see above
+
+    if response.has_redirect_location:
+        response.extensions["headers"] = response.headers
+        response.headers = httpx.Headers()
+
+
+@dataclass(slots=True)
+class SendTrace:
+    """The ``trace`` of a request to the library: notes whether the request itself has begun to leave.
+
+    A request for a tunnel that a proxy is sent before it does not count.
+    """
+
+    request_started: bool = False
+    _stream: Any = None
+
+    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take note of one event."""
+        if event == "connection.connect_tcp.complete":
+            self._stream = info["return_value"]
+        elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
+            self.request_started = True
+
+    async def close_unfinished(self) -> None:
+        """Close what the library leaves open where it is cancelled while it agrees on keys."""
+        if self._stream is not None and not self.request_started:
+            await self._stream.aclose()
+
+
+def describe_proxy_error(error: httpx.ProxyError) -> str:
+    """Return what a proxy answered instead of connecting, without its words."""
+    status = str(error).partition(" ")[0]
+    return describe_proxy_status(int(status) if status.isascii() and status.isdigit() else None)
+
+
+def describe_proxy_status(status: int | None) -> str:
+    """Return what it means that a proxy answered with a status of its own, such as 407 for a wrong password."""
+    return f"the proxy did not connect{'' if status is None else f' (status {status})'}; {PROXY_REMEDY}"
+
+
+def loggable_proxy(proxy: str) -> str:
+    """Return the address of a proxy without user name and password."""
+    return loggable_url(proxy).rstrip("/")

@@ -1,1 +1,0 @@
-"""The one path to a venue: write before wire, three outcomes instead of two, nothing resent on a guess."""

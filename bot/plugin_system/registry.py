@@ -1,0 +1,324 @@
+"""Loads the enabled plugins and collects their specs; a broken plugin is kept with its reason.
+
+Only this module calls pluggy. Its calls are untyped, it returns an async hook un-awaited, and one hook that raises
+discards the results of the others. So each plugin is registered and called by itself.
+"""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import pluggy
+
+from bot.config.loader import check_plugin_names, describe_place
+from bot.config.schema import Config
+from bot.core.errors import ConfigError, NotFoundError, PluginError
+from bot.core.nearest_names import suggest_names
+from bot.core.plugin_specs import (
+    API_VERSION,
+    BaseSpec,
+    CommandSpec,
+    ConfigurableSpec,
+    DataSpec,
+    ForecasterSpec,
+    JobSpec,
+    ModelSpec,
+    NotifierSpec,
+    PluginSettings,
+    PluginTableName,
+    SearchSpec,
+    VenueSpec,
+)
+from bot.plugin_system import hook_specs
+from bot.plugin_system.discovery import PluginCandidate, choose_plugin, discover_plugins
+
+PROJECT_NAME = "foxcast"
+HOOK_SPECS: Mapping[str, type[BaseSpec]] = {
+    "foxcast_venues": VenueSpec,
+    "foxcast_forecasters": ForecasterSpec,
+    "foxcast_search_engines": SearchSpec,
+    "foxcast_data_sources": DataSpec,
+    "foxcast_models": ModelSpec,
+    "foxcast_notifiers": NotifierSpec,
+    "foxcast_commands": CommandSpec,
+    "foxcast_jobs": JobSpec,
+}
+
+T = TypeVar("T", bound=BaseSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A plugin that config enables and that cannot be used, with the reason."""
+
+    plugin: PluginCandidate
+    error: PluginError
+
+    @property
+    def reason(self) -> str:
+        """The fault, in one line."""
+        return str(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedSpec(Generic[T]):
+    """A spec and the plugin it comes from."""
+
+    spec: T
+    plugin: PluginCandidate
+
+
+class SpecCollection(Generic[T]):
+    """All specs of one kind by name."""
+
+    def __init__(self, kind: type[T], offers: Iterable[OfferedSpec[Any]]) -> None:
+        """Keep the offers of that kind."""
+        self._kind = kind
+        self._offers: dict[str, OfferedSpec[T]] = {
+            offer.spec.name: offer for offer in offers if isinstance(offer.spec, kind)
+        }
+
+    def __getitem__(self, name: str) -> T:
+        """Return the spec of that name; raises NotFoundError with the nearest names."""
+        return self._offer(name).spec
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._offers
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([offer.spec for offer in self._offers.values()])
+
+    def __len__(self) -> int:
+        return len(self._offers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, in the order in which config enables their plugins."""
+        return tuple(self._offers)
+
+    def plugin_of(self, name: str) -> PluginCandidate:
+        """Return the plugin that the spec comes from; raises NotFoundError with the nearest names."""
+        return self._offer(name).plugin
+
+    def _offer(self, name: str) -> OfferedSpec[T]:
+        if name not in self._offers:
+            message = f"no enabled plugin offers a {_kind_name(self._kind)} {name}; {suggest_names(name, self._offers)}"
+            raise NotFoundError(message)
+        return self._offers[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """What the enabled plugins offer, and all that was found; ``broken`` names the enabled ones that cannot be used."""
+
+    venues: SpecCollection[VenueSpec[Any]]
+    forecasters: SpecCollection[ForecasterSpec[Any]]
+    search_engines: SpecCollection[SearchSpec[Any]]
+    data_sources: SpecCollection[DataSpec[Any]]
+    models: SpecCollection[ModelSpec[Any]]
+    notifiers: SpecCollection[NotifierSpec[Any]]
+    commands: SpecCollection[CommandSpec]
+    jobs: SpecCollection[JobSpec]
+    found: tuple[PluginCandidate, ...]
+    enabled: tuple[PluginCandidate, ...]
+    broken: tuple[BrokenPlugin, ...]
+
+    def specs_of_table(self, table: PluginTableName) -> SpecCollection[Any]:
+        """Return the shelf of what a table of config.toml configures."""
+        shelves: dict[PluginTableName, SpecCollection[Any]] = {
+            PluginTableName.VENUES: self.venues,
+            PluginTableName.FORECASTERS: self.forecasters,
+            PluginTableName.SEARCH: self.search_engines,
+            PluginTableName.DATA: self.data_sources,
+            PluginTableName.MODELS: self.models,
+            PluginTableName.NOTIFIERS: self.notifiers,
+        }
+        return shelves[table]
+
+
+def load_registry(config: Config) -> Registry:
+    """Import and query the plugins that config enables, and check that its tables name existing parts.
+
+    A plugin that cannot be used is noted as broken and stops nothing. Raises ConfigError for a plugin or table name
+    that does not exist, and PluginError for a plugin name that two plugins have.
+    """
+    return build_registry(config, discover_plugins(config.plugin_files))
+
+
+def build_registry(config: Config, found: Sequence[PluginCandidate]) -> Registry:
+    """Do the same as ``load_registry`` with the given candidates."""
+    enabled = tuple(_enabled_plugin(config, index, found) for index in range(len(config.plugins)))
+    offers, broken = _collect_specs(dict.fromkeys(enabled))
+    offers += _forecaster_variants(config, offers)
+    registry = Registry(
+        venues=SpecCollection(VenueSpec, offers),
+        forecasters=SpecCollection(ForecasterSpec, offers),
+        search_engines=SpecCollection(SearchSpec, offers),
+        data_sources=SpecCollection(DataSpec, offers),
+        models=SpecCollection(ModelSpec, offers),
+        notifiers=SpecCollection(NotifierSpec, offers),
+        commands=SpecCollection(CommandSpec, offers),
+        jobs=SpecCollection(JobSpec, offers),
+        found=tuple(found),
+        enabled=enabled,
+        broken=broken,
+    )
+    # A broken plugin cannot say what it offers, so while there is one, an unknown table may belong to it.
+    if not broken:
+        offered = {table: registry.specs_of_table(table).names for table in PluginTableName}
+        check_plugin_names(config, offered, dormant={plugin.name for plugin in found} - set(config.plugins))
+    return registry
+
+
+def find_offering_plugin(found: Iterable[PluginCandidate], kind: type[BaseSpec], name: str) -> str | None:
+    """Return which of these plugins offers a part of that kind and name, None where none does; imports them all."""
+    offers, _ = _collect_specs(found)
+    return next((one.plugin.name for one in offers if isinstance(one.spec, kind) and one.spec.name == name), None)
+
+
+def _enabled_plugin(config: Config, index: int, found: Sequence[PluginCandidate]) -> PluginCandidate:
+    try:
+        return choose_plugin(config.plugins[index], found)
+    except ConfigError as error:
+        message = f"{describe_place(config, 'plugins', index)}{error}"
+        raise type(error)(message) from error
+
+
+def _collect_specs(enabled: Iterable[PluginCandidate]) -> tuple[list[OfferedSpec[Any]], tuple[BrokenPlugin, ...]]:
+    manager = pluggy.PluginManager(PROJECT_NAME)
+    manager.add_hookspecs(hook_specs)
+    offers: list[OfferedSpec[Any]] = []
+    broken: list[BrokenPlugin] = []
+    for plugin in enabled:
+        try:
+            offered = [OfferedSpec(spec=spec, plugin=plugin) for spec in _plugin_specs(manager, plugin)]
+            _refuse_duplicates(offers, offered)
+        except PluginError as error:
+            broken.append(BrokenPlugin(plugin=plugin, error=error))
+        else:
+            offers += offered
+    return offers, tuple(broken)
+
+
+def _forecaster_variants(config: Config, offers: Sequence[OfferedSpec[Any]]) -> list[OfferedSpec[Any]]:
+    """Return the forecasters that config derives from others, under names and with settings of their own."""
+    offered = {offer.spec.name: offer for offer in offers if isinstance(offer.spec, ForecasterSpec)}
+    variants = []
+    for name, table in config.forecasters.items():
+        if table.uses is None:
+            continue
+        if name in offered:
+            message = f"{describe_place(config, 'forecasters', name, 'uses')}a plugin offers {name} itself"
+            raise ConfigError(message)
+        if table.uses in offered:
+            origin = offered[table.uses]
+            variants.append(OfferedSpec(spec=replace(origin.spec, name=name), plugin=origin.plugin))
+    return variants
+
+
+def _plugin_specs(manager: pluggy.PluginManager, plugin: PluginCandidate) -> list[BaseSpec]:
+    """Return all that one plugin offers; it is registered only while its hooks are called."""
+    with _wrap_plugin_errors("it cannot be imported"):
+        module = plugin.load()
+    _check_hooks(manager, module)
+    try:
+        with _wrap_plugin_errors("its hooks cannot be registered"):
+            manager.register(module, plugin.name)
+            manager.check_pending()
+        callers = manager.get_hookcallers(module) or ()
+        return [spec for caller in callers if caller.name in HOOK_SPECS for spec in _call_hook(caller)]
+    finally:
+        if manager.is_registered(module):
+            manager.unregister(module)
+
+
+def _check_hooks(manager: pluggy.PluginManager, module: object) -> None:
+    """Refuse what pluggy would let pass or explain badly."""
+    marked = False
+    for name in dir(module):
+        options = manager.parse_hookimpl_opts(module, name)
+        if options is not None:
+            marked = True
+            _check_hook(options["specname"] or name, options, getattr(module, name))
+        elif name.startswith(f"{PROJECT_NAME}_") and inspect.isroutine(getattr(module, name)):
+            message = f"{name} is not marked with @hookimpl, so it would never be called"
+            raise PluginError(message)
+    if not marked:
+        message = "it offers nothing: no function is marked with @hookimpl"
+        raise PluginError(message)
+
+
+def _check_hook(hook: str, options: Mapping[str, Any], function: Callable[..., object]) -> None:
+    if hook not in HOOK_SPECS and not options["optionalhook"]:
+        message = f"there is no hook {hook}; {suggest_names(hook, HOOK_SPECS)}"
+        raise PluginError(message)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        message = f"{hook} is async; a hook only describes, so write it as a plain function"
+        raise PluginError(message)
+    if options["wrapper"] or options["hookwrapper"]:
+        message = f"{hook} is a wrapper; each plugin is called by itself, so there is nothing to wrap"
+        raise PluginError(message)
+
+
+def _call_hook(caller: pluggy.HookCaller) -> list[BaseSpec]:
+    kind = HOOK_SPECS[caller.name]
+    with _wrap_plugin_errors(f"{caller.name} failed"):
+        # Only one plugin is registered. pluggy drops None, and a generator does its work only when it is read.
+        answers = [list(answer) if isinstance(answer, Iterable) else answer for answer in caller()]
+    if len(answers) < len(caller.get_hookimpls()):
+        answers.append(None)
+    specs: list[BaseSpec] = []
+    for answer in answers:
+        odd = [spec for spec in answer if not isinstance(spec, kind)] if isinstance(answer, list) else [answer]
+        if odd or not isinstance(answer, list):
+            message = f"{caller.name} should return a list of {kind.__name__}, not {type(odd[0]).__name__}"
+            raise PluginError(message)
+        specs += answer
+    for spec in specs:
+        _check_spec(spec)
+    return specs
+
+
+def _check_spec(spec: BaseSpec) -> None:
+    if spec.api_version != API_VERSION:
+        message = f"{spec.name} is built for plugin API {spec.api_version}, this Foxcast has {API_VERSION}"
+        raise PluginError(message)
+    if isinstance(spec, ConfigurableSpec) and not _is_settings_class(spec.settings):
+        message = f"the settings of {spec.name} should be a class made from PluginSettings"
+        raise PluginError(message)
+
+
+def _is_settings_class(model: object) -> bool:
+    return isinstance(model, type) and issubclass(model, PluginSettings)
+
+
+def _refuse_duplicates(offers: Iterable[OfferedSpec[Any]], offered: Iterable[OfferedSpec[Any]]) -> None:
+    """Give a name to the plugin that config enables first: which of two is meant must not depend on luck."""
+    taken = {(type(offer.spec), offer.spec.name): offer.plugin for offer in offers}
+    for offer in offered:
+        key = (type(offer.spec), offer.spec.name)
+        if key in taken:
+            message = (
+                f"the {_kind_name(key[0])} {offer.spec.name} is offered twice, by {taken[key]} and by {offer.plugin}"
+            )
+            raise PluginError(message)
+        taken[key] = offer.plugin
+
+
+@contextmanager
+def _wrap_plugin_errors(what: str) -> Iterator[None]:
+    """Turn any error of foreign code into a PluginError that says where."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:  # Foreign code may raise anything, and a script may even exit.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(str(error).split())
+        message = f"{what}: {type(error).__name__}: {said} ({last.filename}:{last.lineno})"
+        raise PluginError(message) from error
+
+
+def _kind_name(kind: type[BaseSpec]) -> str:
+    return kind.__name__.removesuffix("Spec").lower()

@@ -1,0 +1,1 @@
+"""The simulator: a world of questions, doubles of venues and providers, the demo and the laboratory."""

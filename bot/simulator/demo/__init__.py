@@ -1,0 +1,1 @@
+"""The demo: a simulated world, and the real Foxcast in it."""

@@ -1,0 +1,119 @@
+"""The answers of a forecaster in plain numbers, which can be passed between processes and stored."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.core.predictions import BinaryPrediction
+from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
+from bot.simulator.laboratory.questions import LaboratoryQuestion
+from bot.simulator.laboratory.trial_runner import PRICE_IN, PRICE_OUT, LaboratoryRun
+
+TOKENS_PER_PRICE = 1e6
+LOGIT_MEAN = str(PoolingMethod.LOGIT_MEAN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCosts:
+    """The cost of answers: calls to models with their tokens, the price of those, steps, and real seconds."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+    steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakCounts:
+    """Articles that were rewritten with the outcome after the cutoff and that the forecaster met, counted by text.
+
+    ``found_by_search`` counts those that the engine returned, ``let_in`` those that the forecaster could read,
+    ``caught`` those of them that the audit found, ``fakes`` its other findings: texts that only pretend to reveal an
+    outcome; ``false_alarms`` counts its findings in other texts.
+    """
+
+    found_by_search: int
+    let_in: int
+    caught: int
+    fakes: int
+    false_alarms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedAnswers:
+    """The answers after the gate, in the order of the cases: ``adopted`` holds the places of those that a fit moved."""
+
+    answers: Sequence[float]
+    adopted: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecasterAnswers:
+    """The answers of one forecaster to all cases, in their order: by the number of its trials that were pooled.
+
+    ``unanswered`` counts the questions without an answer, which count as even odds.
+    """
+
+    name: str
+    trials: int
+    pooled: Mapping[tuple[int, str], Sequence[float]]
+    uses: Mapping[int, TrialCosts]
+    unanswered: int
+    failures: Mapping[str, int]
+    leaks: LeakCounts | None = None
+    corrected: CalibratedAnswers | None = None
+
+    @property
+    def use(self) -> TrialCosts:
+        """The cost of all trials."""
+        return self.uses[self.trials]
+
+    def pooled_answers(self, count: int, pool: str = LOGIT_MEAN) -> Sequence[float]:
+        """Return the answers of the first trials."""
+        return self.pooled[count, pool]
+
+
+def collect_answers(run: LaboratoryRun, cases: Sequence[LaboratoryQuestion]) -> ForecasterAnswers:
+    """Return the plain numbers of a run."""
+    numbers, failures = range(1, run.setup.trials + 1), Counter[str]()
+    for trial in (trial for trials in run.trials for trial in trials):
+        failures.update([trial.detail] if trial.detail else [])
+    return ForecasterAnswers(
+        name=run.setup.name,
+        trials=run.setup.trials,
+        pooled={
+            (count, str(pool)): _pooled_answers(run, cases, count, pool) for count in numbers for pool in PoolingMethod
+        },
+        uses={count: _costs_of_trials(run, count) for count in numbers},
+        unanswered=sum(not select_counted_trials(trials) for trials in run.trials),
+        failures=dict(failures),
+    )
+
+
+def _pooled_answers(
+    run: LaboratoryRun, cases: Sequence[LaboratoryQuestion], count: int, pool: PoolingMethod
+) -> list[float]:
+    found = []
+    for case, trials in zip(cases, run.trials, strict=True):
+        first = trials[:count]
+        told = combine_trials(case.question, first, pool) if select_counted_trials(first) else {}
+        said = next(iter(told.values()), BinaryPrediction(0.5))
+        found.append(said.probability if isinstance(said, BinaryPrediction) else 0.5)
+    return found
+
+
+def _costs_of_trials(run: LaboratoryRun, count: int) -> TrialCosts:
+    """Return the cost of the first trials; the seconds are shared out by steps."""
+    trials = [trial for found in run.trials for trial in found[:count]]
+    steps, tokens_in = sum(trial.steps for trial in trials), sum(trial.usage.tokens_in for trial in trials)
+    tokens_out = sum(trial.usage.tokens_out for trial in trials)
+    return TrialCosts(
+        calls=sum(trial.usage.calls for trial in trials),
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        cost_usd=(tokens_in * PRICE_IN + tokens_out * PRICE_OUT) / TOKENS_PER_PRICE,
+        steps=steps,
+        seconds=run.seconds * steps / max(1, run.steps),
+    )

@@ -1,0 +1,131 @@
+"""Runs of several forecasters concurrently, each in a process of its own, and the count of leaks that each met."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import structlog
+
+from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
+from bot.simulator.laboratory.answers import ForecasterAnswers, LeakCounts, collect_answers
+from bot.simulator.laboratory.calibration import CalibrationLedger, calibrate_answers
+from bot.simulator.laboratory.ensemble import MemberAnswers, run_ensemble
+from bot.simulator.laboratory.forecaster_variants import ForecasterVariant
+from bot.simulator.laboratory.questions import END_DAY, LaboratoryQuestion, create_world, select_questions
+from bot.simulator.laboratory.trial_runner import file_name_of, open_laboratory, run_forecaster
+from bot.simulator.network import NetworkEventLoop
+from bot.simulator.world.news import ArticleKind, HostileTrick, NewsArticle, NewsGenerator
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+
+
+def count_leaks(audit: LeakAudit, cases: Sequence[LaboratoryQuestion], newsroom: NewsGenerator) -> LeakCounts:
+    """Compare the audit of a run with the articles really rewritten after each cutoff; texts count once a question."""
+    days = {str(case.question.ref): case.day for case in cases}
+    seen = _documents_by_article(audit.documents)
+    told = {key: newsroom.article(key[1]) for key in seen}
+    late = {key for key, article in told.items() if article is not None and _tells_of_later(article, days[key[0]])}
+    fakes = {key for key, article in told.items() if article is not None and article.trick is HostileTrick.FAKE_RESULT}
+    let_in = {key for key, found in seen.items() if any(one.document.dropped is None for one in found)}
+    flagged = {
+        key
+        for key, found in seen.items()
+        if any(one.document.dropped is None and one.opinion is AuditOpinion.LEAK for one in found)
+    }
+    return LeakCounts(
+        found_by_search=len(late),
+        let_in=len(late & let_in),
+        caught=len(late & flagged),
+        fakes=len((flagged & fakes) - late),
+        false_alarms=len(flagged - fakes - late),
+    )
+
+
+def _documents_by_article(documents: Iterable[AuditedDocument]) -> Mapping[tuple[str, str], Sequence[AuditedDocument]]:
+    """Return the documents from the press by question and article."""
+    found: dict[tuple[str, str], list[AuditedDocument]] = {}
+    for one in documents:
+        base, _, number = one.document.name.rpartition("/")
+        if base.endswith("/news"):
+            found.setdefault((one.ref, number), []).append(one)
+    return found
+
+
+def _tells_of_later(article: NewsArticle, day: float) -> bool:
+    """Return whether an article that was published by the cutoff contains what was written after it."""
+    return (
+        article.kind is ArticleKind.EDITED
+        and article.published < day
+        and any(one.day > day for one in article.versions)
+    )
+
+
+ProgressCallback = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecasterJob:
+    """One forecaster with the questions of one world, and the folder for its ledger; ``plugins`` bring forecasters."""
+
+    seed: int
+    count: int
+    setup: ForecasterVariant
+    folder: Path
+    plugins: tuple[str, ...]
+
+
+def run_job(job: ForecasterJob) -> ForecasterAnswers:
+    """Run a forecaster over the questions; the same job gives the same answers."""
+    # Warnings of plugins while the world misbehaves are part of the experiment, not of its output.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    world = create_world(job.seed, job.count)
+    cases = select_questions(world, job.count)
+
+    async def main(clock: VirtualClock) -> ForecasterAnswers:
+        async with open_laboratory(world, clock, job.folder, job.plugins) as hall:
+            done = await run_forecaster(hall, job.setup, cases)
+            answers = collect_answers(done, cases)
+            if done.audit is not None:
+                answers = replace(answers, leaks=count_leaks(done.audit, cases, hall.press.newsroom))
+            if job.setup.is_calibrated:
+                record = CalibrationLedger(
+                    path=job.folder / f"{file_name_of(answers.name)}-gate.sqlite", clock=clock, calendar=world.calendar
+                )
+                answers = replace(
+                    answers, corrected=await calibrate_answers(record, cases, answers.pooled_answers(job.setup.trials))
+                )
+            return answers
+
+    # All is over by then: outcomes that forecasts must not know can be found.
+    return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
+
+
+def run_ensemble_job(job: ForecasterJob, said: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
+    """Let the ensemble combine the answers of others; of the job only world, folder and plugins count."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    world = create_world(job.seed, job.count)
+    cases = select_questions(world, job.count)
+
+    async def main(clock: VirtualClock) -> ForecasterAnswers:
+        async with open_laboratory(world, clock, job.folder, job.plugins) as hall:
+            return collect_answers(await run_ensemble(hall, MemberAnswers(cases=cases, said=said)), cases)
+
+    return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
+
+
+def run_all_jobs(jobs: Sequence[ForecasterJob], processes: int, tell: ProgressCallback) -> list[ForecasterAnswers]:
+    """Run all jobs, so many at once, and return their answers in the order of the jobs; the longest begin first."""
+    if processes == 1:
+        return [_report_progress(run_job(job), tell) for job in jobs]
+    order = sorted(jobs, key=lambda job: -job.setup.trials)
+    # A fresh interpreter each, without inherited files; all of them end with this block, however it ends.
+    with get_context("spawn").Pool(processes) as pool:
+        found = {answers.name: _report_progress(answers, tell) for answers in pool.imap_unordered(run_job, order)}
+    return [found[job.setup.name] for job in jobs]
+
+
+def _report_progress(answers: ForecasterAnswers, tell: ProgressCallback) -> ForecasterAnswers:
+    use, silent = answers.use, f", {answers.unanswered} without an answer" if answers.unanswered else ""
+    tell(f"{answers.name}: {use.calls} calls, {use.steps} steps, {use.seconds:.0f} s{silent}")
+    return answers

@@ -1,0 +1,207 @@
+"""How a simulated model works with others.
+
+It chooses from lists, leads subagents, reports, argues, judges, and is a juror.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.simulator.models.evidence_weighing import LogOddsReading, is_instruction, relevance
+from bot.simulator.models.opinion import SimulatedOpinion
+from bot.simulator.models.prompt_reading import ChatMessage, fenced_parts, message_text
+
+MoveSchema = Mapping[str, Any]
+PlannedMove = tuple[str, Mapping[str, Any]]
+
+SUBMIT, REPORT = "submit", "report_results"
+CREATE_SUBAGENT, RUN_ALL, CRITIC, SHARED_MEMORY = "create_subagent", "run_parallel", "critic", "shared_memory"
+HELPERS = ("reader", "digger")
+SEARCH_FOR = "Search for:"
+_OPTION = re.compile(r"^([A-Z])\. (.+)$", re.MULTILINE)
+_SEARCHED = re.compile(r"^Searched: (.+)$", re.MULTILINE)
+_READ = re.compile(r"^Read: (.+)$", re.MULTILINE)
+_GOAL = re.compile(r"\bsub-goal (\w+)")
+_ASKED = re.compile(rf"{SEARCH_FOR} ([^\n]+)")
+# The order of actions, where they are offered: report, look at numbers, read, search, state, finish.
+_ORDER = (r"^send a message", r"^use series_history", r"^open the page", r"^read ", r"^search the web", r"^state ")
+_PEOPLE = ("Ana Brook", "Ben Carver", "Cleo Dunn", "Dov Ember", "Eda Frost", "Finn Gale", "Gia Holt", "Hal Ivers")
+_CALLINGS = ("statistician", "nurse", "reporter", "engineer", "farmer", "teacher", "lawyer", "shopkeeper")
+_PLACES = ("a city in the north", "a village in the south", "a port in the east", "a town in the west")
+
+
+def closing_move(offers: Mapping[str, MoveSchema]) -> str:
+    """Return the move that ends the work: the answer, a report, or the first one offered."""
+    return next((name for name in (SUBMIT, REPORT) if name in offers), next(iter(offers)))
+
+
+def last_message_text(messages: Sequence[ChatMessage]) -> str:
+    """Return the last message to the model."""
+    return message_text(messages[-1]) if messages else ""
+
+
+def requested_searches(messages: Sequence[ChatMessage]) -> list[str]:
+    """Return the searches that the task requests."""
+    return [
+        words.strip() for one in messages if one.get("role") == "user" for words in _ASKED.findall(message_text(one))
+    ]
+
+
+def choose_action(
+    messages: Sequence[ChatMessage], queries: Sequence[str], *, searches: int, pages: int
+) -> Mapping[str, str]:
+    """Return the letter of one of the listed actions, with the words that it needs."""
+    told = last_message_text(messages)
+    listed = dict(_OPTION.findall(told))
+    done = [part.strip() for found in _SEARCHED.findall(told) for part in found.split(" | ") if part.strip() != "none"]
+    read = [part for found in _READ.findall(told) for part in found.split(", ") if part != "none"]
+    left = [query for query in queries if query not in done]
+    for wish in _ORDER:
+        if (wish.startswith("^search") and (not left or len(done) >= searches)) or (
+            "open" in wish and len(read) >= pages
+        ):
+            continue
+        letter = next((letter for letter, text in listed.items() if re.search(wish, text)), None)
+        if letter is not None:
+            return {"option": letter, "words": left[0][:400] if wish.startswith("^search") else ""}
+    return {"option": [*listed][-1] if listed else "A", "words": ""}
+
+
+def lead_subagents(offers: Mapping[str, MoveSchema], queries: Sequence[str]) -> Iterator[PlannedMove]:
+    """Yield the moves of a leader: make two helpers, run them on different searches, ask a critic."""
+    if CREATE_SUBAGENT not in offers and RUN_ALL not in offers:
+        return
+    for name in HELPERS:
+        yield CREATE_SUBAGENT, {"name": name, "kind": "researcher"}
+    if RUN_ALL in offers:
+        tasks = [f"Find out how things stand, with dates and sources. {SEARCH_FOR} {query}" for query in queries]
+        yield RUN_ALL, {"runs": [{"name": name, "task": task} for name, task in zip(HELPERS, tasks, strict=False)]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollaborationAnswers:
+    """Fills in the fields that others request, one by one; ``messages`` are the conversation so far."""
+
+    opinion: SimulatedOpinion
+    messages: Sequence[ChatMessage]
+
+    def fields(self) -> Mapping[str, Callable[[MoveSchema], Any]]:
+        """Return the writers of fields by their names."""
+        words = dict.fromkeys(
+            ("statement", "findings", "draft", "criticism", "objections", "rationale"), self._statement
+        )
+        short = dict.fromkeys(("bottom_line", "verdict", "thoughts", "thought", "recommendations"), self._short)
+        return {
+            **words,
+            **short,
+            "missing": lambda _: "",
+            "outside_reason": lambda _: "",
+            "leaning": lambda _: "as it is",
+            "task_status": lambda _: "complete" if self._quotes() else "partial",
+            "criteria_restated": self._criteria,
+            "finding": lambda schema: _cut(schema, "; ".join(one.words for one in self._readings()) or "nothing"),
+            "relevance": self._relevance,
+            "objectivity": lambda _: 1 if is_instruction(self._shown()) else 8,
+            "points": self._points,
+            "facts": self._facts,
+            "jurors": _jurors,
+            "text": self._message,
+        }
+
+    def _readings(self) -> list[LogOddsReading]:
+        """Return the documents that were read, the newest first; undated ones come last."""
+        found = [reading for reading, _ in self.opinion.claims()]
+        return sorted(found, key=lambda one: (one.day is None, -(one.day.toordinal() if one.day else 0)))
+
+    def _quotes(self) -> list[str]:
+        return [one.quote for one in self._readings()]
+
+    def _statement(self, schema: MoveSchema) -> str:
+        head = f"(simulated) {self._short(schema)}"
+        return _cut(schema, "\n".join([head, *self._quotes()]))
+
+    def _short(self, schema: MoveSchema) -> str:
+        found = [*self.opinion.claims()]
+        pro = sum(favours for _, favours in found)
+        return _cut(schema, f"{pro} of {len(found)} readings speak for it and {len(found) - pro} against.")
+
+    def _criteria(self, schema: MoveSchema) -> str:
+        task = self.opinion.task
+        days = ", ".join(str(day) for day in task.targets.values() if day)
+        return _cut(schema, f"{task.criteria} It is decided on {days}, by the source that the criteria name.")
+
+    def _shown(self) -> str:
+        """Return the text that is to be rated: the last one shown."""
+        texts = [content for _, content in fenced_parts(last_message_text(self.messages))]
+        return texts[-1] if texts else ""
+
+    def _relevance(self, schema: MoveSchema) -> int:
+        low, high = int(schema.get("minimum", 1)), int(schema.get("maximum", 10))
+        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, self._shown())))
+
+    def _points(self, schema: MoveSchema) -> list[dict[str, str]]:
+        """Return the points of a case: those of the model's assigned side, all where it has none."""
+        side = self._side()
+        wanted = [one for one, favours in self.opinion.claims() if side is None or favours is side]
+        return [
+            {"text": one.quote[:400], "source": one.source[:200]} for one in wanted[: int(schema.get("maxItems", 6))]
+        ]
+
+    def _side(self) -> bool | None:
+        system = "\n".join(message_text(one) for one in self.messages if one.get("role") == "system")
+        found = re.search(r"you argue for ([^.\n]+)", system)
+        return None if found is None else re.search(r"\b(?:no|not|low\w*)\b", found[1].casefold()) is None
+
+    def _facts(self, schema: MoveSchema) -> list[dict[str, str]]:
+        """Return the latest findings, each once; the first answers its search."""
+        told = last_message_text(self.messages)
+        state, _, news = told.partition("You did this:")
+        goals: Sequence[str] = schema.get("items", {}).get("properties", {}).get("settles", {}).get("enum", ())
+        sought = next((name for name in _GOAL.findall(news) if name in goals), "none")
+        facts: list[dict[str, str]] = []
+        for reading, favours in self.opinion.claims():
+            if reading.words in state or (reading.words not in news and reading.source != "series_history"):
+                continue
+            facts.append(self._fact(reading, sought if not facts else "none", favours=favours))
+        if "question itself" in told and "criteria" in goals:
+            text = f"What counts: {self.opinion.task.criteria}"[:400]
+            facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": "for"})
+        return facts[: int(schema.get("maxItems", 5))]
+
+    def _fact(self, reading: LogOddsReading, settles: str, *, favours: bool) -> dict[str, str]:
+        speaks = "for" if favours else "against"
+        return {"text": reading.quote[:400], "source": reading.source[:300], "settles": settles, "speaks": speaks}
+
+    def _message(self, schema: MoveSchema) -> str:
+        """Return the newest finding that the others have not received yet."""
+        _, _, heard = last_message_text(self.messages).partition("## Messages")
+        shared, _, _ = last_message_text(self.messages).partition("## You")
+        new = [one.quote for one in self._readings() if one.words not in heard and one.words not in shared]
+        return _cut(schema, new[0]) if new else ""
+
+
+def _jurors(schema: MoveSchema) -> list[dict[str, str]]:
+    """Return the requested number of profiles, no two alike."""
+    count = int(schema.get("minItems", schema.get("maxItems", 3)))
+    names = [*schema.get("items", {}).get("properties", {})]
+    return [{name: _trait(name, number) for name in names} for number in range(count)]
+
+
+def _trait(name: str, number: int) -> str:
+    known = {
+        "name": f"{_PEOPLE[number % len(_PEOPLE)]}{' ' * (number >= len(_PEOPLE))}{number // len(_PEOPLE) or ''}",
+        "age": str(28 + 9 * number % 50),
+        "profession": _CALLINGS[number % len(_CALLINGS)],
+        "region": _PLACES[number % len(_PLACES)],
+    }
+    return known.get(name, f"{name} of a {_CALLINGS[(number + len(name)) % len(_CALLINGS)]}")
+
+
+def _cut(schema: MoveSchema, text: str) -> str:
+    """Return a text within its bounds; a quote that would be cut is omitted."""
+    limit = int(schema.get("maxLength", 1000))
+    lines = text.split("\n")
+    while len(lines) > 1 and len("\n".join(lines)) > limit:
+        lines.pop()
+    return "\n".join(lines)[:limit]

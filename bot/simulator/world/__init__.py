@@ -1,0 +1,1 @@
+"""A simulated world: random walks, questions about them, crowd prices, and the press."""

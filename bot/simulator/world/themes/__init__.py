@@ -1,0 +1,1 @@
+"""Question templates by theme; all texts and names are invented."""

@@ -1,0 +1,378 @@
+"""Accounts over time: readings of cash and equity, and the fills, payouts and fees that profit is computed from.
+
+Old readings are thinned out. The paper account and the real account of a venue are two accounts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.core.orders import Account, ContractSide, Position, UnpaidOutcome, VenueReportedGain
+from bot.core.outcomes import Outcome
+from bot.core.questions import SINGLE_TARGET, QuestionRef
+from bot.core.trading_profit import MILLIONTHS, EquityReading, SharePayout, TradeFill, TradingBook, build_trading_book
+from bot.store import cap_usage, documents
+from bot.store.connections import TransactionRunner
+from bot.store.serialization import (
+    OUTCOME,
+    JsonSerializer,
+    format_timestamp,
+    parse_timestamp,
+    sanitize_text,
+    to_json_list,
+)
+
+# An unchanged account gets a new reading this often: a reading also shows that the account could be read.
+MAX_READING_GAP = timedelta(hours=1)
+
+# All readings are kept this long, then the last and highest of each hour, then those of each day.
+KEEP_ALL_FOR, KEEP_HOURLY_FOR = timedelta(days=2), timedelta(days=90)
+_ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
+_OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
+_SUM_COLUMNS = ("cash", "equity", "reserved", "loan", "owed", "elsewhere")
+
+_NEWEST_READING = f"""
+select id, at, {", ".join(_SUM_COLUMNS)} from account_reading
+where id = (select max(id) from account_reading where {_OF_ACCOUNT})
+"""  # noqa: S608 - made of constants
+
+_INSERT_READING = f"""
+insert into account_reading (venue, account, paper, at, until, currency, body, {", ".join(_SUM_COLUMNS)})
+values (:venue, :account, :paper, :at, :at, :currency, :body, {", ".join(f":{name}" for name in _SUM_COLUMNS)})
+"""  # noqa: S608 - made of constants
+
+# Only the newest reading keeps the full account; older readings keep the sums.
+_CLEAR_OLD_BODIES = f"update account_reading set body = '' where {_OF_ACCOUNT} and id < :newest and body <> ''"  # noqa: S608 - constants
+_EXTEND_READING = "update account_reading set body = ?, until = max(until, ?) where id = ?"
+
+_READINGS_SINCE = f"""
+select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
+where venue = ? and account = ? and paper = ? and at >= ? order by at, id
+"""  # noqa: S608 - made of constants
+
+_THIN_READINGS = f"""
+with old as (
+  select id, row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by at desc, id desc) as last,
+         row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by equity desc, id) as highest
+  from account_reading where {_OF_ACCOUNT} and at < :hourly
+    and id <> (select min(id) from account_reading where {_OF_ACCOUNT}))
+delete from account_reading where id in (select id from old where last > 1 and highest > 1)
+"""  # noqa: S608 - made of constants
+
+_ORDERED_CONTRACTS = """
+select distinct json_extract(order_body, '$.contract') from intent
+where venue = :venue and account = :account and order_body is not null
+  and json_extract(order_body, '$.contract') in (select value from json_each(:contracts))
+"""
+
+_UPSERT_VENUE_GAIN = """
+insert into venue_gain (venue, account, contract, gain, closed, before_fees, at)
+values (:venue, :account, :contract, :gain, :closed, :before_fees, :at)
+on conflict do update set gain = excluded.gain, closed = excluded.closed, at = excluded.at
+  where gain <> excluded.gain or closed <> excluded.closed
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountReadingStore:
+    """Readings of accounts over time."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def add(self, venue: str, name: str, account: Account, *, paper: bool) -> bool:
+        """Store a reading; return whether it is new: within an hour, the same sums extend the last reading."""
+        key = {"venue": venue, "account": sanitize_text(name), "paper": paper}
+        return await self.writer.run(lambda database: _add_reading(database, key, account))
+
+    async def last(self, venue: str, name: str, *, paper: bool) -> Account | None:
+        """Return the last reading of the paper or real account."""
+        return await self.readers.run(lambda database: cap_usage.read_last_account(database, venue, name, paper=paper))
+
+    async def since(self, venue: str, name: str, since: datetime, *, paper: bool) -> Sequence[EquityReading]:
+        """Return the readings since then, oldest first."""
+        return await self.readers.run(lambda database: read_readings_since(database, venue, name, since, paper=paper))
+
+
+def read_readings_since(
+    database: Database, venue: str, name: str, since: datetime, *, paper: bool
+) -> list[EquityReading]:
+    """Return the readings of an account since then, oldest first."""
+    return [
+        EquityReading(
+            at=parse_timestamp(at), until=parse_timestamp(until), **dict(zip(_SUM_COLUMNS, sums, strict=True))
+        )
+        for at, until, *sums in database.execute(_READINGS_SINCE, [venue, name, paper, format_timestamp(since)])
+    ]
+
+
+def _add_reading(database: Database, key: dict[str, Any], account: Account) -> bool:
+    newest = database.execute(_NEWEST_READING, key).fetchone()
+    body, sums = _ACCOUNT_SERIALIZER.encode(replace(account, gains=())), _reading_sums(database, key, account)
+    if not key["paper"]:
+        _store_venue_gains(database, key, account)
+    if newest is not None:
+        known, at, *before = newest
+        if before == [*sums.values()] and account.at < parse_timestamp(at) + MAX_READING_GAP:
+            database.execute(_EXTEND_READING, [body, format_timestamp(account.at), known])
+            return False
+    values = {
+        **key,
+        **sums,
+        "at": format_timestamp(account.at),
+        "currency": sanitize_text(account.currency),
+        "body": body,
+    }
+    database.execute(_INSERT_READING, values)
+    (added, *_) = database.execute(_NEWEST_READING, key).fetchone()
+    database.execute(_CLEAR_OLD_BODIES, {**key, "newest": added})
+    if newest is not None and _hour_key(parse_timestamp(newest[1])) != _hour_key(account.at):
+        _thin_readings(database, key, account.at)
+    return True
+
+
+def _reading_sums(database: Database, key: dict[str, Any], account: Account) -> dict[str, float]:
+    contracts = {position.contract for position in account.positions}
+    # A paper book holds only what this program ordered.
+    asked = {**key, "contracts": to_json_list(contracts)}
+    foreign = set() if key["paper"] else contracts - {name for (name,) in database.execute(_ORDERED_CONTRACTS, asked)}
+    worth = [(one, one.shares * (one.mark or 0.0)) for one in account.positions]
+    return {
+        "cash": float(account.cash),
+        "equity": float(account.equity),
+        "reserved": float(sum(order.reserves for order in account.orders)),
+        "loan": float(account.loan),
+        "owed": float(sum(value for one, value in worth if one.decided)),
+        "elsewhere": float(sum(value for one, value in worth if one.contract in foreign and not one.decided)),
+    }
+
+
+def _store_venue_gains(database: Database, key: dict[str, Any], account: Account) -> None:
+    at = format_timestamp(account.at)
+    for one in account.gains:
+        values = {"contract": one.contract, "gain": one.gain, "closed": one.closed, "before_fees": one.before_fees}
+        database.execute(_UPSERT_VENUE_GAIN, {**key, **values, "at": at})
+
+
+def _thin_readings(database: Database, key: dict[str, Any], now: datetime) -> None:
+    database.execute(
+        _THIN_READINGS,
+        {**key, "hourly": format_timestamp(now - KEEP_ALL_FOR), "daily": format_timestamp(now - KEEP_HOURLY_FOR)},
+    )
+
+
+def _hour_key(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H}"
+
+
+_INTENT_OF_ACCOUNT = "i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper"
+
+_SELECT_FILLS = f"""
+select f.at, json_extract(i.order_body, '$.contract'), json_extract(i.order_body, '$.leg'),
+       json_extract(i.order_body, '$.side'), coalesce(json_extract(i.order_body, '$.option'), ''), i.ref,
+       f.shares, f.cash, f.fee, p.forecaster
+from fill f join intent i on i.id = f.intent join forecast p on p.id = i.forecast
+where {_INTENT_OF_ACCOUNT}
+order by f.at, i.seq, f.reference
+"""  # noqa: S608 - made of constants
+
+_SELECT_COMMENT_FEES = f"""
+select i.changed_at, i.cost from intent i
+where {_INTENT_OF_ACCOUNT} and i.action = 'comment' and i.state = 'acked' and i.cost > 0
+"""  # noqa: S608 - made of constants
+
+_SELECT_PAYOUTS = """
+select at, contract, leg, price from payout where venue = :venue and account = :account and paper = :paper
+"""
+
+_SELECT_VENUE_GAINS = (
+    "select contract, gain, closed, before_fees from venue_gain where venue = :venue and account = :account"
+)
+
+# Traded contracts whose question has an outcome that no stored payout is based on.
+_SELECT_UNPAID = f"""
+select distinct json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
+       coalesce(json_extract(i.order_body, '$.option'), '') as option, i.ref, r.id, r.body, r.resolved_at,
+       max(i.seq) as newest
+from current_resolution r join intent i on i.ref = r.ref
+where {_INTENT_OF_ACCOUNT} and i.order_body is not null and exists (select 1 from fill f where f.intent = i.id)
+  and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
+  and not exists (
+    select 1 from payout p where p.venue = :venue and p.account = :account and p.paper = :paper
+      and p.contract = json_extract(i.order_body, '$.contract') and p.leg = json_extract(i.order_body, '$.leg')
+      and p.resolution = r.id)
+group by 1, 2, 3, 4, 5
+"""  # noqa: S608 - made of constants
+
+_SELECT_MARKET_STATE = """
+select d.market from decision d join intent i on i.id = d.intent
+where i.seq = ? and d.market is not null order by d.id desc limit 1
+"""
+
+_UPSERT_PAYOUT = """
+insert or replace into payout (venue, account, paper, contract, leg, price, at, resolution)
+values (:venue, :account, :paper, :contract, :leg, :price, :at, :resolution)
+"""
+
+_DELETE_PAYOUT = """
+delete from payout
+where venue = :venue and account = :account and paper = :paper and contract = :contract and leg = :leg
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountKey:
+    """An account of a venue: the real one, or the paper one."""
+
+    venue: str
+    account: str
+    paper: bool
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values for its columns."""
+        return {"venue": self.venue, "account": self.account, "paper": self.paper}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpaidShare:
+    """A traded side of a contract whose outcome has no payout yet; ``state`` is the market state at the last order."""
+
+    position: Position
+    outcome: Outcome
+    at: datetime
+    resolution: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfitRecord:
+    """Everything in the ledger from which the profit of one account is computed.
+
+    ``fees`` are the fees of comments; ``venue_gains`` are the gains that the venue itself reports.
+    """
+
+    book: TradingBook
+    readings: Sequence[EquityReading]
+    fees: Sequence[tuple[datetime, int]]
+    venue_gains: Sequence[VenueReportedGain]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfitStore:
+    """Fills, payouts and gains of accounts."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def record(self, key: AccountKey, since: datetime, *, redeems: bool) -> ProfitRecord:
+        """Return the profit record of an account, with its readings since then."""
+        return await self.readers.run(lambda database: read_profit_record(database, key, since, redeems=redeems))
+
+    async def decided(self, key: AccountKey) -> Sequence[UnpaidShare]:
+        """Return the traded shares whose payout must be stored, changed or deleted, by the current outcomes."""
+        return await self.readers.run(lambda database: list_unpaid_shares(database, key))
+
+    async def pay(self, key: AccountKey, found: Sequence[tuple[UnpaidShare, float | UnpaidOutcome]]) -> None:
+        """Store what shares pay."""
+        await self.writer.run(lambda database: _store_payouts(database, key, found))
+
+
+def _store_payouts(
+    database: Database, key: AccountKey, found: Sequence[tuple[UnpaidShare, float | UnpaidOutcome]]
+) -> None:
+    for share, pays in found:
+        store_payout(database, key, share, pays)
+
+
+def read_profit_record(database: Database, key: AccountKey, since: datetime, *, redeems: bool) -> ProfitRecord:
+    """Read the profit record of an account, with its readings since then."""
+    return ProfitRecord(
+        book=read_trading_book(database, key, redeems=redeems),
+        readings=read_readings_since(database, key.venue, key.account, since, paper=key.paper),
+        fees=[
+            (parse_timestamp(at), _to_millionths(cost))
+            for at, cost in database.execute(_SELECT_COMMENT_FEES, key.values)
+        ],
+        venue_gains=[] if key.paper else _venue_gains(database, key),
+    )
+
+
+def read_trading_book(database: Database, key: AccountKey, *, redeems: bool) -> TradingBook:
+    """Build the trading book of an account from its fills and payouts."""
+    payouts = [
+        SharePayout(at=parse_timestamp(at), contract=contract, leg=ContractSide(leg), price=price)
+        for at, contract, leg, price in database.execute(_SELECT_PAYOUTS, key.values)
+    ]
+    fills = [_trade_fill(*row) for row in database.execute(_SELECT_FILLS, key.values)]
+    # Only a real account may have to return a payout.
+    return build_trading_book(fills, payouts, redeems=redeems, returns_losses=not key.paper)
+
+
+def list_unpaid_shares(database: Database, key: AccountKey) -> list[UnpaidShare]:
+    """Read the traded shares whose payout must be stored, changed or deleted, by the current outcomes."""
+    rows = database.execute(_SELECT_UNPAID, {**key.values, "single": SINGLE_TARGET}).fetchall()
+    return [
+        UnpaidShare(
+            position=Position(
+                contract=contract,
+                leg=ContractSide(leg),
+                shares=1.0,
+                paid=0.0,
+                ref=QuestionRef.parse(ref),
+                option=option,
+            ),
+            outcome=OUTCOME.decode(body),
+            at=parse_timestamp(resolved_at),
+            resolution=resolution,
+            state=_market_state(database, newest),
+        )
+        for contract, leg, option, ref, resolution, body, resolved_at, newest in rows
+    ]
+
+
+def store_payout(database: Database, key: AccountKey, share: UnpaidShare, pays: float | UnpaidOutcome) -> None:
+    """Store what a share pays; delete its stored payout where the outcome is open again."""
+    place = {**key.values, "contract": share.position.contract, "leg": share.position.leg.value}
+    if pays is UnpaidOutcome.OPEN:
+        database.execute(_DELETE_PAYOUT, place)
+        return
+    price = None if pays is UnpaidOutcome.REFUND else float(pays)
+    database.execute(
+        _UPSERT_PAYOUT, {**place, "price": price, "at": format_timestamp(share.at), "resolution": share.resolution}
+    )
+
+
+def _trade_fill(*columns: Any) -> TradeFill:  # noqa: ANN401 - a database row
+    at, contract, leg, side, option, ref, shares, cash, fee, forecaster = columns
+    return TradeFill(
+        at=parse_timestamp(at),
+        contract=contract,
+        leg=ContractSide(leg),
+        shares=_to_millionths(shares) * (-1 if side == "sell" else 1),
+        cash=_to_millionths(cash),
+        fee=_to_millionths(fee),
+        ref=QuestionRef.parse(ref),
+        option=option,
+        forecaster=forecaster,
+    )
+
+
+def _venue_gains(database: Database, key: AccountKey) -> list[VenueReportedGain]:
+    values = {"venue": key.venue, "account": key.account}
+    return [
+        VenueReportedGain(contract=contract, gain=gain, closed=bool(closed), before_fees=bool(before_fees))
+        for contract, gain, closed, before_fees in database.execute(_SELECT_VENUE_GAINS, values)
+    ]
+
+
+def _market_state(database: Database, seq: int) -> str:
+    row = database.execute(_SELECT_MARKET_STATE, [seq]).fetchone()
+    return "" if row is None else documents.get_document(database, row[0]).content.decode()
+
+
+def _to_millionths(amount: float) -> int:
+    return round(amount * MILLIONTHS)

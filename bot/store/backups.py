@@ -1,0 +1,508 @@
+"""Backups of a ledger and its paper books, which of them are kept, and the export of a ledger as JSON lines.
+
+A backup is a complete, checked copy made while the ledger is in use. Its file is named ``<ledger>-<UTC time>.db``, and
+the copies of the books are in ``<ledger>-<UTC time>.books``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlite_utils import Database
+
+from bot.core.errors import StoreError
+from bot.store.database import create_private_file, open_reader, sync_to_disk, translate_errors
+from bot.store.integrity_checks import run_full_check
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BACKUP_BOOK_TABLE = "_backup_book"
+_CREATE_BOOK_TABLE = f"create table {BACKUP_BOOK_TABLE} (file text primary key, sha256 text not null) strict"
+_INSERT_BOOK = f"insert into {BACKUP_BOOK_TABLE} (file, sha256) values (?, ?)"  # noqa: S608 - made of constants
+_SELECT_BOOKS = f"select file, sha256 from {BACKUP_BOOK_TABLE} order by file"  # noqa: S608 - made of constants
+_DROP_BOOK_TABLE = f"drop table if exists {BACKUP_BOOK_TABLE}"
+_REPLACED_NAME = re.compile(r".+-replaced-(?P<stamp>\d{8}T\d{6}Z)")
+
+
+def find_books(ledger: Path) -> dict[str, Path]:
+    """Return the books of a ledger by their path below its folder, without those that a restore replaced."""
+    found = [path for path in ledger.parent.glob("*/*.sqlite") if not _REPLACED_NAME.fullmatch(path.stem)]
+    return {str(path.relative_to(ledger.parent)): path for path in sorted(found)}
+
+
+def backup_books_folder(backup: Path) -> Path:
+    """Return the folder with the copies of the books of a backup."""
+    return backup.with_suffix(".books")
+
+
+def replaced_path(path: Path, stamp: str) -> Path:
+    """Return the path to which a restore at that time moves the replaced file."""
+    return path.with_name(f"{path.stem}-replaced-{stamp}{path.suffix}")
+
+
+def record_books(copy: Path, books: Mapping[str, Path]) -> None:
+    """Record in the copy of a ledger which books were copied with it."""
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("begin immediate")
+        connection.execute(_CREATE_BOOK_TABLE)
+        connection.executemany(_INSERT_BOOK, [(name, file_sha256(path)) for name, path in books.items()])
+        connection.execute("commit")
+    sync_to_disk(copy)
+
+
+def drop_book_records(ledger: Path) -> None:
+    """Delete the record of books from a copy that becomes a ledger again."""
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        connection.execute(_DROP_BOOK_TABLE)
+    sync_to_disk(ledger)
+
+
+def verified_book_copies(backup: Path, ledger: Path) -> dict[str, Path]:
+    """Return the checked copies of the books of a backup, by their path below the folder of the ledger.
+
+    Raises StoreError for a backup with a missing or changed part, and for one without books if the ledger in use has
+    books.
+    """
+    named = _recorded_books(backup)
+    if named is not None:
+        return _verify_book_copies(backup, named)
+    if aside := _REPLACED_NAME.fullmatch(backup.stem):
+        kept = backup.parent.glob(f"*/*-replaced-{aside['stamp']}.sqlite")
+        return {_original_place(path, backup.parent): path for path in sorted(kept)}
+    if current := find_books(ledger):
+        message = (
+            f"{backup} was made without the paper books; to restore it, move these away first, new ones will be made: "
+            f"{', '.join(str(path) for path in current.values())}"
+        )
+        raise StoreError(message)
+    return {}
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find_book_copies(backup: Path) -> tuple[Path, ...]:
+    """Return the existing copies of the books of a backup."""
+    return tuple(sorted(backup_books_folder(backup).glob("*/*.sqlite")))
+
+
+def remove_book_copies(backup: Path) -> None:
+    """Delete the copies of the books of a backup."""
+    shutil.rmtree(backup_books_folder(backup), ignore_errors=True)
+
+
+def _recorded_books(backup: Path) -> dict[str, str] | None:
+    with closing(open_reader(backup)) as database:
+        return dict(database.execute(_SELECT_BOOKS).fetchall()) if database[BACKUP_BOOK_TABLE].exists() else None
+
+
+def _verify_book_copies(backup: Path, named: Mapping[str, str]) -> dict[str, Path]:
+    copies = {name: backup_books_folder(backup) / name for name in named}
+    if absent := [name for name, path in copies.items() if not path.is_file()]:
+        message = (
+            f"{backup} is half a backup: {', '.join(absent)} should be in {backup_books_folder(backup)}; "
+            "copy that folder as well, or choose another backup"
+        )
+        raise StoreError(message)
+    if changed := [str(path) for name, path in copies.items() if file_sha256(path) != named[name]]:
+        message = f"{', '.join(changed)} is not what was copied for {backup.name}; choose another backup"
+        raise StoreError(message)
+    return copies
+
+
+def _original_place(aside: Path, folder: Path) -> str:
+    stem, _, _ = aside.stem.rpartition("-replaced-")
+    return str(aside.relative_to(folder).with_name(f"{stem}{aside.suffix}"))
+
+
+# Bytes that must stay free for the ledger itself after a copy.
+RESERVE_BYTES = 64 * 1024 * 1024
+
+# No copy takes this long: an older partial copy is left over from a kill.
+ABANDONED_AFTER = timedelta(hours=1)
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+_BACKUP_NAME = re.compile(r"(?P<stem>.+)-(?P<stamp>\d{8}T\d{6}Z)(?:-(?P<label>.+))?\.db")
+_PARTIAL_NAME = re.compile(r"\.(?P<name>.+\.db)\.\d+\.partial(?:-books)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerBackup:
+    """One backup; ``label`` is empty for a regular one, ``size_bytes`` includes the copied ``books``."""
+
+    path: Path
+    made_at: datetime
+    label: str
+    size_bytes: int
+    books: tuple[Path, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """The name of the ledger's file without its suffix."""
+        name = _BACKUP_NAME.fullmatch(self.path.name)
+        return name["stem"] if name else ""
+
+
+def create_backup(path: Path, folder: Path, *, at: datetime, label: str = "") -> LedgerBackup:
+    """Copy the ledger at ``path`` and its books into the folder, check the copies, and only then name them.
+
+    The name contains ``at``; a regular backup of the same second is replaced. Raises StoreError for a disk without
+    room, and for a damaged copy (its original is then damaged too).
+    """
+    name = "-".join(part for part in (path.stem, at.astimezone(UTC).strftime(_TIME_FORMAT), label) if part) + ".db"
+    target = folder / name
+    # A person and the daemon may each make a backup at the same time.
+    partial = folder / f".{name}.{os.getpid()}.partial"
+    partial_books = partial.with_name(f"{partial.name}-books")
+    with translate_errors(folder):
+        _remove_partial_copies(folder, path.stem, at - ABANDONED_AFTER)
+        try:
+            books = _copy_books(path, partial_books)
+            copy_database(path, partial)
+            record_books(partial, books)
+            require_intact(partial)
+            _publish_copies({partial_books: backup_books_folder(target)} if books else {}, partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+            shutil.rmtree(partial_books, ignore_errors=True)
+        sync_to_disk(folder)
+        return _describe_backup(target, at, label)
+
+
+def _copy_books(ledger: Path, folder: Path) -> dict[str, Path]:
+    copies = {}
+    for name, book in find_books(ledger).items():
+        copies[name] = folder / name
+        copy_database(book, copies[name])
+        require_intact(copies[name])
+    return copies
+
+
+def _publish_copies(books: dict[Path, Path], partial: Path, target: Path) -> None:
+    # The ledger comes last, so that a backup with its final name is complete.
+    if backup_books_folder(target).exists():
+        target.unlink(missing_ok=True)
+        remove_book_copies(target)
+    for copy, named in books.items():
+        copy.replace(named)
+    partial.replace(target)
+
+
+def copy_database(path: Path, target: Path) -> None:
+    """Write a compact copy of one snapshot of the database to a new file and sync it to the disk.
+
+    Raises StoreError, also for a disk without room.
+    """
+    with translate_errors(path):
+        _require_disk_space(path, target.parent)
+        create_private_file(target)
+        with closing(open_reader(path)) as database:
+            # VACUUM INTO writes elsewhere, but only on a connection that may write at all.
+            database.conn.execute("pragma query_only = off")
+            database.conn.execute("vacuum into ?", [str(target)])
+        sync_to_disk(target)
+
+
+def require_intact(path: Path) -> None:
+    """Raise StoreError for a copy that fails SQLite's checks of integrity and foreign keys."""
+    health = run_full_check(path, ())
+    if not health.sound:
+        message = f"{path} is damaged ({health.problems[0].examples[0]}); check the ledger, choose an earlier backup"
+        raise StoreError(message)
+
+
+def list_backups(folder: Path, stem: str) -> tuple[LedgerBackup, ...]:
+    """Return the backups of the ledger with that file stem, newest first; empty if the folder does not exist.
+
+    Skips entries that only look like a backup (a folder, a broken link, an impossible time).
+    """
+    with translate_errors(folder):
+        found = [_parse_backup(path) for path in folder.glob(f"{stem}-*.db")]
+    copies = [one for one in found if one is not None and one.stem == stem]
+    return tuple(sorted(copies, key=lambda backup: backup.made_at, reverse=True))
+
+
+def remove_backup(backup: LedgerBackup) -> None:
+    """Delete a backup with its books; raises StoreError."""
+    with translate_errors(backup.path):
+        backup.path.unlink(missing_ok=True)
+        remove_book_copies(backup.path)
+
+
+def missing_bytes(path: Path, folder: Path) -> int:
+    """Return how many bytes the disk of the folder lacks for a copy of the ledger and its books."""
+    with translate_errors(folder):
+        wanted = sum(_database_size(one) for one in (path, *find_books(path).values()))
+        return max(0, wanted + RESERVE_BYTES - shutil.disk_usage(folder).free) if folder.exists() else 0
+
+
+def _parse_backup(path: Path) -> LedgerBackup | None:
+    name = _BACKUP_NAME.fullmatch(path.name)
+    if name is None or not path.is_file():
+        return None
+    try:
+        at = datetime.strptime(name["stamp"], _TIME_FORMAT).replace(tzinfo=UTC)
+        return _describe_backup(path, at, name["label"] or "")
+    except (ValueError, FileNotFoundError):  # not a time, or deleted meanwhile
+        return None
+
+
+def _describe_backup(path: Path, at: datetime, label: str) -> LedgerBackup:
+    books = find_book_copies(path)
+    size_bytes = sum(one.stat().st_size for one in (path, *books))
+    return LedgerBackup(path=path, made_at=at, label=label, size_bytes=size_bytes, books=books)
+
+
+def _remove_partial_copies(folder: Path, stem: str, before: datetime) -> None:
+    for partial in [*folder.glob(".*.partial"), *folder.glob(".*.partial-books")]:
+        named = _PARTIAL_NAME.fullmatch(partial.name)
+        name = _BACKUP_NAME.fullmatch(named["name"]) if named else None
+        if name is not None and name["stem"] == stem and _was_written_before(partial, before):
+            partial.unlink(missing_ok=True) if partial.is_file() else shutil.rmtree(partial, ignore_errors=True)
+    for books in folder.glob(f"{stem}-*.books"):
+        if not books.with_suffix(".db").exists() and _was_written_before(books, before):
+            shutil.rmtree(books, ignore_errors=True)
+
+
+def _was_written_before(path: Path, moment: datetime) -> bool:
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:  # its maker finished and removed it
+        return False
+
+
+def _database_size(path: Path) -> int:
+    wal = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+
+
+def _require_disk_space(path: Path, folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    size = _database_size(path)
+    free = shutil.disk_usage(folder).free
+    if free < size + RESERVE_BYTES:
+        message = (
+            f"{folder}: a copy of {path.name} needs {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free; free some space"
+        )
+        raise StoreError(message)
+
+
+# The newest backups are always kept: two, in case the newest is of a broken ledger.
+MIN_KEPT_BACKUPS = 2
+
+# The largest share of the disk that backups may take: they grow with the ledger.
+MAX_DISK_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupRetention:
+    """Which regular backups are kept: one for each of the last hours and days, with at most ``bytes`` in all."""
+
+    hourly: int = 24
+    daily: int = 30
+    bytes: int | None = None
+
+
+def prune_backups(
+    folder: Path, stem: str, keep: BackupRetention | None = None, *, now: datetime
+) -> tuple[LedgerBackup, ...]:
+    """Delete regular backups except the newest of each of the last hours and days with a backup; return the deleted.
+
+    Only hours and days with a backup count, so a month without a running program deletes nothing. The kept backups take
+    at most ``keep.bytes`` and half of the disk: beyond that, hourly and daily ones are deleted in turn, oldest first,
+    but never the newest two. Raises StoreError.
+    """
+    wanted, regular = keep or BackupRetention(), _regular_backups(folder, stem, now)
+    kept = [*_kept_backups(_retention_order(regular, wanted, now), _max_backup_bytes(folder, wanted))]
+    gone = tuple(backup for backup in regular if backup not in kept)
+    for backup in gone:
+        remove_backup(backup)
+    return gone
+
+
+def make_room_for_backup(
+    path: Path, folder: Path, keep: BackupRetention | None = None, *, now: datetime
+) -> tuple[LedgerBackup, ...]:
+    """Delete as many backups as one more copy of the ledger at ``path`` needs, and return them.
+
+    Deletes nothing if that cannot free enough room, and never the newest backup. Raises StoreError.
+    """
+    missing, regular = missing_bytes(path, folder), _regular_backups(folder, path.stem, now)
+    gone: list[LedgerBackup] = []
+    for backup in reversed(_retention_order(regular, keep or BackupRetention(), now)[1:]):
+        if sum(one.size_bytes for one in gone) >= missing:
+            break
+        gone.append(backup)
+    if sum(one.size_bytes for one in gone) < missing:
+        return ()
+    for backup in gone:
+        remove_backup(backup)
+    return tuple(gone)
+
+
+def _regular_backups(folder: Path, stem: str, now: datetime) -> list[LedgerBackup]:
+    """Return the regular backups, newest first, those with a time in the future last."""
+    found = [backup for backup in list_backups(folder, stem) if not backup.label]
+    return sorted(found, key=lambda backup: backup.made_at > now)
+
+
+def _max_backup_bytes(folder: Path, keep: BackupRetention) -> float:
+    whole = shutil.disk_usage(folder).total if folder.exists() else math.inf
+    return min(MAX_DISK_SHARE * whole, math.inf if keep.bytes is None else keep.bytes)
+
+
+def _kept_backups(in_order: Sequence[LedgerBackup], most: float) -> Iterator[LedgerBackup]:
+    taken = 0
+    for number, backup in enumerate(in_order):
+        taken += backup.size_bytes
+        if taken > most and number >= MIN_KEPT_BACKUPS:
+            return
+        yield backup
+
+
+def _retention_order(regular: Sequence[LedgerBackup], keep: BackupRetention, now: datetime) -> list[LedgerBackup]:
+    """Return the backups to keep, most important first: the newest two, then hourly and daily ones in turn."""
+    hours = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"))[: keep.hourly]
+    days = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d"))[: keep.daily]
+    turns = chain.from_iterable(zip_longest(hours, days))
+    found = dict.fromkeys(backup for backup in chain(regular[:MIN_KEPT_BACKUPS], turns) if backup is not None)
+    return sorted(found, key=lambda backup: backup.made_at > now)
+
+
+def _newest_per_period(regular: Iterable[LedgerBackup], period: Callable[[LedgerBackup], str]) -> list[LedgerBackup]:
+    newest: dict[str, LedgerBackup] = {}
+    for backup in regular:
+        newest.setdefault(period(backup), backup)
+    return [*newest.values()]
+
+
+_RELATIONS = """
+select name, type from pragma_table_list
+where schema = 'main' and type in ('table', 'view') and name not glob 'sqlite_*' and name not glob '_*'
+order by name
+"""
+SECRET_COLUMNS = frozenset({("principal", "salt"), ("principal", "hash")})
+_COLUMNS = "select name, pk from pragma_table_info(?) order by cid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedFile:
+    """One file of the export; ``kind`` is ``table`` or ``view``."""
+
+    name: str
+    kind: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportManifest:
+    """The content of ``manifest.json`` in the folder."""
+
+    ledger: str
+    made_at: str
+    files: tuple[ExportedFile, ...]
+
+
+def export_ledger(path: Path, folder: Path, *, at: datetime, without: Collection[str] = ()) -> ExportManifest:
+    """Write every table and view of the ledger except ``without`` to ``<name>.jsonl`` in a new folder.
+
+    Rows are ordered by primary key, rows of views by all columns; bytes are written as ``{"base64": ...}``, and hashes
+    of access tokens are left out. The folder gets its name when it is complete. Memory use does not grow with the
+    ledger. Raises StoreError for an existing folder, an unknown name in ``without``, a number that JSON lacks, and a
+    disk without room.
+    """
+    if folder.exists():
+        message = f"{folder} exists already; name a new folder"
+        raise StoreError(message)
+    partial = folder.with_name(f".{folder.name}.partial")
+    copy = partial / "copy.db"
+    with translate_errors(folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(mode=0o700)
+            copy_database(path, copy)
+            manifest = ExportManifest(
+                ledger=path.name, made_at=at.isoformat(), files=_export_tables(copy, partial, without)
+            )
+            copy.unlink()
+            text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+            create_private_file(partial / "manifest.json")
+            (partial / "manifest.json").write_text(f"{text}\n", encoding="utf-8")
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return manifest
+
+
+def _export_tables(copy: Path, folder: Path, without: Collection[str]) -> tuple[ExportedFile, ...]:
+    with closing(open_reader(copy)) as database:
+        # Ordering a large view in memory would take as much memory as the view.
+        database.conn.execute("pragma temp_store = file")
+        relations = {str(name): str(kind) for name, kind in database.conn.execute(_RELATIONS)}
+        unknown = sorted(set(without) - relations.keys())
+        if unknown:
+            message = f"no table or view {', '.join(unknown)}; there are {', '.join(relations)}"
+            raise StoreError(message)
+        return tuple(
+            _export_table(database, folder, name, kind) for name, kind in relations.items() if name not in without
+        )
+
+
+def _export_table(database: Database, folder: Path, name: str, kind: str) -> ExportedFile:
+    seen = hashlib.sha256()
+    rows = 0
+    path = folder / f"{name}.jsonl"
+    create_private_file(path)
+    with path.open("wb") as file:
+        for line in _table_lines(database, name):
+            file.write(line)
+            seen.update(line)
+            rows += 1
+    return ExportedFile(name=name, kind=kind, rows=rows, sha256=seen.hexdigest())
+
+
+def _table_lines(database: Database, name: str) -> Iterator[bytes]:
+    columns = [(str(column), int(key)) for column, key in database.conn.execute(_COLUMNS, [name])]
+    keys = [column for column, key in sorted(columns, key=lambda column: column[1]) if key]
+    order = ", ".join(_quote_identifier(column) for column in keys or [column for column, _ in columns])
+    names = [column for column, _ in columns if (name, column) not in SECRET_COLUMNS]
+    selected = ", ".join(_quote_identifier(column) for column in names)
+    statement = f"select {selected} from {_quote_identifier(name)} order by {order}"  # noqa: S608 - names of the database itself
+    for row in database.conn.execute(statement):
+        yield _json_line(dict(zip(names, row, strict=True)), name)
+
+
+def _json_line(row: dict[str, object], table: str) -> bytes:
+    try:
+        text = json.dumps(row, default=_encode_bytes, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        message = f"{table}: JSON has no number for a value in the row of {next(iter(row.values()))!r}"
+        raise StoreError(message) from error
+    return f"{text}\n".encode()
+
+
+def _encode_bytes(value: bytes) -> dict[str, str]:
+    # Bytes are the one kind of SQLite value that JSON lacks.
+    return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def _quote_identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

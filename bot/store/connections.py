@@ -1,0 +1,401 @@
+"""How functions run on the database: a pool of read-only connections, and one thread that writes.
+
+The writer thread commits many writes together. The protocols are what the store modules depend on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlite_utils import Database
+
+from bot.core.errors import StoreError
+from bot.store.database import DiskReserve, explain_error, is_halting_error, open_reader, open_writer, translate_errors
+
+ResultT = TypeVar("ResultT")
+
+
+class TransactionRunner(Protocol):
+    """Runs a function on a connection: the writer in a transaction, a reader on one snapshot."""
+
+    async def run(self, work: Callable[[Database], ResultT], /) -> ResultT:
+        """Return the result of the function; raises its errors, and StoreError."""
+        ...
+
+
+class LedgerWriter(TransactionRunner, Protocol):
+    """Writes until an error of the disk halts it."""
+
+    async def run_halted(self, work: Callable[[Database], ResultT], /) -> ResultT:
+        """Write despite the halt, only to record its reason; raises StoreError."""
+        ...
+
+
+class ReadOnlyWriter:
+    """The writer of a ledger that is open for reading only: it refuses every write."""
+
+    async def run(self, work: Callable[[Database], ResultT], /) -> ResultT:
+        """Raise StoreError."""
+        message = "the ledger is open for reading only; the daemon alone writes to it"
+        raise StoreError(message)
+
+    run_halted = run
+
+
+QueryResultT = TypeVar("QueryResultT")
+
+
+class ReaderPool:
+    """``count`` read-only connections for queries of at most ``limit_s`` seconds each.
+
+    Open it with ``async with``, after the ``WriterThread`` of the same file; it belongs to the event loop in which
+    it was opened.
+    """
+
+    def __init__(self, path: Path, *, count: int = 4, limit_s: float = 30.0) -> None:
+        self._path = path
+        self._count = count
+        self._limit_s = limit_s
+        self._threads: ThreadPoolExecutor | None = None
+        self._idle: asyncio.LifoQueue[Database] = asyncio.LifoQueue()
+        self._opened = 0
+
+    async def __aenter__(self) -> Self:
+        """Open the connections. Raises StoreError."""
+        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="ledger-reader")
+        loop = asyncio.get_running_loop()
+        try:
+            for _ in range(self._count):
+                self._idle.put_nowait(await loop.run_in_executor(self._threads, open_reader, self._path))
+                self._opened += 1
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close, once the running queries have ended."""
+        await self.close()
+
+    async def run(self, query: Callable[[Database], QueryResultT]) -> QueryResultT:
+        """Return the result of ``query`` on one consistent snapshot; it must return values, not cursors or generators.
+
+        Raises the errors of ``query``, and StoreError for a disk that cannot be read and for a query over the time
+        limit. Cancelling the caller interrupts its query.
+        """
+        threads = self._threads
+        if threads is None:
+            message = f"{self._path}: the ledger is closed"
+            raise StoreError(message)
+        database = await self._idle.get()
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(threads, _run_in_snapshot, database, query, self._path)
+        limit = loop.call_later(self._limit_s, database.conn.interrupt)
+        try:
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            database.conn.interrupt()
+            raise
+        finally:
+            limit.cancel()
+            # A cancelled caller returns before its thread: the connection is free only when the thread is done.
+            reading.add_done_callback(partial(self._give_back, database))
+
+    async def close(self) -> None:
+        """Wait for running queries and close the connections; a second call does nothing."""
+        threads, self._threads = self._threads, None
+        if threads is None:
+            return
+        # Callers that wait for a connection get it first.
+        for _ in range(self._opened):
+            (await self._idle.get()).close()
+        threads.shutdown()
+
+    def _give_back(self, database: Database, reading: asyncio.Future[Any]) -> None:
+        self._idle.put_nowait(database)
+        reading.exception()  # no caller is left to handle an error after a cancellation
+
+
+def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
+    with translate_errors(path):
+        database.conn.execute("begin")
+        try:
+            return query(database)
+        finally:
+            database.rollback()
+
+
+WriteResultT = TypeVar("WriteResultT")
+MAX_GROUP_WRITES = 256
+
+
+def _new_future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PendingWrite(Generic[WriteResultT]):
+    work: Callable[[Database], WriteResultT]
+    despite_halt: bool = False
+    done: asyncio.Future[WriteResultT] = field(default_factory=_new_future)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _WriteOutcome:
+    value: Any = None
+    error: BaseException | None = None
+
+
+class WriterThread:
+    """Runs functions on the only writing connection, in its own thread, many in one transaction.
+
+    Open it with ``async with``; it belongs to the event loop it was opened in. At most ``capacity`` callers wait for
+    the disk at once. ``ballast`` is released when the disk is full.
+    """
+
+    def __init__(self, path: Path, *, ballast: DiskReserve | None = None, capacity: int = 1024) -> None:
+        self._path = path
+        self._ballast = ballast
+        self._capacity = capacity
+        self._room = asyncio.Semaphore(capacity)
+        self._queue: SimpleQueue[_PendingWrite[Any] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._halted: str | None = None
+        # The event loop counts ``asked``, the thread counts ``answered``.
+        self.asked = self.answered = 0
+
+    @property
+    def halted(self) -> str | None:
+        """Why writing has halted, None if it has not; only a restart ends a halt."""
+        return self._halted
+
+    async def __aenter__(self) -> Self:
+        """Open the connection in its thread. Raises StoreError."""
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[None] = loop.create_future()
+        _open_writers.setdefault(loop, []).append(self)
+        self.asked += 1
+        self._thread = Thread(target=self._serve, args=(loop, opened), name="ledger-writer", daemon=True)
+        self._thread.start()
+        try:
+            await opened
+        except BaseException:
+            self._queue.put(None)
+            self._thread = None
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close after all pending writes."""
+        await self.close()
+
+    async def run(self, work: Callable[[Database], WriteResultT]) -> WriteResultT:
+        """Run ``work`` in a transaction and return its result once that is durable.
+
+        An error of ``work`` is raised here and undoes only this write. ``work`` must neither commit nor roll back, and
+        must only use the database: it may run again if its first transaction was undone. Cancelling the caller does not
+        cancel the write. Raises StoreError if the disk fails; ``halted`` then gives the reason, and only a restart
+        shows whether the write survived an I/O error.
+        """
+        if self._halted is not None:
+            raise StoreError(self._halted)
+        return await self._submit(_PendingWrite(work))
+
+    async def run_halted(self, work: Callable[[Database], WriteResultT]) -> WriteResultT:
+        """Write despite the halt, into the room that the ballast freed, only to record the reason of the halt."""
+        return await self._submit(_PendingWrite(work, despite_halt=True))
+
+    async def close(self) -> None:
+        """Finish all pending writes, then close the connection; a second call does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        for _ in range(self._capacity):
+            await self._room.acquire()
+        self._queue.put(None)
+        await asyncio.to_thread(thread.join)
+        _open_writers[asyncio.get_running_loop()].remove(self)
+
+    async def _submit(self, write: _PendingWrite[WriteResultT]) -> WriteResultT:
+        if self._thread is None:
+            message = f"{self._path}: the ledger is closed"
+            raise StoreError(message)
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            self._put(write)
+            raise
+        try:
+            self._put(write)
+            return await write.done
+        finally:
+            self._room.release()
+
+    def _put(self, write: _PendingWrite[Any]) -> None:
+        self.asked += 1
+        self._queue.put(write)
+
+    def _answer(
+        self, loop: asyncio.AbstractEventLoop, asking: Sequence[asyncio.Future[Any]], outcomes: Sequence[_WriteOutcome]
+    ) -> None:
+        loop.call_soon_threadsafe(_deliver_outcomes, asking, outcomes)
+        self.answered += len(asking)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, opened: asyncio.Future[None]) -> None:
+        try:
+            database = open_writer(self._path)
+        except BaseException as error:  # noqa: BLE001 - the opener waits and must get every error
+            self._answer(loop, [opened], [_WriteOutcome(error=error)])
+            return
+        self._answer(loop, [opened], [_WriteOutcome()])
+        with database:
+            while group := _next_group(self._queue):
+                outcomes = self._outcomes(database, group)
+                self._answer(loop, [write.done for write in group], outcomes)
+
+    def _outcomes(self, database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome]:
+        if self._halted is not None and not all(write.despite_halt for write in group):
+            return [self._alone(database, write) for write in group]
+        try:
+            return _commit_group(database, group)
+        except sqlite3.IntegrityError as error:
+            if len(group) == 1:
+                return [_WriteOutcome(error=error)]
+        except BaseException as error:  # noqa: BLE001 - every caller in the group waits and must get every error
+            self._halt_if(error)
+            return [_WriteOutcome(error=explain_error(error, self._path) or error) for _ in group]
+        # The commit checks deferred foreign keys, but does not say which write broke one.
+        return [self._alone(database, write) for write in group]
+
+    def _alone(self, database: Database, write: _PendingWrite[Any]) -> _WriteOutcome:
+        if self._halted is None or write.despite_halt:
+            return self._outcomes(database, [write])[0]
+        return _WriteOutcome(error=StoreError(self._halted))
+
+    def _halt_if(self, error: BaseException) -> None:
+        known = explain_error(error, self._path)
+        if self._halted is not None or known is None or not is_halting_error(error):
+            return
+        self._halted = str(known)
+        if self._ballast is not None:
+            with suppress(StoreError):  # the halt matters more than its record
+                self._ballast.release()
+
+
+_open_writers: WeakKeyDictionary[asyncio.AbstractEventLoop, list[WriterThread]] = WeakKeyDictionary()
+
+
+def pending_writes(loop: asyncio.AbstractEventLoop) -> int:
+    """Return how many writes of this loop are pending: a simulated clock must not advance meanwhile.
+
+    An answered write reaches its caller one turn of the loop later.
+    """
+    # Called at each turn of a simulated loop, so no generator.
+    waiting = 0
+    for writer in _open_writers.get(loop, ()):
+        waiting += writer.asked - writer.answered
+    return waiting
+
+
+def _next_group(queue: SimpleQueue[_PendingWrite[Any] | None]) -> list[_PendingWrite[Any]]:
+    write = queue.get()
+    group: list[_PendingWrite[Any]] = []
+    while write is not None:
+        group.append(write)
+        if len(group) == MAX_GROUP_WRITES or queue.empty():
+            return group
+        write = queue.get()
+    if group:
+        # Put the end marker back: this group is written first.
+        queue.put(None)
+    return group
+
+
+def _commit_group(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome]:
+    outcomes = _run_together(database, group)
+    # One of the writes fails, so each gets its own savepoint.
+    return _run_separately(database, group) if outcomes is None else outcomes
+
+
+def _run_together(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome] | None:
+    """Commit the writes; if one raises an error of its own, undo all of them and return None."""
+    with _transaction(database) as execute:
+        try:
+            outcomes = [_run_write(database, write.work) for write in group]
+        except Exception as error:
+            if is_halting_error(error):
+                raise
+            _require_transaction(database)
+            execute("rollback")
+            return None
+        execute("commit")
+    return outcomes
+
+
+def _run_write(database: Database, work: Callable[[Database], Any]) -> _WriteOutcome:
+    outcome = _WriteOutcome(value=work(database))
+    _require_transaction(database)
+    return outcome
+
+
+def _run_separately(database: Database, group: Sequence[_PendingWrite[Any]]) -> list[_WriteOutcome]:
+    with _transaction(database) as execute:
+        outcomes = [_run_in_savepoint(database, write.work) for write in group]
+        execute("commit")
+    return outcomes
+
+
+@contextmanager
+def _transaction(database: Database) -> Iterator[Callable[[str], object]]:
+    # The connection's own execute: sqlite-utils adds bookkeeping for each statement.
+    database.conn.execute("begin immediate")
+    try:
+        yield database.conn.execute
+    except BaseException:
+        database.rollback()
+        raise
+
+
+def _run_in_savepoint(database: Database, work: Callable[[Database], Any]) -> _WriteOutcome:
+    execute = database.conn.execute
+    execute("savepoint work")
+    try:
+        outcome = _WriteOutcome(value=work(database))
+    except Exception as error:
+        if is_halting_error(error):
+            raise
+        _require_transaction(database)
+        execute("rollback to work")
+        outcome = _WriteOutcome(error=error)
+    _require_transaction(database)
+    execute("release work")
+    return outcome
+
+
+def _require_transaction(database: Database) -> None:
+    if not database.conn.in_transaction:
+        message = "a write ended the transaction that it shares with others"
+        raise RuntimeError(message)
+
+
+def _deliver_outcomes(futures: Sequence[asyncio.Future[Any]], outcomes: Sequence[_WriteOutcome]) -> None:
+    for future, outcome in zip(futures, outcomes, strict=True):
+        if future.done():
+            continue  # the caller was cancelled
+        if outcome.error is None:
+            future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):
+            future.set_exception(RuntimeError("a write raised StopIteration"))  # which no future can carry
+        else:
+            future.set_exception(outcome.error)

@@ -1,0 +1,551 @@
+"""Calls to models with their costs, and how the models performed.
+
+A call is reserved at its worst case before it is made and settled afterwards. A call that was running when its process
+died counts at its worst case.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.core.beliefs import ModelUsage
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.core.language_models import CostAttribution, ModelPerformance
+from bot.store.connections import TransactionRunner
+from bot.store.documents import CompressedDocument, compress_json, get_document, put_document
+from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
+
+MAX_RECENT_CALLS = 5000
+
+_INSERT_RESERVATION = """
+insert into model_call (id, at, scope, ref, venue, forecaster, trial, role, provider, model, request, state, worst_usd)
+values (:id, :at, :scope, :ref, :venue, :forecaster, :trial, :role, :provider, :model, :request, 'reserved', :worst_usd)
+on conflict do nothing
+"""
+
+_SETTLE_CALL = """
+update model_call set
+  state = :state, cost_usd = :cost_usd, attempts = :attempts, calls = :calls, tokens_in = :tokens_in,
+  tokens_cached = :tokens_cached, tokens_out = :tokens_out, latency_s = :latency_s, finish = :finish, detail = :detail,
+  answer = :answer
+where id = :id and state = 'reserved'
+"""
+
+_CALL_STATE = "select state from model_call where id = ?"
+
+RECORDED_ANSWER = (
+    "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
+)
+
+_MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
+
+_SPENDING_SINCE = """
+select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
+where at >= ? group by scope, provider order by scope, provider
+"""
+
+SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
+
+# Only forecasts whose calls were all answered, and are all among the recent ones, are typical.
+_TYPICAL_COST = """
+with recent as (
+  select scope, at, state, cost_usd, :players is null or role || ' ' || model in (
+    select value from json_each(:players)) as plays from model_call
+  where forecaster = :forecaster order by at desc limit :calls),
+whole as (
+  select sum(cost_usd) as cost_usd from recent group by scope
+  having sum(state <> 'done') = 0 and sum(not plays) = 0 and count(*) = (
+    select count(*) from model_call c where c.scope = recent.scope and c.forecaster = :forecaster))
+select avg(cost_usd), count(*) from whole
+"""
+
+_SELECT_COSTS = """
+select {name} as name, count(distinct scope), count(*), sum(state in ('failed', 'lost')), sum(attempts), sum(calls),
+       sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(coalesce(cost_usd, worst_usd)) as cost_usd,
+       coalesce(avg(latency_s) filter (where state = 'done'), 0.0)
+from model_call
+where at >= :since and (:ref is null or ref = :ref)
+group by 1 order by {order}
+"""
+
+
+class CallState(StrEnum):
+    """The state of a call."""
+
+    RESERVED = "reserved"
+    DONE = "done"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallReservation:
+    """A call about to be made. ``request`` is the digest of all that decides the answer."""
+
+    id: str
+    at: datetime
+    charge: CostAttribution
+    role: str
+    provider: str
+    model: str
+    request: str
+    worst_usd: float
+
+    def __post_init__(self) -> None:
+        """Refuse a worst case that is negative, NaN or infinite."""
+        _require_amount("the worst case of a call", self.worst_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettlement:
+    """The result of a call. ``usage.cost_usd`` is the money spent, also by a failed call.
+
+    ``attempts`` counts the requests sent; ``answer`` is the record of the call as JSON text, None if it failed.
+    """
+
+    usage: ModelUsage
+    attempts: int
+    latency_s: float
+    finish: str = ""
+    detail: str = ""
+    answer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a cost or a latency that is negative, NaN or infinite, and a negative count of requests."""
+        _require_amount("the cost of a call", self.usage.cost_usd)
+        _require_amount("the latency of a call", self.latency_s)
+        _require_amount("the number of requests of a call", self.attempts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeSpending:
+    """US dollars spent or reserved with one provider in one scope (a forecast)."""
+
+    scope: str
+    provider: str
+    cost_usd: float
+
+
+class CostGrouping(StrEnum):
+    """How to group costs."""
+
+    QUESTION = "question"
+    MODEL = "model"
+    DAY = "day"
+    VENUE = "venue"
+    FORECASTER = "forecaster"
+    ROLE = "role"
+
+
+_GROUP_COLUMNS = {
+    CostGrouping.QUESTION: "ref",
+    CostGrouping.MODEL: "case when instr(model, provider || ':') = 1 then model else provider || ':' || model end",
+    CostGrouping.DAY: "substr(at, 1, 10)",
+    CostGrouping.VENUE: "venue",
+    CostGrouping.FORECASTER: "forecaster",
+    CostGrouping.ROLE: "role",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """The calls of one group; ``latency_s`` is the mean of those that were answered, ``forecasts`` counts scopes.
+
+    ``failed`` counts the calls without an answer, including lost ones; ``usage`` counts running and lost calls at
+    their worst case. Models are named ``provider:name``, days are UTC as ``YYYY-MM-DD``.
+    """
+
+    name: str
+    forecasts: int
+    calls: int
+    failed: int
+    attempts: int
+    usage: ModelUsage
+    latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCallStore:
+    """The call log."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def reserve(self, reservation: CallReservation) -> None:
+        """Record a call before it is made; raises MalformedDataError for a known id."""
+        row = _reservation_row(reservation)
+        await self.writer.run(lambda database: _insert_reservation(database, row))
+
+    async def settle(self, call: str, settlement: CallSettlement) -> str | None:
+        """Record the result of a reserved call; return the digest of its answer.
+
+        Raises NotFoundError for an unknown call, and StoreError for one that is already settled or lost.
+        """
+        answer = None if settlement.answer is None else await compress_json(settlement.answer)
+        row = _settlement_row(call, settlement, answer)
+        await self.writer.run(lambda database: _settle_call(database, row, answer))
+        return None if answer is None else answer.digest
+
+    async def find_recorded_answer(self, request: str) -> tuple[str, str] | None:
+        """Return digest and text of the newest answer to the same request."""
+        return await self.readers.run(lambda database: _find_recorded_answer(database, request))
+
+    async def mark_lost(self, *, at: datetime) -> int:
+        """Mark every call that is still reserved as lost and return how many; only at start, when no call runs."""
+        return await self.writer.run(lambda database: database.execute(_MARK_LOST, [format_timestamp(at)]).rowcount)
+
+    async def spent(self, *, since: datetime) -> Sequence[ScopeSpending]:
+        """Return the money spent or reserved by calls since then, by scope and provider."""
+        return await self.readers.run(lambda database: _spending_since(database, since))
+
+    async def spent_on(self, scope: str) -> float:
+        """Return the US dollars spent or reserved on one forecast."""
+        return await self.readers.run(
+            lambda database: float(database.execute(SPENDING_OF_SCOPE, [scope]).fetchone()[0])
+        )
+
+    async def typical_cost(
+        self, forecaster: str, *, players: Iterable[tuple[str, str]] | None = None, least: int = 5
+    ) -> float | None:
+        """Return a forecaster's mean cost of one forecast in US dollars, None with fewer than ``least`` forecasts.
+
+        Counts the forecasts among the forecaster's last 5,000 calls whose calls were all answered; with ``players``,
+        pairs of a role and a model, only those that called no others.
+        """
+        wanted = {
+            "forecaster": forecaster,
+            "calls": MAX_RECENT_CALLS,
+            "players": None if players is None else to_json_list(f"{role} {model}" for role, model in players),
+        }
+        return await self.readers.run(lambda database: _typical_cost(database, wanted, least))
+
+    async def costs(
+        self, by: CostGrouping, *, since: datetime | None = None, ref: str | None = None
+    ) -> Sequence[CostRow]:
+        """Return the costs by group, most expensive first (days in order)."""
+        order = "name" if by is CostGrouping.DAY else "cost_usd desc, name"
+        statement = _SELECT_COSTS.format(name=_GROUP_COLUMNS[by], order=order)
+        wanted = {"since": "" if since is None else format_timestamp(since), "ref": ref}
+        return await self.readers.run(lambda database: _list_costs(database, statement, wanted))
+
+
+def _require_amount(what: str, amount: float) -> None:
+    if not 0 <= amount < math.inf:
+        message = f"{what} must be a number from 0 up, not {amount}"
+        raise ValueError(message)
+
+
+def _reservation_row(reservation: CallReservation) -> dict[str, Any]:
+    charge = reservation.charge
+    texts = {
+        "scope": charge.scope,
+        "ref": charge.ref,
+        "venue": charge.venue,
+        "forecaster": charge.forecaster,
+        "role": reservation.role,
+        "provider": reservation.provider,
+        "model": reservation.model,
+        "request": reservation.request,
+    }
+    return {name: sanitize_text(text) for name, text in texts.items()} | {
+        "id": reservation.id,
+        "at": format_timestamp(reservation.at),
+        "trial": charge.trial,
+        "worst_usd": float(reservation.worst_usd),
+    }
+
+
+def _insert_reservation(database: Database, row: dict[str, Any]) -> None:
+    if not database.execute(_INSERT_RESERVATION, row).rowcount:
+        message = f"the call {row['id']} is already recorded; each call needs its own id"
+        raise MalformedDataError(message)
+
+
+def _settlement_row(call: str, settlement: CallSettlement, answer: CompressedDocument | None) -> dict[str, Any]:
+    usage = settlement.usage
+    return {
+        "id": call,
+        "state": (CallState.FAILED if answer is None else CallState.DONE).value,
+        "cost_usd": float(usage.cost_usd),
+        "attempts": settlement.attempts,
+        "calls": usage.calls,
+        "tokens_in": usage.tokens_in,
+        # Cached tokens are part of the input tokens, even if a provider reports more; the answer keeps its report.
+        "tokens_cached": min(usage.tokens_cached, usage.tokens_in),
+        "tokens_out": usage.tokens_out,
+        "latency_s": float(settlement.latency_s),
+        "finish": sanitize_text(settlement.finish),
+        "detail": sanitize_text(settlement.detail),
+        "answer": None if answer is None else answer.digest,
+    }
+
+
+def _settle_call(database: Database, row: dict[str, Any], answer: CompressedDocument | None) -> None:
+    if answer is not None:
+        put_document(database, answer)
+    if database.execute(_SETTLE_CALL, row).rowcount:
+        return
+    found = database.execute(_CALL_STATE, [row["id"]]).fetchone()
+    if found is None:
+        message = f"no call {row['id']} in the ledger; reserve a call before it is made"
+        raise NotFoundError(message)
+    message = f"the call {row['id']} is {found[0]} and cannot be settled again"
+    raise StoreError(message)
+
+
+def _find_recorded_answer(database: Database, request: str) -> tuple[str, str] | None:
+    row = database.execute(RECORDED_ANSWER, [request]).fetchone()
+    return None if row is None else (row[0], get_document(database, row[0]).content.decode())
+
+
+def _spending_since(database: Database, since: datetime) -> tuple[ScopeSpending, ...]:
+    return tuple(
+        ScopeSpending(scope=scope, provider=provider, cost_usd=cost_usd)
+        for scope, provider, cost_usd in database.execute(_SPENDING_SINCE, [format_timestamp(since)])
+    )
+
+
+def _typical_cost(database: Database, wanted: dict[str, Any], least: int) -> float | None:
+    mean, count = database.execute(_TYPICAL_COST, wanted).fetchone()
+    return None if mean is None or count < least else float(mean)
+
+
+def _list_costs(database: Database, statement: str, wanted: dict[str, Any]) -> tuple[CostRow, ...]:
+    return tuple(
+        CostRow(
+            name=name,
+            forecasts=forecasts,
+            calls=calls,
+            failed=failed,
+            attempts=attempts,
+            usage=ModelUsage(
+                calls=asked, tokens_in=tokens_in, tokens_cached=cached, tokens_out=tokens_out, cost_usd=cost_usd
+            ),
+            latency_s=latency_s,
+        )
+        for (
+            name,
+            forecasts,
+            calls,
+            failed,
+            attempts,
+            asked,
+            tokens_in,
+            cached,
+            tokens_out,
+            cost_usd,
+            latency_s,
+        ) in database.execute(statement, wanted)
+    )
+
+
+# A failed call costs something only if the provider may have worked on it.
+_UNANSWERED_COSTS = """
+select count(*), coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call
+where at >= :since and (state = 'lost' or (state = 'failed' and cost_usd > 0))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnansweredCallCosts:
+    """Calls without an answer that may have been billed, and their worst case in US dollars."""
+
+    calls: int = 0
+    cost_usd: float = 0.0
+
+
+async def read_unanswered_costs(calls: ModelCallStore, *, since: datetime | None = None) -> UnansweredCallCosts:
+    """Return the costs of calls that were cut off or lost, or whose answer could not be read; all, or since then."""
+    return await calls.readers.run(
+        lambda database: _read_unanswered_costs(database, "" if since is None else format_timestamp(since))
+    )
+
+
+def _read_unanswered_costs(database: Database, since: str) -> UnansweredCallCosts:
+    count, cost_usd = database.execute(_UNANSWERED_COSTS, {"since": since}).fetchone()
+    return UnansweredCallCosts(calls=count, cost_usd=float(cost_usd))
+
+
+# In the order of ``_performance_from_row``.
+_PERFORMANCE_COLUMNS = (
+    "role, model, asked, unparsed, submitted, ended_at_half, submission_gap, beliefs, unread_beliefs, errors"
+)
+_INSERT_PERFORMANCE = f"""
+insert into model_performance (scope, trial, at, {_PERFORMANCE_COLUMNS})
+values (:scope, :trial, :at, {", ".join(f":{name}" for name in _PERFORMANCE_COLUMNS.split(", "))})
+on conflict do nothing
+"""  # noqa: S608 - made of constants
+_RECENT_TRIALS = f"""
+select {_PERFORMANCE_COLUMNS} from model_performance
+where model = :model and (:role is null or role = :role) and at > :after order by at desc, id desc limit :limit
+"""  # noqa: S608 - made of constants
+# Grouped by forecaster, which the calls of the scope name.
+_RECENT_BY_FORECASTER = f"""
+with latest as (
+  select m.*, coalesce((select c.forecaster from model_call c where c.scope = m.scope limit 1), '') as who
+  from model_performance m where at > :after order by id desc limit :rows),
+numbered as (
+  select *, row_number() over (partition by who, role, model order by at desc, id desc) as nth from latest)
+select who, {_PERFORMANCE_COLUMNS} from numbered where nth <= :limit order by who, role, model, nth
+"""  # noqa: S608 - made of constants
+# Trials are grouped by question, across its forecasts. A scope without a call through the gateway is its own group.
+_SHARES_ENDED_AT_HALF = """
+with recent as (
+  select id, at, ended_at_half,
+         coalesce((select ref from model_call c where c.scope = m.scope limit 1), scope) as question
+  from model_performance m where model = :model and role = :role and at > :after order by at desc, id desc limit :rows)
+select avg(ended_at_half) from recent group by question order by max(at) desc, max(id) desc limit :limit
+"""
+# Limits on the rows that the queries of recent trials read.
+MAX_HALF_ROWS = 2000
+MAX_RECENT_ROWS = 10_000
+_SELECT_MODELS = "select distinct model from model_performance order by model"
+_INSERT_DEMOTION = "insert into demotion (model, role, at, until, why) values (:model, :role, :at, :until, :why)"
+_ACTIVE_DEMOTIONS = "select model, role, at, until, why from demotion where until > ? order by at, id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDemotion:
+    """A model that its fallback replaces in a role until a time; an empty role means all roles."""
+
+    model: str
+    at: datetime
+    until: datetime
+    why: str
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentModelPerformance:
+    """The performance of a model in a role in the last trials of a forecaster, newest first."""
+
+    forecaster: str
+    role: str
+    model: str
+    trials: tuple[ModelPerformance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPerformanceStore:
+    """The performance of models in trials, and their demotions."""
+
+    writer: TransactionRunner
+    readers: TransactionRunner
+
+    async def add(self, performance: ModelPerformance, *, scope: str, trial: int, at: datetime) -> None:
+        """Record the performance of a model in a role of a trial; the first record of a trial is kept.
+
+        A trial that resumes after a kill grades its model a second time.
+        """
+        row = {
+            "scope": scope,
+            "trial": trial,
+            "role": sanitize_text(performance.role),
+            "model": sanitize_text(performance.model),
+            "at": format_timestamp(at),
+            "asked": performance.asked,
+            "unparsed": performance.unparsed,
+            "submitted": performance.submitted,
+            "ended_at_half": performance.ended_at_half,
+            "submission_gap": performance.submission_gap,
+            "beliefs": performance.beliefs,
+            "unread_beliefs": performance.unread_beliefs,
+            "errors": performance.errors,
+        }
+        await self.writer.run(lambda database: _execute_row(database, _INSERT_PERFORMANCE, row))
+
+    async def recent(
+        self, model: str, *, limit: int, after: datetime | None = None, role: str | None = None
+    ) -> Sequence[ModelPerformance]:
+        """Return the last performances of a model, newest first; only those after a time and in a role, if given."""
+        since = "" if after is None else format_timestamp(after)
+        wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
+        return await self.readers.run(lambda database: _recent_trials(database, wanted))
+
+    async def latest(self, *, limit: int, after: datetime) -> Sequence[RecentModelPerformance]:
+        """Return for each forecaster, role and model its last trials after a time, at most ``limit`` of each."""
+        wanted: dict[str, object] = {"limit": limit, "after": format_timestamp(after), "rows": MAX_RECENT_ROWS}
+        return await self.readers.run(lambda database: _recent_by_forecaster(database, wanted))
+
+    async def shares_ended_at_half(
+        self, model: str, *, role: str, limit: int, after: datetime | None = None
+    ) -> Sequence[float]:
+        """Return for each of the last questions of a model in a role, newest first, the share of trials ended at 0.5.
+
+        Counts only trials graded after ``after``, if given.
+        """
+        since = "" if after is None else format_timestamp(after)
+        wanted = {"model": model, "role": role, "limit": limit, "after": since, "rows": MAX_HALF_ROWS}
+        return await self.readers.run(
+            lambda database: tuple(float(share) for (share,) in database.execute(_SHARES_ENDED_AT_HALF, wanted))
+        )
+
+    async def demote(self, demotion: ModelDemotion) -> None:
+        """Record that a model is replaced for a while."""
+        row = {
+            "model": sanitize_text(demotion.model),
+            "role": sanitize_text(demotion.role),
+            "at": format_timestamp(demotion.at),
+            "until": format_timestamp(demotion.until),
+            "why": sanitize_text(demotion.why),
+        }
+        await self.writer.run(lambda database: _execute_row(database, _INSERT_DEMOTION, row))
+
+    async def demotions(self, *, now: datetime) -> Sequence[ModelDemotion]:
+        """Return the active demotions, the latest of each model and role."""
+        return await self.readers.run(lambda database: _active_demotions(database, now))
+
+    async def models(self) -> Sequence[str]:
+        """Return every model with a recorded performance."""
+        return await self.readers.run(lambda database: tuple(model for (model,) in database.execute(_SELECT_MODELS)))
+
+
+def _execute_row(database: Database, statement: str, row: Mapping[str, Any]) -> None:
+    database.execute(statement, dict(row))
+
+
+def _recent_trials(database: Database, wanted: dict[str, object]) -> tuple[ModelPerformance, ...]:
+    return tuple(_performance_from_row(*row) for row in database.execute(_RECENT_TRIALS, wanted))
+
+
+def _recent_by_forecaster(database: Database, wanted: dict[str, object]) -> tuple[RecentModelPerformance, ...]:
+    found: dict[tuple[str, str, str], list[ModelPerformance]] = {}
+    for who, *row in database.execute(_RECENT_BY_FORECASTER, wanted):
+        performance = _performance_from_row(*row)
+        found.setdefault((who, performance.role, performance.model), []).append(performance)
+    return tuple(
+        RecentModelPerformance(forecaster=who, role=role, model=model, trials=tuple(performances))
+        for (who, role, model), performances in found.items()
+    )
+
+
+def _performance_from_row(role: str, model: str, *columns: Any) -> ModelPerformance:  # noqa: ANN401 - a database row
+    asked, unparsed, submitted, ended_at_half, submission_gap, beliefs, unread_beliefs, errors = columns
+    return ModelPerformance(
+        role=role,
+        model=model,
+        asked=asked,
+        unparsed=unparsed,
+        submitted=None if submitted is None else bool(submitted),
+        ended_at_half=bool(ended_at_half),
+        submission_gap=submission_gap,
+        beliefs=beliefs,
+        unread_beliefs=unread_beliefs,
+        errors=errors,
+    )
+
+
+def _active_demotions(database: Database, now: datetime) -> tuple[ModelDemotion, ...]:
+    # Oldest first, so that the latest of each model and role is the one that the mapping keeps.
+    found = [_demotion_from_row(*row) for row in database.execute(_ACTIVE_DEMOTIONS, [format_timestamp(now)])]
+    latest = {(demotion.model, demotion.role): demotion for demotion in found}
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def _demotion_from_row(model: str, role: str, at: str, until: str, why: str) -> ModelDemotion:
+    return ModelDemotion(model=model, role=role, at=parse_timestamp(at), until=parse_timestamp(until), why=why)

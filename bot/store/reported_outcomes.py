@@ -1,0 +1,70 @@
+"""Outcomes that a venue reported, stored in a file, so that a withdrawn one is noticed even after a restart."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+FILE_NAME = "reported_outcomes.json"
+
+
+@dataclass(slots=True)
+class ReportedOutcomes:
+    """Current outcomes as text, and the times of withdrawals, by the key of their question.
+
+    ``seen`` has the time at which something without a time of its own was first seen. ``has_changes``: something is not
+    saved yet.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    withdrawn: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
+    has_changes: bool = False
+
+    def record_outcome(self, key: str, text: str) -> None:
+        """Record the current outcome of a question."""
+        self.has_changes = self.has_changes or self.texts.get(key) != text or key in self.withdrawn
+        self.texts[key] = text
+        self.withdrawn.pop(key, None)
+
+    def first_seen(self, key: str, now: datetime) -> datetime:
+        """Return when this was first seen: now, if never before."""
+        self.has_changes = self.has_changes or key not in self.seen
+        return datetime.fromisoformat(self.seen.setdefault(key, now.isoformat()))
+
+    def record_withdrawal(self, key: str, now: datetime) -> datetime | None:
+        """Record that a question has no outcome now; return since when, None if it never had one."""
+        if self.texts.pop(key, None) is not None:
+            self.withdrawn[key] = now.isoformat()
+            self.has_changes = True
+        since = self.withdrawn.get(key)
+        return None if since is None else datetime.fromisoformat(since)
+
+
+def load_reported_outcomes(folder: Path) -> ReportedOutcomes:
+    """Load the saved outcomes; a missing or broken file gives an empty record."""
+    try:
+        saved = json.loads((folder / FILE_NAME).read_text())
+        seen = _read_times(saved.get("seen", {}))
+        return ReportedOutcomes(texts=_read_texts(saved["texts"]), withdrawn=_read_times(saved["withdrawn"]), seen=seen)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return ReportedOutcomes()
+
+
+def save_reported_outcomes(folder: Path, outcomes: ReportedOutcomes) -> None:
+    """Save the outcomes, replacing the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{FILE_NAME}.tmp"
+    content = {"texts": outcomes.texts, "withdrawn": outcomes.withdrawn, "seen": outcomes.seen}
+    partial.write_text(json.dumps(content, sort_keys=True))
+    partial.replace(folder / FILE_NAME)
+    outcomes.has_changes = False
+
+
+def _read_texts(saved: Mapping[str, object]) -> dict[str, str]:
+    return {str(key): str(text) for key, text in saved.items()}
+
+
+def _read_times(saved: Mapping[str, object]) -> dict[str, str]:
+    return {key: datetime.fromisoformat(text).isoformat() for key, text in _read_texts(saved).items()}

@@ -1,0 +1,152 @@
+"""Contract kit for price feeds: tests that a plugin's test module inherits."""
+
+# ruff: noqa: S101 - pytest is made of assert
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+import pytest
+
+from bot.core.errors import ServiceUnavailableError
+from bot.core.interfaces import PriceFeed
+from bot.core.plugin_specs import VenueSpec
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction, prediction_mismatch
+from bot.core.questions import Question, QuestionRef, Quote
+
+# In real seconds: a feed that has a quote sends it well within these.
+WAIT_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceFeedSetup:
+    """What the kit of price feeds has to work with.
+
+    ``questions`` are those to be watched, ``others`` are not. ``move`` moves the price of a question at the other side
+    and returns what must be quoted; ``silence`` stops all messages, and lets the time pass after which silence is
+    suspicious; ``now`` is its time.
+    """
+
+    feed: PriceFeed
+    questions: Sequence[Question]
+    others: Sequence[Question]
+    move: Callable[[Question], Awaitable[Prediction]]
+    silence: Callable[[], Awaitable[None]]
+    now: Callable[[], datetime]
+    tolerance: float = 1e-6
+
+
+class PriceFeedContract:
+    """What every price feed must do. The subclass gives the fixture ``booth``."""
+
+    # The venue of this feed, so that a test can check that every venue has its kits.
+    spec: ClassVar[VenueSpec[Any]]
+
+    async def test_a_move_is_quoted_as_it_is(self, booth: PriceFeedSetup) -> None:
+        question = booth.questions[0]
+        async with aclosing(_open_quotes(booth)) as quotes:
+            await _wait_until_listening(quotes, booth)
+            quoted = await _wait_for_quote(quotes, question.ref, await booth.move(question), booth.tolerance)
+        assert quoted is not None
+
+    async def test_every_watched_question_is_quoted(self, booth: PriceFeedSetup) -> None:
+        async with aclosing(_open_quotes(booth)) as quotes:
+            await _wait_until_listening(quotes, booth)
+            for question in booth.questions:
+                await _wait_for_quote(quotes, question.ref, await booth.move(question), booth.tolerance)
+
+    async def test_only_what_is_watched_is_quoted(self, booth: PriceFeedSetup) -> None:
+        watched = {question.ref for question in booth.questions}
+        async with aclosing(_open_quotes(booth)) as quotes:
+            await _wait_until_listening(quotes, booth)
+            for question in booth.others:
+                await booth.move(question)
+            last = booth.questions[0]
+            wanted = await booth.move(last)
+            heard = await _collect_quotes_until(quotes, last.ref, wanted, booth.tolerance)
+        assert {quote.ref for quote in heard} <= watched
+
+    async def test_quotes_fit_their_questions_and_have_a_time(self, booth: PriceFeedSetup) -> None:
+        shapes = {question.ref: question.shape for question in booth.questions}
+        async with aclosing(_open_quotes(booth)) as quotes:
+            await _wait_until_listening(quotes, booth)
+            for question in booth.questions:
+                wanted = await booth.move(question)
+                quote = await _wait_for_quote(quotes, question.ref, wanted, booth.tolerance)
+                assert prediction_mismatch(quote.prediction, shapes[quote.ref]) is None
+                assert quote.at.utcoffset() is not None
+                assert abs((quote.at - booth.now()).total_seconds()) < 3600
+
+    async def test_silence_is_unavailability(self, booth: PriceFeedSetup) -> None:
+        async with aclosing(_open_quotes(booth)) as quotes:
+            await _wait_until_listening(quotes, booth)
+            quiet = asyncio.ensure_future(_read_all_quotes(quotes))
+            await booth.silence()
+            with pytest.raises(ServiceUnavailableError):
+                async with asyncio.timeout(WAIT_LIMIT_S):
+                    await quiet
+
+    async def test_it_can_be_closed_and_opened_again(self, booth: PriceFeedSetup) -> None:
+        for _ in range(2):
+            async with aclosing(_open_quotes(booth)) as quotes:
+                await _wait_until_listening(quotes, booth)
+
+
+def _open_quotes(booth: PriceFeedSetup) -> Any:  # noqa: ANN401 - an asynchronous generator, which the port does not promise
+    return booth.feed.quotes([question.ref for question in booth.questions])
+
+
+async def _wait_until_listening(quotes: AsyncIterator[Quote], booth: PriceFeedSetup) -> None:
+    """Wait until the feed is known to listen: until its first quote after a move."""
+    first = asyncio.ensure_future(anext(quotes))
+    try:
+        async with asyncio.timeout(WAIT_LIMIT_S):
+            while not first.done():
+                await booth.move(booth.questions[0])
+                await asyncio.wait({first}, timeout=0.02)
+            await first
+    finally:
+        # A generator that is still being awaited cannot be closed.
+        first.cancel()
+        await asyncio.wait({first})
+
+
+async def _wait_for_quote(
+    quotes: AsyncIterator[Quote], ref: QuestionRef, wanted: Prediction, tolerance: float
+) -> Quote:
+    return (await _collect_quotes_until(quotes, ref, wanted, tolerance))[-1]
+
+
+async def _collect_quotes_until(
+    quotes: AsyncIterator[Quote], ref: QuestionRef, wanted: Prediction, tolerance: float
+) -> list[Quote]:
+    """Return all quotes up to the expected price."""
+    heard: list[Quote] = []
+    async with asyncio.timeout(WAIT_LIMIT_S):
+        async for quote in quotes:
+            heard.append(quote)
+            if quote.ref == ref and _is_close(quote.prediction, wanted, tolerance):
+                return heard
+    pytest.fail("the feed ended")
+
+
+async def _read_all_quotes(quotes: AsyncIterator[Quote]) -> None:
+    async for _ in quotes:
+        pass
+
+
+def _is_close(one: Prediction, other: Prediction, tolerance: float) -> bool:
+    if type(one) is not type(other):
+        return False
+    mine, theirs = _prediction_values(one), _prediction_values(other)
+    return mine.keys() == theirs.keys() and all(abs(mine[key] - theirs[key]) <= tolerance for key in mine)
+
+
+def _prediction_values(prediction: Prediction) -> Mapping[str, float]:
+    if isinstance(prediction, BinaryPrediction):
+        return {"yes": prediction.probability}
+    if isinstance(prediction, ChoicePrediction):
+        return dict(prediction.probabilities)
+    return {str(place): share for place, share in enumerate(prediction.cdf)}

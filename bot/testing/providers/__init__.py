@@ -1,1 +1,0 @@
-"""Strict doubles of model providers: real HTTP on loopback, with a memory, refusing what the real services refuse."""

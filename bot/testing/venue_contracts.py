@@ -1,0 +1,356 @@
+"""Contract kits for venues, round archives, closing planners and question readers.
+
+Tests that a plugin's test module inherits.
+"""
+
+# ruff: noqa: S101 - pytest is made of assert
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from bot.core.errors import (
+    AuthenticationError,
+    FoxcastError,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.interfaces import ClosingPlanner, QuestionReader, RoundArchive
+from bot.core.learning import TrainingExample
+from bot.core.orders import ClosingProposal, OrderSide
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, VoidOutcome
+from bot.core.plugin_specs import API_VERSION, PluginContext, PluginSettings, VenueSpec
+from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape
+from bot.core.questions import Question
+from bot.core.values import Json
+from bot.testing.clock import FakeClock
+from bot.testing.http import FakeHttpClient
+
+OUTCOME_TYPES = {BinaryShape: BinaryOutcome, ChoiceShape: ChoiceOutcome, CurveShape: NumericOutcome}
+
+
+TRANSPORT_ERRORS = (
+    AuthenticationError("401"),
+    ServiceUnavailableError("503", retry_after_s=7.0),
+    RequestRejectedError("400"),
+    MalformedDataError("more bytes than allowed"),
+)
+
+
+class VenueContract:
+    """What every venue must do.
+
+    ``settings`` reads something that does not change during the test; ``pages`` is the web it reads, by address;
+    ``ignored_parameter`` is the parameter of addresses that is ignored there, "" for none; ``remote_settings`` are
+    settings that read over HTTP, None for a venue that never does.
+    """
+
+    spec: ClassVar[VenueSpec[Any]]
+    settings: ClassVar[PluginSettings]
+    remote_settings: ClassVar[PluginSettings | None] = None
+    pages: ClassVar[Mapping[str, bytes | Exception]] = {}
+    ignored_parameter: ClassVar[str] = ""
+
+    @pytest.fixture
+    def workplace(self, tmp_path: Path) -> PluginContext:
+        return PluginContext(
+            clock=FakeClock(), http=FakeHttpClient(self.pages, idle=self.ignored_parameter), folder=tmp_path
+        )
+
+    def test_it_is_built_for_this_version(self) -> None:
+        assert self.spec.api_version == API_VERSION
+
+    def test_unknown_settings_are_refused(self) -> None:
+        with pytest.raises(ValidationError, match="no_such_setting"):
+            self.spec.settings.model_validate({"no_such_setting": 1})
+
+    def test_settings_cannot_be_changed(self) -> None:
+        assert isinstance(self.settings, self.spec.settings)
+        for name in type(self.settings).model_fields:
+            with pytest.raises(ValidationError, match="frozen"):
+                setattr(self.settings, name, None)
+
+    def test_secrets_are_hidden(self) -> None:
+        secret = "do-not-show-me"  # noqa: S105 - looked for in what is printed
+        names = [name for name, field in type(self.settings).model_fields.items() if "Secret" in repr(field.annotation)]
+        filled = self.settings.model_copy(update={name: SecretStr(secret) for name in names})
+        assert secret not in f"{filled!r} {filled} {filled.model_dump_json()}"
+
+    async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, workplace: PluginContext) -> None:
+        listed = await self._questions(workplace)
+        assert listed
+        assert len({question.ref for question in listed}) == len(listed)
+        assert {question.ref.venue for question in listed} == {self.spec.name}
+
+    async def test_windows_open_before_they_close(self, workplace: PluginContext) -> None:
+        for question in await self._questions(workplace):
+            if question.opens_at is not None and question.closes_at is not None:
+                assert question.opens_at < question.closes_at, question.ref
+
+    async def test_a_reopened_reader_reads_the_same(self, workplace: PluginContext) -> None:
+        assert await self._questions(workplace) == await self._questions(workplace)
+
+    async def test_a_reader_cannot_submit(self, workplace: PluginContext) -> None:
+        async with self.spec.reader(self.settings, workplace) as venue:
+            assert not hasattr(venue, "submit")
+
+    async def test_nothing_pending_gives_no_outcome(self, workplace: PluginContext) -> None:
+        async with self.spec.reader(self.settings, workplace) as venue:
+            assert [found async for found in venue.resolutions(())] == []
+
+    async def test_outcomes_answer_pending_questions_in_their_own_shape(self, workplace: PluginContext) -> None:
+        asked = {question.ref: question for question in (await self._questions(workplace))[::2]}
+        async with self.spec.reader(self.settings, workplace) as venue:
+            async for found in venue.resolutions(tuple(asked)):
+                question = asked[found.ref]
+                question.target(found.target)
+                assert isinstance(found.outcome, OUTCOME_TYPES[type(question.shape)] | VoidOutcome), found
+
+    @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
+    async def test_errors_of_the_transport_keep_their_meaning(
+        self, workplace: PluginContext, error: FoxcastError
+    ) -> None:
+        with pytest.raises(type(error)):
+            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(error)))
+
+    @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"{}", b"<html></html>", b"[" * 100_000])
+    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext, body: bytes) -> None:
+        with pytest.raises(MalformedDataError):
+            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(body)))
+
+    async def _questions(self, workplace: PluginContext) -> list[Question]:
+        async with self.spec.reader(self.settings, workplace) as venue:
+            return [question async for question in venue.questions()]
+
+    async def _read_remotely(self, workplace: PluginContext) -> None:
+        if self.remote_settings is None:
+            pytest.skip("this venue reads nothing over HTTP")
+        async with self.spec.reader(self.remote_settings, workplace) as venue:
+            assert [question async for question in venue.questions()]
+
+
+class ClosingPlannerContract:
+    """What every planner that sells positions must do; the proposal is about a position that can be sold."""
+
+    @pytest.fixture
+    async def planner(self) -> ClosingPlanner:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def wish(self) -> ClosingProposal:
+        raise NotImplementedError
+
+    async def test_it_says_that_it_can(self, planner: ClosingPlanner) -> None:
+        assert isinstance(planner, ClosingPlanner)
+
+    async def test_no_more_than_the_position_is_sold_and_nothing_is_paid(
+        self, planner: ClosingPlanner, wish: ClosingProposal
+    ) -> None:
+        plan = await planner.plan_closing(wish)
+        order, held = plan.order, wish.position
+        assert order is not None, plan.why
+        assert (order.contract, order.leg, order.side) == (held.contract, held.leg, OrderSide.SELL)
+        assert 0.0 < order.shares <= held.shares
+        assert order.cost == 0.0
+        assert order.limit <= order.expected
+        assert order.currency == wish.account.currency
+
+    async def test_it_needs_no_cash(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
+        rich = await planner.plan_closing(wish)
+        poor = await planner.plan_closing(replace(wish, account=replace(wish.account, cash=0.0)))
+        assert poor.order == rich.order
+
+    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
+        half = replace(wish.position, shares=wish.position.shares / 2)
+        order = (await planner.plan_closing(replace(wish, position=half))).order
+        assert order is not None
+        assert order.shares <= half.shares
+
+
+class ArchiveContract:
+    """What every archive must do.
+
+    The subclass gives the fixture ``folder`` (a Path): at least two rounds, with outcomes known before
+    ``known_before``.
+    """
+
+    spec: ClassVar[VenueSpec[Any]]
+    settings: ClassVar[PluginSettings]
+    known_before: ClassVar[datetime]
+
+    @pytest.fixture
+    def archive(self, folder: Path) -> RoundArchive:
+        assert self.spec.archive is not None
+        return self.spec.archive(self.settings, folder)
+
+    def test_rounds_come_oldest_first_and_once(self, archive: RoundArchive) -> None:
+        keys = list(archive.round_keys())
+        moments = [archive.read_round(key).as_of for key in keys]
+        assert len(keys) > 1
+        assert len(set(keys)) == len(keys)
+        assert moments == sorted(moments)
+
+    def test_a_round_holds_its_own_questions_and_their_outcomes(self, archive: RoundArchive) -> None:
+        for key in archive.round_keys():
+            found = archive.read_round(key)
+            targets = {(question.ref, target.key) for question in found.questions for target in question.targets}
+            outcomes = [(resolution.ref, resolution.target) for resolution in found.resolutions]
+            assert found.key == key
+            assert set(outcomes) <= targets
+            assert len(set(outcomes)) == len(outcomes)
+
+    def test_an_unknown_round_is_not_found(self, archive: RoundArchive) -> None:
+        with pytest.raises(NotFoundError, match="no-such-round"):
+            archive.read_round("no-such-round")
+
+    def test_examples_were_known_strictly_before_the_moment(self, archive: RoundArchive) -> None:
+        moments = [*(archive.read_round(key).as_of for key in archive.round_keys()), self.known_before]
+        known = [_count_known(list(archive.examples(moment)), moment) for moment in moments]
+        assert known == sorted(known)
+        assert known[-1] > 0
+
+    def test_nothing_was_known_long_ago(self, archive: RoundArchive) -> None:
+        assert list(archive.examples(datetime(1970, 1, 2, tzinfo=UTC))) == []
+
+    def test_a_sheet_that_is_not_there_is_not_found(self, archive: RoundArchive, tmp_path: Path) -> None:
+        with pytest.raises(NotFoundError):
+            archive.read_forecast_file(tmp_path / "nothing.json")
+
+    @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b"{}", b"\x1f\x8b\x08 cut short"])
+    def test_a_sheet_of_another_form_is_refused(self, archive: RoundArchive, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "odd.json"
+        path.write_bytes(content)
+        with pytest.raises(MalformedDataError):
+            archive.read_forecast_file(path)
+
+
+class _FixedHttpsClient:
+    """Gives the same answer to every request; the addresses must use https."""
+
+    def __init__(self, answer: bytes | Exception) -> None:
+        self._answer = answer
+
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        return await self.get(url, max_bytes=max_bytes, headers=headers)
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        assert url.startswith("https://"), url
+        assert max_bytes > 0
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def _count_known(examples: list[TrainingExample], moment: datetime) -> int:
+    for example in examples:
+        assert example.resolution.resolved_at < moment, example
+        assert example.question.ref == example.resolution.ref
+        example.question.target(example.resolution.target)
+        assert example.question.as_of is None or example.question.as_of < moment, example
+    return len(examples)
+
+
+# Names that no venue has: they may be looked up only at the venue, and must not cause a crash.
+ODD_NAMES = (
+    "",
+    "   ",
+    "no-such-question-exists-here",
+    "../../etc/passwd",
+    "?x=1#y",
+    "https://evil.example/questions/1",
+    "https://evil.example\\@127.0.0.1/1",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "\x00",
+    "\ud800",
+    "-1",
+    "9" * 400,
+    "%2e%2e%2f",
+    "x" * 5000,
+)
+
+
+class QuestionReaderContract:
+    """What every reader that finds questions must do.
+
+    The subclass gives the fixtures ``finder`` and ``reached`` (a function that returns the hosts that were requested so
+    far) and ``hosts`` (those of the venue); ``unfit`` is the name of something that exists and cannot be forecast, None
+    where there is no such thing.
+    """
+
+    # As above.
+    spec: ClassVar[VenueSpec[Any]]
+
+    @pytest.fixture
+    def unfit(self) -> str | None:
+        return None
+
+    async def test_a_listed_question_is_found_by_its_key(self, finder: QuestionReader) -> None:
+        for question in await _list_questions(finder):
+            found = await finder.find_question(question.ref.key)
+            assert _without_crowd(found) == _without_crowd(question)
+
+    async def test_a_listed_question_is_found_by_its_address(self, finder: QuestionReader) -> None:
+        listed = await _list_questions(finder)
+        for question in listed:
+            if question.url is None:
+                continue
+            if sum(one.url == question.url for one in listed) > 1:
+                # For the address of several questions the error lists their names.
+                with pytest.raises(RequestRejectedError, match=re.escape(question.ref.key)):
+                    await finder.find_question(question.url)
+                continue
+            assert _without_crowd(await finder.find_question(question.url)) == _without_crowd(question)
+
+    async def test_blanks_around_a_name_do_not_matter(self, finder: QuestionReader) -> None:
+        question = (await _list_questions(finder))[0]
+        assert (await finder.find_question(f"  {question.ref.key}\n")).ref == question.ref
+
+    @pytest.mark.parametrize("name", ODD_NAMES, ids=lambda name: ascii(name[:40]))
+    async def test_an_odd_name_is_not_found(self, finder: QuestionReader, name: str) -> None:
+        with pytest.raises((NotFoundError, RequestRejectedError)):
+            await finder.find_question(name)
+
+    @pytest.mark.parametrize("name", ODD_NAMES, ids=lambda name: ascii(name[:40]))
+    async def test_no_name_leads_to_another_host(
+        self, finder: QuestionReader, name: str, hosts: frozenset[str], reached: Callable[[], frozenset[str]]
+    ) -> None:
+        # The other check covers the errors.
+        with contextlib.suppress(Exception):
+            await finder.find_question(name)
+        assert reached() <= hosts
+
+    async def test_what_cannot_be_forecast_is_rejected_with_a_reason(
+        self, finder: QuestionReader, unfit: str | None
+    ) -> None:
+        if unfit is not None:
+            with pytest.raises(RequestRejectedError) as caught:
+                await finder.find_question(unfit)
+            assert str(caught.value).strip()
+
+
+async def _list_questions(finder: QuestionReader) -> list[Question]:
+    found = [question async for question in finder.questions()]
+    assert found
+    return found
+
+
+def _without_crowd(question: Question) -> Question:
+    """Return the content of a question, without what changes between two readings."""
+    return replace(question, crowd=None)

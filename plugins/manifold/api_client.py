@@ -1,0 +1,224 @@
+"""Reading over HTTP: the addresses of this venue, its query format, and reads that bypass caches.
+
+The venue's servers answer from a cache for up to 15 seconds. Requests that need current data use an address that is new
+each time: with a meaningless parameter, or a time bound that excludes nothing. Source:
+docs/facts/manifold.md#essentials, #reading and #account.
+"""
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from bot.api import (
+    AuthenticationError,
+    CacheBuster,
+    Clock,
+    HttpClient,
+    Json,
+    MalformedDataError,
+    NotFoundError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from plugins.manifold.settings import ManifoldSettings
+
+MAX_RESPONSE_BYTES = 40_000_000
+MAX_MARKETS_PER_REQUEST = 100
+MAX_ROWS = 10_000
+# Later than any row, even if the two clocks differ.
+_CLOCK_MARGIN_MS = 3_600_000
+# Longer than any cache keeps a response, and no divisor of the periods of jobs: a job at the same second of each hour
+# would otherwise use the same address each time.
+_CACHE_SPREAD_MS, _CACHE_SPREAD_ROWS = 99_991, 997
+
+QueryValue = str | bool | float | Sequence[str]
+QueryParameters = Mapping[str, QueryValue | None]
+JsonRecord = Mapping[str, Any]
+
+
+def encode_query(parameters: QueryParameters) -> str:
+    """Return a query as the venue's server reads it: booleans are true and false, lists are written with brackets."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in parameters.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            pairs.append((name, "true" if value else "false"))
+        elif isinstance(value, str | float | int):
+            pairs.append((name, str(value)))
+        else:
+            pairs += [(f"{name}[]", each) for each in value]
+    return f"?{urlencode(pairs, safe='[]')}" if pairs else ""
+
+
+def auth_headers(settings: ManifoldSettings) -> dict[str, str]:
+    """Return the header with the key of the environment in use; raises AuthenticationError if none is set."""
+    if settings.key_in_use is None:
+        name = settings.key_name
+        message = (
+            f"no {name}: create one on the account page, set its file as {name}_file in [venues.manifold.settings]"
+        )
+        raise AuthenticationError(message)
+    return {"Authorization": f"Key {settings.key_in_use.get_secret_value()}"}
+
+
+class ManifoldClient:
+    """The read requests; implements ``plugins.manifold.market_state.ManifoldMarketSource``.
+
+    All raise as ``HttpClient.get`` does, and MalformedDataError for a response that is not of the documented form.
+    """
+
+    def __init__(self, settings: ManifoldSettings, http: HttpClient, clock: Clock) -> None:
+        self._settings = settings
+        self._http = http
+        self._stamps = CacheBuster(clock)
+
+    def stamp_ms(self) -> int:
+        """Return the time in milliseconds, but never the same twice."""
+        return self._stamps.next_ms()
+
+    async def get(self, path: str, parameters: QueryParameters | None = None) -> Json:
+        """Return the decoded response to a request that needs no key."""
+        return _decode_json(await self._http.get(self._url(path, parameters), max_bytes=MAX_RESPONSE_BYTES), path)
+
+    async def own_account(self) -> JsonRecord:
+        """Return the account of the key; raises AuthenticationError, naming the setting."""
+        headers = auth_headers(self._settings)
+        try:
+            body = await self._http.get(self._url("me"), max_bytes=MAX_RESPONSE_BYTES, headers=headers)
+        except AuthenticationError as error:
+            message = f"{error}; check {self._settings.key_name} in [venues.manifold.settings]"
+            raise AuthenticationError(message) from error
+        return _require_record(_decode_json(body, "me"), "me")
+
+    async def user(self, username: str) -> JsonRecord:
+        """Return a user; raises NotFoundError."""
+        return _require_record(await self.get(f"user/{_path_segment(username)}"), f"user/{username}")
+
+    async def search(self, parameters: QueryParameters) -> list[Json]:
+        """Return a page of markets (LiteMarket), unparsed."""
+        return _require_list(await self.get("search-markets", parameters), "search-markets")
+
+    async def market(self, market_id: str) -> JsonRecord:
+        """Return the FullMarket as it is now."""
+        return await self._get_uncached(f"market/{_path_segment(market_id)}")
+
+    async def market_by_slug(self, slug: str) -> JsonRecord:
+        """Return the FullMarket of a slug as it is now."""
+        return await self._get_uncached(f"slug/{_path_segment(slug)}")
+
+    async def answers(self, market_id: str) -> list[Json]:
+        """Return the answers as the database has them; ``prob`` is what they paid once the market is resolved."""
+        path = f"market/{_path_segment(market_id)}/answers"
+        return _require_list(await self.get(path), path)
+
+    async def market_prices(self, market_ids: Sequence[str]) -> dict[str, JsonRecord]:
+        """Return prices by market id, without unknown markets; a hundred per request."""
+        found: dict[str, JsonRecord] = {}
+        for first in range(0, len(market_ids), MAX_MARKETS_PER_REQUEST):
+            page = await self.get("market-probs", {"ids": market_ids[first : first + MAX_MARKETS_PER_REQUEST]})
+            rows = _require_record(page, "market-probs").items()
+            found.update((market, row) for market, row in rows if isinstance(row, Mapping))
+        return found
+
+    async def orders(self, market_id: str) -> list[JsonRecord]:
+        """Return the open limit orders of all users on a market, as they are now."""
+        return await self._list_bets({"contractId": market_id, "kinds": "open-limit"})
+
+    async def own_orders(self, user_id: str, market_id: str | None = None) -> list[JsonRecord]:
+        """Return the open limit orders of one user, as they are now; expired ones may be among them."""
+        return await self._list_bets({"userId": user_id, "contractId": market_id, "kinds": "open-limit"})
+
+    async def bets_since(self, user_id: str, market_id: str, since_ms: int) -> list[JsonRecord]:
+        """Return the bets of one user on one market from that moment on, oldest first, as they are now.
+
+        Raises MalformedDataError if a row is invalid: a missing bet would then prove nothing.
+        """
+        # A little earlier each time, so that no cache has the response.
+        after = since_ms - self.stamp_ms() % _CACHE_SPREAD_MS
+        query: QueryParameters = {"userId": user_id, "contractId": market_id, "afterTime": after, "order": "asc"}
+        rows = _require_list(await self.get("bets", {**query, "limit": MAX_ROWS}), "bets")
+        if odd := [row for row in rows if not isinstance(row, Mapping) or not isinstance(row.get("id"), str)]:
+            message = f"bets: {len(odd)} of {len(rows)} rows are not bets"
+            raise MalformedDataError(message)
+        return list({str(row["id"]): row for row in rows if isinstance(row, Mapping)}.values())
+
+    async def balances(self, user_ids: Collection[str]) -> dict[str, float]:
+        """Return the balances of these users, without those that cannot be read."""
+        found = await asyncio.gather(*(self._balance(user) for user in user_ids))
+        return {user: balance for user, balance in zip(user_ids, found, strict=True) if balance is not None}
+
+    async def position_metrics(self, user_id: str) -> JsonRecord:
+        """Return all positions of a user, by market."""
+        # A different limit each time, for the same reason.
+        query: QueryParameters = {
+            "userId": user_id,
+            "limit": MAX_ROWS - self.stamp_ms() % _CACHE_SPREAD_ROWS,
+            "perAnswer": True,
+        }
+        path = "get-user-contract-metrics-with-contracts"
+        return _require_record(await self.get(path, query), path)
+
+    async def comments(self, user_id: str, market_id: str) -> list[JsonRecord]:
+        """Return the comments of one user on one market, the newest first, as they are now."""
+        query: QueryParameters = {
+            "userId": user_id,
+            "contractId": market_id,
+            "order": "newest",
+            "afterTime": self.stamp_ms() % 10**6,
+        }
+        found = _require_list(await self.get("comments", query), "comments")
+        return [row for row in found if isinstance(row, Mapping)]
+
+    async def _get_uncached(self, path: str) -> JsonRecord:
+        # These addresses ignore an unknown parameter.
+        return _require_record(await self.get(path, {"fresh": self.stamp_ms()}), path)
+
+    async def _list_bets(self, query: QueryParameters) -> list[JsonRecord]:
+        rows = _require_list(
+            await self.get("bets", {**query, "beforeTime": self.stamp_ms() + _CLOCK_MARGIN_MS}), "bets"
+        )
+        return [row for row in rows if isinstance(row, Mapping)]
+
+    async def _balance(self, user_id: str) -> float | None:
+        try:
+            path = f"user/by-id/{_path_segment(user_id)}"
+            balance = _require_record(await self.get(path), path).get("balance")
+        except (MalformedDataError, NotFoundError, RequestRejectedError, AuthenticationError, ServiceUnavailableError):
+            return None
+        return float(balance) if isinstance(balance, int | float) and not isinstance(balance, bool) else None
+
+    def _url(self, path: str, parameters: QueryParameters | None = None) -> str:
+        return f"{self._settings.addresses.api}/v0/{path}{encode_query(parameters or {})}"
+
+
+def _path_segment(text: str) -> str:
+    if not text or not text.isascii() or text in {".", ".."}:
+        message = f"the venue has nothing named {text[:80]!r}"
+        raise NotFoundError(message)
+    return quote(text, safe="")
+
+
+def _decode_json(body: bytes, path: str) -> Json:
+    try:
+        answer: Json = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        message = f"{path}: the response is not JSON"
+        raise MalformedDataError(message) from error
+    return answer
+
+
+def _require_list(answer: Json, path: str) -> list[Json]:
+    if not isinstance(answer, list):
+        message = f"{path}: the response is not a list"
+        raise MalformedDataError(message)
+    return list(answer)
+
+
+def _require_record(answer: Json, path: str) -> JsonRecord:
+    if not isinstance(answer, Mapping):
+        message = f"{path}: the response is not an object"
+        raise MalformedDataError(message)
+    return answer

@@ -1,0 +1,179 @@
+"""The instructions of agents and the answers asked of them, by the kind of message, and how those are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot.api import (
+    AnswerFormat,
+    ConfidenceLevel,
+    Evidence,
+    Json,
+    Question,
+    TargetPredictions,
+    ToolDefinition,
+    UnreadableAnswer,
+    fill_prompt,
+    join_prompt_sources,
+    load_template,
+    parsing,
+    task_text,
+)
+from plugins.society.scenario import CourtScenario, JurySelection, MessageKind
+
+PROMPT_PACKAGE = "plugins.society"
+
+
+def system_prompt(own: str, question: Question) -> str:
+    """Return the instructions of an agent and the rules for all."""
+    rules = fill_prompt(PROMPT_PACKAGE, "rules", task=task_text(question))
+    return f"{own.strip()}\n\n{rules}" if own.strip() else rules
+
+
+def juror_prompt(selection: JurySelection) -> str:
+    """Return the instructions of a juror, with the placeholder {profile} for its profile."""
+    return selection.prompt_template or load_template(PROMPT_PACKAGE, "juror").template
+
+
+def rating_prompt() -> str:
+    """Return the instructions of the reader of articles."""
+    return fill_prompt(PROMPT_PACKAGE, "rate")
+
+
+def prompt_version(scenario: CourtScenario) -> str:
+    """Return all texts that prompts are made from: their digest is the version of the prompts."""
+    texts = join_prompt_sources(PROMPT_PACKAGE, "rules", "juror", "rate")
+    return f"{texts}\n\n==== scenario\n{scenario.model_dump_json(exclude_defaults=True)}"
+
+
+STATEMENT_CHARS = 3000
+
+
+POINT_CHARS = 400
+
+
+SOURCE_CHARS = 200
+
+
+QUERY_CHARS = 400
+
+
+MOST_POINTS = 6
+
+
+MOST_QUERIES = 5
+
+
+UNSTATED_SOURCE = "source not stated"
+
+
+_TOOL_TEXTS = {
+    MessageKind.TEXT: ("say", "Say what you have to say"),
+    MessageKind.QUERIES: ("search_for", "Name the searches that would bring most, each in a few words"),
+    MessageKind.ARGUMENT: ("argue", "Make your case, then its points, each with the source that it rests on"),
+    MessageKind.ESTIMATE: ("estimate", "Say what you have to say, then give a first answer"),
+    MessageKind.DELIBERATION: ("deliberate", "Say to the other jurors what convinces you, what does not, and why"),
+    MessageKind.VOTE: ("vote", "Give your reasons, then your answer"),
+    MessageKind.SYNTHESIS: ("conclude", "Sum up, then give the answer that you yourself would give"),
+}
+
+
+_ANSWER_KINDS = frozenset({MessageKind.ESTIMATE, MessageKind.VOTE, MessageKind.SYNTHESIS})
+
+
+_CONFIDENCES = {str(confidence): confidence for confidence in ConfidenceLevel}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatement:
+    """An agent's statement: words and, if asked for, points, searches, and an answer to the question."""
+
+    statement: str = ""
+    points: tuple[Evidence, ...] = ()
+    queries: tuple[str, ...] = ()
+    predictions: TargetPredictions | None = None
+    confidence: ConfidenceLevel = ConfidenceLevel.LOW
+
+    @property
+    def words(self) -> str:
+        """All of it as text, except the answer."""
+        points = [f"- {point.text} [{point.source}]" for point in self.points]
+        return "\n".join(filter(None, (self.statement, *points, *self.queries)))
+
+
+def create_answer_tool(kind: MessageKind, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
+    """Return the one call with which an agent can answer a message of this kind."""
+    statement: Json = {"type": "string", "maxLength": STATEMENT_CHARS}
+    properties: dict[str, Json] = {"statement": statement}
+    if kind is MessageKind.QUERIES:
+        properties = {"queries": _list_schema({"type": "string", "maxLength": QUERY_CHARS}, MOST_QUERIES)}
+    if kind is MessageKind.ARGUMENT:
+        point: dict[str, Json] = {
+            "text": {"type": "string", "maxLength": POINT_CHARS},
+            "source": {"type": "string", "maxLength": SOURCE_CHARS},
+        }
+        properties["points"] = _list_schema(object_schema(point), MOST_POINTS)
+    if kind in _ANSWER_KINDS:
+        properties["confidence"] = {"type": "string", "enum": [*_CONFIDENCES]}
+        properties |= answer_format.schema(margin)
+    name, description = _TOOL_TEXTS[kind]
+    return ToolDefinition(name=name, description=description, parameters=object_schema(properties))
+
+
+def create_answer_reader(
+    kind: MessageKind, answer_format: AnswerFormat, margin: float
+) -> Callable[[Mapping[str, Json]], AgentStatement]:
+    """Return the reader of that call's arguments; it raises UnreadableAnswer."""
+
+    def read(arguments: Mapping[str, Json]) -> AgentStatement:
+        statement = parsing.read_text(arguments.get("statement"), STATEMENT_CHARS)
+        if kind is MessageKind.QUERIES:
+            return AgentStatement(queries=_read_queries(arguments.get("queries")))
+        if kind in _ANSWER_KINDS:
+            return AgentStatement(
+                statement=statement,
+                predictions=answer_format.clamp(answer_format.read(arguments), margin),
+                confidence=_CONFIDENCES.get(
+                    parsing.read_text(arguments.get("confidence"), 10).lower(), ConfidenceLevel.LOW
+                ),
+            )
+        if not statement:
+            message = "statement should hold what you have to say"
+            raise UnreadableAnswer(message)
+        return AgentStatement(statement=statement, points=_read_points(arguments.get("points")))
+
+    return read
+
+
+def object_schema(properties: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the schema of an object with these properties, all required, and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _list_schema(item: Json, most: int) -> Json:
+    return {"type": "array", "items": item, "maxItems": most}
+
+
+def _read_queries(raw: Json) -> tuple[str, ...]:
+    found = [parsing.read_text(item, QUERY_CHARS) for item in raw] if isinstance(raw, list) else []
+    queries = tuple(dict.fromkeys(filter(None, found)))[:MOST_QUERIES]
+    if not queries:
+        message = "queries should hold at least one search"
+        raise UnreadableAnswer(message)
+    return queries
+
+
+def _read_points(raw: Json) -> tuple[Evidence, ...]:
+    points = []
+    for item in raw[:MOST_POINTS] if isinstance(raw, list) else ():
+        given: Mapping[str, Json] = item if isinstance(item, dict) else {"text": item}
+        if words := parsing.read_text(given.get("text"), POINT_CHARS):
+            source = parsing.read_text(given.get("source"), SOURCE_CHARS)
+            points.append(Evidence(text=words, source=source or UNSTATED_SOURCE))
+    return tuple(points)

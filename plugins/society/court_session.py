@@ -1,0 +1,434 @@
+"""One trial of the court: its steps in order, the messages of each agent, and the belief after each step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from typing import Any
+
+from bot.api import (
+    AnswerFormat,
+    Json,
+    MalformedDataError,
+    ModelUsage,
+    Question,
+    Step,
+    StepAction,
+    StepObservation,
+    StructuredAnswer,
+    ToolDefinition,
+    TrialContext,
+    create_answer_format,
+    fence_text,
+    find_starting_point,
+    gather_all,
+    question_text,
+)
+from plugins.society import jury, vote_pooling
+from plugins.society.agent_prompts import (
+    AgentStatement,
+    create_answer_reader,
+    create_answer_tool,
+    juror_prompt,
+    prompt_version,
+    system_prompt,
+)
+from plugins.society.article_retrieval import ArticleRetrieval
+from plugins.society.court_state import CourtState, describe_sides
+from plugins.society.participants import CourtParticipant, ParticipantGroup
+from plugins.society.scenario import (
+    JURY,
+    CourtScenario,
+    CourtSide,
+    MessageKind,
+    MoveAction,
+    PlacedMove,
+    ScenarioAgent,
+    ScenarioMove,
+    expand_loops,
+)
+from plugins.society.settings import CourtSettings, count_moves, count_step_moves
+from plugins.society.step_packing import join_steps
+from plugins.society.variables import VariableStore, VariableValue, resolve_values
+
+MESSAGE_CHARS = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class MoveOutcome:
+    """The result of one move: its text, sources and costs, and its warnings."""
+
+    text: str
+    arguments: dict[str, Json] = field(default_factory=dict)
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    documents: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class CourtSession:
+    """A running trial."""
+
+    def __init__(self, question: Question, context: TrialContext, settings: CourtSettings) -> None:
+        """Lay out the scenario; no model is asked yet.
+
+        Raises ConfigError for an inconsistent scenario, or an intervention on a role without a model.
+        """
+        self.question, self.context, self.settings = question, context, settings
+        self.scenario: CourtScenario = settings.effective_scenario()
+        self.planned = count_moves(self.scenario)
+        for role in settings.interventions.roles.values():
+            # Not passed on silently to the main model: the comparison would be meaningless.
+            context.dialect(role)
+        self.participants = ParticipantGroup(
+            question=question, context=context, answer_settings=settings.answer_settings
+        )
+        self.state = CourtState(
+            question=question,
+            settings=settings,
+            starting_point=find_starting_point(question, crowd=settings.crowd),
+            answer_format=create_answer_format(question, settings.answer_settings, percent=True),
+            has_jury=any(move.action is MoveAction.GENERATE_JURY for move in self.scenario.steps),
+        )
+        self.agents = {agent.name: self._joined(agent) for agent in self.scenario.agents}
+        pinned = frozenset(settings.interventions.variables)
+        self.variables = VariableStore(
+            {name: VariableValue(text, is_trusted=True) for name, text in resolve_values(self.scenario.values).items()},
+            pinned,
+        )
+        self.retrieval = ArticleRetrieval(participants=self.participants, settings=settings)
+        self.has_answer = False
+        self._late = False
+        self._remarks: list[str] = []
+
+    def _joined(self, agent: ScenarioAgent) -> CourtParticipant:
+        person = _create_participant(agent)
+        return self.participants.join(person) if agent.capabilities.llm else person
+
+    async def moves(self) -> AsyncGenerator[Step, None]:
+        """Yield one step per move, each with the present belief; raises after the last one without a verdict."""
+        documents: tuple[str, ...] = (await self.context.store_text(prompt_version(self.scenario)),)
+        first = self.state.answer_format.format(self.state.belief().predictions)
+        began: tuple[str, ...] = (f"began with {first}: {self.state.starting_point.text}",)
+        began += self.settings.interventions.describe()
+        held: list[Step] = []
+        made = 0
+        async with aclosing(self._outcomes()) as outcomes:
+            async for at, outcome in outcomes:
+                made += 1
+                if made == self.planned:
+                    self._close(outcome)
+                    await self.participants.report_performance()
+                step = self._step(at, replace(outcome, documents=documents + outcome.documents), began)
+                documents, began = (), ()
+                held.append(replace(step, final=made == self.planned and self.state.has_verdict))
+                # Before the first answer of a model there is no forecast of this court.
+                for ready in held if self.has_answer else ():
+                    yield ready
+                held = [] if self.has_answer else held
+        if held:
+            yield join_steps(held)
+        if not self.state.has_verdict:
+            voted = f"{self.state.vote_count} of {len(self.state.jurors)} jurors voted, fewer than half"
+            message = f"no verdict: {voted if self.state.has_jury else 'nobody gave an answer'}"
+            raise self.participants.failure or MalformedDataError(message)
+
+    def _step(self, at: PlacedMove, outcome: MoveOutcome, began: tuple[str, ...]) -> Step:
+        arguments: dict[str, Json] = {"step": at.place, **({"name": at.move.name} if at.move.name else {})}
+        arguments |= {"turn": at.turn, "turns": at.turns} if at.turns > 1 else {}
+        arguments |= {"silent": True} if at.move.silent else {}
+        remarks = dict.fromkeys((*began, *outcome.remarks, *self._remarks))
+        self._remarks.clear()
+        return Step(
+            action=StepAction(name=at.move.action, arguments={**arguments, **outcome.arguments}),
+            observation=StepObservation(text=outcome.text, documents=outcome.documents),
+            belief=self.state.belief(),
+            usage=outcome.usage,
+            remarks=tuple(remarks),
+        )
+
+    async def _outcomes(self) -> AsyncGenerator[tuple[PlacedMove, MoveOutcome], None]:
+        placed_moves = [*expand_loops(self.scenario)]
+        for at in placed_moves:
+            if at is not placed_moves[-1] and self._is_left_out(at):
+                self.planned -= count_step_moves(self.scenario, at)
+                self._remarks.append(f"step {at.place} was left out: there is only time for a verdict")
+                continue
+            async with aclosing(self._run_move(at)) as outcomes:
+                async for outcome in outcomes:
+                    yield at, outcome
+
+    def _is_left_out(self, at: PlacedMove) -> bool:
+        """Say whether a move is left out because time is short: only moves that lead to a verdict remain."""
+        self._late = self._late or self.context.is_final_answer_time(f"move {at.place}")
+        kinds = {MessageKind.VOTE} if self.state.has_jury else {MessageKind.ESTIMATE, MessageKind.SYNTHESIS}
+        leads = at.move.action is MoveAction.GENERATE_JURY or at.move.kind in kinds
+        return self._late and (self.state.has_verdict or not leads)
+
+    def _run_move(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
+        if at.move.action is not MoveAction.MESSAGE:
+            return self._run_action(at)
+        return self._to_jury(at) if at.move.receiver == JURY else self._to_agent(at)
+
+    async def _run_action(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
+        match at.move.action:
+            case MoveAction.WEB_SEARCH:
+                yield await self._search(at)
+            case MoveAction.PROCESS_ARTICLES:
+                yield await self._process(at)
+            case MoveAction.GENERATE_JURY:
+                yield await self._choose_jury(at)
+            case _:
+                yield self._count_votes(at)
+
+    async def _search(self, at: PlacedMove) -> MoveOutcome:
+        query = self._fill_placeholders(at.move.query, at, fenced=False).strip()
+        if not query:
+            self._remarks.append("nobody named a search, so the title of the question was searched for")
+        found = await self.retrieval.search((query or self.question.title).split("\n"), at.move.num_results)
+        self.state.queries = self.retrieval.queries
+        self.variables.store(at.move.store, found.text)
+        arguments: dict[str, Json] = {"agent": at.move.agent, "queries": [*found.queries]}
+        return MoveOutcome(
+            text=found.text, arguments=arguments, usage=found.usage, documents=found.documents, remarks=found.remarks
+        )
+
+    async def _process(self, at: PlacedMove) -> MoveOutcome:
+        agent = self.agents[str(at.move.agent)]
+        criteria = self._fill_placeholders(at.move.criteria, at)
+        read = await self.retrieval.process(self._open(agent, at), criteria, at.move)
+        self.variables.store(at.move.store, read.text, own=True)
+        arguments: dict[str, Json] = {"agent": at.move.agent, "articles": [*read.recorded_articles]}
+        return MoveOutcome(
+            text=read.display_text,
+            arguments=arguments,
+            usage=read.usage,
+            documents=read.documents,
+            remarks=read.remarks,
+        )
+
+    async def _choose_jury(self, at: PlacedMove) -> MoveOutcome:
+        selection, clerk = self.scenario.agent(str(at.move.agent)).jury_selection, self.agents[str(at.move.agent)]
+        assert selection is not None  # noqa: S101 - the checks of the scenario saw to it
+        count, given = at.move.num_jurors, self.settings.interventions.jurors
+        role = self.settings.interventions.roles.get(JURY)
+        filled: StructuredAnswer[tuple[jury.JurorProfile, ...]] = (
+            StructuredAnswer(value=given)
+            if given
+            else await self._open(clerk, at).ask(
+                (
+                    f"{self._fill_placeholders(at.move.message, at)}\n\n"
+                    f"{jury.requirements_text(selection.requirements)}"
+                ).strip(),
+                jury.jury_tool(selection, count),
+                lambda arguments: jury.read_jury(arguments, selection, count),
+            )
+        )
+        self._note_answer(filled)
+        seated = jury.fill_jury(filled.value, count, filled.reason)
+        for number, profile in enumerate(seated.profiles, 1):
+            person = CourtParticipant(
+                name=f"juror_{number}",
+                label=profile.get(jury.NAME_FIELD, f"Juror {number}"),
+                system=juror_prompt(selection),
+                profile=jury.profile_text(profile),
+                is_juror=True,
+                roles=(role,) if role else (f"juror_{number}", "juror"),
+            )
+            self.state.jurors.append(self.participants.join(person))
+        shown = [
+            f"{one.name}: {', '.join(profile.values())}"
+            for one, profile in zip(self.state.jurors, seated.profiles, strict=True)
+        ]
+        self.variables.store(at.move.store, "\n".join(shown))
+        recorded: dict[str, Json] = {"agent": at.move.agent, "jurors": [dict(profile) for profile in seated.profiles]}
+        absent = [f"{one.name} {one.left_out_reason}" for one in self.state.jurors if one.left_out_reason]
+        notes = (*filled.notes, *([seated.note] if seated.note else ()), *absent)
+        return MoveOutcome(
+            text="\n".join(shown), arguments=recorded, usage=filled.usage, documents=filled.documents, remarks=notes
+        )
+
+    async def _to_agent(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
+        move, receiver, initiator = at.move, self.agents[str(at.move.receiver)], self.agents[str(at.move.initiator)]
+        message = self._fill_placeholders(move.message, at)
+        for turn in range(1, move.max_turns + 1):
+            filled = await self._ask_participant(receiver, at, message, move.kind)
+            if filled.value is not None:
+                self._accept_statement(receiver, filled.value, move)
+            yield self._outcome(receiver, move, filled, message=message)
+            if turn < move.max_turns:
+                answer = f"{receiver.label} answered:\n{fence_text(_statement_text(receiver, filled), receiver.name)}"
+                back = await self._ask_participant(initiator, at, answer, MessageKind.TEXT)
+                yield self._outcome(
+                    initiator, with_message_kind(move, MessageKind.TEXT), back, message=answer, by=receiver.name
+                )
+                message = f"{initiator.label} answers:\n{fence_text(_statement_text(initiator, back), initiator.name)}"
+
+    async def _to_jury(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
+        move = at.move
+        messages = [
+            self._fill_placeholders(
+                move.message, at, {"reasons": VariableValue(self.state.other_jurors_text(juror), is_trusted=True)}
+            )
+            for juror in self.state.jurors
+        ]
+        answers = await gather_all(
+            self._ask_participant(juror, at, text, move.kind)
+            for juror, text in zip(self.state.jurors, messages, strict=True)
+        )
+        for juror, text, filled in zip(self.state.jurors, messages, answers, strict=True):
+            if filled.value is not None:
+                juror.last_statement = filled.value
+                juror.last_vote = filled.value if move.kind is MessageKind.VOTE else juror.last_vote
+            outcome = self._outcome(juror, move, filled, message=text)
+            if juror is self.state.jurors[-1]:
+                self.variables.store(move.store, "\n\n".join(self.state.jury_words()))
+                outcome.arguments |= {"tally": self.state.tally()} if move.kind is MessageKind.VOTE else {}
+            yield outcome
+
+    def _count_votes(self, at: PlacedMove) -> MoveOutcome:
+        votes = self.state.tally()
+        text = "\n".join(
+            [*self.state.jury_words(), f"pooled: {self.state.answer_format.format(self.state.belief().predictions)}"]
+        )
+        self.variables.store(at.move.store, text)
+        return MoveOutcome(text=text, arguments={"tally": votes})
+
+    def _close(self, outcome: MoveOutcome) -> None:
+        """Record the last word of the court with its last move."""
+        outcome.arguments |= {"tally": self.state.tally(), "aggregate": self.settings.aggregate.value}
+        silent = [f"{one.name} gave no answer" for one in self.state.jurors if one.last_vote is None]
+        outcome.remarks += tuple(silent)
+
+    async def _ask_participant(
+        self, person: CourtParticipant, at: PlacedMove, message: str, kind: MessageKind
+    ) -> StructuredAnswer[AgentStatement]:
+        answer_format, margin = self.participants.create_answer_format(person), self.settings.margin
+        person = self._open(person, at)
+        return await person.ask(
+            message, create_answer_tool(kind, answer_format, margin), create_answer_reader(kind, answer_format, margin)
+        )
+
+    def _open(self, person: CourtParticipant, at: PlacedMove) -> CourtParticipant:
+        """Fill in the opening message of the participant, if it has no statement yet."""
+        if person.session is not None and not person.session.messages:
+            answer_format = self.participants.create_answer_format(person)
+            own = self._fill_placeholders(
+                person.system, at, {"profile": VariableValue(person.profile, is_trusted=True)}
+            )
+            person.system = system_prompt(own, self.question)
+            person.opening = question_text(
+                self.question,
+                answer_format,
+                self.state.starting_point,
+                cutoff=self.context.cutoff,
+                crowd=self.settings.crowd,
+            )
+            person.session.declare_tools(self._possible_tools(person, answer_format))
+        return person
+
+    def _possible_tools(self, person: CourtParticipant, answer_format: AnswerFormat) -> tuple[ToolDefinition, ...]:
+        """Return all tools that the scenario will ever ask of a participant, so that each request offers the same."""
+        forms: dict[str, ToolDefinition] = {}
+        for at in expand_loops(self.scenario):
+            move, kinds = at.move, list[MessageKind]()
+            if move.action is MoveAction.GENERATE_JURY and move.agent == person.name:
+                selection = self.scenario.agent(person.name).jury_selection
+                assert selection is not None  # noqa: S101 - the checks of the scenario saw to it
+                tool = jury.jury_tool(selection, move.num_jurors)
+                forms[tool.name] = tool
+            if move.action is MoveAction.MESSAGE:
+                kinds += [move.kind] if move.receiver == (JURY if person.is_juror else person.name) else []
+                kinds += [MessageKind.TEXT] if move.initiator == person.name and move.max_turns > 1 else []
+            for kind in kinds:
+                tool = create_answer_tool(kind, answer_format, self.settings.margin)
+                forms.setdefault(tool.name, tool)
+        return tuple(forms.values())
+
+    def _accept_statement(self, person: CourtParticipant, statement: AgentStatement, move: ScenarioMove) -> None:
+        person.last_statement = statement
+        if person.side in self.state.evidence:
+            for point in statement.points:
+                self.state.evidence[person.side].setdefault(point.text.casefold(), point)
+        if statement.predictions is not None:
+            self.state.estimate = statement
+            self.state.judge = statement if move.kind is MessageKind.SYNTHESIS else self.state.judge
+        self.variables.store(move.store, "\n".join(statement.queries) or statement.words)
+
+    def _note_answer(self, filled: StructuredAnswer[Any]) -> None:
+        self.has_answer = self.has_answer or filled.value is not None
+        self.participants.failure = filled.failure or self.participants.failure
+
+    def _outcome(
+        self,
+        person: CourtParticipant,
+        move: ScenarioMove,
+        filled: StructuredAnswer[AgentStatement],
+        *,
+        message: str,
+        by: str | None = None,
+    ) -> MoveOutcome:
+        arguments: dict[str, Json] = {"from": by or move.initiator, "to": person.name, "label": person.label}
+        arguments |= {"kind": move.kind.value, "message": message[:MESSAGE_CHARS]}
+        text, value = _statement_text(person, filled), filled.value
+        self._note_answer(filled)
+        if value is not None and value.predictions is not None:
+            arguments["answer"] = vote_pooling.encode_predictions(self.question, value.predictions)
+            text = f"{self.state.answer_format.format(value.predictions)}. {text}"
+        missing: tuple[str, ...] = () if value is not None else (f"{person.name} said nothing: {filled.reason}",)
+        missing += (
+            (f"{person.name} {person.left_out_reason}",)
+            if person.left_out_reason and person.left_out_reason != filled.reason
+            else ()
+        )
+        return MoveOutcome(
+            text=text,
+            arguments=arguments,
+            usage=filled.usage,
+            documents=filled.documents,
+            remarks=(*filled.notes, *missing),
+        )
+
+    def _fill_placeholders(
+        self, text: str, at: PlacedMove, more: Mapping[str, VariableValue] | None = None, *, fenced: bool = True
+    ) -> str:
+        def unset(name: str) -> None:
+            self._remarks.append(f"nothing was stored under {name} when step {at.place} read it")
+
+        high, low = describe_sides(self.question, self.state.starting_point)
+        known = {
+            "title": VariableValue(self.question.title),
+            "cutoff": VariableValue(f"{self.context.cutoff.astimezone(UTC):%Y-%m-%d %H:%M} UTC", is_trusted=True),
+            "high_side": VariableValue(high, is_trusted=True),
+            "low_side": VariableValue(low, is_trusted=True),
+            "jurors": VariableValue(str(len(self.state.jurors)), is_trusted=True),
+            "turn": VariableValue(str(at.turn), is_trusted=True),
+            "turns": VariableValue(str(at.turns), is_trusted=True),
+            "step": VariableValue(str(at.place), is_trusted=True),
+            "points_for": VariableValue(self.state.points_text(CourtSide.FOR)),
+            "points_against": VariableValue(self.state.points_text(CourtSide.AGAINST)),
+            "votes": VariableValue("\n\n".join(self.state.jury_words()) or "No juror has voted."),
+            **(more or {}),
+        }
+        return self.variables.fill(text, known, unset, fenced=fenced)
+
+
+def with_message_kind(move: ScenarioMove, kind: MessageKind) -> ScenarioMove:
+    """Return the move with another kind, for the statements of its initiator in between."""
+    return move.model_copy(update={"kind": kind})
+
+
+def _create_participant(agent: ScenarioAgent) -> CourtParticipant:
+    roles = (agent.role or agent.name,)
+    return CourtParticipant(
+        name=agent.name,
+        label=f"The {agent.name.replace('_', ' ')}",
+        system=agent.system_message,
+        roles=roles,
+        side=agent.side,
+    )
+
+
+def _statement_text(person: CourtParticipant, filled: StructuredAnswer[AgentStatement]) -> str:
+    return filled.value.words if filled.value is not None else f"({person.label} said nothing.)"

@@ -1,0 +1,162 @@
+"""Reads scenario files and reports their mistakes: file, line, key, and what to write instead."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bot.api import ConfigError, NotFoundError
+from plugins.society.scenario import CourtScenario, suggest_name
+from plugins.society.scenario_checks import find_doubts, find_faults
+from plugins.society.source_lines import (
+    MAX_KEY_PARTS,
+    ScenarioKey,
+    find_deep_key_line,
+    find_line,
+    map_json_lines,
+    map_toml_lines,
+)
+
+MAX_BYTES = 64 * 1024
+# After this many faults the rest is not listed.
+MAX_FAULTS_SHOWN = 50
+# The published trial of ten steps, and the one of the paper with all 28.
+SHIPPED_SCENARIOS = ("ten", "full")
+_FAULT_TEXTS = {
+    "missing": "is missing",
+    "model_type": "should be a table",
+    "dict_type": "should be a table",
+    "tuple_type": "should be a list",
+    "list_type": "should be a list",
+    "string_type": "should be text",
+}
+
+
+@cache
+def load_shipped_scenario(name: str) -> CourtScenario:
+    """Return a scenario that comes with the package; raises NotFoundError for another name."""
+    return parse_scenario(read_shipped_text(name), f"{name}.toml")
+
+
+def read_shipped_text(name: str) -> str:
+    """Return the file of a scenario that comes with the package; raises NotFoundError for another name."""
+    if name not in SHIPPED_SCENARIOS:
+        suggestion = suggest_name(name, SHIPPED_SCENARIOS)
+        message = f"no scenario {name} comes with the package; {suggestion}, or name a .toml or .json file"
+        raise NotFoundError(message)
+    return (files("plugins.society") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def read_scenario_file(path: Path) -> str:
+    """Return the text of a scenario file; raises ConfigError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror}"
+        raise ConfigError(message) from error
+    if len(raw) > MAX_BYTES:
+        message = f"{path}: is larger than the maximum of {MAX_BYTES} bytes for a scenario"
+        raise ConfigError(message)
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"{path}:{line}: is not UTF-8 text"
+        raise ConfigError(message) from error
+
+
+def parse_scenario(text: str, name: str) -> CourtScenario:
+    """Return the scenario in a text, as JSON if the name ends so, else as TOML.
+
+    Raises ConfigError with one line for each of the first faults, naming file, line and key.
+    """
+    table, lines = _parse_table(text, name)
+    try:
+        scenario = CourtScenario.model_validate(table)
+    except ValidationError as error:
+        complaints = [
+            (_fault_key(fault["loc"], table), _fault_text(fault))
+            for fault in error.errors(include_url=False)[:MAX_FAULTS_SHOWN]
+        ]
+        raise ConfigError(_format_faults(name, lines, complaints)) from None
+    if found := [(_key_as_written(key, table), why) for key, why in islice(find_faults(scenario), MAX_FAULTS_SHOWN)]:
+        raise ConfigError(_format_faults(name, lines, found))
+    return scenario
+
+
+def find_warnings(text: str, name: str) -> tuple[str, ...]:
+    """Return a line for each of the first likely mistakes.
+
+    Raises ConfigError as ``parse_scenario`` does.
+    """
+    scenario = parse_scenario(text, name)
+    table, lines = _parse_table(text, name)
+    found = [
+        (_key_as_written(key, table), f"warning: {why}") for key, why in islice(find_doubts(scenario), MAX_FAULTS_SHOWN)
+    ]
+    return tuple(_format_faults(name, lines, found).splitlines())
+
+
+def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[ScenarioKey, int]]:
+    """Return the table in a text, and the line of each key; raises ConfigError."""
+    is_json = name.lower().endswith(".json")
+    if not is_json and (line := find_deep_key_line(text)) is not None:
+        message = f"{name}:{line}: a key has more than {MAX_KEY_PARTS} parts"
+        raise ConfigError(message)
+    try:
+        table = json.loads(text) if is_json else tomllib.loads(text)
+        lines = (map_json_lines if is_json else map_toml_lines)(text)
+    except RecursionError as error:
+        message = f"{name}: is nested too deeply"
+        raise ConfigError(message) from error
+    except ValueError as error:
+        message = f"{name}: is not valid {'JSON' if is_json else 'TOML'}: {error}"
+        raise ConfigError(message) from error
+    if not isinstance(table, dict):
+        message = f"{name}:1: should be a table (or object)"
+        raise ConfigError(message)
+    return table, lines
+
+
+def _format_faults(name: str, lines: Mapping[ScenarioKey, int], found: Iterable[tuple[ScenarioKey, str]]) -> str:
+    return "\n".join(f"{name}:{find_line(key, lines)}: {format_key(key)}: {why}" for key, why in found)
+
+
+def format_key(key: ScenarioKey) -> str:
+    """Return a key as one writes it: steps[3].message."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".") or "scenario"
+
+
+def _fault_key(loc: tuple[str | int, ...], table: Mapping[str, Any]) -> ScenarioKey:
+    return _key_as_written(tuple(part for part in loc if part != "[key]"), table)
+
+
+def _key_as_written(key: ScenarioKey, table: Mapping[str, Any]) -> ScenarioKey:
+    """Return the key under the name that the file uses if there are two."""
+    return ("scenario", *key[1:]) if key[:1] == ("steps",) and "scenario" in table else key
+
+
+def _fault_text(fault: Any) -> str:  # noqa: ANN401 - an error as pydantic tells it
+    kind, key = fault["type"], str(fault["loc"][-1])
+    if kind == "extra_forbidden":
+        return f"there is no such key; {suggest_name(key, _all_keys())}"
+    if kind == "string_pattern_mismatch":
+        return "should be lower-case letters, digits and single underscores"
+    return _FAULT_TEXTS.get(kind) or str(fault["msg"]).replace("Input should", "should").removeprefix("Value error, ")
+
+
+@cache
+def _all_keys() -> tuple[str, ...]:
+    """Return all keys that any part of a scenario has."""
+    schema = CourtScenario.model_json_schema()
+    parts = (schema, *schema["$defs"].values())
+    return tuple(sorted({name for part in parts for name in part.get("properties", {})}))

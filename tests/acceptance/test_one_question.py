@@ -1,0 +1,134 @@
+"""A venue with one bare question, through all that commands can say about it."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bot.app.app import FoxcastApp, open_app
+from bot.config.loader import load_config
+from bot.plugin_system.registry import load_registry
+from bot.testing.clock import FakeClock
+from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
+from tests.acceptance.published_rounds import SAMPLE
+
+PLUGIN = Path(__file__).parents[1] / "unit" / "fake_reader_venue.py"
+HARBOUR = f"""
+plugins = ["fake_reader_venue"]
+plugin_files = ["{PLUGIN}"]
+
+[venues.harbour]
+forecasters = ["keeper"]
+"""
+LEDGER = Path("state") / "paper" / "ledger.sqlite"
+
+
+@pytest.fixture
+def harbour(tmp_path: Path) -> FoxcastInstallation:
+    return installed(tmp_path, HARBOUR)
+
+
+def run_jobs(foxcast: FoxcastInstallation, *names: str) -> None:
+    """Run some jobs alone, as if the process had ended after them."""
+
+    async def work() -> None:
+        config = load_config(foxcast.config, {})
+        async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+            await _run(app, names)
+
+    asyncio.run(work())
+
+
+async def _run(app: FoxcastApp, names: tuple[str, ...]) -> None:
+    jobs = {job.name: job for job in app.jobs()}
+    for name in names:
+        await jobs[name].run()
+
+
+def test_a_question_before_its_first_forecast_says_how_to_get_one(
+    harbour: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    run_jobs(harbour, "discover harbour")
+    said = inside(harbour, "show", "lamp").out
+    assert "Lit?" in said
+    assert "Not forecast yet" in said
+    assert "No run of a job" not in inside(harbour, "status").out
+
+
+def test_a_held_forecast_says_when_it_is_asked_again(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
+    (harbour.folder / "state").mkdir()
+    (harbour.folder / "state" / "STOP").touch()
+    run_jobs(harbour, "discover harbour", "forecast", "submit")
+    assert "hold: halted by STOP; asked again from" in inside(harbour, "show", "lamp").out
+
+
+def test_a_venue_that_is_off_holds_for_good(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
+    run_jobs(harbour, "discover harbour", "forecast")
+    harbour.config.write_text(HARBOUR + 'mode = "off"\n')
+    run_jobs(harbour, "submit")
+    assert "hold: harbour is off\n" in inside(harbour, "show", "lamp").out
+
+
+def test_a_calibrated_forecast_shows_what_was_said(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
+    run_jobs(harbour, "discover harbour", "forecast")
+    with closing(sqlite3.connect(harbour.folder / LEDGER)) as connection, connection:
+        connection.execute("update prediction set raw_probability = 0.25")
+    assert "calibrated from 25.0% to 30.0%" in inside(harbour, "show", "lamp").out
+
+
+def test_a_broken_rule_of_the_ledger_is_told_with_its_name_and_meaning(
+    harbour: FoxcastInstallation, inside: InProcessCommand
+) -> None:
+    run_jobs(harbour, "discover harbour", "forecast")
+    with closing(sqlite3.connect(harbour.folder / LEDGER)) as connection, connection:
+        connection.execute("update question set version = 'x'")
+    answer = inside(harbour, "db", "check")
+    assert answer.code == 1
+    assert "failed question_has_its_version: a question whose current version is not recorded" in answer.out
+    assert "needs attention" in answer.out
+    found = inside(harbour, "db", "check", "--json").json
+    assert [problem["check"] for problem in found["problems"]] == ["question_has_its_version"]
+
+
+def test_a_backup_replaces_a_ledger_that_is_lost(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
+    run_jobs(harbour, "discover harbour", "forecast", "backup")
+    backup = inside(harbour, "status", "--json").json["last_backup"]["path"]
+    (harbour.folder / LEDGER).unlink()
+    answer = inside(harbour, "db", "restore", backup)
+    assert "is the ledger now" in answer.out
+    assert "is kept as" not in answer.out
+    assert inside(harbour, "status", "--json").json["counts"]["forecasts"] == 1
+
+
+def test_a_forecaster_that_learns_nothing_cannot_be_fitted(
+    harbour: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+) -> None:
+    answer = inside(harbour, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
+    assert answer.is_refusal(2, "keeper learns nothing from outcomes")
+
+
+def test_parameters_can_be_written_to_stdout_alone(tmp_path: Path, inside: InProcessCommand) -> None:
+    answer = inside(installed(tmp_path), "fit", "steady", "--rounds", SAMPLE, "--before", "2026-11-01", "--out", "-")
+    fitted = json.loads(answer.out)
+    assert fitted["payload"] == {"count": fitted["examples"]}
+    assert fitted["provenance"]["rounds"].startswith("3 (")
+
+
+def test_the_beginning_of_several_ids_lists_them(
+    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+) -> None:
+    shutil.copytree(foxcast.folder / "state", tmp_path / "state")
+    copy = installed(tmp_path)
+    with closing(sqlite3.connect(tmp_path / LEDGER)) as connection, connection:
+        connection.execute("pragma foreign_keys = off")
+        [(first,), (second,)] = connection.execute("select id from forecast order by id limit 2").fetchall()
+        for old, new in ((first, "abcdef" + first[6:]), (second, "abcdef" + second[6:])):
+            connection.execute("update forecast set id = ? where id = ?", (new, old))
+    answer = inside(copy, "show", "abcdef")
+    assert answer.code == 8
+    assert "abcdef begins several forecasts; name one of" in answer.err
+    assert answer.err.count("forecastbench:") == 2

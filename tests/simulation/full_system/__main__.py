@@ -1,0 +1,225 @@
+"""``python -m tests.simulation.full_system``: simulations of the whole daemon, by seed. See ``make simulate``."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import SimpleQueue
+from pathlib import Path
+
+import structlog
+
+from tests.campaign_log import FOLDER, append_line, run_origin
+from tests.simulation.full_system.mutants import MUTANTS, break_process
+from tests.simulation.full_system.paper_live_comparison import decision_differences
+from tests.simulation.full_system.plan import SimulationPlan
+from tests.simulation.full_system.report_log import report_line
+from tests.simulation.full_system.simulation import SimulationReport, run_simulation
+
+MODULE = "tests.simulation.full_system"
+MOST_SHOWN = 6
+ALL = "all"
+# Memory, where the machine has a folder of it.
+SHM = Path("/dev/shm")  # noqa: S108 - a folder in it is made anew, with a name of its own
+
+
+def main() -> int:
+    """Run what is asked for; return 1 where something was violated."""
+    asked = _asked()
+    if asked.mutant == ALL:
+        return _each_mutant(asked)
+    seeds = [asked.seed] if asked.seed is not None else list(range(asked.first, asked.first + asked.seeds))
+    plans = [
+        SimulationPlan(
+            seed=seed,
+            days=asked.days,
+            lives=asked.lives,
+            faulty=not asked.calm,
+            people=not asked.calm,
+            closing=not asked.calm and asked.mutant is None,
+            mutant=asked.mutant,
+        )
+        for seed in seeds
+    ]
+    if asked.twins:
+        return _twins(plans, asked.keep)
+    began = time.monotonic()
+    violated: list[int] = []
+    days, said = 0.0, run_origin(MODULE)
+    for report, took_s in _reports(plans, asked.jobs, asked.dump, asked.place):
+        days += report.days
+        if asked.keep:
+            append_line(FOLDER / f"{asked.keep}.jsonl", {**said, **report_line(report, took_s)})
+        _say(report, took_s, verbose=asked.seed is not None)
+        if report.violations:
+            violated.append(report.plan.seed)
+            if asked.until_found:
+                break
+    took_s = time.monotonic() - began
+    sys.stdout.write(
+        f"{len(plans)} seeds, {days:.1f} days, {len(violated)} violated {violated or ''}"
+        f" in {took_s:.1f} s: {days / took_s:.2f} days a second\n"
+    )
+    return 1 if violated else 0
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this seed alone, and say all about it")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--days", type=float, default=3.0, help="simulated days of each seed")
+    parser.add_argument("--lives", type=int, default=6, help="how many lives end before their time")
+    parser.add_argument("--calm", action="store_true", help="no faults, and nobody who halts or sets clocks")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument(
+        "--mutant", choices=[*sorted(MUTANTS), ALL], help="break the program in this way, or in each in turn"
+    )
+    parser.add_argument("--twins", action="store_true", help="compare what is decided on paper and live instead")
+    parser.add_argument("--until-found", action="store_true", help="end at the first violation")
+    parser.add_argument("--keep", metavar="NAME", help="add what came of each to state/simulations/NAME.jsonl")
+    parser.add_argument("--place", type=int, help="of one job: which processor it keeps to, counted from 0")
+    parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
+    asked = parser.parse_args()
+    if asked.seeds < 1 or asked.jobs < 1 or not asked.days > 0.0:
+        parser.error("--seeds and --jobs are 1 at least, and --days more than 0")
+    return asked
+
+
+def _each_mutant(asked: argparse.Namespace) -> int:
+    """Look for each planted bug until it is found; return how many were not."""
+    options = ["--seeds", str(asked.seeds), "--first", str(asked.first), "--days", str(asked.days), "--until-found"]
+    options += ["--keep", asked.keep] if asked.keep else []
+
+    places = [*range(asked.jobs)]
+
+    def found(mutant: str) -> bool:
+        place = places.pop()
+        command = [sys.executable, "-m", MODULE, *options, "--mutant", mutant, "--place", str(place)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        places.append(place)
+        sys.stdout.write(f"{mutant}: {done.stdout.splitlines()[-1] if done.stdout else done.stderr[-500:]}\n")
+        sys.stdout.flush()
+        # One that comes to no verdict has found nothing.
+        return done.returncode == 1 and " violated [" in done.stdout
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        hidden = [mutant for mutant, was in zip(MUTANTS, pool.map(found, MUTANTS), strict=True) if not was]
+    sys.stdout.write(
+        f"{len(MUTANTS) - len(hidden)} of {len(MUTANTS)} planted bugs found; not: {', '.join(hidden) or '-'}\n"
+    )
+    return len(hidden)
+
+
+def _twins(plans: list[SimulationPlan], name: str | None) -> int:
+    differing = 0
+    _hush()
+    for plan in plans:
+        with _folder() as root:
+            compared, found = decision_differences(plan, root)
+        if name:
+            append_line(
+                FOLDER / f"{name}.jsonl",
+                {**run_origin(MODULE), "twins": compared, "seed": plan.seed, "violations": found},
+            )
+        sys.stdout.write(f"seed {plan.seed}: {compared} decisions compared, {len(found)} differ\n")
+        sys.stdout.writelines(f"  VIOLATED {one}\n" for one in found)
+        differing += bool(found)
+    return 1 if differing else 0
+
+
+def _reports(
+    plans: list[SimulationPlan], jobs: int, dump: Path | None, place: int | None
+) -> Iterator[tuple[SimulationReport, float]]:
+    if jobs <= 1:
+        _stay_at(os.getpid() if place is None else place)
+        yield from (_one(plan, dump) for plan in plans)
+        return
+    places: SimpleQueue[int] = SimpleQueue()
+    for number in range(jobs):
+        places.put(number)
+    with ProcessPoolExecutor(jobs, initializer=_stay, initargs=(places,)) as pool:
+        try:
+            yield from pool.map(_one, plans)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _stay(places: SimpleQueue[int]) -> None:
+    _stay_at(places.get())
+
+
+def _stay_at(place: int) -> None:
+    """Keep to one processor: its threads take turns, and waking one elsewhere takes a third of the time."""
+    if sys.platform == "linux":
+        processors = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {processors[place % len(processors)]})
+
+
+def _one(plan: SimulationPlan, dump: Path | None = None) -> tuple[SimulationReport, float]:
+    _hush()
+    if plan.mutant is not None:
+        break_process(plan.mutant)
+    began = time.process_time()
+    with _folder() as root:
+        report = run_simulation(plan, root, tell=dump is not None)
+    took_s = time.process_time() - began
+    if dump is not None:
+        dump.write_text("\n".join([*report.told, ""]), encoding="utf-8")
+        report.told.clear()
+    return report, took_s
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="foxcast-", dir=SHM if SHM.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def _hush() -> None:
+    """Hide thousands of lines about what goes wrong on purpose, and look for garbage less often."""
+    # What an earlier simulation left must go first: what is frozen is never looked at again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+
+
+def _say(report: SimulationReport, took_s: float, *, verbose: bool) -> None:
+    plan = report.plan
+    sides = ", ".join(f"{name} {mode}" for name, mode in report.modes.items()) + (", a world" * report.worldly)
+    sys.stdout.write(
+        f"seed {plan.seed} ({sides}): {report.days:.2f} days, {len(report.lives)} lives, {report.requests} requests,"
+        f" {report.effects.total()} effects, {report.faults.total()} faults, {report.turns} turns,"
+        f" trace {report.trace[:16]}, {took_s:.1f} s of CPU\n"
+    )
+    if verbose:
+        sys.stdout.write(f"  lives: {report.lives}\n  faults: {dict(report.faults)}\n")
+        sys.stdout.write(f"  effects: {dict(report.effects)}\n  trace: {report.trace}\n")
+        sys.stdout.write(f"  memory in MB by day: {report.memory_mb}\n  most in use: {report.peak}\n")
+    shown = report.violations if verbose else report.violations[:MOST_SHOWN]
+    for violation in shown:
+        sys.stdout.write(f"  VIOLATED {violation}\n")
+    if len(shown) < len(report.violations):
+        sys.stdout.write(f"  and {len(report.violations) - len(shown)} more\n")
+    if report.violations:
+        mutant = f" MUTANT={plan.mutant}" if plan.mutant else ""
+        arguments = [] if plan.lives == SimulationPlan(seed=plan.seed).lives else [f"--lives {plan.lives}"]
+        arguments += [] if plan.faulty else ["--calm"]
+        more = f" SIMULATE_ARGS='{' '.join(arguments)}'" if arguments else ""
+        sys.stdout.write(f"  again with: make simulate SEED={plan.seed} DAYS={plan.days:g}{mutant}{more}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,116 @@
+"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps."""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from bot.api import (
+    Belief,
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    ConfidenceLevel,
+    CurvePrediction,
+    CurveShape,
+    Forecaster,
+    ForecasterSpec,
+    PluginContext,
+    PluginSettings,
+    Prediction,
+    Question,
+    Step,
+    StepAction,
+    StepObservation,
+    TrialContext,
+    hookimpl,
+)
+
+STEPS = 3
+
+
+class DriftingForecasterSettings(PluginSettings):
+    """How far and how fast it moves."""
+
+    boldness: float = 0.9
+    """In log-odds, at most."""
+
+    thinks_s: float = 20.0
+    """Before each step."""
+
+
+class DriftingForecaster:
+    """Moves away from the crowd in three steps."""
+
+    def __init__(self, settings: DriftingForecasterSettings) -> None:
+        self._settings = settings
+
+    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        """Yield a step for each third of the way."""
+        del desk
+        for number in range(1, STEPS + 1):
+            await asyncio.sleep(self._settings.thinks_s)
+            move = self._settings.boldness * _lean(question) * number / STEPS
+            predictions = {target.key: _moved(question, move) for target in question.targets}
+            yield Step(
+                action=StepAction(name="think", arguments={}),
+                observation=StepObservation(text=f"thought {number} of {STEPS}"),
+                belief=Belief(
+                    predictions=predictions, confidence=ConfidenceLevel.MEDIUM, reason=f"moved by {move:+.2f}"
+                ),
+                final=number == STEPS,
+            )
+
+
+def _lean(question: Question) -> float:
+    """Return which way this question is pushed, between -1 and 1."""
+    digest = hashlib.sha256(str(question.ref).encode()).digest()
+    return 2.0 * int.from_bytes(digest[:4], "big") / 2**32 - 1.0
+
+
+def _moved(question: Question, move: float) -> Prediction:
+    shape, crowd = question.shape, question.crowd.prediction if question.crowd is not None else None
+    match shape:
+        case ChoiceShape(options=options):
+            prices = (
+                crowd.probabilities
+                if isinstance(crowd, ChoicePrediction)
+                else dict.fromkeys(options, 1.0 / len(options))
+            )
+            tilts = [move * (1.0 - 2.0 * place / (len(options) - 1)) for place in range(len(options))]
+            shares = _tilted([prices[option] for option in options], tilts)
+            return ChoicePrediction(dict(zip(options, shares, strict=True)))
+        case CurveShape(grid=grid):
+            return crowd if isinstance(crowd, CurvePrediction) else CurvePrediction(_even(shape, len(grid)))
+        case _:
+            price = crowd.probability if isinstance(crowd, BinaryPrediction) else 0.5
+            yes, _ = _tilted([price, 1.0 - price], [move / 2.0, -move / 2.0])
+            return BinaryPrediction(yes)
+
+
+def _tilted(prices: Sequence[float], tilts: Sequence[float]) -> list[float]:
+    weights = [max(price, 0.01) * math.exp(tilt) for price, tilt in zip(prices, tilts, strict=True)]
+    whole = sum(weights)
+    return [weight / whole for weight in weights]
+
+
+def _even(shape: CurveShape, points: int) -> tuple[float, ...]:
+    first, last = 0.05 if shape.open_lower else 0.0, 0.95 if shape.open_upper else 1.0
+    inner = (first + (last - first) * place / (points - 1) for place in range(points - 1))
+    return (*inner, last)
+
+
+@asynccontextmanager
+async def _open(settings: DriftingForecasterSettings, _: PluginContext) -> AsyncIterator[Forecaster]:
+    yield DriftingForecaster(settings)
+
+
+@hookimpl
+def foxcast_forecasters() -> list[ForecasterSpec[DriftingForecasterSettings]]:
+    """Return the forecaster."""
+    return [
+        ForecasterSpec(
+            name="drifter", summary="moves away from the crowd", settings=DriftingForecasterSettings, open=_open
+        )
+    ]

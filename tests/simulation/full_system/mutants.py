@@ -1,0 +1,159 @@
+"""Ways to break the program, one at a time and in a process of its own; the simulation must notice each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from bot.core import redaction, trading_profit
+from bot.core.errors import ServiceUnavailableError
+from bot.core.orders import UnpaidOutcome
+from bot.core.outcomes import BinaryOutcome, Resolution
+from bot.core.questions import SINGLE_TARGET, QuestionRef
+from bot.core.trading_profit import MILLIONTHS
+from bot.core.venue_http import HttpRequest, HttpResponse
+from bot.execution.gate import rules
+from bot.execution.outbox import batch_submission, safety_halts, write_loop
+from bot.net.write_client import HttpWriteClient
+from bot.store import accounts, questions, schedule
+from bot.store.questions import UpsertResult
+from plugins.metaculus import reader as metaculus_venue
+from plugins.metaculus import resolutions as metaculus_resolve
+from plugins.polymarket import signer
+from plugins.polymarket import write_requests as polymarket_orders
+from plugins.polymarket import writer as polymarket_writer
+from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
+
+
+def _resolved_early() -> None:
+    known: Callable[..., Resolution | None] = metaculus_resolve.question_resolution
+
+    def guessed(asked: Any, ref: QuestionRef) -> Resolution | None:
+        found = known(asked, ref)
+        if found is None and asked.status == "closed" and asked.type == "binary":
+            return Resolution(
+                ref=ref, target=SINGLE_TARGET, outcome=BinaryOutcome(0.0), resolved_at=asked.scheduled_close_time
+            )
+        return found
+
+    replace_attribute(metaculus_venue, "question_resolution", guessed)
+
+
+def _yes_is_no() -> None:
+    record: Callable[..., Any] = questions.ResolutionStore.record
+
+    async def turned(self: Any, found: Sequence[Resolution], *, seen_at: datetime) -> Any:
+        said = [
+            replace(one, outcome=BinaryOutcome(1.0 - one.outcome.value))
+            if isinstance(one.outcome, BinaryOutcome)
+            else one
+            for one in found
+        ]
+        return await record(self, said, seen_at=seen_at)
+
+    replace_attribute(questions.ResolutionStore, "record", turned)
+
+
+def _never_resolved() -> None:
+    async def none(*_: object, **__: object) -> UpsertResult:
+        return UpsertResult()
+
+    replace_attribute(questions.ResolutionStore, "record", none)
+
+
+def _leases_for_ever() -> None:
+    async def none(*_: object, **__: object) -> int:
+        return 0
+
+    replace_attribute(schedule.ScheduleStore, "free_leases", none)
+    replace_text(schedule, "_RETURN_EXPIRED", "leased_until <= :now", "leased_until <= :now and 0")
+
+
+def _tells_secrets() -> None:
+    send: Send = HttpWriteClient.send
+
+    async def telling(
+        self: HttpWriteClient, request: HttpRequest, *, max_bytes: int, deadline_s: float
+    ) -> HttpResponse:
+        try:
+            return await send(self, request, max_bytes=max_bytes, deadline_s=deadline_s)
+        except ServiceUnavailableError as error:
+            message = f"{error}: {dict(request.headers)}"
+            raise ServiceUnavailableError(message) from error
+
+    replace_attribute(HttpWriteClient, "send", telling)
+    # What is written down hides secrets once more.
+    replace_attribute(redaction.SecretRedactor, "redact", lambda _, text: text)
+
+
+def _signs_anything() -> None:
+    replace_attribute(signer.SpendingRecord, "spend", lambda *_, **__: None)
+
+
+def _any_version() -> None:
+    replace_attribute(batch_submission, "describe_changes", lambda *_: ())
+    replace_attribute(rules, "describe_changes", lambda *_: ())
+    replace_attribute(write_loop, "describe_changes", lambda *_: ())
+
+
+def _matched_is_filled() -> None:
+    settled: Callable[..., Any] = polymarket_orders.confirmed_fills
+
+    def hopeful(parts: Any, fees: Any) -> Any:
+        return settled([replace(part, status=polymarket_orders.CONFIRMED) for part in parts], fees)
+
+    replace_attribute(polymarket_writer, "confirmed_fills", hopeful)
+
+
+def _stops_for_ever() -> None:
+    async def never(*_: object) -> None:
+        """Leave it to a person."""
+
+    replace_attribute(safety_halts, "resume_if_settled", never)
+
+
+def _pays_the_other_side() -> None:
+    pay: Callable[..., None] = accounts.store_payout
+
+    def turned(database: Any, lane: Any, share: Any, pays: Any) -> None:
+        pay(database, lane, share, pays if isinstance(pays, UnpaidOutcome) else 1.0 - pays)
+
+    replace_attribute(accounts, "store_payout", turned)
+
+
+def _loan_is_gain() -> None:
+    replace_attribute(
+        trading_profit.EquityReading,
+        "settled_cash",
+        property(lambda one: round((one.cash + one.reserved + one.owed) * MILLIONTHS)),
+    )
+
+
+MUTANTS: Mapping[str, ProgramMutant] = {
+    **COMMON_MUTANTS,
+    **mutants_by_name(
+        (
+            ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
+            ("yes-is-no", "the outcomes of yes-or-no questions are turned round", _yes_is_no),
+            ("never-resolved", "no outcome is ever written down", _never_resolved),
+            ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
+            ("signs-anything", "the signer does not count what it signed today", _signs_anything),
+            ("any-version", "a forecast goes onto its question however that has changed", _any_version),
+            ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
+            ("stops-for-ever", "a venue that stopped for its doubts is left to a person", _stops_for_ever),
+            ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
+            ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
+            ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
+        )
+    ),
+}
+
+
+@cache
+def break_process(name: str) -> ProgramMutant:
+    """Break this process in that way, once, and return how."""
+    MUTANTS[name].apply()
+    return MUTANTS[name]

@@ -1,0 +1,170 @@
+"""What people do to a running Foxcast: arm, disarm, halt, resume, close positions, stop it, and set the clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.operator_requests import (
+    ArmVenue,
+    ClosePositions,
+    DisarmVenue,
+    HaltSubmissions,
+    OperatorRequest,
+    PositionToClose,
+    ResumeSubmissions,
+)
+from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch, release_kill_switch
+from bot.simulator.environment import TRADING
+from bot.store import requests
+from bot.store.requests import send_request
+from tests.simulation.full_system.plan import CAPS, HOUR_S
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.core.interfaces import Clock
+    from bot.testing.event_loop import VirtualClock
+    from tests.simulation.full_system.daemon_lives import DaemonLives
+
+ADA = "ada"
+STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
+ARMED_DAYS = 31
+# How often the first thing that somebody does is to wait for a write; for so long, looking so often.
+WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
+# A real daemon looks for requests so often; this one is told of them, and looks by itself far less often.
+HEARD_WITHIN_S = 5.0
+# How often a kill makes somebody halt or disarm.
+WARY = 1 / 3
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedOperators:
+    """One thing after the other, with hours between; ``machine`` is the clock that they set, ``clock`` true time.
+
+    ``steps_s`` are those by which they set it; ``stopped_s`` is when the STOP file was put where it is, None while it
+    is not there.
+    """
+
+    lives: DaemonLives
+    clock: Clock
+    machine: VirtualClock
+    stream: np.random.Generator
+    live: tuple[str, ...]
+    did: Counter[str] = field(default_factory=Counter)
+    stopped_s: float | None = None
+    _ahead_s: float = 0.0
+    _waiting: Callable[[], object] | None = None
+
+    async def act(self) -> None:
+        """Do one thing after the other, for ever, and make good each of them."""
+        doing: tuple[tuple[str, Callable[[], object]], ...] = (
+            ("clock set", self._set_clock),
+            ("stop file", self._stop),
+            ("stop file at a write", lambda: self._at_write(self._stop)),
+            ("halt", self._halt),
+            ("halt at a write", lambda: self._at_write(self._halt)),
+            ("halt of one venue", self._halt_one),
+            ("disarmed", self._disarm),
+            ("disarmed at a write", lambda: self._at_write(self._disarm)),
+        )
+        if self.stream.random() < WATCHFUL:
+            watchful = [(name, do) for name, do in doing if name.endswith("at a write")]
+            await self._do(*watchful[int(self.stream.integers(len(watchful)))])
+        while True:
+            await self.clock.sleep(float(self.stream.exponential(3.0 * HOUR_S)))
+            await self._do(*doing[int(self.stream.integers(len(doing)))])
+
+    async def _do(self, name: str, act: Callable[[], object]) -> None:
+        """Do something, and make it good about an hour later."""
+        act()
+        patience_s = PATIENCE_S
+        while self._waiting is not None and patience_s > 0.0:
+            await self.clock.sleep(LOOK_S)
+            patience_s -= LOOK_S
+        self.did[name] += 1
+        await self.clock.sleep(float(self.stream.exponential(HOUR_S)))
+        self.make_good()
+
+    async def close(self, held: Callable[[], Sequence[PositionToClose]], stream: np.random.Generator) -> None:
+        """Have one of the positions that are held closed, now and then, for ever."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(2.0 * HOUR_S)))
+            if positions := held():
+                target = positions[int(stream.integers(len(positions)))]
+                self.lives.folder.mkdir(parents=True, exist_ok=True)
+                request = ClosePositions(by=ADA, asked_at=self.machine.now(), targets=(target,))
+                requests.request_closing(self.lives.folder, request)
+                self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
+                self.did["position closed"] += 1
+
+    def saw_write(self) -> None:
+        """Do what somebody waits to do at a write, between two orders perhaps."""
+        if self._waiting is not None:
+            do, self._waiting = self._waiting, None
+            do()
+
+    def saw_kill(self) -> None:
+        """Halt or disarm at times before the next life, which finds what was about to leave."""
+        doing = (self._halt, self._halt_one, self._disarm)
+        if self.stream.random() < WARY:
+            self.did["halt after a kill"] += 1
+            doing[int(self.stream.integers(len(doing)))]()
+
+    def make_good(self) -> None:
+        """Set the clock right, take the STOP file away, resume and arm all."""
+        self.machine.set_wall_clock(-self._ahead_s)
+        self._ahead_s = 0.0
+        release_kill_switch(self.lives.home / "state" / STOP_FILE)
+        self.stopped_s = self._waiting = None
+        self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now()))
+        for venue in self.live:
+            self._arm(venue)
+
+    def _set_clock(self) -> None:
+        self._ahead_s = STEPS_S[int(self.stream.integers(len(STEPS_S)))]
+        self.machine.set_wall_clock(self._ahead_s)
+
+    def _stop(self) -> None:
+        engage_kill_switch(self.lives.home / "state" / STOP_FILE, "ada wants quiet")
+        self.stopped_s = self.clock.monotonic()
+
+    def _at_write(self, do: Callable[[], object]) -> None:
+        self._waiting = do
+
+    def _halt(self) -> None:
+        self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks into it"))
+
+    def _halt_one(self) -> None:
+        self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there", venue=self._any()))
+
+    def _disarm(self) -> None:
+        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any()))
+
+    def _arm(self, venue: str) -> None:
+        lane = self.lives.lane(venue)
+        money = CAPS if venue in TRADING else {}
+        request = ArmVenue(
+            by=ADA,
+            asked_at=self.machine.now(),
+            venue=lane.venue,
+            account=lane.account,
+            config=lane.config_digest,
+            until=self.machine.now() + timedelta(days=ARMED_DAYS),
+            per_order=money.get("per_order"),
+            per_day=money.get("per_day"),
+            total=money.get("total"),
+        )
+        self._ask(request)
+
+    def _any(self) -> str:
+        return self.live[int(self.stream.integers(len(self.live)))]
+
+    def _ask(self, request: OperatorRequest) -> None:
+        folder = self.lives.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        send_request(folder, request, at=self.machine.now())
+        self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

@@ -1,0 +1,142 @@
+"""Checks whether recorded outcomes are those of the venues, and whether any is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.simulator.venues.metaculus_scores import account_scores
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import Row
+from tests.simulation.full_system.plan import PACES
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from bot.simulator.venues import metaculus_state, polymarket_state
+    from bot.simulator.venues.manifold_state import FakeManifoldMarket
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+
+RECORDED = "select ref, target, kind, value, seen_at from resolution order by id"
+SCORED = "select ref, rule, value from venue_score"
+FORECAST = "select distinct ref from forecast where state = 'done'"
+SAME = 1e-9
+# By so much the clock that people set may be behind.
+SET_BACK = timedelta(hours=1, minutes=2)
+# A job that looks for outcomes this often has failed or was killed once at most before it read one.
+READ_WITHIN = timedelta(seconds=2.0 * PACES["resolve"])
+CALLED = {"yes": 1.0, "no": 0.0, "YES": 1.0, "NO": 0.0}
+CALLED_OFF = frozenset({"annulled", "ambiguous", "CANCEL"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VenueOutcome:
+    """What a venue has of a question: since when its outcome, and which where it is yes or no, a share or void.
+
+    Some are not told to everybody.
+    """
+
+    since: datetime | None
+    told: tuple[str, float | None] | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeChecks:
+    """Judges outcomes by the state of the venues; ``undone`` are those that were taken back, at any time.
+
+    ``slower`` is how many times slower than at a common pace jobs run.
+    """
+
+    stalls: SimulationVenues
+    undone: Collection[str]
+    now: datetime
+    slower: float
+
+    def judge(self, recorded: Collection[Row], forecast: Collection[str]) -> Iterator[str]:
+        """Say what is wrong with the rows of ``RECORDED``, and what is missing of the questions of ``FORECAST``."""
+        current = {(row["ref"], row["target"]): row for row in recorded}
+        for row in recorded:
+            known = self._known(row["ref"])
+            if known is None:
+                continue
+            told = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            if known.since is None or parse_timestamp(row["seen_at"]) < known.since - SET_BACK:
+                yield f"{told}, and has had an outcome since {known.since or 'never'}"
+            elif row is current[row["ref"], row["target"]] and known.told not in {None, (row["kind"], row["value"])}:
+                yield f"{told}, and was {known.told}"
+        there = {row["ref"] for row in recorded}
+        late = self.now - READ_WITHIN * self.slower - SET_BACK
+        for ref in sorted(set(forecast) - there):
+            known = self._known(ref)
+            if known is not None and known.shown and known.since is not None and known.since < late:
+                yield f"outcome: {ref} has had one since {known.since}, and none is on record"
+
+    def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
+        """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
+        for row in scored:
+            state = None if self.stalls.metaculus is None else self.stalls.metaculus.state
+            number = row["ref"].rsplit(":", 1)[-1]
+            if state is None or f"metaculus:{number}" in self.undone:
+                continue
+            question, key = state.questions[int(number)], f"{row['rule'].replace(' ', '_')}_score"
+            name = "coverage" if row["rule"] == "coverage" else key
+            told = [account_scores(question, user, state.users).get(name) for user in state.users]
+            if not any(value is not None and abs(value - row["value"]) < SAME for value in told):
+                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {told} at the venue"
+
+    def _known(self, ref: str) -> _VenueOutcome | None:
+        """Return what the venue has of a question, None where nobody can say."""
+        venue, key = ref.split(":", 1)
+        name = key.rsplit(":", 1)[-1]
+        if f"{venue}:{name}" in self.undone:
+            return None
+        if venue == "manifold" and self.stalls.manifold is not None:
+            return _of_market(self.stalls.manifold.state.markets[name])
+        if venue == "metaculus" and self.stalls.metaculus is not None:
+            return _of_question(self.stalls.metaculus.state, int(name))
+        if venue == "polymarket" and self.stalls.polymarket is not None:
+            return _of_condition(self.stalls.polymarket.state, name)
+        return None
+
+
+def _of_market(market: FakeManifoldMarket) -> _VenueOutcome:
+    since = market.resolution_time
+    return _VenueOutcome(
+        since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
+        told=_called(market.resolution) if market.type == "BINARY" else None,
+    )
+
+
+def _of_question(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
+    question = state.questions[number]
+    return _VenueOutcome(
+        since=None if question.resolution is None else question.resolution_set,
+        told=_called(question.resolution) if question.type == "binary" else None,
+        # Who forecast nothing is not told what came of it.
+        shown=any(question.forecasts_of(user.id) for user in state.users.values()),
+    )
+
+
+def _of_condition(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
+    markets = [one for one in state.markets.values() if name in {one.condition, one.event}]
+    ends = [one.resolved_at for one in markets if one.resolved_at is not None]
+    alone = markets[0] if len(markets) == 1 and markets[0].condition == name else None
+    return _VenueOutcome(
+        since=datetime.fromtimestamp(min(ends), UTC) if ends else None,
+        told=None if alone is None else _paid(alone.payouts),
+    )
+
+
+def _called(resolution: str | None) -> tuple[str, float | None] | None:
+    if resolution in CALLED_OFF:
+        return "void", None
+    return ("happened", CALLED[resolution]) if resolution in CALLED else None
+
+
+def _paid(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
+    if payouts is None:
+        return None
+    return ("happened", float(payouts[0])) if any(payouts) else ("void", None)

@@ -1,0 +1,233 @@
+"""The plan of a simulation, and what is drawn from its seed: venues, faults, pace, and how each life ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bot.core.clock import SeededRandom
+from bot.simulator.environment import BALANCE, TRADING, VENUES, to_toml
+from bot.simulator.faults import RequestFault
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# The plugin of those who forecast without a world; it lies beside the folders of lives, so that no path tells where.
+DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+# What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
+CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
+# What the signer signs in a day by itself, sent or not: less than a day's orders may cost, or more.
+SIGNED_A_DAY = (30.0, 60.0)
+# A few watch prices: it follows them every few seconds, which takes most of a simulated day's work.
+WATCHING, WATCHED = 1 / 16, 3
+PAPER = 1 / 4
+WORLDLY = 1 / 8
+# Of the seeds without that world: which venues there are.
+VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
+    (0.6, ("manifold", "metaculus")),
+    (0.85, ("manifold",)),
+    (1.01, ("metaculus",)),
+)
+# Of how many seeds orders at Polymarket are written, which a signer signs, without that world and with it; and which
+# venues there are without it.
+SIGNING, WORLDLY_SIGNING = 0.18, 1 / 2
+SIGNED_VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
+    (0.5, ("polymarket",)),
+    (0.8, ("manifold", "polymarket")),
+    (1.01, ("metaculus", "polymarket")),
+)
+ORDER_TYPES = ("FAK", "FAK", "FOK", "GTD", "GTD")
+# An order that rests there does so for four minutes at least.
+LEAST_LIFETIME_S = 240.0
+# Faults that leave a write in doubt; half of the seeds have one of them often.
+FREQUENT_FAULTS = (
+    RequestFault.DROPPED_AFTER,
+    RequestFault.ERROR_AFTER,
+    RequestFault.LATE,
+    RequestFault.PAGE_AFTER,
+    RequestFault.HANGING_AFTER,
+    RequestFault.STALE,
+)
+# What is not filled at once rests for a minute, or for an hour.
+LIFETIMES_S = (60.0, 3_600.0)
+# At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
+RECONCILE_S = 7_200.0
+PACES: Mapping[str, float] = {
+    "requests": 1_800.0,
+    "discover": 14_400.0,
+    "forecast": 7_200.0,
+    "submit": 7_200.0,
+    "reconcile": RECONCILE_S,
+    "resolve": 21_600.0,
+    "score": 43_200.0,
+    "backup": 43_200.0,
+}
+# Copies of the ledger are thinned out within a month of it, too.
+BACKUP_GB = 0.05
+DRIFTER, BLF = "drifter", "blf"
+
+EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationPlan:
+    """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks.
+
+    ``modes`` are those of the venues, where they are not drawn. ``closing``: somebody also closes positions at times.
+    """
+
+    seed: int
+    days: float = 3.0
+    lives: int = 6
+    faulty: bool = True
+    people: bool = True
+    closing: bool = False
+    mutant: str | None = None
+    modes: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeEnding:
+    """How a life ends: after ``turns`` of the loop, counted from the ``writes``-th write on, or ``after_s`` seconds."""
+
+    manner: EndingKind
+    turns: int = 0
+    writes: int = 0
+    after_s: float = 0.0
+
+
+END_OF_TIME = LifeEnding(manner="age")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationTraits:
+    """What differs from seed to seed: venues and their sides, pace of jobs, what goes wrong how often, ends of lives.
+
+    ``has_world``, the questions of a simulated world are there too, with its press, and a model that reads it.
+    ``order_type`` is that of Polymarket, ``signed_a_day`` the dollars that its signer signs away.
+    """
+
+    modes: Mapping[str, str]
+    has_world: bool
+    pace: float
+    watched: int
+    roughness: float
+    frequent_fault: RequestFault | None
+    lifetime_s: float
+    order_type: str
+    signed_a_day: float
+    endings: Sequence[LifeEnding]
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The venues that are written to."""
+        return tuple(name for name, mode in self.modes.items() if mode == "live")
+
+    @property
+    def signs(self) -> bool:
+        """Whether there is an account at Polymarket, and people about: not in a simulated world that is read alone."""
+        return "polymarket" in self.modes and (self.modes["polymarket"] == "live" or not self.has_world)
+
+    @property
+    def signed_lifetime_s(self) -> float:
+        """How long an order at Polymarket rests."""
+        return max(LEAST_LIFETIME_S, self.lifetime_s)
+
+
+def draw_traits(plan: SimulationPlan) -> SimulationTraits:
+    """Draw what the seed says."""
+    stream = SeededRandom(plan.seed).stream("temper")
+    worldly = stream.random() < WORLDLY
+    draw, signing = stream.random(), SeededRandom(plan.seed).stream("signer")
+    signs = signing.random() < (WORLDLY_SIGNING if worldly else SIGNING)
+    company = (signing.random(), SIGNED_VENUE_SETS) if signs else (draw, VENUE_SETS)
+    names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
+    fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
+    return SimulationTraits(
+        modes=_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
+        has_world=worldly and plan.modes is None,
+        pace=float(stream.choice([0.5, 1.0, 1.5])),
+        watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
+        roughness=float(stream.uniform(0.3, 1.0)) if plan.faulty else 0.0,
+        frequent_fault=fond if plan.faulty else None,
+        lifetime_s=float(stream.choice(LIFETIMES_S)),
+        order_type=str(signing.choice(ORDER_TYPES)),
+        signed_a_day=float(signing.choice(SIGNED_A_DAY)),
+        endings=[_fate(stream, plan) for _ in range(plan.lives)],
+    )
+
+
+def simulation_config(temper: SimulationTraits, stand: Mapping[str, Any]) -> str:
+    """Return the configuration beside what a stand says of its servers, HOME standing for the folder of a life."""
+    daemon = {f"{job}_every_s": seconds * temper.pace for job, seconds in PACES.items()}
+    world = stand if temper.has_world else {"plugins": [*temper.modes], "venues": stand["venues"]}
+    forecaster = {"metaculus": BLF} if temper.has_world else {}
+    table = {
+        **world,
+        "plugins": [*world["plugins"], DRIFTER_FILE.stem, *([BLF] if temper.has_world else [])],
+        "plugin_files": [f"../{DRIFTER_FILE.name}"],
+        "mode": "live",
+        "state": "HOME/state",
+        "log": {"level": "error"},
+        "daemon": {**daemon, "watch_questions": temper.watched, "backup_gb": BACKUP_GB},
+        "venues": {
+            name: _venue(name, temper, stand["venues"][name], forecaster.get(name, DRIFTER)) for name in temper.modes
+        },
+    }
+    return to_toml(table)
+
+
+def _venue(name: str, temper: SimulationTraits, stand: Mapping[str, Any], forecaster: str) -> dict[str, Any]:
+    settings = dict(stand["settings"])
+    if name == "manifold":
+        settings["order_lifetime_s"] = temper.lifetime_s
+    if name == "polymarket":
+        settings |= {"min_volume": 0.0, "min_liquidity": 0.0}
+        if temper.signs:
+            settings |= {"order_type": temper.order_type, "order_lifetime_s": temper.signed_lifetime_s}
+            settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": temper.signed_a_day}
+    found: dict[str, Any] = {
+        "mode": temper.modes[name],
+        "forecasters": [forecaster],
+        # Some venues ask to be looked at more often.
+        "discover_every_s": PACES["discover"] * temper.pace,
+        "settings": settings,
+    }
+    if name in TRADING:
+        found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
+        found["paper"] = {"cash": BALANCE}
+        # Most orders want more than their cap.
+        found["trading"] = {"kelly": 1.0}
+    return found
+
+
+def _modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
+    """Draw sides; at least one venue is written to, and Polymarket where orders there are signed."""
+    modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
+    if "polymarket" in modes:
+        modes["polymarket"] = "live" if signs else "paper"
+    if "live" not in modes.values():
+        modes[names[0]] = "live"
+    return modes
+
+
+def _fate(stream: np.random.Generator, plan: SimulationPlan) -> LifeEnding:
+    """Draw an end; most are kills, and half of those near a write."""
+    draw, most_s = float(stream.random()), plan.days * DAY_S * 2.0 / max(plan.lives, 1)
+    turns, writes = int(stream.geometric(1 / 8)), int(stream.geometric(1 / 3))
+    after_s = float(stream.uniform(0.0, most_s))
+    match draw:
+        case _ if draw < 0.35:
+            return LifeEnding(manner="kill at a write", turns=turns, writes=writes, after_s=after_s)
+        case _ if draw < 0.5:
+            # While it starts, or just after.
+            return LifeEnding(manner="kill", turns=int(stream.integers(1, 2_000)))
+        case _ if draw < 0.75 or not plan.people:
+            return LifeEnding(manner="kill", turns=turns, after_s=after_s)
+        case _ if draw < 0.9:
+            return LifeEnding(manner="stop", after_s=after_s)
+        case _:
+            return LifeEnding(manner="full disk", after_s=after_s)

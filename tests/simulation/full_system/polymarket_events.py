@@ -1,0 +1,227 @@
+"""What happens at the fake Polymarket during a simulation: its crowd trades, matches fail, outcomes are proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.polymarket_state import FakeFeeSchedule
+from tests.simulation.full_system.plan import DAY_S, HOUR_S
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.core.interfaces import Clock
+    from bot.simulator.venues.polymarket import FakePolymarket
+    from bot.simulator.venues.polymarket_state import FakePolymarketMarket
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+    from tests.simulation.full_system.plan import SimulationTraits
+
+# The most questions that are open at once, and beside a world with its own.
+MOST_OPEN, MOST_BESIDE = 8, 3
+# So late may come what is to be matched at once: what was sent in time is waited for that long.
+AT_ONCE_S = 50.0
+# Between two things that happen; books in which nothing moves for hours are traded on by nobody.
+PAUSE_S = 600.0
+# An outcome that was proposed may be disputed for so long.
+LIVENESS_S = 2.0 * HOUR_S
+PORTS = ("Aden", "Brest", "Cork")
+ENDS = ("1", "1", "1", "1", "0", "0", "0", "0", "0.5")
+_CENT = Decimal("0.01")
+_FEES = FakeFeeSchedule(rate=Decimal("0.04"))
+# How long takers are held before they are matched, on some markets.
+_HELD_S = Decimal(3)
+# How an order leaves whoever sent it in doubt.
+LOST = (RequestFault.LATE, RequestFault.ERROR_AFTER, RequestFault.DROPPED_AFTER, RequestFault.PAGE_AFTER)
+# The least distance from both ends of a price.
+_ROOM = 0.04
+
+
+@dataclass(slots=True, kw_only=True)
+class PolymarketEvents:
+    """Its markets and what goes on there, drawn from one stream; at most ``most`` questions are open at once.
+
+    Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came.
+    """
+
+    stalls: SimulationVenues
+    venue: FakePolymarket
+    clock: Clock
+    stream: np.random.Generator
+    most: int
+    rough: bool
+    late_s: float
+    _markets: list[FakePolymarketMarket] = field(default_factory=list)
+    _number: int = 0
+    # When something is known of what is closed: who proposes its outcome, and when that stands.
+    _known: dict[str, datetime] = field(default_factory=dict)
+    _pays: dict[str, str] = field(default_factory=dict)
+
+    def begin(self, first: int) -> None:
+        """Open what is there on the first day."""
+        for _ in range(first):
+            self._open()
+
+    async def run_events(self) -> None:
+        """Let things happen, for ever."""
+        events: tuple[tuple[float, Callable[[], object]], ...] = (
+            (0.60, self._move),
+            (0.82, self._trade),
+            (0.90, self._end),
+            (0.94, self._open),
+            (0.95, self._edit),
+            (0.965, self._fail),
+            (0.98, self._lose),
+            (0.985, self._restart),
+            (1.01, self._redeem),
+        )
+        while True:
+            await self.clock.sleep(float(self.stream.exponential(PAUSE_S)))
+            self.venue.mode = "open"
+            draw = self.stream.random()
+            next(act for share, act in events if draw < share)()
+
+    def stop_faults(self) -> None:
+        """Let the engine run, and no match fail any more."""
+        self.venue.mode = "open"
+        self.venue.world.exchange.next_settlements.clear()
+
+    def _any(self) -> FakePolymarketMarket | None:
+        trading = [one for one in self._markets if one.trades_now]
+        return trading[int(self.stream.integers(len(trading)))] if trading else None
+
+    def _open(self) -> None:
+        """Open a question: one market, or one in four an event where exactly one of several wins."""
+        most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
+        ends = self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
+        is_choice = self.stream.random() < 1 / 4
+        terms: dict[str, Any] = {
+            "fees": _FEES if self.stream.random() < 1 / 2 else None,
+            "delay_s": _HELD_S if self.stream.random() < 1 / 6 else Decimal(0),
+        }
+        if len({one.event for one in self._markets if one.trades_now}) >= self.most:
+            return
+        self._number += 1
+        world, end = self.venue.world, round(ends.timestamp())
+        told: list[tuple[str, dict[str, Any]]]
+        if is_choice:
+            event = world.add_event(f"Which port wins race {self._number}?", neg_risk=True, end=end)
+            told = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
+        else:
+            told = [(f"Will ship {self._number} come in?", {"end": end})]
+        for title, more in told:
+            market = world.add_market(title, **more, **terms)
+            self._markets.append(market)
+            self._to(market, float(self.stream.uniform(0.15, 0.7)) / (2.0 if is_choice else 1.0))
+
+    def _to(self, market: FakePolymarketMarket, price: float) -> None:
+        cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
+        self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(8, 300))))
+
+    def _move(self) -> None:
+        """Let the crowd's book stand elsewhere; own orders in its way are matched."""
+        if (market := self._any()) is not None:
+            last = float(market.history[-1][1]) if market.history else 0.5
+            self._to(market, last + float(self.stream.normal(0.0, 0.06)))
+
+    def _trade(self) -> None:
+        """Let somebody take a little from one side; every other time what rests there of Foxcast is what they want."""
+        side, size = ("BUY", "SELL")[int(self.stream.integers(2))], str(int(self.stream.integers(1, 200)))
+        resting = [one for one in self.venue.state.orders.values() if one.is_resting]
+        if resting and self.stream.random() < 1 / 2:
+            order = resting[0]
+            self.venue.world.trade(order.market, "SELL" if order.is_bid else "BUY", size, limit=order.level)
+        elif (market := self._any()) is not None:
+            self.venue.world.trade(market, side, size)
+
+    def _edit(self) -> None:
+        if (market := self._any()) is not None:
+            self.venue.world.edit(market, description=f"{market.description} As of {self.clock.now():%Y-%m-%d}.")
+
+    def _fail(self) -> None:
+        """Let the next match fail on chain."""
+        if self.rough:
+            self.venue.world.exchange.next_settlements.append("FAILED")
+
+    def _lose(self) -> None:
+        """Let the next order have no answer that tells of it; where it is late, until it is nearly too old for it."""
+        wait_s = float(self.stream.uniform(0.1, 0.95)) * self.late_s
+        fault = LOST[int(self.stream.integers(len(LOST)))]
+        if self.rough:
+            trouble = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
+            self.venue.faults.schedule(trouble, method="POST", path="/order")
+
+    def _restart(self) -> None:
+        """Let the engine take no orders for some minutes, or nothing but cancels."""
+        mode = ("restarting", "cancel_only")[int(self.stream.integers(2))]
+        if self.rough:
+            self.venue.mode = mode
+
+    def _end(self) -> None:
+        """Let all that is over go on towards its end: proposed, disputed where that was wrong, settled."""
+        now = self.clock.now()
+        for market in self._markets:
+            if not market.has_ended and self._is_known(market, now):
+                self._known[market.condition] = now + timedelta(seconds=LIVENESS_S)
+                self._step(market, self._outcome(market))
+
+    def _step(self, market: FakePolymarketMarket, pays: str) -> None:
+        world = self.venue.world
+        is_right = market.proposed == Decimal(pays) or market.was_disputed
+        if market.uma == "disputed":
+            world.propose(market, pays)
+        elif market.uma is None:
+            is_wrong = self.stream.random() < 1 / 8
+            world.propose(market, {"1": "0", "0": "1"}.get(pays, pays) if is_wrong else pays)
+        elif is_right:
+            world.resolve(market, pays)
+        else:
+            world.dispute(market)
+
+    def _outcome(self, market: FakePolymarketMarket) -> str:
+        """Return what its first outcome pays, drawn once: of an event exactly one market wins."""
+        if market.condition not in self._pays:
+            together = [one.condition for one in self._markets if one.event == market.event]
+            if len(together) > 1:
+                self._pays.update(dict.fromkeys(together, "0"))
+                self._pays[together[int(self.stream.integers(len(together)))]] = "1"
+            else:
+                self._pays[market.condition] = ENDS[int(self.stream.integers(len(ENDS)))]
+        return self._pays[market.condition]
+
+    def _is_known(self, market: FakePolymarketMarket, now: datetime) -> bool:
+        """Say whether something is known: up to six hours before the end, or up to a day and a half after it."""
+        if market.condition not in self._known:
+            wait_s = float(self.stream.uniform(-0.25, 1.5)) * DAY_S
+            known = now + timedelta(seconds=market.end + wait_s - now.timestamp())
+            together = [one.condition for one in self._markets if one.event == market.event]
+            self._known.update(dict.fromkeys(together, known))
+        return self._known[market.condition] <= now
+
+    def _redeem(self) -> None:
+        """Let the owner of the wallet redeem what is decided, which Foxcast never does."""
+        signer = self.stalls.environment.polymarket_account
+        if signer is not None:
+            for market in self._markets:
+                self.venue.world.redeem(signer, market)
+
+
+def polymarket_events(
+    stalls: SimulationVenues, temper: SimulationTraits, *, clock: Clock, stream: np.random.Generator
+) -> PolymarketEvents | None:
+    """Return what goes on at the exchange where Foxcast has an account, else None."""
+    if stalls.polymarket is None or not temper.signs:
+        return None
+    return PolymarketEvents(
+        stalls=stalls,
+        venue=stalls.polymarket,
+        clock=clock,
+        stream=stream,
+        most=MOST_BESIDE if temper.has_world else MOST_OPEN,
+        rough=temper.roughness > 0.0,
+        late_s=temper.signed_lifetime_s if temper.order_type == "GTD" else AT_ONCE_S,
+    )

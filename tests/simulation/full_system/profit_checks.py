@@ -1,0 +1,172 @@
+"""Checks recorded profits against the venues' own books.
+
+Closed positions to the cent, and deposits and loans that are no profit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from bot.core.questions import SINGLE_TARGET
+from bot.core.trading_profit import MILLIONTHS, ContractProfit, ProfitEntryKind, equity_points
+from bot.simulator.environment import BALANCE
+from bot.store import submission_attempts
+from bot.store.accounts import AccountKey, read_profit_record, read_trading_book
+from bot.store.database import open_reader
+from bot.store.serialization import format_timestamp, parse_timestamp
+from tests.simulation.full_system import polymarket_orders
+from tests.simulation.full_system.outcome_checks import SET_BACK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from sqlite_utils import Database
+
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+
+CENT = 0.005
+# Such as are redeemed at once are those of Manifold.
+REDEEMS = {"manifold": True, "polymarket": False}
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+_ACCOUNTS = "select distinct account from intent where venue = ? and mode <> 'paper' and order_body is not null"
+# Of these it is not known, or not known yet, what they came to.
+_UNCLEAR = """
+select distinct json_extract(order_body, '$.contract') from intent
+where order_body is not null and state not in ('acked', 'refused', 'superseded')
+"""
+_READ = "select max(until) from account_reading where venue = :venue and account = :account and paper = :paper"
+# What the outcomes come to that were on record when the account was read.
+_HEARD = """
+select json_extract(i.order_body, '$.contract') from current_resolution r join intent i on i.ref = r.ref
+where i.venue = :venue and i.account = :account and i.order_body is not null and r.seen_at < :read
+  and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
+"""
+
+
+def wrong_profits(
+    ledger: Path, stalls: SimulationVenues, modes: Mapping[str, str], undone: Collection[str]
+) -> Iterator[str]:
+    """Say where the gain of a closed position is not what the venue's own book says.
+
+    Left out are those of which the ledger may not know everything yet, such as that their market was called off after
+    all was sold, or whose outcome was ever taken back. That outcomes become known in time is judged elsewhere.
+    """
+    books = {"manifold": _of_manifold(stalls), "polymarket": _of_polymarket(stalls)}
+    with closing(open_reader(ledger)) as database:
+        if not database["payout"].exists():
+            return
+        unclear = {name for (name,) in database.execute(_UNCLEAR)} | _resting(database)
+        live = [venue for venue in books if modes.get(venue) == "live"]
+        for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
+            lane = AccountKey(venue=venue, account=account, paper=False)
+            contracts = read_trading_book(database, lane, redeems=REDEEMS[venue]).contracts
+            unheard = _paid_back(venue, contracts, stalls) - _heard(database, lane)
+            yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
+
+
+def _differing(
+    venue: str, contracts: Collection[ContractProfit], own: Mapping[str, float], without: Collection[str]
+) -> Iterator[str]:
+    """Compare by market: the venue keeps what it paid for all answers of one together."""
+    by_market: dict[str, list[ContractProfit]] = defaultdict(list)
+    for one in contracts:
+        by_market[one.contract.partition("/")[0]].append(one)
+    for market, found in by_market.items():
+        if any(one.closed_at is None or one.contract in without for one in found) or market in without:
+            continue
+        gain = sum(one.realised for one in found) / MILLIONTHS
+        if abs(gain - own.get(market, 0.0)) >= CENT:
+            yield f"profit: {venue}:{market} gained {gain:.4f} by the ledger, {own.get(market, 0.0):.4f} at the venue"
+
+
+def transfers_taken_for_profit(ledger: Path, stalls: SimulationVenues, modes: Mapping[str, str]) -> Iterator[str]:
+    """Say where deposits and loans are taken for gain, once all is calm and each outcome in force is on record."""
+    venue = stalls.manifold
+    if venue is None or modes.get("manifold") != "live":
+        return
+    user = venue.state.users[stalls.trader]
+    with closing(open_reader(ledger)) as database:
+        accounts = _accounts(database, "manifold")
+        if len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
+            return
+        lane = AccountKey(venue="manifold", account=accounts[0], paper=False)
+        found = read_profit_record(database, lane, _EVER, redeems=True)
+    if not found.readings or any(_is_late(one, stalls) for one in found.book.contracts):
+        return
+    interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
+    point = equity_points(found.readings, found.book, found.fees)[-1]
+    moved = user.deposits - BALANCE - interest
+    if abs(point.transfers - moved) >= CENT:
+        yield f"profit: {point.transfers:.4f} are said to be from elsewhere, and {moved:.4f} are"
+
+
+def _is_late(one: ContractProfit, stalls: SimulationVenues) -> bool:
+    """Say whether the ledger has another outcome of a contract than the venue, or none, for now."""
+    venue = stalls.manifold
+    assert venue is not None
+    market = venue.state.markets[one.contract.partition("/")[0]]
+    paid = one.cash.get(ProfitEntryKind.PAYOUT, 0) + one.cash.get(ProfitEntryKind.REFUND, 0)
+    there = sum(amount for user, amount in market.paid.items() if user == stalls.trader)
+    return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / MILLIONTHS - there) >= CENT
+
+
+def _of_manifold(stalls: SimulationVenues) -> dict[str, float]:
+    """Return what each market brought its trader, by its bets and payouts."""
+    venue, own = stalls.manifold, defaultdict[str, float](float)
+    if venue is not None:
+        for bet in venue.state.bets_by(stalls.trader):
+            own[bet.market] -= bet.amount
+        for market in venue.state.markets.values():
+            own[market.id] += market.paid.get(stalls.trader, 0.0)
+    return own
+
+
+def _of_polymarket(stalls: SimulationVenues) -> dict[str, float]:
+    """Return what each market brought, by its trades on chain and what its shares pay, redeemed or not."""
+    venue, own = stalls.polymarket, defaultdict[str, float](float)
+    if venue is None:
+        return own
+    for order in venue.state.orders.values():
+        market = order.market
+        pays = Decimal(0) if market.payouts is None else market.payouts[market.tokens.index(order.token)]
+        parts = [part for part in polymarket_orders.order_trades(order, venue.state) if part[0].status == "CONFIRMED"]
+        worth = sum((shares * pays for _, _, shares in parts), Decimal(0))
+        own[market.condition] += float(sum((cash for _, cash, _ in parts), Decimal(0)))
+        own[market.condition] += float(worth if order.side == "BUY" else -worth)
+    return own
+
+
+def _accounts(database: Database, venue: str) -> list[str]:
+    return [account for (account,) in database.execute(_ACCOUNTS, [venue])]
+
+
+def _paid_back(venue: str, contracts: Collection[ContractProfit], stalls: SimulationVenues) -> set[str]:
+    """Return the contracts that were sold off in markets that paid all the same: their stakes may have come back."""
+    if venue != "manifold" or stalls.manifold is None:
+        return set()
+    paying = {market.id for market in stalls.manifold.state.markets.values() if stalls.trader in market.paid}
+    sold = [one.contract for one in contracts if not {ProfitEntryKind.PAYOUT, ProfitEntryKind.REFUND} & one.cash.keys()]
+    return {contract for contract in sold if contract.partition("/")[0] in paying}
+
+
+def _heard(database: Database, lane: AccountKey) -> set[str]:
+    """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
+    ((read,),) = database.execute(_READ, lane.values).fetchall()
+    if read is None:
+        return set()
+    values = {**lane.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
+    return {contract for (contract,) in database.execute(_HEARD, values)}
+
+
+def _resting(database: Database) -> set[str]:
+    orders = [row.intent.order for row in submission_attempts.read_resting_orders(database)]
+    return {order.contract for order in orders if order is not None}
+
+
+def _named(venue: str, undone: Collection[str]) -> set[str]:
+    return {name.partition(":")[2] for name in undone if name.startswith(f"{venue}:")}

@@ -1,0 +1,267 @@
+"""One simulation: the real daemon, fake venues with faults, days of virtual time, and its report.
+
+Everything follows from the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+from bot.core.clock import SeededRandom
+from bot.simulator.network import NetworkEventLoop
+from bot.store.ledger import LEDGER_FILE
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
+from tests.ledger_checks import read_rows
+from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives
+from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
+from tests.simulation.full_system.final_checks import FinalChecks
+from tests.simulation.full_system.observer import VenueObserver
+from tests.simulation.full_system.operators import SimulatedOperators
+from tests.simulation.full_system.plan import (
+    DAY_S,
+    DRIFTER_FILE,
+    END_OF_TIME,
+    RECONCILE_S,
+    SimulationPlan,
+    SimulationTraits,
+    draw_traits,
+    simulation_config,
+)
+from tests.simulation.full_system.polymarket_events import polymarket_events
+from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.resource_usage import ResourceMonitor
+from tests.simulation.full_system.signer_program import signer_program
+from tests.simulation.full_system.venue_events import VenueEvents
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+# After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
+CALM_S = 2.0 * RECONCILE_S + 600.0
+BETWEEN_LIVES_S = 600.0
+# Tables whose rows are what happened, in order.
+_TOLD = ("intent", "attempt", "fill", "decision", "audit", "resolution")
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulationReport:
+    """What came of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
+
+    plan: SimulationPlan
+    lives: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    effects: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+    turns: int = 0
+    days: float = 0.0
+    trace: str = ""
+    modes: dict[str, str] = field(default_factory=dict)
+    worldly: bool = False
+    memory_mb: dict[int, float] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SimulationParts:
+    """What a simulation is made of."""
+
+    plan: SimulationPlan
+    temper: SimulationTraits
+    clock: VirtualClock
+    machine: VirtualClock
+    loop: NetworkEventLoop
+    stalls: SimulationVenues
+    observer: VenueObserver
+    lives: DaemonLives
+    people: SimulatedOperators
+    weather: VenueEvents
+    gauge: ResourceMonitor
+
+
+def run_simulation(
+    plan: SimulationPlan, root: Path, *, tell: bool = False, judged: Callable[[Path], object] = lambda _: None
+) -> SimulationReport:
+    """Run one simulation in an empty folder; ``tell`` keeps every line of the trace in ``told``.
+
+    ``judged`` is called with the ledger in the end.
+    """
+    report = SimulationReport(plan=plan)
+    shutil.copy(DRIFTER_FILE, root)
+
+    async def main(clock: VirtualClock) -> None:
+        temper, chance = draw_traits(plan), SeededRandom(plan.seed)
+        async with open_venues(clock, chance, temper, start=START, folder=root) as stalls:
+            stage = _staged(plan, temper, root, stalls, clock)
+            stage.observer.told = report.told if tell else None
+            with simulated_scheduler_time(stage.machine):
+                await _play(stage)
+                await _judge(stage, report)
+            _note(stage, report)
+            judged(_ledger(stage.lives))
+
+    with patch("httpx.create_ssl_context", _context), patch("hashlib.scrypt", _scrypt):
+        run_in_virtual_time(main, start=START, make=NetworkEventLoop)
+    return report
+
+
+@cache
+def _context(**_: object) -> ssl.SSLContext:
+    """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+# A key is derived from the same secrets in each life, which is meant to take long.
+_scrypt = cache(hashlib.scrypt)
+
+
+def _staged(
+    plan: SimulationPlan, temper: SimulationTraits, root: Path, stalls: SimulationVenues, clock: VirtualClock
+) -> _SimulationParts:
+    loop, chance = clock.loop, SeededRandom(plan.seed)
+    assert isinstance(loop, NetworkEventLoop)
+    machine = VirtualClock(loop, START)
+    observer = VenueObserver(stalls=stalls, modes=temper.modes, signed_a_day=temper.signed_a_day)
+    gauge = ResourceMonitor()
+    lives = DaemonLives(
+        clock=machine,
+        loop=loop,
+        root=root,
+        config=simulation_config(temper, stalls.environment.config),
+        writes=lambda: observer.writes,
+        noticed=observer.look,
+        beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
+    )
+    people = SimulatedOperators(
+        lives=lives,
+        clock=clock,
+        machine=machine,
+        stream=chance.stream("people"),
+        live=temper.live,
+    )
+    observer.lives, observer.people = lives, people
+    weather = VenueEvents(
+        stalls=stalls,
+        temper=temper,
+        clock=clock,
+        stream=chance.stream("weather"),
+        bursts=chance.stream("bursts"),
+        money=chance.stream("money"),
+    )
+    weather.pit = polymarket_events(stalls, temper, clock=clock, stream=chance.stream("pit"))
+    loop.programs.append(signer_program(machine))
+    return _SimulationParts(
+        plan=plan,
+        temper=temper,
+        clock=clock,
+        machine=machine,
+        loop=loop,
+        stalls=stalls,
+        observer=observer,
+        lives=lives,
+        people=people,
+        weather=weather,
+        gauge=gauge,
+    )
+
+
+async def _play(stage: _SimulationParts) -> None:
+    """Let lives come and go until the days are over, then one more in calm weather."""
+    stage.weather.begin()
+    stage.people.make_good()
+    weather = stage.weather
+    going: list[asyncio.Future[None]] = []
+    going += [
+        asyncio.ensure_future(one)
+        for one in (weather.run_events(), weather.run_lost_replies(), weather.run_transfers())
+    ]
+    if stage.temper.has_world:
+        going.append(asyncio.ensure_future(stage.weather.run_world(stage.stalls.environment.world_runner)))
+    if stage.weather.pit is not None:
+        going.append(asyncio.ensure_future(stage.weather.pit.run_events()))
+    going += _people(stage)
+    pauses = SeededRandom(stage.plan.seed).stream("pauses")
+    end_s, fates = stage.plan.days * DAY_S, iter(stage.temper.endings)
+    while stage.clock.monotonic() < end_s:
+        await stage.lives.live(until_s=end_s, fate=next(fates, END_OF_TIME))
+        stage.observer.leave(stage.lives.home)
+        stage.observer.violations += wrong_profits(
+            _ledger(stage.lives), stage.stalls, stage.temper.modes, stage.weather.undone
+        )
+        stage.gauge.over(stage.lives.number)
+        if stage.plan.people and stage.lives.ends[-1] == KILLED:
+            stage.people.saw_kill()
+        await stage.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+    for task in going:
+        task.cancel()
+    await asyncio.gather(*going, return_exceptions=True)
+    stage.stalls.stop_faults()
+    if stage.weather.pit is not None:
+        stage.weather.pit.stop_faults()
+    stage.people.make_good()
+    await stage.lives.live(until_s=stage.clock.monotonic() + CALM_S * stage.temper.pace, fate=END_OF_TIME)
+
+
+def _people(stage: _SimulationParts) -> list[asyncio.Future[None]]:
+    """Let people do what they do in this plan."""
+    acts = [stage.people.act()] if stage.plan.people else []
+    if stage.plan.closing:
+        stream = SeededRandom(stage.plan.seed).stream("closing")
+        acts.append(stage.people.close(stage.stalls.positions, stream))
+    return [asyncio.ensure_future(act) for act in acts]
+
+
+async def _judge(stage: _SimulationParts, report: SimulationReport) -> None:
+    observer, lives = stage.observer, stage.lives
+    observer.look()
+    observer.leave(lives.home)
+    once, twice = await lives.look_back()
+    if once != twice:
+        report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
+    verdict = FinalChecks(
+        ledger=_ledger(lives),
+        stalls=stage.stalls,
+        modes=stage.temper.modes,
+        now=stage.machine.now(),
+        period=timedelta(seconds=RECONCILE_S * stage.temper.pace),
+        undone=stage.weather.undone,
+    )
+    report.violations += [*observer.violations, *lives.faults, *stage.gauge.violations, *verdict.violations()]
+    for name, venue in stage.stalls.servers.items():
+        report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
+        report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
+    report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused_connections]
+    report.violations += [f"somebody started {line[:200]}" for line in stage.loop.unknown_programs]
+
+
+def _note(stage: _SimulationParts, report: SimulationReport) -> None:
+    note = stage.observer.note
+    for server in stage.stalls.servers.values():
+        report.faults.update({str(fault): count for fault, count in server.faults.injected.items()})
+        report.requests += len(server.requests)
+    for name, venue in stage.stalls.all.items():
+        report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
+        for effect in venue.ledger.effects():
+            note(name, effect.request, effect.kind, effect.subject)
+    for table in _TOLD:
+        for row in read_rows(_ledger(stage.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
+            note(table, *row.values())
+    note("turns", stage.loop.turns)
+    report.faults.update(stage.people.did)
+    report.lives, report.turns, report.trace = stage.lives.ends, stage.loop.turns, stage.observer.trace.digest()
+    report.days = stage.clock.monotonic() / DAY_S
+    report.modes, report.worldly = dict(stage.temper.modes), stage.temper.has_world
+    report.memory_mb, report.peak = stage.gauge.memory_mb, stage.gauge.peak
+
+
+def _ledger(lives: DaemonLives) -> Path:
+    return lives.folder / LEDGER_FILE

@@ -1,0 +1,124 @@
+"""The judge of gains: what the ledger cannot know yet is no violation, and what it should know is one."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.core.orders import Account, ContractSide, Fill, Order, OrderSide, UnpaidOutcome
+from bot.core.outcomes import Resolution, VoidOutcome
+from bot.core.questions import SINGLE_TARGET, QuestionRef
+from bot.core.submissions import ExecutionMode, IntentAction, IntentState, SealedRequest, SendDecision, WriteReceipt
+from bot.simulator.environment import EnvironmentLayout, open_environment
+from bot.simulator.venues.manifold import FakeManifold
+from bot.simulator.venues.manifold_market_maker import WantedTrade
+from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
+from bot.simulator.venues.manifold_trading import BetRequest
+from bot.store.accounts import AccountKey
+from bot.store.ledger import Ledger, open_ledger
+from bot.testing.clock import FakeClock
+from tests.simulation.full_system.fake_venues import SimulationVenues
+from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.unit.store.conftest import NOON, LedgerFixture
+
+LANE = AccountKey(venue="manifold", account="us", paper=False)
+LATER = NOON + timedelta(hours=9)
+
+
+@dataclass
+class Sold:
+    """A position at the double that was sold at a loss, and the ledger that has both fills."""
+
+    stalls: SimulationVenues
+    venue: FakeManifold
+    market: FakeManifoldMarket
+    ledger: Ledger
+    path: Path
+
+    def found(self) -> list[str]:
+        return [*wrong_profits(self.path, self.stalls, {"manifold": "live"}, ())]
+
+    async def hear(self, outcome: VoidOutcome, at: datetime) -> None:
+        """Let the ledger have the outcome."""
+        ref = QuestionRef("manifold", self.market.id)
+        heard = Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=NOON)
+        await self.ledger.resolutions.record([heard], seen_at=at)
+
+    async def read(self, at: datetime) -> None:
+        """Let the ledger have a reading of the account."""
+        account = Account(at=at, currency="MANA", cash=100.0)
+        await self.ledger.readings.add(LANE.venue, LANE.account, account, paper=False)
+
+
+@pytest.fixture
+async def sold(tmp_path: Path) -> AsyncIterator[Sold]:
+    clock, path = FakeClock(NOON), tmp_path / "ledger.sqlite"
+    layout = EnvironmentLayout(
+        seed=1, start=datetime(2026, 3, 1, tzinfo=UTC), folder=tmp_path, size=30, venues=("manifold",)
+    )
+    async with open_environment(clock, layout) as stand, open_ledger(path, now=NOON) as ledger:
+        venue = stand.venues["manifold"]
+        assert isinstance(venue, FakeManifold)
+        user, market = venue.state.users[stand.manifold_account], venue.world.add_market()
+        bought = venue.world.trade(user, market, WantedTrade(outcome="YES", amount=20.0))
+        venue.world.move_price(market, 0.3)
+        now_ms = round(NOON.timestamp() * 1000)
+        gone = venue.world.sell(BetRequest(user=user, market=market, answer=None, outcome="YES", now=now_ms))
+        scribe = LedgerFixture(ledger, path)
+        await record(scribe, market, bought, OrderSide.BUY)
+        await record(scribe, market, gone, OrderSide.SELL)
+        stalls = SimulationVenues(environment=stand, manifold=venue, metaculus=None, polymarket=None)
+        yield Sold(stalls=stalls, venue=venue, market=market, ledger=ledger, path=path)
+
+
+async def record(scribe: LedgerFixture, market: FakeManifoldMarket, bet: FakeManifoldBet, side: OrderSide) -> None:
+    """Write an order into the ledger that came to this bet."""
+    question = replace(scribe.question(), ref=QuestionRef("manifold", market.id))
+    await scribe.ledger.questions.record([question], seen_at=NOON)
+    send = scribe.order(await scribe.forecast(question))
+    assert send.intent.order is not None
+    shares, buys = abs(bet.shares), side is OrderSide.BUY
+    order: Order = replace(
+        send.intent.order,
+        contract=market.id,
+        side=side,
+        shares=shares,
+        cost=bet.amount if buys else 0.0,
+        edge=0.05 if buys else 0.0,
+        leg=ContractSide.YES,
+    )
+    intent = replace(send.intent, action=IntentAction.ORDER, order=order)
+    decided: SendDecision = replace(send, intent=intent, mode=ExecutionMode.LIVE)
+    submissions = scribe.ledger.submissions
+    await submissions.decide(forecast_id=intent.forecast, decision=decided, at=NOON)
+    sealed = SealedRequest(intent=intent.id, tag=bet.id, body="{}", fence=NOON)
+    await submissions.begin_attempt([intent.id], at=NOON, sealed=[sealed])
+    fill = Fill(reference=bet.id, at=NOON, shares=shares, price=abs(bet.amount) / shares, cash=-bet.amount)
+    await submissions.settle([WriteReceipt(intent=intent.id, state=IntentState.ACKED, fills=(fill,))], at=NOON)
+
+
+async def test_a_market_that_was_called_off_after_all_was_sold_is_judged_once_the_ledger_may_know_it(
+    sold: Sold,
+) -> None:
+    assert sold.found() == []
+    sold.venue.world.resolve(sold.market, "CANCEL")
+    # The venue gave the loss back, and nobody has looked since.
+    assert sold.market.paid[sold.stalls.trader] > 1.0
+    await sold.read(LATER - timedelta(hours=1))
+    assert sold.found() == []
+    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.read(LATER + timedelta(minutes=5))
+    assert sold.found() == []
+
+
+async def test_a_loss_that_came_back_and_is_not_on_record_once_the_account_was_read_is_a_violation(sold: Sold) -> None:
+    sold.venue.world.resolve(sold.market, "CANCEL")
+    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.read(LATER + timedelta(hours=3))
+    (said,) = sold.found()
+    assert said.endswith("0.0000 at the venue")
+    decided = await sold.ledger.profits.decided(LANE)
+    await sold.ledger.profits.pay(LANE, [(one, UnpaidOutcome.REFUND) for one in decided])
+    assert sold.found() == []

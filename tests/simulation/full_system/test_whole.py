@@ -1,0 +1,129 @@
+"""The whole daemon in virtual time, with faults, kills and people: a little of what ``make simulate`` does at large."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.scoreboard import build_scoreboard, markdown_table
+from tests.simulation.full_system.mutants import MUTANTS
+from tests.simulation.full_system.paper_live_comparison import decision_differences
+from tests.simulation.full_system.plan import SimulationPlan, draw_traits
+from tests.simulation.full_system.report_log import report_line
+from tests.simulation.full_system.simulate_command import run_simulate_command
+from tests.simulation.full_system.simulation import run_simulation
+
+# Seeds with two venues, and with one where orders are signed.
+MARKETS, SIGNED = 4, 19
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What goes wrong is on purpose; to write it all down would take as long as the simulation."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+    structlog.configure(**before)
+
+
+@pytest.mark.timeout(300)
+def test_orders_that_a_signer_signs_break_no_invariant(tmp_path: Path) -> None:
+    report = run_simulation(SimulationPlan(seed=SIGNED, days=0.4, lives=2), tmp_path)
+    assert report.violations == []
+    assert report.modes["polymarket"] == "live"
+    assert report.effects["polymarket order"] > 0
+    # The signer's own state is where the life left it, and its key is nowhere.
+    [spent] = tmp_path.rglob("signer.json")
+    assert float(json.loads(spent.read_text())["dollars"]) > 0.0
+
+
+@pytest.mark.timeout(300)
+def test_positions_that_are_closed_break_no_invariant(tmp_path: Path) -> None:
+    report = run_simulation(
+        SimulationPlan(seed=MARKETS, days=0.5, lives=2, closing=True, modes={"manifold": "live"}), tmp_path
+    )
+    assert report.violations == []
+    assert report.effects["manifold sell"] > 0
+    assert report.faults["position closed"] > 0
+
+
+def test_one_seed_in_eight_at_least_writes_orders_that_are_signed() -> None:
+    tempers = [draw_traits(SimulationPlan(seed=seed)) for seed in range(1, 65)]
+    assert sum(temper.modes.get("polymarket") == "live" for temper in tempers) >= 8
+    assert {temper.order_type for temper in tempers if temper.signs} == {"FAK", "FOK", "GTD"}
+
+
+@pytest.mark.timeout(300)
+def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None:
+    report = run_simulation(SimulationPlan(seed=MARKETS, days=0.2, lives=0, faulty=False, people=False), tmp_path)
+    assert report.violations == []
+    assert report.effects["manifold bet"] > 0
+    assert not report.faults
+
+
+@pytest.mark.timeout(300)
+def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -> None:
+    compared, differing = decision_differences(SimulationPlan(seed=1, days=0.1), tmp_path)
+    assert differing == []
+    assert compared > 5
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", ["11", str(SIGNED)])
+def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) -> None:
+    said = {_trace(seed=seed, order=order) for order in ("1", "2")}
+    assert len(said) == 1
+    assert said != {_trace(seed="12", order="1")}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("mutant", "days"),
+    [
+        ("no-audit", "0.4"),
+        ("any-version", "3"),
+        pytest.param("yes-is-no", "3", marks=pytest.mark.slow),
+        pytest.param("never-resolved", "3", marks=pytest.mark.slow),
+    ],
+)
+def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, days: str) -> None:
+    found = run_simulate_command("--first", "101", "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
+    assert found.returncode == 1
+    assert "VIOLATED" in found.stdout
+    assert f"MUTANT={mutant}" in found.stdout
+
+
+def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
+    report = run_simulation(SimulationPlan(seed=11, days=0.05, lives=1), tmp_path)
+    line = {"commit": "c0ffee", "command": "python", **json.loads(json.dumps(report_line(report, 1.0)))}
+    mutant = {**line, "mutant": "no-audit", "violations": ["I7: nothing is written down"]}
+    broken = {**line, "seed": 12, "violations": ["I1: twice", "I9: too late"]}
+    known = [{"commits": ["c0ffee"], "seeds": [12], "days": 0.05, "says": ["too late"], "mended": "so"}]
+    board = build_scoreboard([line, line, mutant, broken], known)
+    assert (board["simulations"], board["seeds"], board["repeated"]) == (2, 2, {"runs": 1, "same": 1})
+    assert board["days"] == pytest.approx(2 * report.days, abs=0.1)
+    assert [one["says"] for one in board["violations"]["open"]] == ["I1: twice"]
+    assert board["mutants"] == {**dict.fromkeys(MUTANTS), "no-audit": 11}
+    elsewhere = {**broken, "commit": "f00d"}
+    assert (
+        len(build_scoreboard([elsewhere, {**elsewhere, "violations": [], "trace": "x"}], known)["violations"]["open"])
+        == 2
+    )
+    missed = {**mutant, "commit": "f00d", "violations": []}
+    assert build_scoreboard([line, mutant, missed], known)["mutants"]["no-audit"] is None
+    assert "1 found and mended, 0 known, 1 not looked into" in markdown_table(board)
+    assert board["memory"] == []
+    held = {"10": 310.0, "0": 100.0, "1": 110.0, "2": 200.0, "3": 210.0, "4": 220.0, "5": 230.0, "9": 300.0}
+    soaked = build_scoreboard([{**line, "days": 200.0, "memory_mb": held}], known)
+    assert "| Memory, seed 11 | 105, 205, 225, 305 MB in the quarters of 200 days (medians) |" in markdown_table(soaked)
+
+
+def _trace(*, seed: str, order: str) -> str:
+    said = run_simulate_command("--seed", seed, "--days", "0.12", "--lives", "3", order=order)
+    [trace] = [line for line in said.stdout.splitlines() if line.startswith("  trace: ")]
+    return trace

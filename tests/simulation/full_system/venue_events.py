@@ -1,0 +1,257 @@
+"""What happens at the venues during a simulation.
+
+People trade, questions open, are edited, close, resolve, and resolve again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bot.simulator.faults import FaultDetails, RequestFault
+from bot.simulator.venues.manifold_bridge import with_long_shots
+from bot.simulator.venues.metaculus_world import question_scaling
+from tests.simulation.full_system.plan import DAY_S, HOUR_S
+from tests.simulation.full_system.polymarket_events import PolymarketEvents
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.core.interfaces import Clock
+    from bot.simulator.venues.manifold_state import FakeManifoldMarket
+    from bot.simulator.venues.metaculus_state import FakeMetaculusQuestion
+    from bot.simulator.venues.world_bridge import WorldRunner as Worlds
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+    from tests.simulation.full_system.plan import SimulationTraits
+
+# Questions on the first day, and the most that are open at once, at each venue: a simulated year is as fast at its end
+# as at its beginning.
+FIRST, MOST_OPEN = 6, 8
+# Beside a world with questions of its own.
+FIRST_BESIDE, MOST_BESIDE = 2, 3
+# Between two loans or deposits.
+GIFTS_S = 12.0 * HOUR_S
+# Between two looks at what the simulated world did.
+TURN_S = 6.0 * HOUR_S
+FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
+TREES = ("Ash", "Elm", "Oak")
+ENDS = ("YES", "NO", "NO", "CANCEL")
+# One market in so many is a list of thirty answers, of which these and the red one have a chance.
+A_LIST = 4
+LAMPS = ("the blue one", "the green one", "the white one")
+# Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
+# every so often.
+BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
+
+
+@dataclass(slots=True, kw_only=True)
+class VenueEvents:
+    """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
+
+    What goes on at the exchange whose orders are signed is in ``pit``, where Foxcast has an account.
+    """
+
+    stalls: SimulationVenues
+    temper: SimulationTraits
+    clock: Clock
+    stream: np.random.Generator
+    bursts: np.random.Generator
+    money: np.random.Generator
+    undone: set[str] = field(default_factory=set)
+    pit: PolymarketEvents | None = None
+    _markets: list[FakeManifoldMarket] = field(default_factory=list)
+    _questions: list[FakeMetaculusQuestion] = field(default_factory=list)
+    # When the outcome of what is closed will be known.
+    _known: dict[str, datetime] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Open what is there on the first day."""
+        first = FIRST_BESIDE if self.temper.has_world else FIRST
+        for _ in range(first):
+            self._open_market()
+            self._ask()
+        if self.pit is not None:
+            self.pit.begin(first)
+
+    async def run_events(self) -> None:
+        """Let things happen, for ever."""
+        events: tuple[tuple[float, Callable[[], object]], ...] = (
+            (0.60, self._trade),
+            (0.78, self._resolve),
+            (0.80, self._resolve_again),
+            (0.85, self._edit),
+            (0.89, self._be_slow),
+            (0.95, self._open_market),
+            (1.01, self._ask),
+        )
+        while True:
+            await self.clock.sleep(float(self.stream.exponential(HOUR_S / 2.0)))
+            draw = self.stream.random()
+            next(act for share, act in events if draw < share)()
+
+    async def run_lost_replies(self) -> None:
+        """Lose answers in bursts, for ever."""
+        if self.temper.roughness == 0.0:
+            return
+        if self.bursts.random() < BURST_AT_FIRST:
+            self._burst()
+        while True:
+            await self.clock.sleep(float(self.bursts.exponential(BURST_EVERY_S)))
+            self._burst()
+
+    def _burst(self) -> None:
+        places = [
+            (venue, path)
+            for venue, path in ((self.stalls.metaculus, FORECASTS), (self.stalls.manifold, BETS))
+            if venue is not None
+        ]
+        if places:
+            venue, path = places[int(self.bursts.integers(len(places)))]
+            arrives = bool(self.bursts.random() < 3 / 4)
+            venue.faults.schedule_lost_replies(int(self.bursts.integers(*BURST)), path, arrives=arrives)
+
+    async def run_transfers(self) -> None:
+        """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
+        # In calm weather cash is what orders make it: a real account is compared with one on paper there.
+        venue = self.stalls.manifold if self.temper.roughness > 0.0 else None
+        while venue is not None:
+            await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
+            user, amount = venue.state.users[self.stalls.trader], float(self.money.uniform(1.0, 30.0))
+            held = [
+                (venue.state.markets[market], answer)
+                for (who, market, answer), one in venue.state.holdings.items()
+                if who == user.id and max(one.yes, one.no) > 1.0 and not venue.state.markets[market].resolved
+            ]
+            if held and self.money.random() < 1 / 2:
+                market, answer = held[int(self.money.integers(len(held)))]
+                margin = bool(self.money.random() < 1 / 2)
+                venue.world.lend(user, market, amount, answer=answer, margin=margin)
+            else:
+                venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
+
+    async def run_world(self, world: Worlds) -> None:
+        """Let the simulated world go on, for ever."""
+        while True:
+            before = self._resolved()
+            world.advance()
+            self.undone |= before - self._resolved()
+            await self.clock.sleep(TURN_S)
+
+    def _resolved(self) -> set[str]:
+        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
+        markets = [] if manifold is None else manifold.state.markets.values()
+        questions = [] if metaculus is None else metaculus.state.questions.values()
+        found = {f"manifold:{one.id}" for one in markets if one.resolved}
+        return found | {f"metaculus:{one.id}" for one in questions if one.resolution is not None}
+
+    @property
+    def _most(self) -> int:
+        return MOST_BESIDE if self.temper.has_world else MOST_OPEN
+
+    def _close(self) -> datetime:
+        """Draw when a question closes: one in three within a day."""
+        most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
+        return self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
+
+    def _open(self) -> list[FakeManifoldMarket]:
+        now = round(self.clock.now().timestamp() * 1000)
+        return [one for one in self._markets if one.is_open(now)]
+
+    def _open_market(self) -> None:
+        closes, price = self._close(), float(self.stream.uniform(0.1, 0.9))
+        if self.stalls.manifold is not None and len(self._open()) < self._most:
+            number, world = len(self._markets), self.stalls.manifold.world
+            terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000)}
+            if number % A_LIST == 1:
+                title = f"Which lamp of row {number} is lit first?"
+                answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})
+                terms |= {"type": "MULTIPLE_CHOICE", "sums_to_one": True, "answers": [*answers.items()]}
+            else:
+                title, terms = f"Will lamp {number} be lit in time?", {**terms, "prob": price}
+            self._markets.append(world.add_market(title, **terms))
+
+    def _ask(self) -> None:
+        closes, kind, number = self._close(), int(self.stream.integers(4)), len(self._questions)
+        now, terms = self.clock.now(), {"scheduled_close": closes, "scheduled_resolve": closes + timedelta(days=1)}
+        if self.stalls.metaculus is None or len([one for one in self._questions if one.close > now]) >= self._most:
+            return
+        ask = self.stalls.metaculus.world.add_question
+        match kind:
+            case 0:
+                scale = question_scaling(0.0, 100.0, open_upper=True)
+                title = f"How many boats come to harbour {number}?"
+                self._questions.append(ask(title, type="numeric", scaling=scale, **terms))
+            case 1:
+                title = f"Who wins cup {number}?"
+                self._questions.append(ask(title, type="multiple_choice", options=[*TREES], **terms))
+            case _:
+                self._questions.append(ask(f"Will bridge {number} open?", **terms))
+
+    def _trade(self) -> None:
+        if self.stalls.manifold is not None and (markets := self._open()):
+            market = markets[int(self.stream.integers(len(markets)))]
+            answer = market.answers[int(self.stream.integers(1 + len(LAMPS)))] if market.answers else None
+            price = market.pool.prob if answer is None else answer.pool.prob
+            odds = math.log(price / (1.0 - price)) + float(self.stream.normal(0.0, 0.4))
+            price = min(0.97, max(0.03, 1.0 / (1.0 + math.exp(-odds))))
+            self.stalls.manifold.world.move_price(market, price, answer=answer)
+
+    def _be_slow(self) -> None:
+        """Let the next order have no answer, and take effect when it is nearly too old for it."""
+        if self.stalls.manifold is not None and self.temper.roughness > 0.0:
+            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.temper.lifetime_s
+            late = FaultDetails(fault=RequestFault.LATE, wait_s=wait_s)
+            self.stalls.manifold.faults.schedule(late, method="POST", path="/v0/bet")
+
+    def _edit(self) -> None:
+        now = self.clock.now()
+        if self.stalls.manifold is not None and (markets := self._open()):
+            market = markets[int(self.stream.integers(len(markets)))]
+            self.stalls.manifold.world.edit(market, description=f"As of {now:%Y-%m-%d}, by clock only.")
+        asked = [one for one in self._questions if one.resolution is None and one.close > now]
+        if self.stalls.metaculus is not None and asked:
+            question = asked[int(self.stream.integers(len(asked)))]
+            if question.options == [*TREES]:
+                # Much of what is asked resolves before this grace period is over.
+                self.stalls.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
+                return
+            self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
+
+    def _resolve(self) -> None:
+        """Let one of each that is closed, and whose outcome is known, find its end."""
+        now = self.clock.now()
+        if self.stalls.manifold is not None:
+            over = [one for one in self._markets if not one.resolved and one.closes is not None]
+            over = [one for one in over if self._is_known(one.id, (one.closes or 0) / 1000.0, now)]
+            if over:
+                place = int(self.stream.integers(len(ENDS)))
+                end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
+                self.stalls.manifold.world.resolve(over[0], end)
+        if self.stalls.metaculus is not None:
+            asked = [one for one in self._questions if one.resolution is None]
+            due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]
+            if due:
+                known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
+                outcomes = known.get(due[0].type, ("17.5", "above_upper_bound"))
+                self.stalls.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+
+    def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
+        """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""
+        if name not in self._known:
+            wait_s = float(self.stream.uniform(-0.25, 1.5)) * DAY_S
+            self._known[name] = now + timedelta(seconds=closed_s + wait_s - now.timestamp())
+        return self._known[name] <= now
+
+    def _resolve_again(self) -> None:
+        """Undo an outcome of each; the next one may be another."""
+        if self.stalls.manifold is not None and (ended := [one for one in self._markets if one.resolved]):
+            market = ended[int(self.stream.integers(len(ended)))]
+            self.stalls.manifold.world.unresolve(market)
+            self.undone.add(f"manifold:{market.id}")
+        if self.stalls.metaculus is not None and (known := [one for one in self._questions if one.resolution]):
+            question = known[int(self.stream.integers(len(known)))]
+            self.stalls.metaculus.world.unresolve(question)
+            self.undone.add(f"metaculus:{question.id}")

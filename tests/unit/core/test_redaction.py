@@ -1,0 +1,199 @@
+"""Secrets are found in whatever form somebody repeats them, and nothing else is lost."""
+
+import base64
+import hashlib
+import html
+import json
+import logging
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.cli.command_setup import RedactedLogRecord
+from bot.core import redaction
+from bot.core.redaction import (
+    REDACTION_MARK,
+    SecretRedactor,
+    redact_foreign_message,
+    redact_known_secret_bytes,
+    redact_known_secrets,
+    redact_message,
+    register_secrets,
+    register_url_passwords,
+)
+
+KEY = "Zq7-canary/+key=42&sp\"ace'<x>\\end"
+NUMBER = "0x" + hashlib.sha256(b"canary").hexdigest()
+PROSE = "The lamp was lit on 2026-01-02, as https://almanac.example/rain?page=2 says; 0.4231 of 12345678 agree."
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "raw": str,
+    "in a URL": urllib.parse.quote,
+    "in a query": lambda key: urllib.parse.urlencode({"apiKey": key}),
+    "in a URL, all": lambda key: urllib.parse.quote(key, safe=""),
+    "JSON": json.dumps,
+    "JSON in JSON": lambda key: json.dumps(json.dumps({"key": key})),
+    "repr": repr,
+    "of bytes": lambda key: repr(key.encode()),
+    "HTML": html.escape,
+    "hex": lambda key: key.encode().hex(),
+    "HEX": lambda key: key.encode().hex().upper(),
+    "base64": lambda key: base64.b64encode(key.encode()).decode(),
+    "basic auth": lambda key: base64.b64encode(f"me:{key}".encode()).decode(),
+    "base64 in more": lambda key: base64.b64encode(f"user {key} and more".encode()).decode(),
+    "base64 for URLs": lambda key: base64.urlsafe_b64encode(f"u:{key}".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("key", [KEY, NUMBER, "correct horse battery", "ключ-канарейки-1", "short-k1"])
+def test_a_secret_is_hidden_in_every_encoding(name: str, key: str) -> None:
+    register_secrets(key)
+    encoded = ENCODINGS[name](key)
+    hidden = redact_known_secrets(f"before {encoded} after")
+    assert REDACTION_MARK in hidden
+    assert hidden.startswith("before ")
+    assert hidden.endswith(" after")
+    assert key not in urllib.parse.unquote(hidden)
+    # Nothing from the middle of the secret is left, in whatever form.
+    middle = len(encoded) // 2
+    assert encoded[middle - 3 : middle + 3] not in hidden
+
+
+@pytest.mark.parametrize("form", [NUMBER[2:], NUMBER.upper().replace("0X", "0x"), NUMBER[2:].upper()])
+def test_a_number_is_hidden_with_and_without_its_prefix_in_either_case(form: str) -> None:
+    register_secrets(NUMBER)
+    assert form not in redact_known_secrets(f"key={form};")
+    assert redact_known_secrets(f"key={form};").startswith("key=")
+
+
+def test_the_bytes_of_a_number_are_hidden_in_base64() -> None:
+    register_secrets(NUMBER)
+    assert REDACTION_MARK in redact_known_secrets(base64.b64encode(bytes.fromhex(NUMBER[2:])).decode())
+
+
+@pytest.mark.parametrize("cut", [slice(20), slice(-20, None), slice(10, None), slice(40)])
+def test_what_is_left_of_a_secret_in_a_message_that_was_cut_is_hidden(cut: slice) -> None:
+    register_secrets(NUMBER[2:])
+    assert redact_known_secrets(f"401 for {NUMBER[2:][cut]}") == f"401 for {REDACTION_MARK}"
+
+
+def test_the_password_in_an_address_is_secret_and_the_address_is_not() -> None:
+    register_url_passwords("https://me:open-sesame-1@venue.example/api")
+    assert (
+        redact_known_secrets("no route to venue.example for open-sesame-1")
+        == f"no route to venue.example for {REDACTION_MARK}"
+    )
+
+
+def test_of_a_secret_address_the_parts_that_tell_are_secret_and_other_addresses_stay() -> None:
+    register_secrets("https://hooks.example.org/services/T00000000/XXXXXXXXXXXXXXXXXXXXXXXX")
+    assert "XXXXXXXX" not in redact_known_secrets("POST /services/T00000000/XXXXXXXXXXXXXXXXXXXXXXXX failed")
+    assert redact_known_secrets("https://hooks.example.com/services") == "https://hooks.example.com/services"
+
+
+def test_what_is_too_short_to_be_told_from_words_and_numbers_is_not_hidden() -> None:
+    register_secrets("", "lamp", "12345678")
+    assert redact_known_secrets(PROSE) == PROSE
+
+
+def test_text_without_a_secret_is_the_very_same_object() -> None:
+    register_secrets(KEY, NUMBER)
+    assert redact_known_secrets(PROSE) is PROSE
+    content = PROSE.encode() + b"\xff\x00"
+    assert redact_known_secret_bytes(content) is content
+
+
+def test_bytes_that_are_no_text_keep_what_is_around_a_secret() -> None:
+    register_secrets(NUMBER)
+    assert (
+        redact_known_secret_bytes(b"\xff\x00 " + NUMBER.encode() + b" \xfe")
+        == b"\xff\x00 " + REDACTION_MARK.encode() + b" \xfe"
+    )
+
+
+def test_what_was_learnt_in_a_block_is_forgotten_at_its_end() -> None:
+    with redaction.temporary_secrets():
+        register_secrets(KEY)
+        assert redact_known_secrets(KEY) == REDACTION_MARK
+    assert redact_known_secrets(KEY) == KEY
+
+
+def test_the_representation_of_a_redactor_shows_nothing() -> None:
+    assert KEY not in repr(SecretRedactor.from_secrets([KEY]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Key 0a1b2c3d-0a1b",
+        "{'Authorization': 'Token 0123456789abcdef'}",
+        'headers=[("authorization", "Bearer abcdefghijklmnop")]',
+        "GET https://api.example/v1?apiKey=abcdefgh12&q=x",
+        "wrong api_key='abcdefgh12'",
+        "POLY_PASSPHRASE: abcdefgh12",
+        "sk-proj-AbCdEfGhIjKlMnOpQrSt12345678",
+        "sk-0123456789abcdef0123456789abcdef",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "fox_" + "a" * 43,
+        "private key: 0x" + "ab" * 32,
+        "https://me:password1@host.example/",
+    ],
+)
+def test_what_looks_like_a_secret_is_left_out_of_messages(text: str) -> None:
+    assert REDACTION_MARK in redact_message(text)
+    assert not {"abcdefgh12", "0123456789abcdef", "abcdefghijklmnop", "password1"} & {
+        *redact_message(text).replace("'", " ").split()
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROSE,
+        "set FOXCAST_VENUES__LANTERN__SETTINGS__KEY, or key_file to a file that only you can read",
+        "the token is unknown: it was mistyped or revoked; check FOXCAST_TOKEN or the token file",
+        "https://news.example/sk-hynix-to-invest-20-trillion-won-in-2026-as-demand-for-memory-grows",
+        "polymarket:0x" + "ab" * 32,
+        "a secret must not stand in this file",
+        "basic income, bearer of news",
+    ],
+)
+def test_what_does_not_look_like_a_secret_stays_in_messages(text: str) -> None:
+    assert redact_message(text) == text
+
+
+def test_what_somebody_elses_code_says_holds_no_number_as_long_as_a_private_key() -> None:
+    assert redact_foreign_message(f"ValueError: {NUMBER} is no key") == f"ValueError: {REDACTION_MARK} is no key"
+
+
+@given(st.text(min_size=16, max_size=80), st.text(max_size=60), st.text(max_size=60))
+def test_any_secret_is_hidden_in_any_text_and_hiding_twice_changes_nothing(secret: str, left: str, right: str) -> None:
+    secret = secret.encode("utf-8", "replace").decode()
+    redactor = SecretRedactor.from_secrets([secret] if not secret.isdigit() else [f"k{secret}"])
+    known = next(iter(redactor.secrets))
+    hidden = redactor.redact(f"{left}{known}{right}")
+    assert known not in hidden
+    assert redactor.redact(hidden) == hidden
+
+
+@given(st.text(max_size=200))
+def test_text_that_shares_nothing_with_a_secret_stays(text: str) -> None:
+    assert SecretRedactor.from_secrets(["\x01" * 20 + "\x02" * 20]).redact(text) == text
+
+
+def test_what_a_library_logs_has_neither_the_secret_in_its_message_nor_in_its_traceback() -> None:
+    register_secrets(KEY)
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        int(KEY)
+    raised = (caught.type, caught.value, caught.tb)
+    record = RedactedLogRecord("lib", logging.ERROR, __file__, 1, "sent %s", (KEY,), raised)
+    text = logging.Formatter("%(message)s").format(record)
+    assert text.startswith(f"sent {REDACTION_MARK}\nTraceback")
+    assert "ValueError: invalid literal" in text
+    assert KEY not in text
+    assert repr(KEY) not in text
+    assert record.exc_info is None

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+from bot.core.orders import ContractSide, OrderSide
+from bot.core.predictions import BinaryPrediction, ChoicePrediction, ChoiceShape
+from bot.core.questions import CrowdForecast
+from bot.core.submissions import HoldDecision, SendDecision
+from bot.execution.gate.approval import market_divergence, order_belief
+from bot.execution.gate.gate import Gate
+from bot.execution.gate.kill_switch import KillSwitch
+from tests.unit.execution.gate.decision_contexts import NOW, case, crowd, forecast, make_policy, order, question, trade
+
+GATE = Gate(kill_switch=KillSwitch(stop_file=Path("nowhere/STOP"), ledger_file=Path("nowhere/ledger.sqlite")))
+
+
+def test_too_small_an_edge_is_held() -> None:
+    decision = GATE.decide(trade(bought=order(edge=0.0299)))
+    assert isinstance(decision, HoldDecision)
+    assert "below trading.edge = 0.03" in decision.why
+    assert isinstance(GATE.decide(trade(bought=order(edge=0.03))), SendDecision)
+
+
+@pytest.mark.parametrize(("expected", "limit"), [(0.02, 0.05), (0.96, 0.98), (0.98, 0.985)])
+def test_prices_outside_the_band_are_left_alone(expected: float, limit: float) -> None:
+    decision = GATE.decide(trade(bought=order(expected=expected, limit=limit)))
+    assert isinstance(decision, HoldDecision)
+    assert "outside trading.band = [0.03, 0.97]" in decision.why
+
+
+def test_what_is_sold_may_have_any_price_and_no_edge() -> None:
+    sale = order(side=OrderSide.SELL, cost=0.0, edge=-0.2, expected=0.01, limit=0.005)
+    assert isinstance(GATE.decide(trade(bought=sale)), SendDecision)
+
+
+def test_the_distance_is_that_of_log_odds() -> None:
+    # The log-odds of 0.6 are ln(1.5), those of one half are none.
+    assert market_divergence(case(question=question(crowd=crowd(0.5)))) == pytest.approx(0.4054651081081644)
+    assert market_divergence(case()) == 0.0
+
+
+def test_the_price_of_an_order_is_a_market_too() -> None:
+    # NO at 0.3 is YES at 0.7: as far from 0.6 as ln(0.4/0.6) is from ln(0.3/0.7).
+    assert market_divergence(trade(bought=order(leg=ContractSide.NO, expected=0.3, limit=0.32))) == pytest.approx(
+        0.4418327522790392
+    )
+
+
+def test_of_several_options_the_furthest_counts() -> None:
+    shape = ChoiceShape(options=("a", "b", "c"))
+    theirs = CrowdForecast(prediction=ChoicePrediction({"a": 0.2, "b": 0.5, "c": 0.3}), at=NOW)
+    ours = forecast(ChoicePrediction({"a": 0.2, "b": 0.2, "c": 0.6}))
+    # ln(0.5/0.5) - ln(0.2/0.8) = 1.3863 for b, 1.2528 for c.
+    assert market_divergence(case(forecast=ours, question=question(shape=shape, crowd=theirs))) == pytest.approx(
+        1.3862943611
+    )
+
+
+def test_a_certain_belief_is_far_but_not_infinitely() -> None:
+    assert (
+        6.0
+        < market_divergence(case(forecast=forecast(BinaryPrediction(1.0)), question=question(crowd=crowd(0.5))))
+        < 7.0
+    )
+
+
+def test_the_belief_in_an_order_is_that_in_its_leg_and_option() -> None:
+    assert order_belief(order(leg=ContractSide.NO), {"outcome": BinaryPrediction(0.6)}) == pytest.approx(0.4)
+    choice = {"outcome": ChoicePrediction({"a": 0.2, "b": 0.8})}
+    assert order_belief(order(option="b"), choice) == 0.8
+    assert order_belief(order(option="z"), choice) is None
+
+
+def test_the_lane_has_the_bounds_that_config_gives() -> None:
+    strict = make_policy(edge=0.2, band=(0.4, 0.6))
+    assert isinstance(GATE.decide(trade(policy=strict, bought=order(edge=0.19))), HoldDecision)
+    assert isinstance(GATE.decide(trade(policy=strict, bought=order(edge=0.2, expected=0.59, limit=0.6))), SendDecision)

@@ -1,0 +1,416 @@
+"""Orders through the outbox: sealed before they are sent, believed absent only from their fence on, never twice."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.core.errors import MalformedDataError, RequestRejectedError, ServiceUnavailableError, StoreError
+from bot.core.submissions import ExecutionMode, HoldDecision, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.store.submissions import OutcomeAdoption
+from bot.testing.exchange import WriteFailure
+from tests.unit.execution.outbox.conftest import FaultyExchange, OutboxFixture
+from tests.unit.jobs.conftest import VENUE
+
+S = IntentState
+# A request lives 30 s and readings are at most 15 s old.
+FENCE_S = 45.0
+
+
+async def test_an_order_is_sealed_sent_and_acknowledged(trading: OutboxFixture) -> None:
+    intent = await trading.plan(await trading.forecast())
+    assert await trading.outbox().flush() == 1
+    [placed] = trading.exchange.placed_orders
+    [attempt] = await trading.house.ledger.submissions.attempts([intent.id])
+    assert attempt.sealed is not None
+    assert (attempt.sealed.tag, attempt.reference, placed.intent) == (placed.tag, placed.tag, intent.id)
+    assert [fill.cash for fill in await trading.house.ledger.submissions.fills(intent.id)] == [-10.0]
+    assert await trading.outbox().flush() == 0
+
+
+async def test_the_request_is_on_disk_before_the_wire_is_touched(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    seen: list[tuple[S, str]] = []
+
+    class Looking(FaultyExchange):
+        async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+            [attempt] = await trading.house.ledger.submissions.attempts([batch.intents[0].id])
+            assert attempt.sealed == replace(batch.sealed[0], question=None)
+            seen.append((await trading.state(batch.intents[0]), attempt.sealed.body))
+            return await super().submit(batch)
+
+    trading.exchange = Looking(trading.house.clock)
+    await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    assert [state for state, _ in seen] == [S.SENDING]
+    assert faulty_exchange.placed_orders == []
+
+
+async def test_an_absence_before_the_fence_proves_nothing_and_from_it_on_everything(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures = [WriteFailure.REQUEST_LOST]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    assert await trading.state(intent) is S.UNKNOWN
+    await trading.house.clock.advance(FENCE_S - 0.01)
+    assert await trading.outbox().reconcile() == 0
+    assert await trading.state(intent) is S.UNKNOWN
+    await trading.house.clock.advance(0.01)
+    assert await trading.outbox().reconcile() == 1
+    assert await trading.state(intent) is S.SUPERSEDED
+    [forecast] = await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())
+    again = await trading.plan(forecast)
+    assert await trading.outbox().flush() == 1
+    assert [placed.intent for placed in trading.exchange.placed_orders] == [again.id]
+
+
+async def test_by_a_clock_that_was_set_forward_no_fence_lies_behind(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures = [WriteFailure.REQUEST_LOST]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    trading.house.clock.set_wall_clock(600.0)
+    trading.clock_fault = "is off by +600.0 s"
+    assert await trading.outbox().reconcile() == 0
+    assert await trading.state(intent) is S.UNKNOWN
+    trading.house.clock.set_wall_clock(-600.0)
+    trading.clock_fault = ""
+    await trading.house.clock.advance(FENCE_S)
+    assert await trading.outbox().reconcile() == 1
+    assert await trading.state(intent) is S.SUPERSEDED
+
+
+async def test_an_effect_that_comes_late_is_found_and_not_made_again(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures, trading.exchange.late_s = [WriteFailure.LATE], 25.0
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    for _ in range(6):
+        assert await trading.state(intent) in {S.UNKNOWN, S.ACKED}
+        await trading.house.clock.advance(10)
+        await trading.outbox().reconcile()
+        await trading.outbox().flush()
+    assert await trading.state(intent) is S.ACKED
+    assert len(trading.exchange.placed_orders) == 1
+
+
+async def test_a_stale_reading_does_not_hide_an_order(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures, trading.exchange.late_s, trading.exchange.stale_s = [WriteFailure.LATE], 29.0, 15.0
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    for _ in range(20):
+        await trading.house.clock.advance(3)
+        await trading.outbox().reconcile()
+    assert await trading.state(intent) is S.ACKED
+
+
+async def test_reconciling_twice_changes_nothing(trading: OutboxFixture, snapshot: Callable[[], list[str]]) -> None:
+    trading.exchange.next_failures = [WriteFailure.REQUEST_LOST, WriteFailure.REPLY_LOST]
+    for key in ("rain", "snow", "hail"):
+        await trading.plan(await trading.forecast(key))
+    await trading.outbox().flush()
+    await trading.house.clock.advance(60)
+    assert await trading.outbox().reconcile() == 2
+    once = snapshot()
+    assert await trading.outbox().reconcile() == 0
+    assert snapshot() == once
+
+
+async def test_the_part_that_was_not_filled_is_released_when_it_can_be_filled_no_more(trading: OutboxFixture) -> None:
+    trading.exchange.fill_share = 0.25
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    submissions = trading.house.ledger.submissions
+    assert len(await submissions.resting()) == 1
+    trading.exchange.fill_resting(0.5)
+    await trading.house.clock.advance(5)
+    await trading.outbox().reconcile()
+    assert [fill.shares for fill in await submissions.fills(intent.id)] == [5.0, 7.5]
+    assert len(await submissions.resting()) == 1
+    await trading.house.clock.advance(FENCE_S)
+    await trading.outbox().reconcile()
+    assert await submissions.resting() == []
+    [(cost,)] = outbox_rows(trading, "select cost from intent")
+    assert cost == pytest.approx(6.25)
+
+
+async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_cost_and_people_are_told(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.fill_share = 0.0
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
+    await trading.house.clock.advance(FENCE_S)
+    await trading.outbox().reconcile()
+    assert outbox_rows(trading, "select cost from intent") == [(10.0,)]
+    assert trading.alarms == []
+    await trading.house.clock.advance(600.0)
+    await trading.outbox().reconcile()
+    await trading.outbox().reconcile()
+    assert await trading.state(intent) is S.ACKED
+    assert outbox_rows(trading, "select cost from intent") == [(10.0,)]
+    [alarm] = trading.alarms
+    assert f"the order {intent.id} on {VENUE}:rain was accepted, but the venue lists neither it nor a fill" in alarm
+    assert await trading.house.ledger.submissions.resting() == []
+
+
+async def test_an_order_that_ended_without_a_fill_costs_nothing(trading: OutboxFixture) -> None:
+    trading.exchange.fill_share = 0.0
+    await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    await trading.house.clock.advance(FENCE_S)
+    await trading.outbox().reconcile()
+    assert outbox_rows(trading, "select cost from intent") == [(0.0,)]
+    assert trading.alarms == []
+
+
+async def test_an_order_that_is_listed_late_costs_what_it_took(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    """It was filled by others, and the list that it was first looked for in at its fence did not show it."""
+    faulty_exchange.fill_share = 0.0
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    faulty_exchange.fill_resting()
+    faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
+    await trading.house.clock.advance(FENCE_S)
+    await trading.outbox().reconcile()
+    faulty_exchange.reads = lambda found: found
+    await trading.outbox().reconcile()
+    assert await trading.state(intent) is S.ACKED
+    assert outbox_rows(trading, "select cost from intent") == [(pytest.approx(10.0),)]
+
+
+@pytest.mark.parametrize("error", [ServiceUnavailableError("503"), MalformedDataError("odd"), KeyError("id")], ids=repr)
+async def test_what_cannot_be_sealed_now_has_not_left_and_waits(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, error: Exception
+) -> None:
+    def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
+        raise error
+
+    faulty_exchange.seals = fail
+    intent = await trading.plan(await trading.forecast())
+    with capture_logs() as logs:
+        assert await trading.outbox().flush() == 0
+    assert [entry["event"] for entry in logs] == ["cannot be sealed"]
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
+    faulty_exchange.seals = lambda made: made
+    assert await trading.outbox().flush() == 1
+
+
+async def test_a_ledger_that_fails_while_sealing_ends_the_pass(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    def fail(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
+        message = "the disk is full"
+        raise StoreError(message)
+
+    faulty_exchange.seals = fail
+    await trading.plan(await trading.forecast())
+    with pytest.raises(StoreError, match="the disk is full"):
+        await trading.outbox().flush()
+
+
+@pytest.mark.parametrize("raised", [True, False])
+async def test_an_order_without_a_request_is_thought_of_again_later(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange, *, raised: bool
+) -> None:
+    def none(_: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
+        if raised:
+            message = "no such market"
+            raise RequestRejectedError(message)
+        return []
+
+    faulty_exchange.seals = none
+    intent = await trading.plan(await trading.forecast())
+    assert await trading.outbox().flush() == 0
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
+    why = "no such market" if raised else "its request cannot be made"
+    [*_, last] = await trading.house.ledger.submissions.decisions(intent.forecast)
+    now = trading.house.clock.now()
+    assert last.decision == HoldDecision(why=f"back to the gate: {why}", until=now + timedelta(minutes=10))
+    assert await trading.house.ledger.permissions.recent_audit_rows(limit=9) == []
+
+
+async def test_what_is_no_order_and_has_no_request_is_refused_for_good(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    order = await trading.plan(await trading.forecast())
+    assert await trading.outbox().flush() == 1
+    before = len(await trading.house.ledger.permissions.recent_audit_rows(limit=9))
+    faulty_exchange.seals = lambda _: []
+    intent = await trading.comment(order)
+    assert await trading.outbox().flush() == 0
+    assert await trading.state(intent) is S.REFUSED
+    [attempt] = await trading.house.ledger.submissions.attempts([intent.id])
+    assert attempt.detail == "its request cannot be made"
+    row, *others = await trading.house.ledger.permissions.recent_audit_rows(limit=9)
+    assert len(others) == before
+    assert (row.kind, row.body) == ("refused", {"intent": intent.id, "detail": "its request cannot be made"})
+
+
+async def test_an_order_that_never_arrives_is_written_ever_more_rarely(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures = [WriteFailure.NOT_SENT] * 99
+    forecast = await trading.forecast()
+    began, writes = trading.house.clock.now(), list[float]()
+    for _ in range(60):
+        if forecast in [*await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())] or not writes:
+            await trading.plan(forecast)
+            await trading.outbox().flush()
+            writes.append((trading.house.clock.now() - began).total_seconds())
+        await trading.house.clock.advance(30.0)
+    assert writes == [0.0, 30.0, 60.0, 90.0, 150.0, 270.0, 510.0, 990.0]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda made: [replace(made[0], intent="another")],
+        lambda made: [made[0], made[0]],
+        lambda made: [replace(made[0], tag="")],
+        lambda made: [replace(made[0], fence=made[0].fence.replace(tzinfo=None))],
+        lambda made: [replace(made[0], body="\ud800")],
+    ],
+    ids=["of another intent", "two", "no tag", "fence without zone", "no bytes"],
+)
+async def test_a_request_that_makes_no_sense_is_not_sent(
+    trading: OutboxFixture,
+    faulty_exchange: FaultyExchange,
+    spoil: Callable[[Sequence[SealedRequest]], Sequence[SealedRequest]],
+) -> None:
+    faulty_exchange.seals = spoil
+    intent = await trading.plan(await trading.forecast())
+    assert await trading.outbox().flush() == 0
+    assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.PLANNED, [])
+
+
+async def test_a_tag_that_is_used_already_is_not_sent(trading: OutboxFixture, faulty_exchange: FaultyExchange) -> None:
+    faulty_exchange.seals = lambda made: [replace(one, tag="the same") for one in made]
+    first = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    second = await trading.plan(await trading.forecast("snow"))
+    with capture_logs() as logs:
+        assert await trading.outbox().flush() == 0
+    assert any(entry["event"] == "not sent" for entry in logs)
+    assert (await trading.state(first), await trading.state(second)) == (S.ACKED, S.PLANNED)
+    assert len(faulty_exchange.placed_orders) == 1
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda said: [*said, replace(said[0], state=S.REFUSED)],
+        lambda said: [replace(said[0], fills=(replace(said[0].fills[0], shares=-1.0),))],
+        lambda said: [replace(said[0], fills=(replace(said[0].fills[0], price=1.5),))],
+        lambda said: [replace(said[0], fills=(replace(said[0].fills[0], cash=float("nan")),))],
+    ],
+    ids=["contradiction", "negative shares", "price above one", "not a number"],
+)
+async def test_an_answer_that_makes_no_sense_is_no_answer(
+    trading: OutboxFixture,
+    faulty_exchange: FaultyExchange,
+    spoil: Callable[[Sequence[WriteReceipt]], Sequence[WriteReceipt]],
+) -> None:
+    faulty_exchange.answers = spoil
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    assert await trading.state(intent) is S.UNKNOWN
+    await trading.outbox().reconcile()
+    assert await trading.state(intent) is S.ACKED
+    assert len(faulty_exchange.placed_orders) == 1
+
+
+async def test_what_no_reading_settles_is_parked_with_an_alarm_and_a_person_ends_it(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.next_failures = [WriteFailure.REQUEST_LOST]
+    faulty_exchange.reads = lambda found: [replace(one, state=S.UNKNOWN, detail="the page is empty") for one in found]
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    await trading.house.clock.advance(FENCE_S + 3590)
+    await trading.outbox().reconcile()
+    assert (await trading.state(intent), trading.alarms) == (S.UNKNOWN, [])
+    await trading.house.clock.advance(30)
+    await trading.outbox().reconcile()
+    assert await trading.state(intent) is S.IN_DOUBT
+    [alarm] = trading.alarms
+    assert f"intent {intent.id} on {VENUE}:rain is in doubt and counts as spent (the page is empty)" in alarm
+    await trading.outbox().reconcile()
+    assert len(trading.alarms) == 1
+    newer = await trading.house.ledger.submissions.decide(
+        forecast_id=intent.forecast,
+        decision=HoldDecision(why="asked again"),
+        at=trading.house.clock.now(),
+    )
+    assert isinstance(newer, HoldDecision)
+    await trading.outbox().adopt(OutcomeAdoption(intent=intent.id, state=S.ABSENT, by="ann", why="not on the page"))
+    assert await trading.state(intent) is S.SUPERSEDED
+
+
+async def test_a_reading_that_goes_wrong_in_any_way_settles_nothing_and_ends_nothing(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    def fail(_: Sequence[WriteReceipt]) -> Sequence[WriteReceipt]:
+        raise KeyError
+
+    faulty_exchange.next_failures, faulty_exchange.reads = [WriteFailure.REPLY_LOST], fail
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    with capture_logs() as logs:
+        assert await trading.outbox().reconcile() == 0
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("cannot be read back", "error")]
+    assert await trading.state(intent) is S.UNKNOWN
+
+
+@pytest.mark.parametrize(("mode", "then"), [(ExecutionMode.LIVE, S.UNKNOWN), (ExecutionMode.PAPER, S.SUPERSEDED)])
+async def test_after_a_restore_an_absence_without_a_request_on_record_is_proof_on_paper_alone(
+    trading: OutboxFixture, mode: ExecutionMode, then: S
+) -> None:
+    trading.mode = mode
+    intent = await trading.plan(await trading.forecast())
+    stock = await trading.outbox().reconcile_after_restore()
+    assert await trading.state(intent) is then
+    assert stock.doubtful == (then is S.UNKNOWN)
+    await trading.house.clock.advance(3600)
+    await trading.outbox().reconcile()
+    assert await trading.state(intent) is (S.IN_DOUBT if then is S.UNKNOWN else then)
+
+
+async def test_after_a_restore_no_order_is_made_again(trading: OutboxFixture, faulty_exchange: FaultyExchange) -> None:
+    intent = await trading.plan(await trading.forecast())
+    await trading.outbox().flush()
+    faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT) for one in found]
+    assert (await trading.outbox().reconcile_after_restore()).revoked == 0
+    assert await trading.state(intent) is S.ACKED
+
+
+async def test_without_an_alarm_the_journal_says_what_is_in_doubt(
+    trading: OutboxFixture, faulty_exchange: FaultyExchange
+) -> None:
+    faulty_exchange.next_failures = [WriteFailure.REQUEST_LOST]
+    faulty_exchange.reads = lambda _: []
+    await trading.plan(await trading.forecast())
+    outbox = replace(trading.outbox(), alert=None)
+    await outbox.flush()
+    await trading.house.clock.advance(FENCE_S + 3600)
+    await outbox.reconcile()
+    [event] = await trading.house.ledger.events.recent(9, "alert")
+    assert "is in doubt and counts as spent (no receipt)" in event.text
+
+
+async def test_an_order_that_did_not_leave_this_machine_is_decided_anew_at_once(trading: OutboxFixture) -> None:
+    trading.exchange.next_failures = [WriteFailure.NOT_SENT]
+    intent = await trading.plan(await trading.forecast())
+    assert await trading.outbox().flush() == 0
+    assert await trading.state(intent) is S.SUPERSEDED
+    assert len(await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())) == 1
+
+
+def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
+    database = sqlite3.connect(trading.house.path / "ledger.sqlite")
+    try:
+        return database.execute(sql).fetchall()
+    finally:
+        database.close()

@@ -1,0 +1,155 @@
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, CurvePrediction
+from bot.core.questions import Question, QuestionRef, Target
+from bot.forecasting.reforecast_policy import (
+    ReforecastPolicy,
+    ReforecastTime,
+    log_odds_move,
+    next_reforecast,
+    reschedule_forecasts,
+)
+from bot.store.serialization import format_timestamp
+from tests.unit.jobs.conftest import JobsFixture
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+POLICY = ReforecastPolicy(
+    stale_after=timedelta(days=3), near_close=(timedelta(hours=24), timedelta(hours=2)), min_gap=timedelta(hours=1)
+)
+
+
+def question(*, closes_in: timedelta | None = None, as_of: datetime | None = None) -> Question:
+    return Question(
+        ref=QuestionRef("lantern", "1"),
+        title="?",
+        shape=BinaryShape(),
+        targets=(Target(),),
+        closes_at=None if closes_in is None else NOW + closes_in,
+        as_of=as_of,
+    )
+
+
+def test_a_forecast_without_a_closing_time_goes_stale() -> None:
+    assert next_reforecast(question(), made_at=NOW, policy=POLICY) == ReforecastTime(NOW + timedelta(days=3), "stale")
+
+
+def test_the_last_day_before_closing_comes_before_staleness() -> None:
+    due = next_reforecast(question(closes_in=timedelta(days=2)), made_at=NOW, policy=POLICY)
+    assert due is not None
+    assert due.at == NOW + timedelta(days=1)
+    assert "before closing" in due.why
+
+
+def test_after_the_last_reminder_nothing_more_is_due_before_the_close() -> None:
+    assert next_reforecast(question(closes_in=timedelta(hours=1)), made_at=NOW, policy=POLICY) is None
+
+
+def test_a_reminder_that_comes_too_soon_waits_for_the_gap() -> None:
+    due = next_reforecast(question(closes_in=timedelta(hours=24, minutes=10)), made_at=NOW, policy=POLICY)
+    assert due is not None
+    assert due.at == NOW + timedelta(hours=1)
+
+
+def test_nothing_new_can_inform_a_forecast_whose_moment_of_knowledge_has_passed() -> None:
+    fixed = question(closes_in=timedelta(days=9), as_of=NOW - timedelta(hours=1))
+    assert next_reforecast(fixed, made_at=NOW, policy=POLICY) is None
+
+
+@given(closes_in=st.timedeltas(timedelta(minutes=1), timedelta(days=400)))
+def test_the_next_forecast_is_never_sooner_than_the_gap_nor_after_the_close(closes_in: timedelta) -> None:
+    asked = question(closes_in=closes_in)
+    due = next_reforecast(asked, made_at=NOW, policy=POLICY)
+    if due is not None:
+        assert asked.closes_at is not None
+        assert NOW + POLICY.min_gap <= due.at < asked.closes_at
+
+
+def test_a_move_is_measured_in_log_odds() -> None:
+    # ln(0.75/0.25) = ln 3 = 1.0986122886681098
+    assert log_odds_move(BinaryPrediction(0.5), BinaryPrediction(0.75)) == pytest.approx(1.0986122886681098)
+
+
+def test_the_largest_move_of_any_option_counts() -> None:
+    before, after = ChoicePrediction({"a": 0.5, "b": 0.5}), ChoicePrediction({"a": 0.25, "b": 0.75})
+    assert log_odds_move(before, after) == pytest.approx(1.0986122886681098)
+
+
+def test_other_options_count_as_an_infinite_move() -> None:
+    assert log_odds_move(ChoicePrediction({"a": 0.5, "b": 0.5}), ChoicePrediction({"a": 0.5, "c": 0.5})) == float("inf")
+
+
+def test_the_largest_step_anywhere_on_a_curve_counts() -> None:
+    # ln(0.5/0.5) - ln(0.2/0.8) = ln 4
+    assert log_odds_move(CurvePrediction((0.1, 0.2, 0.9)), CurvePrediction((0.1, 0.5, 0.9))) == pytest.approx(
+        math.log(4)
+    )
+
+
+SHORT = ReforecastPolicy(stale_after=timedelta(hours=10), near_close=(), min_gap=timedelta(hours=1))
+
+
+def _always(_question: Question, _forecaster: str) -> bool:
+    return True
+
+
+async def due_times(house: JobsFixture) -> dict[str, tuple[str | None, str]]:
+    rows = await house.ledger.schedule.readers.run(
+        lambda database: database.execute("select ref, due_at, why from schedule order by ref").fetchall()
+    )
+    return {ref.partition(":")[2]: (due_at, why) for ref, due_at, why in rows}
+
+
+async def test_what_is_scheduled_already_moves_with_the_policy(house: JobsFixture) -> None:
+    began = house.clock.now()
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    before = await due_times(house)
+    assert before == {"rain": (format_timestamp(began + timedelta(days=3)), "stale")}
+    ledger, now = house.ledger, house.clock.now()
+    assert await reschedule_forecasts(ledger, house.policy, repeats=_always, now=now) == 0
+    assert await reschedule_forecasts(ledger, SHORT, repeats=_always, now=now) == 1
+    assert await due_times(house) == {"rain": (format_timestamp(began + timedelta(hours=10)), "stale")}
+    assert await reschedule_forecasts(ledger, SHORT, repeats=_always, now=now) == 0
+    await house.clock.advance(11 * 3600)
+    assert await house.forecast() == "1 forecasts made"
+
+
+async def test_a_longer_policy_moves_it_back(house: JobsFixture) -> None:
+    house.policy = SHORT
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    longer = ReforecastPolicy(stale_after=timedelta(days=20), near_close=(timedelta(hours=24),))
+    assert await reschedule_forecasts(house.ledger, longer, repeats=_always, now=house.clock.now()) == 1
+    [(due_at, why)] = (await due_times(house)).values()
+    assert (due_at, why) == (format_timestamp(house.clock.now() + timedelta(days=9)), "1 day, 0:00:00 before closing")
+
+
+@pytest.mark.parametrize(("repeats", "moved"), [(True, 1), (False, 0)])
+async def test_what_would_not_have_been_due_again_is_where_it_repeats(
+    house: JobsFixture, *, repeats: bool, moved: int
+) -> None:
+    house.policy = ReforecastPolicy(stale_after=timedelta(days=30), near_close=())
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    assert await due_times(house) == {"rain": (None, "forecast made")}
+    now = house.clock.now()
+    assert await reschedule_forecasts(house.ledger, SHORT, repeats=lambda *_: repeats, now=now) == moved
+
+
+async def test_what_was_put_off_or_asked_for_stays(house: JobsFixture) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    now = house.clock.now()
+    await house.ledger.schedule.writer.run(
+        lambda database: database.execute("update schedule set not_before = due_at").rowcount
+    )
+    assert await reschedule_forecasts(house.ledger, SHORT, repeats=_always, now=now) == 0

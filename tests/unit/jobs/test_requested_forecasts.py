@@ -1,0 +1,177 @@
+"""A forecast that a person asks of the daemon: made due now, or refused with a reason that says what to do."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.core.errors import MalformedDataError
+from bot.core.forecasts import TrialLimits
+from bot.core.operator_requests import ForecastQuestion, LockQuestion
+from bot.core.predictions import BinaryShape
+from bot.core.questions import Question, QuestionRef, Target
+from bot.forecasting.aggregation import PoolingMethod
+from bot.forecasting.cost_check import CostCheck
+from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
+from bot.store.forecast_queries import find_questions_by_url, read_forecast_status
+from bot.store.requests import MAX_REQUEST_BYTES, pending_requests, send_request
+from bot.testing.forecaster import HangingStep, ScriptedForecaster
+from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, outcome, question
+
+REF = QuestionRef(VENUE, "rain")
+OWN = Question(ref=QuestionRef("file", "snow"), title="Snow?", shape=BinaryShape(), targets=(Target(),))
+
+
+class FakeExpensiveEstimates:
+    """Every forecast costs ten US dollars."""
+
+    async def estimate(self, forecaster: str, *, trials: int, steps: int) -> float | None:
+        return 10.0
+
+
+def seats(*, asks: bool = False) -> Mapping[str, ConfiguredForecaster]:
+    scripted = ScriptedForecaster(HangingStep())
+    return {
+        FIRST: ConfiguredForecaster(
+            name=FIRST,
+            implementation=scripted,
+            trials=1,
+            pool=PoolingMethod.MEAN,
+            limits=TrialLimits(),
+            uses_models=asks,
+        ),
+    }
+
+
+async def attended(house: JobsFixture, **parts: Any) -> str:
+    given = {"forecasters": seats(), **parts}
+    return await handle_requests(
+        OperatorRequestContext(folder=house.path, ledger=house.ledger, clock=house.clock, **given)
+    )
+
+
+async def told(house: JobsFixture) -> str:
+    [event, *_] = await house.ledger.events.recent(9, "request")
+    return event.text.partition(" [")[0]
+
+
+async def test_a_question_on_record_becomes_due_now_though_it_was_forecast_already(house: JobsFixture) -> None:
+    house.offer("rain")
+    await house.discover()
+    assert await house.forecast() == "1 forecasts made"
+    assert await house.forecast() == "0 forecasts made"
+    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
+    assert await attended(house) == "1 requests done"
+    assert await house.forecast() == "1 forecasts made"
+    assert [made.why for made in await house.history()] == ["new question", "asked for"]
+    assert await told(house) == f"forecast of lantern:rain by {FIRST} asked for"
+
+
+async def test_a_question_of_ones_own_comes_with_the_request(house: JobsFixture) -> None:
+    send_request(house.path, ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN), at=house.clock.now())
+    assert await attended(house) == "1 requests done"
+    assert await house.ledger.questions.get(OWN.ref) == OWN
+    assert await house.forecast() == "1 forecasts made"
+    [made] = await house.ledger.forecasts.history(OWN.ref)
+    assert made.why == "asked for"
+
+
+async def test_a_question_that_nobody_knows_is_refused(house: JobsFixture) -> None:
+    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
+    assert await attended(house) == "0 requests done, 1 refused"
+    assert "no question lantern:rain in the ledger" in await told(house)
+
+
+async def test_a_forecaster_that_is_not_open_is_refused_by_name(house: JobsFixture) -> None:
+    house.offer("rain")
+    await house.discover()
+    path = send_request(house.path, ForecastQuestion(ref=REF, forecaster="frist"), at=house.clock.now())
+    assert await attended(house) == "0 requests done, 1 refused"
+    said = await told(house)
+    for part in (path.name, "frist is not running here", f"did you mean {FIRST}?", "start the daemon again"):
+        assert part in said
+    assert pending_requests(house.path) == []
+
+
+async def test_what_would_be_held_is_refused_with_the_way_to_say_yes(house: JobsFixture) -> None:
+    house.offer("rain")
+    await house.discover()
+    request = ForecastQuestion(ref=REF, forecaster=FIRST)
+    send_request(house.path, request, at=house.clock.now())
+    dear = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0)
+    assert await attended(house, forecasters=seats(asks=True), cost_check=dear) == "0 requests done, 1 refused"
+    assert "foxcast run --yes" in await told(house)
+    send_request(house.path, request, at=house.clock.now())
+    agreed = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0, confirmed=True)
+    assert await attended(house, forecasters=seats(asks=True), cost_check=agreed) == "1 requests done"
+
+
+async def test_a_closed_a_resolved_and_a_locked_question_are_refused(house: JobsFixture) -> None:
+    house.offer("rain", "snow", "hail")
+    await house.discover()
+    await house.forecast()
+    now = house.clock.now()
+    await house.ledger.resolutions.record([outcome("snow", 1.0, at=now)], seen_at=now)
+    for key, why in (("snow", "has resolved"), ("hail", "locked: disputed"), ("rain", "closed at")):
+        ref = QuestionRef(VENUE, key)
+        if key == "hail":
+            send_request(house.path, LockQuestion(ref=ref, reason="disputed"), at=house.clock.now())
+            await attended(house)
+        if key == "rain":
+            await house.clock.advance(timedelta(days=11).total_seconds())
+        send_request(house.path, ForecastQuestion(ref=ref, forecaster=FIRST), at=house.clock.now())
+        assert await attended(house) == "0 requests done, 1 refused"
+        assert why in await told(house)
+
+
+async def test_a_question_that_its_venue_dates_is_forecast_though_its_window_is_over(house: JobsFixture) -> None:
+    now = house.clock.now()
+    past = question("rain", now=now, as_of=now - timedelta(days=9), closes_at=now - timedelta(days=2), price=None)
+    await house.ledger.questions.record([past], seen_at=now)
+    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=now)
+    assert await attended(house) == "1 requests done"
+
+
+async def test_a_question_that_was_put_off_stays_put_off_and_says_so(house: JobsFixture) -> None:
+    house.forecasters[FIRST] = ScriptedForecaster(RuntimeError("broken"))
+    house.offer("rain")
+    await house.discover()
+    assert "1 postponed" in await house.forecast()
+    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
+    await attended(house)
+    standing = await read_forecast_status(house.ledger.forecasts.readers, REF, FIRST)
+    assert standing.attempt is not None
+    assert standing.place is not None
+    assert (standing.attempt.state, standing.attempt.revision) == ("failed", 1)
+    assert standing.place.due_at == house.clock.now() + timedelta(minutes=5)
+    assert "RuntimeError" in standing.place.why
+
+
+async def test_nothing_stands_of_a_question_that_was_never_seen(house: JobsFixture) -> None:
+    standing = await read_forecast_status(house.ledger.forecasts.readers, REF, FIRST)
+    assert (standing.attempt, standing.place) == (None, None)
+
+
+async def test_questions_are_found_by_a_part_of_their_address_taken_literally(house: JobsFixture) -> None:
+    house.offer("rain", url="https://almanac.example/q_1")
+    house.offer("snow", url="https://almanac.example/qx1")
+    await house.discover()
+    found = await find_questions_by_url(house.ledger.questions.readers, "almanac.example/q_1")
+    assert found == [(REF, "https://almanac.example/q_1")]
+
+
+def test_a_request_under_the_name_of_another_question_is_refused() -> None:
+    with pytest.raises(ValueError, match="lantern:rain is requested with the question file:snow"):
+        ForecastQuestion(ref=REF, forecaster=FIRST, question=OWN)
+
+
+def test_a_request_too_large_to_be_read_is_not_left(house: JobsFixture) -> None:
+    ref = QuestionRef("file", "long")
+    long = Question(
+        ref=ref, title="Long?", shape=BinaryShape(), targets=(Target(),), background="x" * MAX_REQUEST_BYTES
+    )
+    with pytest.raises(MalformedDataError, match="shorten its texts"):
+        send_request(house.path, ForecastQuestion(ref=ref, forecaster=FIRST, question=long), at=house.clock.now())
+    assert pending_requests(house.path) == []

@@ -1,0 +1,135 @@
+"""Forecasts taken back: by a person, through the outbox, and by the policy where they went stale."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.core.errors import RequestRejectedError
+from bot.core.operator_requests import WithdrawForecast
+from bot.core.questions import QuestionRef
+from bot.core.submissions import ExecutionMode, IntentAction, IntentState
+from bot.execution.gate.execution_policy import ExecutionPolicy
+from bot.execution.paper.forecast_book import PaperForecastBook, open_forecast_book
+from bot.jobs.privileged_requests import PrivilegedRequestContext, handle_privileged_request
+from bot.jobs.withdrawals import StaleWithdrawalContext, withdraw_stale_forecasts
+from bot.testing.forecaster import ScriptedForecaster, believe_yes
+from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, question
+
+REF = QuestionRef(VENUE, "rain")
+DAY = timedelta(days=1)
+
+
+@dataclass
+class WithdrawalFixture:
+    """The house with a book of forecasts that stand."""
+
+    house: JobsFixture
+    book: PaperForecastBook
+    lane: ExecutionPolicy
+
+    async def stands(self) -> float | None:
+        """The probability that stands now, by the book's own account."""
+        found = await self.book.active_forecast(REF, "me", self.house.clock.now())
+        return None if found is None else getattr(found.predictions["outcome"], "probability", None)
+
+    async def passes(self, said: float = 0.3) -> None:
+        self.house.forecasters[FIRST] = ScriptedForecaster(believe_yes(said))
+        await self.house.discover()
+        await self.house.forecast()
+        await self.house.submit()
+
+    async def ask(self, **changes: Any) -> str:
+        parts = PrivilegedRequestContext(
+            ledger=self.house.ledger,
+            clock=self.house.clock,
+            stop_file=self.house.path / "STOP",
+            execution_policies={VENUE: self.lane},
+            withdrawal_venues=frozenset({VENUE}),
+        )
+        request = WithdrawForecast(by="ann", asked_at=self.house.clock.now(), ref=REF, reason="a mistake")
+        return await handle_privileged_request(replace(parts, **changes), request)
+
+    async def stale(self, *, after: timedelta) -> int:
+        parts = StaleWithdrawalContext(
+            ledger=self.house.ledger,
+            execution_policies={VENUE: self.lane},
+            clock=self.house.clock,
+            stale_after=after,
+            grace_period=timedelta(hours=1),
+        )
+        return await withdraw_stale_forecasts(parts)
+
+
+@pytest.fixture
+async def paper(house: JobsFixture) -> AsyncIterator[WithdrawalFixture]:
+    house.venue.add_questions(question(now=house.clock.now()))
+    async with open_forecast_book(house.path / "book", house.clock) as book:
+        house.book = book  # type: ignore[assignment] # the outbox takes any submitter
+        yield WithdrawalFixture(
+            house, book, ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me")
+        )
+
+
+async def test_what_stands_is_withdrawn_with_the_next_pass_and_a_later_forecast_stands_again(
+    paper: WithdrawalFixture,
+) -> None:
+    await paper.passes()
+    assert await paper.stands() == 0.3
+    assert f"foxcast lock {REF}" in await paper.ask()
+    assert await paper.stands() == 0.3
+    await paper.house.clock.advance(60.0)
+    await paper.house.submit()
+    assert await paper.stands() is None
+    standing = await paper.house.ledger.submissions.read_standing(REF, "me", paper=True)
+    assert standing is not None
+    assert (standing.action, dict(standing.predictions)) == (IntentAction.WITHDRAW, {})
+    row = await paper.house.ledger.submissions.get(standing.id)
+    assert row.state is IntentState.ACKED
+    [audited] = await paper.house.ledger.permissions.recent_audit_rows(limit=9)
+    assert (audited.kind, audited.actor, audited.body["reason"]) == ("withdraw", "ann", "a mistake")
+    # The same forecast may stand again, since nothing does.
+    await paper.house.clock.advance(4 * DAY.total_seconds())
+    await paper.passes()
+    assert await paper.stands() == 0.3
+
+
+async def test_asking_twice_for_what_is_gone_says_so(paper: WithdrawalFixture) -> None:
+    with pytest.raises(RequestRejectedError, match="no forecast of it is published at lantern"):
+        await paper.ask()
+    await paper.passes()
+    await paper.ask()
+    with pytest.raises(RequestRejectedError, match="no forecast of it is published at lantern"):
+        await paper.ask()
+
+
+async def test_where_nothing_stands_until_it_is_withdrawn_nothing_can_be(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    with pytest.raises(RequestRejectedError, match="lantern has no forecasts that can be withdrawn"):
+        await paper.ask(withdrawal_venues=frozenset())
+    with pytest.raises(RequestRejectedError, match="lantern is off"):
+        await paper.ask(execution_policies={VENUE: replace(paper.lane, mode=ExecutionMode.OFF)})
+
+
+async def test_a_stale_forecast_that_was_not_renewed_is_withdrawn_once(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.house.clock.advance((2 * DAY).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 0
+    await paper.house.clock.advance(timedelta(hours=2).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 1
+    await paper.house.submit()
+    assert await paper.stands() is None
+    assert await paper.stale(after=2 * DAY) == 0
+
+
+async def test_a_forecast_that_was_renewed_or_whose_question_closed_stays(paper: WithdrawalFixture) -> None:
+    await paper.passes()
+    await paper.house.clock.advance((4 * DAY).total_seconds())
+    # The new one says the same, so nothing new leaves: the one that stands is as good as new.
+    await paper.passes()
+    assert await paper.stale(after=2 * DAY) == 0
+    await paper.house.clock.advance((7 * DAY).total_seconds())
+    assert await paper.stale(after=2 * DAY) == 0
+    assert await paper.stands() == 0.3

@@ -1,0 +1,129 @@
+"""What errors of a provider mean, and that what its libraries say of secrets gets nowhere."""
+
+import asyncio
+import re
+import socket
+
+import pytest
+
+from bot.core.errors import (
+    AuthenticationError,
+    FoxcastError,
+    MalformedDataError,
+    RequestRejectedError,
+    ServiceUnavailableError,
+)
+from bot.core.language_models import ModelCompletion, Prompt, SamplingSettings, TokenPrice
+from bot.llm.providers import describe_foreign_error, is_busy, may_be_billed
+from bot.testing.models import ScriptedModelProvider, text_completion
+from tests.unit.llm.conftest import OpenRig
+from tests.unit.llm.gateway_fixture import MAIN, inquiry, rows, section, two
+
+NOT_SHOWN = "sk-nobody-may-see-this"
+ADDRESS = f"https://models.example/v1?key={NOT_SHOWN}"
+
+
+def caused(error: FoxcastError, cause: BaseException | None) -> FoxcastError:
+    error.__cause__ = cause
+    return error
+
+
+REFUSED = [
+    ServiceUnavailableError("429", retry_after_s=1.0),
+    ServiceUnavailableError("500"),
+    AuthenticationError("401"),
+    RequestRejectedError("400"),
+    caused(ServiceUnavailableError("nobody there"), ConnectionRefusedError()),
+    caused(ServiceUnavailableError("no such name"), socket.gaierror()),
+]
+BROKEN_OFF = [
+    MalformedDataError("half a sentence"),
+    caused(ServiceUnavailableError("late"), TimeoutError()),
+    caused(ServiceUnavailableError("gone"), ConnectionResetError()),
+    caused(ServiceUnavailableError("broken"), BrokenPipeError()),
+    caused(ServiceUnavailableError("nested"), caused(MalformedDataError("inner"), TimeoutError())),
+]
+
+
+@pytest.mark.parametrize("error", REFUSED, ids=str)
+def test_what_was_refused_is_not_billed(error: FoxcastError) -> None:
+    assert not may_be_billed(error)
+
+
+@pytest.mark.parametrize("error", BROKEN_OFF, ids=str)
+def test_what_broke_off_after_it_was_sent_may_be_billed(error: FoxcastError) -> None:
+    assert may_be_billed(error)
+
+
+def test_what_led_to_an_error_counts_also_where_it_is_not_named_and_not_where_it_is_denied() -> None:
+    error = ServiceUnavailableError("gone")
+    error.__context__ = ConnectionResetError()
+    assert may_be_billed(error)
+    error.__suppress_context__ = True
+    assert not may_be_billed(error)
+
+
+def test_an_error_that_led_to_itself_is_read_to_its_end() -> None:
+    first, second = ServiceUnavailableError("first"), ServiceUnavailableError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert may_be_billed(first) is False
+
+
+def test_who_asks_for_patience_is_busy_and_who_fails_is_not() -> None:
+    assert is_busy(ServiceUnavailableError("429", retry_after_s=0.0))
+    assert not is_busy(ServiceUnavailableError("500"))
+    assert not is_busy(RequestRejectedError("400"))
+
+
+def test_an_error_that_is_not_ours_is_named_by_its_type_and_its_place() -> None:
+    with pytest.raises(ValueError, match=NOT_SHOWN) as caught:
+        int(NOT_SHOWN)
+    assert re.fullmatch(r"ValueError \(test_provider_errors\.py:\d+\)", describe_foreign_error(caught.value))
+    assert describe_foreign_error(KeyError(NOT_SHOWN)) == "KeyError"
+
+
+class FakeLeakingProvider(ScriptedModelProvider):
+    """A provider that lets errors of its library out, and the library puts addresses and keys into them."""
+
+    async def price(self, model: str) -> TokenPrice | None:
+        if model == "unpriced":
+            raise LookupError(ADDRESS)
+        return await ScriptedModelProvider.price(self, model)
+
+    async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
+        raise LookupError(ADDRESS)
+
+
+@pytest.mark.parametrize("model", [MAIN, "prime:unpriced"])
+async def test_what_a_library_says_of_our_keys_comes_into_no_error_no_alert_and_no_record(
+    open_rig: OpenRig, model: str
+) -> None:
+    llms = {"prime": FakeLeakingProvider(), "other": ScriptedModelProvider()}
+    async with open_rig(section(roles={"main": {"model": model}}), llms=llms) as rig:
+        with pytest.raises(MalformedDataError, match=r"LookupError \(test_provider_errors\.py:\d+\)") as caught:
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+        await rig.settled()
+        assert len(rig.alerts) == 1
+        assert NOT_SHOWN not in str([caught.value, rig.alerts, rows(rig.path, "select * from model_call")])
+
+
+async def test_an_answer_that_is_none_is_told_without_what_is_in_it(open_rig: OpenRig) -> None:
+    odd = ModelCompletion(text="x", usage=text_completion("x").usage, cost_usd=NOT_SHOWN)  # type: ignore[arg-type]  # no provider may
+    async with open_rig(llms=two(odd)) as rig:
+        with pytest.raises(MalformedDataError, match=r"does not have the documented form \(TypeError") as caught:
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert NOT_SHOWN not in f"{caught.value} {rig.rows('detail')}"
+
+
+async def test_an_errand_that_fails_is_logged_without_what_a_library_says(
+    open_rig: OpenRig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def send() -> None:
+        raise LookupError(NOT_SHOWN)
+
+    async with open_rig() as rig:
+        rig.gateway.accounting.tasks.start_task(send())
+        await asyncio.sleep(0)
+    shown = "".join(capsys.readouterr())
+    assert "LookupError (test_provider_errors.py:" in shown
+    assert NOT_SHOWN not in shown

@@ -1,0 +1,95 @@
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.config.llm_schema import ProviderSection
+from bot.llm.provider_client import MinuteRateLimiter, ProviderQueue
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+
+
+def test_all_of_a_hundred_are_served_five_at_a_time_in_the_order_of_arrival() -> None:
+    async def main(clock: VirtualClock) -> tuple[list[int], int]:
+        queue = ProviderQueue(ProviderSection(concurrency=5), clock=clock)
+        served: list[int] = []
+        inside, most = 0, 0
+
+        async def ask(number: int) -> None:
+            nonlocal inside, most
+            async with queue.request_slot():
+                served.append(number)
+                inside += 1
+                most = max(most, inside)
+                await clock.sleep(1 + number % 3)
+                inside -= 1
+
+        await asyncio.gather(*map(ask, range(100)))
+        return served, most
+
+    assert run_in_virtual_time(main) == ([*range(100)], 5)
+
+
+def test_who_leaves_the_queue_or_its_place_makes_room_at_once() -> None:
+    async def main(clock: VirtualClock) -> float:
+        queue = ProviderQueue(ProviderSection(concurrency=1, per_minute=60), clock=clock)
+
+        async def hang() -> None:
+            async with queue.request_slot():
+                await asyncio.Event().wait()
+
+        tasks = [asyncio.create_task(hang()) for _ in range(3)]
+        await clock.sleep(1)
+        for task in tasks:
+            task.cancel()
+        async with queue.request_slot():
+            return clock.monotonic()
+
+    assert run_in_virtual_time(main) == 1.0
+
+
+def test_who_gives_up_waiting_for_a_turn_takes_none() -> None:
+    async def main(clock: VirtualClock) -> float:
+        pace = MinuteRateLimiter(1, clock=clock)
+        await pace.wait_for_turn()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await pace.wait_for_turn()
+        await pace.wait_for_turn()
+        return clock.monotonic()
+
+    assert run_in_virtual_time(main) == pytest.approx(60.0)
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 12), st.lists(st.floats(0, 40), min_size=1, max_size=40))
+def test_no_minute_has_more_requests_than_allowed_and_none_waits_without_need(
+    per_minute: int, gaps: list[float]
+) -> None:
+    async def main(clock: VirtualClock) -> tuple[list[float], list[float]]:
+        pace = MinuteRateLimiter(per_minute, clock=clock)
+        came: list[float] = []
+        left: list[float] = []
+
+        async def ask() -> None:
+            came.append(clock.monotonic())
+            await pace.wait_for_turn()
+            left.append(clock.monotonic())
+
+        tasks = []
+        for gap in gaps:
+            await clock.sleep(gap)
+            tasks.append(asyncio.create_task(ask()))
+            await clock.sleep(0)
+        await asyncio.gather(*tasks)
+        return came, left
+
+    came, left = run_in_virtual_time(main)
+    # The earliest moments that the rule allows, reckoned without the code: each after its own arrival and the one
+    # before it, and a minute after the one that is per_minute places ahead.
+    earliest: list[float] = []
+    for number, arrival in enumerate(came):
+        before = earliest[-1] if earliest else 0.0
+        minute = earliest[number - per_minute] + 60 if number >= per_minute else 0.0
+        earliest.append(max(arrival, before, minute))
+    assert left == pytest.approx(earliest, abs=1e-3)

@@ -1,0 +1,73 @@
+"""Readings of accounts: what is kept of them as they grow old, and what a venue says of its own gains."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from bot.core.orders import Account, ContractSide, Position, VenueReportedGain
+from bot.store.accounts import AccountKey
+from bot.store.ledger import Ledger
+from tests.unit.store.conftest import LedgerFixture
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+EVER = datetime(1970, 1, 1, tzinfo=UTC)
+LANE = AccountKey(venue="lantern", account="default", paper=False)
+
+
+def account(at: datetime, cash: float) -> Account:
+    return Account(at=at, currency="COIN", cash=cash)
+
+
+async def read(ledger: Ledger, one: Account) -> bool:
+    return await ledger.readings.add("lantern", "default", one, paper=False)
+
+
+async def test_of_old_readings_the_first_and_of_each_hour_and_day_the_last_and_the_highest_are_kept(
+    scribe: LedgerFixture,
+) -> None:
+    ledger = scribe.ledger
+    # A price that moves every six hours for 100 days, on some of them every half hour; each noon is a peak.
+    for day in range(100):
+        step = 30 if day in {60, 61} or day >= 97 else 360
+        moments = [NOON + timedelta(days=day, minutes=minute) for minute in range(0, 24 * 60, step)]
+        worth = [100.0 + place / 100 + 50.0 * ((at.hour, at.minute) == (12, 0)) for place, at in enumerate(moments)]
+        # Written together, one after the other.
+        await asyncio.gather(*(read(ledger, account(at, cash)) for at, cash in zip(moments, worth, strict=True)))
+    end = NOON + timedelta(days=100)
+    kept = await ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert kept[0].at == NOON
+    assert sum(one.at >= end - timedelta(days=2) for one in kept) == 2 * 24 * 2
+    busy = [one for one in kept if NOON + timedelta(days=60) <= one.at < NOON + timedelta(days=62)]
+    # The last of each hour, which is the higher one but for the peaks.
+    assert len(busy) == 2 * 24 + 2
+    daily = [one for one in kept if one.at < end - timedelta(days=92)]
+    assert len(daily) == 2 * 8
+    # What a drawdown is counted from is there still.
+    assert sum(one.equity > 140 for one in daily) == 8
+
+
+async def test_a_reading_that_says_the_same_is_no_row_and_says_until_when(scribe: LedgerFixture) -> None:
+    ledger = scribe.ledger
+    assert await read(ledger, account(NOON, 100.0))
+    assert not await read(ledger, account(NOON + timedelta(minutes=7), 100.0))
+    (one,) = await ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert (one.at, one.until) == (NOON, NOON + timedelta(minutes=7))
+
+
+async def test_what_is_lent_owed_and_not_from_orders_is_kept_with_the_sums(scribe: LedgerFixture) -> None:
+    held = (
+        Position(contract="hail", leg=ContractSide.YES, shares=10.0, paid=4.0, mark=0.5),
+        Position(contract="snow", leg=ContractSide.NO, shares=8.0, paid=4.0, mark=1.0, decided=True),
+    )
+    await read(scribe.ledger, replace(account(NOON, 100.0), positions=held, loan=3.0))
+    (one,) = await scribe.ledger.readings.since("lantern", "default", EVER, paper=False)
+    assert (one.loan, one.owed, one.elsewhere, one.equity) == (3.0, 8.0, 5.0, 110.0)
+
+
+async def test_what_a_venue_says_is_kept_as_it_said_it_last(scribe: LedgerFixture) -> None:
+    said = VenueReportedGain(contract="rain", gain=3.5, closed=False)
+    await read(scribe.ledger, replace(account(NOON, 100.0), gains=(said,)))
+    last = replace(said, gain=4.5, closed=True)
+    await read(scribe.ledger, replace(account(NOON + timedelta(minutes=1), 100.0), gains=(last,)))
+    found = await scribe.ledger.profits.record(LANE, EVER, redeems=True)
+    assert found.venue_gains == [last]

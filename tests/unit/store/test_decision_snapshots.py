@@ -1,0 +1,84 @@
+from datetime import timedelta
+
+import pytest
+
+from bot.core.errors import NotFoundError
+from bot.core.forecasts import ForecasterSetup, TrialLimits
+from bot.core.questions import QuestionRef
+from bot.store.decisions import SnapshotRequest
+from tests.unit.store.conftest import NOON, LedgerFixture
+
+HOUR = timedelta(hours=1)
+
+
+def asked(ref: QuestionRef, *, account: str = "us", forecaster: str = "plain", revision: int = 1) -> SnapshotRequest:
+    return SnapshotRequest(ref=ref, forecaster=forecaster, revision=revision, account=account)
+
+
+async def test_a_docket_holds_the_question_as_it_is_now_its_intent_and_its_lock(scribe: LedgerFixture) -> None:
+    forecast = await scribe.forecast(await scribe.ask())
+    send = scribe.send(forecast)
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+    await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="under review", until=None, now=NOON)
+    restated = await scribe.ask(title="Will it rain in July?")
+    [docket] = await scribe.ledger.decision_snapshots.read_snapshots([asked(forecast.ref)], now=NOON)
+    assert docket.question == restated
+    assert docket.standing_intent == send.intent
+    assert docket.locked == "under review"
+
+
+async def test_dockets_come_in_the_order_they_were_asked_for(scribe: LedgerFixture) -> None:
+    refs = [(await scribe.ask(key)).ref for key in ("rain", "snow", "hail")]
+    wanted = [*refs[::-1], refs[0]]
+    dockets = await scribe.ledger.decision_snapshots.read_snapshots([asked(ref) for ref in wanted], now=NOON)
+    assert [docket.question.ref for docket in dockets] == wanted
+    assert [(docket.standing_intent, docket.locked) for docket in dockets] == [(None, None)] * 4
+
+
+async def test_a_docket_knows_nothing_of_other_accounts_and_of_locks_that_ran_out(scribe: LedgerFixture) -> None:
+    forecast = await scribe.forecast(await scribe.ask())
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=scribe.send(forecast), at=NOON)
+    await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="wait", until=NOON + HOUR, now=NOON)
+    [docket] = await scribe.ledger.decision_snapshots.read_snapshots(
+        [asked(forecast.ref, account="them")], now=NOON + HOUR
+    )
+    assert (docket.standing_intent, docket.locked) == (None, None)
+
+
+async def test_a_docket_of_an_unknown_question_is_refused(scribe: LedgerFixture) -> None:
+    with pytest.raises(NotFoundError, match="lantern:sleet"):
+        await scribe.ledger.decision_snapshots.read_snapshots([asked(QuestionRef("lantern", "sleet"))], now=NOON)
+
+
+async def test_a_lock_of_one_forecaster_is_in_its_dockets_alone(scribe: LedgerFixture) -> None:
+    ref = (await scribe.ask()).ref
+    await scribe.ledger.schedule.lock(ref, forecaster="plain", reason="under review", until=None, now=NOON)
+    dockets = await scribe.ledger.decision_snapshots.read_snapshots(
+        [asked(ref), asked(ref, forecaster="other")], now=NOON
+    )
+    assert [docket.locked for docket in dockets] == ["under review", None]
+
+
+async def test_the_successor_is_the_newest_completed_revision_of_the_same_forecaster(scribe: LedgerFixture) -> None:
+    question = await scribe.ask()
+    for probability in (0.3, 0.4, 0.5):
+        await scribe.forecast(question, probability)
+    await scribe.begin(question)
+    revisions = [asked(question.ref, revision=number) for number in (1, 2, 3)]
+    beside = asked(question.ref, forecaster="other")
+    dockets = await scribe.ledger.decision_snapshots.read_snapshots([*revisions, beside], now=NOON)
+    assert [docket.successor for docket in dockets] == [3, 3, None, None]
+
+
+async def test_a_docket_tells_which_forecast_was_made_with_knowledge_of_the_future(scribe: LedgerFixture) -> None:
+    question = await scribe.ask()
+    for clairvoyant in (True, False, None):
+        setup = (
+            None
+            if clairvoyant is None
+            else ForecasterSetup(settings={}, trials=1, aggregate="mean", limits=TrialLimits(), clairvoyant=clairvoyant)
+        )
+        await scribe.forecast(question, setup=setup)
+    revisions = [asked(question.ref, revision=number) for number in (1, 2, 3, 4)]
+    dockets = await scribe.ledger.decision_snapshots.read_snapshots(revisions, now=NOON)
+    assert [docket.clairvoyant for docket in dockets] == [True, False, False, False]

@@ -1,0 +1,138 @@
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from bot.core.errors import StoreError
+from bot.store.connections import ReaderPool, WriterThread
+from bot.store.database import open_writer
+
+COUNT = "select count(*) from note"
+# Never ends by itself.
+ENDLESS = "with recursive n (i) as (select 1 union all select i + 1 from n) select count(*) from n"
+
+
+def count(database: Database) -> int:
+    return int(database.execute(COUNT).fetchone()[0])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    with closing(open_writer(path)) as database:
+        database.execute("create table note (id integer primary key, text text) strict")
+        database.execute("insert into note (text) values ('first')")
+    return path
+
+
+async def test_reads_see_what_the_writer_acknowledged(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
+        for expected in range(2, 12):
+            await writer.run(lambda database: database.execute("insert into note (text) values ('x')").rowcount)
+            assert await readers.run(count) == expected
+
+
+async def test_one_read_sees_one_moment(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
+        looked, written = threading.Event(), threading.Event()
+
+        def look_twice(database: Database) -> tuple[int, int]:
+            first = count(database)
+            looked.set()
+            assert written.wait(10)
+            return first, count(database)
+
+        looking = asyncio.create_task(readers.run(look_twice))
+        await asyncio.to_thread(looked.wait, 10)
+        await writer.run(lambda database: database.execute("insert into note (text) values ('x')").rowcount)
+        written.set()
+        assert await looking == (1, 1)
+        assert await readers.run(count) == 2
+
+
+async def test_as_many_reads_run_at_once_as_there_are_connections(path: Path) -> None:
+    async with ReaderPool(path, count=3) as readers:
+        together = threading.Barrier(3, timeout=10)
+        await asyncio.gather(*(readers.run(lambda _: together.wait()) for _ in range(3)))
+
+
+async def test_more_reads_than_connections_wait_their_turn(path: Path) -> None:
+    async with ReaderPool(path, count=2) as readers:
+        assert await asyncio.gather(*(readers.run(count) for _ in range(100))) == [1] * 100
+
+
+async def test_a_read_over_its_time_ends_and_leaves_the_connection_usable(path: Path) -> None:
+    async with ReaderPool(path, count=1, limit_s=0.05) as readers:
+        with pytest.raises(StoreError, match="took too long"):
+            await readers.run(lambda database: database.execute(ENDLESS).fetchone())
+        assert await readers.run(count) == 1
+
+
+async def test_the_read_of_a_cancelled_caller_is_ended(path: Path) -> None:
+    async with ReaderPool(path, count=1) as readers:
+        running = threading.Event()
+
+        def endless(database: Database) -> None:
+            running.set()
+            database.execute(ENDLESS).fetchone()
+
+        reading = asyncio.create_task(readers.run(endless))
+        await asyncio.to_thread(running.wait, 10)
+        # The interrupt counts only once the statement runs, so give its thread the interpreter first.
+        await readers_are_busy(readers)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert await readers.run(count) == 1
+
+
+async def readers_are_busy(readers: ReaderPool) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await readers.run(count)
+
+
+async def test_a_query_cannot_write(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+        with pytest.raises(StoreError, match="cannot be written"):
+            await readers.run(lambda database: database.execute("delete from note").rowcount)
+        assert await readers.run(count) == 1
+
+
+async def test_what_a_query_raises_reaches_its_caller(path: Path) -> None:
+    async with ReaderPool(path) as readers:
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            await readers.run(lambda database: database.execute("select * from absent").fetchall())
+
+
+async def test_no_snapshot_stays_open_between_reads(path: Path) -> None:
+    async with WriterThread(path) as writer, ReaderPool(path) as readers:
+        await asyncio.gather(*(readers.run(count) for _ in range(10)))
+        for _ in range(50):
+            await writer.run(lambda database: database.execute("insert into note (text) values (hex(zeroblob(2000)))"))
+        with closing(open_writer(path)) as checkpointer:
+            # busy, pages in the log, pages taken in: a snapshot left open would hold the last two apart.
+            busy, pages, taken = checkpointer.execute("pragma wal_checkpoint(passive)").fetchone()
+    assert busy == 0
+    assert pages == taken > 0
+
+
+async def test_closing_serves_who_waits_and_refuses_who_comes_later(path: Path) -> None:
+    readers = ReaderPool(path, count=1)
+    async with readers:
+        reading = [asyncio.create_task(readers.run(count)) for _ in range(20)]
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*reading) == [1] * 20
+    await readers.close()
+    with pytest.raises(StoreError, match="closed"):
+        await readers.run(count)
+
+
+async def test_readers_of_a_missing_file_do_not_open(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no database here"):
+        async with ReaderPool(tmp_path / "ledger.db"):
+            pass

@@ -1,0 +1,420 @@
+"""The kits for sealers and traders are mutated before they are trusted: each break must fail the check beside it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.core.orders import Account, ContractSide, Order, OrderSide, Position, UnpaidOutcome
+from bot.core.outcomes import Outcome
+from bot.core.predictions import BinaryPrediction
+from bot.core.submissions import Intent, IntentAction, IntentState, SealedRequest, SubmissionBatch, WriteReceipt
+from bot.testing.clock import FakeClock
+from bot.testing.exchange import FakeExchange, WriteFailure
+from bot.testing.submitter_contracts import SealingSubmitterContract, SubmitterSetup, TradingSubmitterContract
+from tests.unit.testing.correct_venue import Failure, checks_of, question, run_check
+
+KEY = "do-not-show-me"
+S = IntentState
+
+
+class Careful(FakeExchange):
+    """Sound: refuses what the batch marks as refused, and lets rest what nobody fills; a class for others to break."""
+
+    shared: dict[str, Any]
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.shared = {}
+
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [] if batch.key == "closed" else await super().seal_requests(batch)
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        self.fill_share = 0.0 if batch.key == "resting" else 1.0
+        return await super().submit(batch)
+
+
+class SealingSends(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        sealed = await super().seal_requests(batch)
+        await super().submit(replace(batch, sealed=tuple(sealed)))
+        return sealed
+
+
+class SealingOne(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return (await super().seal_requests(batch))[:1]
+
+
+class Blank(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [replace(one, tag=" ") for one in await super().seal_requests(batch)]
+
+
+class Fenceless(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [replace(one, fence=None) for one in await super().seal_requests(batch)]
+
+
+class Past(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        past = self.clock.now() - timedelta(seconds=1)
+        return [replace(one, fence=past) for one in await super().seal_requests(batch)]
+
+
+class OneTag(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [replace(one, tag="tag") for one in await super().seal_requests(batch)]
+
+
+class Showing(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [replace(one, body=f"{one.body} {KEY}") for one in await super().seal_requests(batch)]
+
+
+class Blind(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return [replace(one, question=None) for one in await super().seal_requests(batch)]
+
+
+class Misreading(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        made = await super().seal_requests(batch)
+        return [replace(one, question=one.question and replace(one.question, background="?")) for one in made]
+
+
+class Trustful(Careful):
+    """Shows its questions as they were given to it, without a look at the venue."""
+
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        self.edited_questions.clear()
+        return await super().seal_requests(batch)
+
+
+class Forgetting(Careful):
+    """Knows only what it has sent itself, so that nothing is found after a restart."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.mine: set[str] = set()
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        self.mine |= {one.tag for one in batch.sealed}
+        return await super().submit(batch)
+
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return await super().read_submissions(
+            replace(batch, sealed=tuple(one for one in batch.sealed if one.tag in self.mine))
+        )
+
+
+class LastOnly(Careful):
+    """Looks only for the last request it is given, where the newest comes first."""
+
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return await super().read_submissions(
+            replace(batch, sealed=tuple({one.intent: one for one in batch.sealed}.values()))
+        )
+
+
+class Boasting(Careful):
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [WriteReceipt(intent=intent.id, state=S.ACKED) for intent in batch.intents]
+
+
+class Denying(Careful):
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [WriteReceipt(intent=intent.id, state=S.ABSENT) for intent in batch.intents]
+
+
+class Trusting(Careful):
+    """Takes a lost connection for success."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        receipts = await super().submit(batch)
+        return [replace(one, state=S.ACKED) if one.state is S.UNKNOWN else one for one in receipts]
+
+
+class Despairing(Careful):
+    """Takes a lost connection for a refusal."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        receipts = await super().submit(batch)
+        return [replace(one, state=S.REFUSED) if one.state is S.UNKNOWN else one for one in receipts]
+
+
+class Retrying(Careful):
+    """Sends again whatever got no answer."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        receipts = await super().submit(batch)
+        return await super().submit(batch) if any(one.state is S.UNKNOWN for one in receipts) else receipts
+
+
+class Resealing(Careful):
+    """Sends something newer than what was sealed."""
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return await super().submit(replace(batch, sealed=tuple(await super().seal_requests(batch))))
+
+
+class Mending(Careful):
+    """Writes what it finds missing."""
+
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        found = await super().read_submissions(batch)
+        missing = {one.intent for one in found if one.state is S.ABSENT}
+        intents = tuple(intent for intent in batch.intents if intent.id in missing)
+        if intents and batch.sealed:
+            await super().submit(replace(batch, intents=intents))
+        return found
+
+
+class Losing(Careful):
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return (await super().submit(batch))[1:]
+
+
+class Curt(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return await FakeExchange.seal_requests(self, batch)
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        if batch.key != "closed":
+            return await super().submit(batch)
+        return [WriteReceipt(intent=intent.id, state=S.REFUSED) for intent in batch.intents]
+
+
+class Careless(Careful):
+    """Sends what it should refuse."""
+
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return await FakeExchange.seal_requests(self, batch)
+
+
+class Scribbling(Careful):
+    async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
+        return (
+            []
+            if batch.intents == () and self.placed_orders
+            else await super().seal_requests(replace(batch, key="open"))
+        )
+
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        if batch.intents:
+            return await super().submit(batch)
+        other = intent_for(7)
+        await super().submit(replace(batch, intents=(other,), sealed=(self._seal(other),)))
+        return []
+
+
+class Foreign(Careful):
+    async def account(self) -> Account:
+        return replace(await super().account(), currency="SHELL")
+
+
+class Overspending(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, cash=account.cash - 50.0) if self.placed_orders else account
+
+
+class Miscounting(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, shares=one.shares / 2) for one in account.positions))
+
+
+class Undercharging(Careful):
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, cash=fill.cash / 2) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Overfilling(Careful):
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, shares=fill.shares * 3, cash=fill.cash * 3) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Overpaying(Careful):
+    async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, price=0.9) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Renaming(Careful):
+    """Gives a fill another name each time it is read."""
+
+    async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
+        self.shared["readings"] = self.shared.get("readings", 0) + 1
+        return [
+            replace(one, fills=tuple(replace(fill, reference=f"{self.shared['readings']}") for fill in one.fills))
+            for one in await super().read_submissions(batch)
+        ]
+
+
+class Unreserved(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        free = sum(order.reserves for order in account.orders)
+        return replace(account, cash=account.cash + free)
+
+
+class Uncancelling(Careful):
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        return list(order_ids) if order_ids is not None else [order.id for order in (await self.account()).orders]
+
+
+class Sweeping(Careful):
+    """Cancels everything when it is asked to cancel nothing."""
+
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        return await super().cancel(order_ids or None)
+
+
+class Doubling(Careful):
+    def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
+        return 1.0
+
+
+SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
+    ("sealing_sends_nothing", SealingSends),
+    ("sealing_sends_nothing", Boasting),
+    ("each_intent_has_one_complete_request", SealingOne),
+    ("each_intent_has_one_complete_request", Blank),
+    ("each_intent_has_one_complete_request", Fenceless),
+    ("each_intent_has_one_complete_request", Past),
+    ("each_request_shows_its_question_as_the_writer_read_it", Blind),
+    ("each_request_shows_its_question_as_the_writer_read_it", Misreading),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", Trustful),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", SealingOne),
+    ("no_two_requests_have_the_same_tag", OneTag),
+    ("requests_hold_no_secret", Showing),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Forgetting),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Denying),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Losing),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Resealing),
+    ("it_is_found_among_the_requests_of_earlier_attempts", LastOnly),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Trusting),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Despairing),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Retrying),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Denying),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Trusting),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Retrying),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Boasting),
+    ("reading_writes_nothing", Mending),
+    ("past_its_fence_a_request_has_no_effect", Resealing),
+    ("a_refusal_has_a_reason_and_no_effect", Curt),
+    ("a_refusal_has_a_reason_and_no_effect", Careless),
+    ("an_empty_batch_leaves_no_trace", Scribbling),
+]
+TRADER_MUTANTS: list[tuple[str, type[Careful]]] = [
+    ("the_account_is_one_of_its_currency", Foreign),
+    ("an_order_takes_no_more_than_its_cost", Overspending),
+    ("fills_explain_the_cash_and_the_shares", Undercharging),
+    ("fills_explain_the_cash_and_the_shares", Miscounting),
+    ("fills_keep_to_the_order", Overfilling),
+    ("fills_keep_to_the_order", Overpaying),
+    ("reading_again_gives_the_same_fills", Renaming),
+    ("reading_again_gives_the_same_fills", Denying),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Unreserved),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Uncancelling),
+    ("cancelling_everything_leaves_nothing_to_rest", Uncancelling),
+    ("cancelling_what_others_ordered_is_not_claimed", Sweeping),
+    ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", Doubling),
+]
+
+
+def intent_for(number: int) -> Intent:
+    order = Order(
+        contract=f"market {number}",
+        leg=ContractSide.YES,
+        side=OrderSide.BUY,
+        shares=20.0,
+        limit=0.5,
+        cost=10.0,
+        expected=0.5,
+        currency="COIN",
+    )
+    return Intent(
+        id=f"intent {number}",
+        account="team",
+        ref=question(number).ref,
+        forecast="f",
+        action=IntentAction.ORDER,
+        predictions={"outcome": BinaryPrediction(0.7)},
+        batch=f"intent {number}",
+        order=order,
+    )
+
+
+def bench_for(kind: type[Careful]) -> SubmitterSetup:
+    clock = FakeClock()
+    exchange = kind(clock)
+
+    async def reopen() -> Careful:
+        other = kind(clock)
+        # The other side is the same.
+        other.placed_orders, other.next_failures, other.shared = (
+            exchange.placed_orders,
+            exchange.next_failures,
+            exchange.shared,
+        )
+        other._last_ms = exchange._last_ms  # noqa: SLF001 - time goes on for both
+        return other
+
+    batch = SubmissionBatch(key="open", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
+
+    def edit() -> None:
+        exchange.edited_questions = {one.ref: replace(one, criteria="By another source.") for one in batch.questions}
+
+    later: Callable[[float], Awaitable[None]] = clock.advance
+    return SubmitterSetup(
+        sealer=exchange,
+        batch=batch,
+        refused_batch=replace(batch, key="closed"),
+        count_effects=lambda: len(exchange.placed_orders),
+        reopen=reopen,
+        advance_time=later,
+        now=clock.now,
+        lose_request=lambda: exchange.next_failures.append(WriteFailure.REQUEST_LOST),
+        lose_reply=lambda: exchange.next_failures.append(WriteFailure.REPLY_LOST),
+        edit_questions=edit,
+        resting_batch=SubmissionBatch(key="resting", intents=(intent_for(2),), questions=(question(2),)),
+        secrets=(KEY,),
+    )
+
+
+@pytest.mark.parametrize("name", [*checks_of(SealingSubmitterContract), *checks_of(TradingSubmitterContract)])
+async def test_a_sound_trader_passes(name: str) -> None:
+    await run_check(TradingSubmitterContract(), name, bench=bench_for(Careful))
+
+
+@pytest.mark.parametrize(("name", "mutant"), [*SEALER_MUTANTS, *TRADER_MUTANTS])
+async def test_a_broken_trader_is_found(name: str, mutant: type[Careful]) -> None:
+    with pytest.raises(Failure):
+        await run_check(TradingSubmitterContract(), name, bench=bench_for(mutant))
+
+
+async def test_what_never_expires_needs_no_fence_to_be_late_for() -> None:
+    class Lasting(SealingSubmitterContract):
+        requests_expire = False
+
+    await run_check(Lasting(), "past_its_fence_a_request_has_no_effect", bench=bench_for(Resealing))
+
+
+@pytest.mark.parametrize(
+    ("kit", "mutants"), [(SealingSubmitterContract, SEALER_MUTANTS), (TradingSubmitterContract, TRADER_MUTANTS)]
+)
+def test_every_check_has_a_mutant(kit: type, mutants: list[tuple[str, type[Careful]]]) -> None:
+    assert {name for name, _ in mutants} == set(checks_of(kit))
