@@ -151,7 +151,7 @@ async def test_the_plugin_offers_one_forecaster_that_builds_on_its_members() -> 
 def test_a_mixture_needs_a_weight_for_each_opinion_and_one_that_counts() -> None:
     one = {"outcome": BinaryPrediction(0.5)}
     for opinions, weights in (([], []), ([one], []), ([one, one], [0.0, 0.0]), ([one, one], [1.0, -1.0])):
-        with pytest.raises(ValueError, match="make no mixture"):
+        with pytest.raises(ValueError, match="cannot be pooled"):
             mix_predictions(question(), opinions, weights)
     (only,) = mix_predictions(question(), [one, {"outcome": BinaryPrediction(0.9)}], [1.0, 0.0]).values()
     assert isinstance(only, BinaryPrediction)

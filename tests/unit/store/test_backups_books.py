@@ -191,11 +191,9 @@ RESTORE = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite_utils import Migrations
 from bot.store import restore
+from tests.unit.store.test_backups_books import MIGRATIONS
 
-migrations = Migrations("ledger")
-migrations(name="0001")(lambda database: database.execute("select 1") and None)
 first, second, path = map(Path, sys.argv[1:])
 start = datetime(2027, 1, 1, tzinfo=UTC)
 count = 0
@@ -204,7 +202,7 @@ while True:
     count += 1
     source = (first, second)[count % 2]
     at = datetime.fromtimestamp(start.timestamp() + count, UTC)
-    restore.restore_backup(source, path, migrations=migrations, at=at)
+    restore.restore_backup(source, path, migrations=MIGRATIONS, at=at)
 """
 
 
@@ -217,13 +215,14 @@ def test_a_kill_at_any_moment_leaves_one_set_once_the_ledger_is_opened(path: Pat
             [sys.executable, "-c", RESTORE, str(first.path), str(second.path), str(path)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         assert process.stdout is not None
         process.stdout.readline()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.017 * (attempt + 1))
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        assert process.communicate()[1] == b""
         finish_restore(path)
         assert all_texts(path) in ([["old"]] * 3, [["old", "new"]] * 3)
         for aside in path.parent.glob("**/*-replaced-*"):
