@@ -14,22 +14,20 @@ from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
-from bot.execution.gate.gate import Gate
+from bot.execution.gate.gate import Gate, PreSendCheck
 from bot.execution.gate.kill_switch import KillSwitch
-from bot.execution.gate.pre_send_check import PreSendCheck
 from bot.execution.gate.readiness import LiveReadiness, clock_fault
 from bot.execution.outbox.outbox import Outbox
-from bot.jobs.account_settlement import AccountSettlementContext, settle_accounts
 from bot.jobs.comments import CommentContext
 from bot.jobs.halts import HaltEnforcer
 from bot.jobs.job import DaemonJob
 from bot.jobs.ledger_maintenance import AuditExportContext
 from bot.jobs.live_readiness import ClockSkewReader, CredentialCheck, ReadinessContext, refresh_readiness
-from bot.jobs.order_cancellation import CancellationContext, cancel_requested_orders
 from bot.jobs.position_closing import ClosingContext
 from bot.jobs.privileged_requests import PrivilegedRequestContext
+from bot.jobs.reconciliation import AccountSettlementContext, settle_accounts
 from bot.jobs.submission import RunStart, SubmitJobContext
-from bot.jobs.withdrawals import StaleWithdrawalContext
+from bot.jobs.withdrawals import CancellationContext, StaleWithdrawalContext, cancel_requested_orders
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import Ledger
 

@@ -14,10 +14,10 @@ from bot.core.nearest_names import suggest_names
 from bot.core.plugin_specs import ForecasterSpec
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
 from bot.forecasting.tool_factory import ToolFactory
-from bot.forecasting.tools.definitions import WEB_SEARCH
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
 from bot.forecasting.tools.web_search import select_engines
+from bot.forecasting.trial_memory import WEB_SEARCH
 from bot.plugin_system.registry import Registry
 
 

@@ -46,9 +46,9 @@ from bot.core.submissions import ExecutionMode
 from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.forecasting.aggregation import PoolingMethod
-from bot.forecasting.calculator import find_calculator
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine, ToolFactory
+from bot.forecasting.tools.calculator import find_calculator
 from bot.jobs.job import DaemonJob
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.llm.roles import configured_models, provider_name

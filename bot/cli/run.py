@@ -41,9 +41,8 @@ from bot.core.outcomes import Resolution
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import CurveShape, Prediction, QuestionShape
 from bot.core.questions import SINGLE_TARGET
-from bot.daemon.health_events import JobRun
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
-from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, run_daemon
 from bot.daemon.service import run_jobs_once as one_pass
 from bot.evaluation.score_report import kind_reports

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import StoreError
-from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
-from bot.daemon.runner import VitalsRecorder
+from bot.daemon.runner import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun, VitalsRecorder
 from bot.store.database import translate_errors
 from bot.store.ledger import Ledger
 

@@ -1,6 +1,7 @@
 """Runs one job at a time to its recorded end, whatever it raises.
 
-Also the limits by which the daemon watches itself and the reasons for which it can end.
+Also the health events that the daemon reports, the limits by which it watches itself, and the reasons for which it can
+end.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,8 +17,61 @@ import structlog
 
 from bot.core.errors import ServiceUnavailableError, StoreError, describe_error
 from bot.core.interfaces import Clock
-from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
+from bot.core.values import require_timezone
 from bot.jobs.job import DaemonJob
+
+
+class JobOutcome(StrEnum):
+    """How one run of a job ended."""
+
+    DONE = "done"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One finished run of a job; ``detail`` is its own line about what it did, or the error."""
+
+    job: str
+    started_at: datetime
+    took_s: float
+    outcome: JobOutcome
+    detail: str
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("started_at", self.started_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRecord:
+    """A sign of life: wall and monotonic time, and the recent lag of the event loop, in seconds."""
+
+    at: datetime
+    monotonic_s: float
+    lag_p99_s: float
+    lag_max_s: float
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("beat at", self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStep:
+    """The wall clock was set forward by ``seconds``, or back where negative: leases and locks must be adjusted."""
+
+    at: datetime
+    seconds: float
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("clock step at", self.at)
+
+
+HealthEvent = JobRun | HeartbeatRecord | ClockStep
+
 
 # How long running jobs may take to finish after a request to stop.
 DRAIN_TIMEOUT_S = 30.0

@@ -12,20 +12,19 @@ import structlog
 
 from bot.core.errors import AuthenticationError
 from bot.core.interfaces import Clock
-from bot.daemon.health import HEARTBEAT_JOB, HeartbeatLoop, LoopWatchdog
-from bot.daemon.health_events import JobOutcome
+from bot.daemon.health import HEARTBEAT_JOB, HeartbeatLoop, LoopWatchdog, SystemdNotifier
 from bot.daemon.runner import (
     DRAIN_TIMEOUT_S,
     UNWIND_TIMEOUT_S,
     DaemonExit,
     DaemonLimits,
     ExitReason,
+    JobOutcome,
     JobRunner,
     VitalsRecorder,
     require_unique_names,
 )
 from bot.daemon.scheduler import JobScheduler
-from bot.daemon.systemd import SystemdNotifier
 from bot.jobs.job import DaemonJob
 
 log = structlog.get_logger(__name__)

@@ -22,8 +22,7 @@ from bot.evaluation.lookup import find_trace, query_ledger
 from bot.evaluation.question_record import QuestionRecord, load_question_record
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
 from bot.forecasting.failures import failure_reason
-from bot.forecasting.tools.definitions import WEB_SEARCH
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_memory import OPENING_SERIALIZER, WEB_SEARCH, TrialOpening
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, RequestRecord
 from bot.store.documents import DocumentStore, StoredDocument, read_documents
 from bot.store.forecast_queries import CallTotals, total_calls_by_state

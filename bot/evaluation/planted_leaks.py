@@ -26,13 +26,11 @@ from bot.core.values import Json
 from bot.evaluation.seen_documents import GuardLayer
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import TrialRecording
 from bot.forecasting.services import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine
+from bot.forecasting.tool_factory import ToolServices, build_tools
 from bot.forecasting.tools.base import LeakGuards, ToolContext
-from bot.forecasting.tools.toolset import ToolServices, build_tools
-from bot.forecasting.trial_memory import TrialMemory
-from bot.forecasting.trial_opening import TrialOpening
+from bot.forecasting.trial_memory import FilterCounts, TrialMemory, TrialOpening
 from bot.forecasting.trial_tools import RecordedTrialContext, TrialModels, TrialTool
 from bot.store.ledger import Ledger
 

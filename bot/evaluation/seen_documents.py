@@ -20,8 +20,7 @@ from bot.forecasting.leak_guard.cutoff import clamp_series, is_after_cutoff, is_
 from bot.forecasting.recording import format_exchange_key, parse_exchange_key
 from bot.forecasting.tools.time_series import SERIES_SERIALIZER
 from bot.forecasting.tools.web_search import HITS_SERIALIZER, result_addresses
-from bot.forecasting.trial_memory import NOTE_SERIALIZER
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_memory import NOTE_SERIALIZER, OPENING_SERIALIZER, TrialOpening
 from bot.forecasting.trial_tools import CALL_SERIALIZER, ToolCallRecord
 from bot.forecasting.web_addresses import parse_address
 from bot.llm.call_records import CALL_RECORD_SERIALIZER

@@ -23,10 +23,9 @@ from bot.core.orders import Account, OrderPlan, OrderSide, SizingPolicy, TradePr
 from bot.core.permissions import ArmRecord, CapUsage, SubmissionApproval
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision
-from bot.execution.gate.caps import list_headrooms, max_order_cost
+from bot.execution.gate.caps import ProposedStake, list_headrooms, max_order_cost, size_stakes_jointly
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, exposure_groups
 from bot.execution.gate.execution_policy import ExecutionPolicy
-from bot.execution.gate.joint_sizing import ProposedStake, size_stakes_jointly
 from bot.execution.gate.readiness import LiveReadiness
 from bot.store import permissions
 from bot.store.cap_usage import CapUsageScope, read_cap_usage

@@ -41,7 +41,7 @@ class RecordedDecision(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class GatedCalibrator:
-    """Implements Calibrator: moves binary predictions if the gate allows it, by no more than its cap.
+    """Implements PredictionCalibrator: moves binary predictions if the gate allows it, by no more than its cap.
 
     The groups of the fit are the sources of the questions. If nothing had resolved there is nothing to decide.
     """

@@ -38,12 +38,17 @@ from bot.core.learning import FittedParameters
 from bot.core.questions import Question
 from bot.core.research import SourcePolicy
 from bot.core.values import Json
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import RecordedReply, TrialRecording, request_digest
 from bot.forecasting.services import ModelGateway
-from bot.forecasting.tools.definitions import find_argument_fault
-from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote, TrialMemory
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.tools.base import find_argument_fault
+from bot.forecasting.trial_memory import (
+    NOTE_SERIALIZER,
+    OPENING_SERIALIZER,
+    FilterCounts,
+    ToolCallNote,
+    TrialMemory,
+    TrialOpening,
+)
 from bot.forecasting.untrusted_text import clean_text
 from bot.store.documents import DocumentStore
 from bot.store.serialization import JsonSerializer, sanitize_text

@@ -12,12 +12,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.clock import SeededRandom
-from bot.daemon.health import HeartbeatLoop, nearest_rank
-from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, JobRunner
+from bot.daemon.health import HeartbeatLoop, SystemdNotifier, nearest_rank
+from bot.daemon.runner import (
+    ClockStep,
+    DaemonExit,
+    DaemonLimits,
+    ExitReason,
+    HealthEvent,
+    HeartbeatRecord,
+    JobOutcome,
+    JobRun,
+    JobRunner,
+)
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.service import run_daemon
-from bot.daemon.systemd import SystemdNotifier
 from bot.testing.event_loop import EventTrace, VirtualClock, run_in_virtual_time
 from tests.simulation.virtual_daemon import CALM, MINUTE, WEEK, VirtualDaemon
 

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from bot.core.errors import StoreError
-from bot.daemon.health_events import HealthEvent, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits
+from bot.daemon.runner import DaemonExit, DaemonLimits, HealthEvent, JobRun
 from bot.daemon.service import run_daemon
 from bot.jobs.job import DaemonJob
 from bot.testing.event_loop import VirtualClock

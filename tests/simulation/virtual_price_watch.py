@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from bot.core.clock import SeededRandom
 from bot.core.predictions import BinaryPrediction, Prediction
 from bot.core.questions import Question, QuestionRef, Quote
-from bot.daemon.health_events import JobRun
+from bot.daemon.runner import JobRun
 from bot.daemon.service import run_daemon
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.job import DaemonJob

@@ -22,7 +22,7 @@ from bot.core.submissions import LIVE_MODES
 from bot.core.values import Json
 from bot.execution.gate.access_control import scrypt_hash
 
-# What decides what is forecast and what leaves; everything else of config.toml concerns no lane, or another one.
+# The sections that decide what is forecast and submitted; the others concern no venue, or another one.
 _SHARED_SECTIONS = ("seed", "plugin_files", "limits", "policy", "calibration", "research")
 
 

@@ -195,7 +195,7 @@ class ChoiceAnswerSchema:
             for option, value in given.items():
                 if 0.0 < value < LEAST_PERCENT and not isinstance(raw[option], str):
                     message = (
-                        f"{field}[{option}] is {abbreviate_json(raw[option])} beside percentages that sum to "
+                        f"{field}[{option}] is {abbreviate_json(raw[option])} among percentages that sum to "
                         f"{total:g}; give percentages that sum to 100"
                     )
                     raise UnreadableAnswer(message)

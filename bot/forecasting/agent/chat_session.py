@@ -1,11 +1,13 @@
 """The conversation with a model in one role of a trial.
 
-Every answer is requested, parsed and repaired here, and failures come back as values.
+Every answer is requested, parsed and repaired here, and failures are returned as values. Answers, parse failures and
+errors are counted for the performance records that decide whether a model stays in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,6 +15,7 @@ from typing import Generic, TypeVar
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import (
     AuthenticationError,
+    BudgetExhaustedError,
     ConfigError,
     FoxcastError,
     MalformedDataError,
@@ -29,14 +32,15 @@ from bot.core.language_models import (
     ModelAnswer,
     ModelCompletion,
     ModelDialect,
+    ModelPerformance,
     Prompt,
     ToolDefinition,
 )
+from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json
-from bot.forecasting.agent.answer_schema import TargetPredictions
+from bot.forecasting.agent.answer_schema import TargetPredictions, prediction_distance
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect
-from bot.forecasting.agent.model_actions import EMPTY_ANSWER, ActionDialect, ModelAction, ParseFailure
-from bot.forecasting.agent.performance import PerformanceTally
+from bot.forecasting.agent.parsing import EMPTY_ANSWER, ActionDialect, ModelAction, ParseFailure
 from bot.forecasting.agent.prompt_texts import (
     call_text,
     handover_text,
@@ -45,6 +49,81 @@ from bot.forecasting.agent.prompt_texts import (
     transcript_text,
     turn_text,
 )
+
+# Errors that keep a model from being asked and are not its fault.
+BLAMELESS_ERRORS = (BudgetExhaustedError, ConfigError, TrialLimitReachedError)
+
+
+@dataclass(slots=True)
+class PerformanceTally:
+    """The actions asked of each model in turn, and the invalid ones. A fallback may take over within a trial.
+
+    ``beliefs`` counts the belief updates received, ``unread`` those that could not be read, ``errors`` the requests
+    that failed after the model had answered before.
+    """
+
+    asked: dict[str, int] = field(default_factory=dict)
+    unparsed: dict[str, int] = field(default_factory=dict)
+    last: str = ""
+    beliefs: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def count_answer(self, model: str) -> None:
+        """Count an answer."""
+        self.asked[model] = self.asked.get(model, 0) + 1
+        self.last = model
+
+    def count_parse_failure(self) -> None:
+        """Count the last answer as invalid."""
+        self.unparsed[self.last] = self.unparsed.get(self.last, 0) + 1
+
+    def count_belief_update(self, *, read: bool) -> None:
+        """Count an update of the belief that the last model sent, or should have sent."""
+        self.beliefs[self.last] += 1
+        self.unread[self.last] += not read
+
+    def count_error(self, error: FoxcastError) -> None:
+        """Count a request without an answer against the model that answered last."""
+        if self.last and not isinstance(error, BLAMELESS_ERRORS):
+            self.errors[self.last] += 1
+
+    def count_replacement(self, model: str) -> None:
+        """Count a request that a model did not answer, so that another one took over."""
+        self.errors[model] += 1
+
+    def performances(
+        self, role: str, *, believed: TargetPredictions | None, submitted: TargetPredictions | None, free: bool = True
+    ) -> Iterator[ModelPerformance]:
+        """Yield one performance record per model; only the last model had the chance to submit.
+
+        ``believed`` is its last stated belief, None if there is none; ``free`` is False if something else stopped it:
+        no budget or no connection.
+        """
+        for model, asked in self.asked.items():
+            ended = model == self.last
+            gap = (
+                prediction_distance(believed, submitted)
+                if ended and believed is not None and submitted is not None
+                else 0.0
+            )
+            yield ModelPerformance(
+                role=role,
+                model=model,
+                asked=asked,
+                unparsed=self.unparsed.get(model, 0),
+                submitted=submitted is not None if ended and free else None,
+                ended_at_half=ended and submitted is not None and _is_half(submitted),
+                submission_gap=gap,
+                beliefs=self.beliefs[model],
+                unread_beliefs=self.unread[model],
+                errors=self.errors[model],
+            )
+
+
+def _is_half(predictions: TargetPredictions) -> bool:
+    return all(prediction == BinaryPrediction(0.5) for prediction in predictions.values())
+
 
 T = TypeVar("T")
 

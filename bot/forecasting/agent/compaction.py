@@ -17,8 +17,7 @@ from bot.core.values import Json
 from bot.forecasting.agent.belief_state import ITEM_CHARS, SOURCE_CHARS, BeliefState, EvidenceItem
 from bot.forecasting.agent.chat_session import SESSION_ERRORS
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect
-from bot.forecasting.agent.model_actions import ActionDialect, ParseFailure
-from bot.forecasting.agent.parsing import read_text
+from bot.forecasting.agent.parsing import ActionDialect, ParseFailure, read_text
 from bot.forecasting.prompt_files import SHARED_PACKAGE, load_template
 from bot.forecasting.untrusted_text import fence_text
 

@@ -36,8 +36,7 @@ from bot.forecasting.agent.belief_state import (
 )
 from bot.forecasting.agent.chat_session import ActionCheck, ChatSession, TurnResult, accept_action, only_callable_text
 from bot.forecasting.agent.compaction import compact_belief_state
-from bot.forecasting.agent.model_actions import ModelAction
-from bot.forecasting.agent.parsing import UnreadableAnswer, read_text
+from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer, read_text
 from bot.forecasting.agent.prompt_texts import SUBMIT, join_tool_names
 
 ActionFunction = Callable[[ModelAction], Awaitable[ToolResult]]

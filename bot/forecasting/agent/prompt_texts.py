@@ -36,7 +36,7 @@ _FENCE_START = re.compile(r"<untrusted-([0-9a-f]+) ")
 
 def handover_text(done: str) -> str:
     """Return the part of the first message that describes the work so far."""
-    return f"## Work so far\nAnother model began this work. Go on from here; do not repeat what was done.\n\n{done}"
+    return f"## Work so far\nAnother model began this work. Continue from here; do not repeat what was done.\n\n{done}"
 
 
 def transcript_text(messages: Sequence[Message]) -> str:

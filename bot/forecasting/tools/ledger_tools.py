@@ -15,8 +15,7 @@ from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, CurveShape, Prediction
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.values import Json
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import define_tool, text_schema
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.forecasts import ForecastStore
 from bot.store.question_history import KnownQuestion, QuestionHistoryReader

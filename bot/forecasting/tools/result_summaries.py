@@ -12,14 +12,11 @@ from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import Message, MessageRole, Prompt, ToolDefinition
 from bot.core.research import SearchResult
 from bot.core.values import Json
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.prompt_files import fill_role_prompt, role_prompt_source
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import SUMMARIZE_RESULTS, define_tool, text_schema
-from bot.forecasting.tools.page_reading import PageReading, filter_pages, page_text, read_page
-from bot.forecasting.tools.url_lookup import find_readable_links
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
+from bot.forecasting.tools.page_reading import PageReading, filter_pages, find_readable_links, page_text, read_page
 from bot.forecasting.tools.web_search import EXCERPT_CHARS, HITS_SERIALIZER, clean_hit_text, limit_unchecked_hit
-from bot.forecasting.trial_memory import ShownResult, ToolCallNote
+from bot.forecasting.trial_memory import SUMMARIZE_RESULTS, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.forecasting.untrusted_text import clean_text, fence_text
 

@@ -16,11 +16,9 @@ from bot.core.research import SeriesModel, TimeSeries
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
 from bot.forecasting.leak_guard.cutoff import ClampedSeries, clamp_series
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.services import ConfiguredDataSource
-from bot.forecasting.tools.base import ToolContext, describe_failure
-from bot.forecasting.tools.definitions import define_tool, text_schema
-from bot.forecasting.trial_memory import ToolCallNote
+from bot.forecasting.tools.base import ToolContext, define_tool, describe_failure, text_schema
+from bot.forecasting.trial_memory import FilterCounts, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.serialization import JsonSerializer
 

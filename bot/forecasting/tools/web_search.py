@@ -18,15 +18,12 @@ from bot.core.language_models import ToolDefinition
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
-from bot.forecasting.leak_guard.content_filter import ContentVerdict
+from bot.forecasting.leak_guard.content_filter import ContentVerdict, judge_content
 from bot.forecasting.leak_guard.cutoff import engines_for_cutoff, is_after_cutoff, search_bound
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import RecordedReply, format_exchange_key
 from bot.forecasting.services import ConfiguredSearchEngine
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import WEB_SEARCH, define_tool, text_schema
-from bot.forecasting.tools.page_reading import judge_content
-from bot.forecasting.trial_memory import ShownResult, ToolCallNote
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
+from bot.forecasting.trial_memory import WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.forecasting.untrusted_text import clean_text
 from bot.forecasting.web_addresses import parse_address

@@ -14,9 +14,8 @@ from bot.app.app import FoxcastApp, open_app
 from bot.config.loader import load_config
 from bot.core.errors import FoxcastError
 from bot.core.redaction import temporary_secrets
-from bot.daemon.health_events import HealthEvent, HeartbeatRecord
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord
 from bot.daemon.service import run_daemon
 from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions

@@ -19,7 +19,7 @@ from bot.core.errors import ConfigError
 from bot.core.plugin_specs import SearchSpec
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.plugin_system.registry import SpecCollection, load_registry
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock

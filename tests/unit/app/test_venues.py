@@ -27,8 +27,7 @@ from bot.core.interfaces import WriteClient
 from bot.core.plugin_specs import PaperBookContext, PriceFeedContext, VenueWriterContext
 from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
-from bot.daemon.health_events import HealthEvent, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, JobRun
 from bot.daemon.service import run_daemon, run_jobs_once
 from bot.net.rate_limit import RateLimiter
 from bot.plugin_system.registry import Registry, load_registry

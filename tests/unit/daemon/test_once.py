@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.errors import AuthenticationError, ServiceUnavailableError, StoreError
-from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
-from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
+from bot.daemon.runner import DaemonLimits, ExitReason, HealthEvent, JobOutcome, JobRun, JobRunner
 from bot.daemon.service import run_daemon, run_jobs_once
 from bot.jobs.job import DaemonJob
 from bot.testing.clock import START, FakeClock

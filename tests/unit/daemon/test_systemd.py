@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bot.daemon.systemd import SystemdNotifier
+from bot.daemon.health import SystemdNotifier
 
 
 @pytest.fixture

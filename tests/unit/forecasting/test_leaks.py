@@ -14,8 +14,8 @@ from bot.core.questions import Question
 from bot.core.research import FetchedPage, SearchResult
 from bot.core.values import Json
 from bot.forecasting.leak_guard.content_filter import missing_filter_warning, parse_verdict
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
+from bot.forecasting.trial_memory import FilterCounts
 from bot.testing.research import (
     FakeDataSource,
     FakePageSource,

@@ -13,8 +13,7 @@ from bot.config.venue_schema import BankrollSection
 from bot.core.orders import OrderPlan
 from bot.core.permissions import CapUsage
 from bot.core.submissions import HoldDecision, SendDecision
-from bot.execution.gate.caps import CapHeadroom
-from bot.execution.gate.joint_sizing import ProposedStake, size_stakes_jointly
+from bot.execution.gate.caps import CapHeadroom, ProposedStake, size_stakes_jointly
 from tests.unit.execution.gate.decision_contexts import make_policy, order, question, trade
 from tests.unit.execution.gate.test_caps import FACTS, GATE
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bot.core.language_models import FinishReason, ModelCompletion
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect, limit_schema
-from bot.forecasting.agent.model_actions import ModelAction, ParseFailure, parse_object
+from bot.forecasting.agent.parsing import ModelAction, ParseFailure, parse_object
 from tests.plugins.blf.cases import believing, call_of
 
 BELIEF: dict[str, Any] = {"type": "object", "properties": {}}

@@ -23,14 +23,15 @@ from bot.core.language_models import (
 )
 from bot.core.values import Json
 from bot.forecasting.agent.belief_state import BELIEF_FIELD
-from bot.forecasting.agent.model_actions import (
+from bot.forecasting.agent.parsing import (
     EMPTY_ANSWER,
     ModelAction,
     ParseFailure,
     explain_empty_answer,
     parse_object,
+    read_text,
+    remove_control_characters,
 )
-from bot.forecasting.agent.parsing import read_text, remove_control_characters
 
 NAME_CHARS = 100
 

@@ -1,4 +1,4 @@
-"""Runs Python programs that models wrote, each in a child process of its own, in an interpreter without files.
+"""The calculate tool: runs a Python program that a model wrote, each in a child process of its own, without files.
 
 Layers between such a program and this machine, from inside to outside: the interpreter (``pydantic_monty``, its
 own implementation of a part of Python: no system calls, limits of time, memory and depth); its worker process; the
@@ -13,17 +13,22 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 
 from bot.core.child_process import MINIMAL_ENVIRONMENT, child_command
-from bot.core.errors import ServiceUnavailableError
-from bot.forecasting.services import CalculationResult
+from bot.core.errors import FoxcastError, ServiceUnavailableError
+from bot.core.language_models import ToolDefinition
+from bot.core.values import Json
+from bot.forecasting.services import CalculationResult, PythonCalculator
+from bot.forecasting.tools.base import ToolContext, define_tool, describe_failure, text_schema
+from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
+from bot.forecasting.untrusted_text import clean_text
 
-_COMMAND = tuple(child_command("bot.forecasting.calculator_process:run_request", is_isolated=True))
+_COMMAND = tuple(child_command("bot.forecasting.tools.calculator_process:run_request", is_isolated=True))
 _BYTES_PER_CHAR = 6
 _MiB = 1024 * 1024
 
@@ -115,3 +120,45 @@ async def _exchange_bytes(child: asyncio.subprocess.Process, asked: bytes, most_
     while len(answer) <= most_bytes and (piece := await child.stdout.read(65_536)):
         answer += piece
     return bytes(answer)
+
+
+CALCULATE = "calculate"
+_CODE_CHARS = 4_000
+_SHOWN_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class CalculateTool:
+    """Runs code with its clock fixed at the cutoff and its random numbers seeded, so that each run gives the same."""
+
+    context: ToolContext
+    calculator: PythonCalculator
+
+    @property
+    def tool(self) -> ToolDefinition:
+        return define_tool(
+            CALCULATE,
+            "Run a short Python program (no files, no network, a few seconds; of the library math, random, itertools, "
+            "collections, datetime, decimal, json and re). You see what it prints and the value of its last line.",
+            {"code": text_schema("The program.", _CODE_CHARS)},
+            required=("code",),
+        )
+
+    async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
+        try:
+            found = await self.calculator.run(str(arguments["code"]), now=self.context.data_before)
+        except FoxcastError as error:
+            self.context.warn("calculation failed", "calculator", error)
+            message = f"Nothing was calculated: {describe_failure(error)}."
+            raise ToolCallError(message) from error
+        return ToolOutcome(
+            text=self._describe_result(found), data=found.value or found.printed, failed=bool(found.error)
+        )
+
+    def _describe_result(self, found: CalculationResult) -> str:
+        """Return its output, fenced: the program may hold words of others, and print text that looks like a source."""
+        parts = {"": found.printed, "value: ": found.value, "error: ": found.error}
+        lines = [f"{name}{clean_text(text, _SHOWN_CHARS)}" for name, text in parts.items() if text]
+        if not lines:
+            return "It printed nothing, and its last line has no value."
+        return self.context.fence("\n".join(lines), "what the program printed", len(parts) * (_SHOWN_CHARS + 100))
