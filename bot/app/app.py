@@ -83,7 +83,7 @@ class FoxcastApp:
     price_feeds: Mapping[str, PriceFeed]
     forecasters: Mapping[str, ConfiguredForecaster]
     forecast_context: ForecastContext
-    spending: CostCheck
+    cost_check: CostCheck
     discovered_venues: set[str]
     outbox: Outbox
     execution: ExecutionWiring
@@ -97,10 +97,10 @@ class FoxcastApp:
 
     def jobs(self) -> tuple[DaemonJob, ...]:
         """Return the jobs of the daemon, in the order of one pass."""
-        wanted = asyncio.Event()
+        forecast_requested = asyncio.Event()
         return (
-            *self._request_jobs(wanted),
-            *self._forecast_jobs(wanted),
+            *self._request_jobs(forecast_requested),
+            *self._forecast_jobs(forecast_requested),
             *self._submission_jobs(),
             *self._scoring_jobs(),
             *self._maintenance_jobs(),
@@ -110,25 +110,25 @@ class FoxcastApp:
         """Return the jobs that run as long as the daemon lives: they come last, and are not part of a single pass."""
         return tuple(self._price_watch_jobs())
 
-    def _request_jobs(self, wanted: asyncio.Event) -> Iterator[DaemonJob]:
+    def _request_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
         every = self.config.daemon
-        attending = OperatorRequestContext(
+        context = OperatorRequestContext(
             folder=self.folder,
             ledger=self.ledger,
             clock=self.clock,
             forecasters=self.forecasters,
-            cost_check=self.spending,
-            wake=wanted.set,
+            cost_check=self.cost_check,
+            wake=forecast_requested.set,
             privileged_requests=replace(self.execution.privileged_requests, adopt=self.outbox.adopt),
         )
-        yield _make_job("requests", "do what people asked", every.requests_every_s, partial(handle_requests, attending))
+        yield _make_job("requests", "do what people asked", every.requests_every_s, partial(handle_requests, context))
         yield _make_job(
-            "halt", "take back orders while halted", every.requests_every_s, self.execution.halt_job().enforce_halts
+            "halt", "cancel open orders while halted", every.requests_every_s, self.execution.halt_job().enforce_halts
         )
 
-    def _forecast_jobs(self, wanted: asyncio.Event) -> Iterator[DaemonJob]:
+    def _forecast_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
         for name, venue in self.venues.items():
-            finding = DiscoveryContext(
+            context = DiscoveryContext(
                 venue_name=name,
                 venue=venue,
                 forecasters=venue_forecasters(self.config, self.registry, name),
@@ -139,14 +139,16 @@ class FoxcastApp:
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
-            yield _make_job(f"discover {name}", "find open questions", every_s, partial(discover_questions, finding))
+            yield _make_job(f"discover {name}", "find open questions", every_s, partial(discover_questions, context))
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
         run, every_s = (
             partial(forecast_due_questions, self._forecast_job_context()),
             self.config.daemon.forecast_every_s,
         )
-        yield replace(_make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=wanted)
+        yield replace(
+            _make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=forecast_requested
+        )
 
     def _submission_jobs(self) -> Iterator[DaemonJob]:
         every = self.config.daemon
@@ -159,13 +161,13 @@ class FoxcastApp:
         yield _make_job(
             "close", "close positions as asked", every.requests_every_s, partial(close_requested_positions, closing)
         )
-        deciding = self.execution.submit_job(self.outbox, self.folder)
-        yield _make_job("submit", "decide and send", every.submit_every_s, partial(submit_due_forecasts, deciding))
+        context = self.execution.submit_job(self.outbox, self.folder)
+        yield _make_job("submit", "decide and send", every.submit_every_s, partial(submit_due_forecasts, context))
 
     def _scoring_jobs(self) -> Iterator[DaemonJob]:
         every = self.config.daemon
         for name, venue in self.venues.items():
-            resolving = ResolutionContext(
+            context = ResolutionContext(
                 venue_name=name,
                 venue=venue,
                 ledger=self.ledger,
@@ -173,7 +175,7 @@ class FoxcastApp:
                 account=self.config.venues[name].account,
             )
             yield _make_job(
-                f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve_questions, resolving)
+                f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve_questions, context)
             )
         yield from self.execution.account_jobs(self.outbox, every, self.folder)
         scoring = ScoringContext(ledger=self.ledger, clock=self.clock)
@@ -185,18 +187,18 @@ class FoxcastApp:
         auditing = partial(verify_and_export_audit, self.execution.audit_export)
         yield _make_job("audit", "verify the audit, export its head", every_s, auditing)
         ledger = self.execution.kill_switch.ledger_file
-        backing_up = BackupContext(
+        context = BackupContext(
             path=ledger,
             folder=ledger.parent / BACKUP_FOLDER,
             clock=self.clock,
             max_bytes=round(self.config.daemon.backup_gb * 1e9),
         )
-        yield _make_job("backup", "copy ledger and paper books", every_s, partial(back_up_ledger, backing_up))
+        yield _make_job("backup", "copy ledger and paper books", every_s, partial(back_up_ledger, context))
 
     def _price_watch_jobs(self) -> Iterator[DaemonJob]:
         every = self.config.daemon
         for name, feed in self.price_feeds.items() if every.watch_questions else ():
-            watching = PriceWatchContext(
+            context = PriceWatchContext(
                 venue_name=name,
                 forecasters=venue_forecasters(self.config, self.registry, name),
                 ledger=self.ledger,
@@ -209,7 +211,7 @@ class FoxcastApp:
                 max_questions=every.watch_questions,
                 min_move=every.watch_step,
             )
-            run = PriceWatch(watching).watch_prices
+            run = PriceWatch(context).watch_prices
             yield DaemonJob(
                 name=f"prices {name}",
                 summary="watch prices",
@@ -225,7 +227,7 @@ class FoxcastApp:
         return ForecastJobContext(
             context=self.forecast_context,
             forecasters=self.forecasters,
-            cost_check=self.spending,
+            cost_check=self.cost_check,
             owner=self.owner,
             lease=timedelta(seconds=self.config.daemon.lease_s),
             concurrency=self.config.daemon.concurrency,
@@ -254,18 +256,18 @@ FORECAST_PASS_LIMIT_S = 300.0
 class AppOptions(TypedDict, total=False):
     """How the app runs where it is not the daemon.
 
-    ``patience_s`` bounds one pass of the forecast job, ``confirmed`` says that a person agreed to its expected cost,
+    ``pass_limit_s`` bounds one pass of the forecast job, ``confirmed`` says that a person agreed to its expected cost,
     and with ``only`` it has these forecasters, and no venue.
     """
 
-    patience_s: float
+    pass_limit_s: float
     confirmed: bool
     only: Collection[str] | None
 
 
 @asynccontextmanager
 async def open_app(
-    config: Config, registry: Registry, *, clock: Clock, **terms: Unpack[AppOptions]
+    config: Config, registry: Registry, *, clock: Clock, **options: Unpack[AppOptions]
 ) -> AsyncIterator[FoxcastApp]:
     """Lock the state folder, open the ledger, the venues and the forecasters; close all of them at the end.
 
@@ -277,17 +279,17 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        opening = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
-        outfitter = await stack.enter_async_context(opening)
-        only, names = terms.get("only"), [*usable_venues(config, registry)]
-        opened = await open_venues(outfitter, names if only is None else ())
+        factory_manager = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
+        factory = await stack.enter_async_context(factory_manager)
+        only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
+        opened = await open_venues(factory, names if only_forecasters is None else ())
         named = [name for venue in opened.readers for name in venue_forecasters(config, registry, venue)]
-        seats = await outfitter.open_forecasters(named if only is None else only)
-        gateway, workshop = await _open_models(outfitter, seats, ledger)
-        guards = wire_execution(
-            outfitter, opened, ledger, _kill_switch(config, folder), partial(_measured_clock_skew, outfitter.http)
+        forecasters = await factory.open_forecasters(named if only_forecasters is None else only_forecasters)
+        gateway, tool_factory = await _open_models(factory, forecasters, ledger)
+        wiring = wire_execution(
+            factory, opened, ledger, _kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
         )
-        surveyed, stopping = set[str](), asyncio.Event()
+        discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]
         app = FoxcastApp(
             config=config,
@@ -299,19 +301,19 @@ async def open_app(
             execution_policies=opened.execution_policies,
             planners=opened.planners,
             price_feeds=opened.price_feeds,
-            forecasters=seats,
-            forecast_context=build_forecast_context(outfitter, seats, ledger, archives, workshop),
+            forecasters=forecasters,
+            forecast_context=build_forecast_context(factory, forecasters, ledger, archives, tool_factory),
             gateway=gateway,
-            spending=_build_cost_check(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
-            discovered_venues=surveyed,
-            outbox=_build_outbox(opened, guards, ledger, clock, surveyed, stopping.is_set),
-            execution=guards,
-            plugin_jobs=[outfitter.plugin_job(spec) for spec in registry.jobs],
+            cost_check=_build_cost_check(factory, forecasters, gateway, confirmed=options.get("confirmed", False)),
+            discovered_venues=discovered_venues,
+            outbox=_build_outbox(opened, wiring, ledger, clock, discovered_venues, stopping.is_set),
+            execution=wiring,
+            plugin_jobs=[factory.plugin_job(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
-            forecast_pass_limit_s=terms.get("patience_s", FORECAST_PASS_LIMIT_S),
+            forecast_pass_limit_s=options.get("pass_limit_s", FORECAST_PASS_LIMIT_S),
             stopping=stopping,
         )
-        if only is None:
+        if only_forecasters is None:
             await _recover_state(app)
         yield app
 
@@ -336,18 +338,20 @@ async def open_backtest_forecaster(
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
-        outfitter = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
-        seat = await outfitter.open_forecaster(name)
-        if not seat.uses_models:
-            yield BacktestForecaster(forecaster=seat, random=outfitter.random, tool_factory=None, gateway=None)
+        factory = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
+        forecaster = await factory.open_forecaster(name)
+        if not forecaster.uses_models:
+            yield BacktestForecaster(forecaster=forecaster, random=factory.random, tool_factory=None, gateway=None)
             return
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        gateway, workshop = await _open_models(outfitter, {name: seat}, ledger, forgiving=True)
+        gateway, tool_factory = await _open_models(factory, {name: forecaster}, ledger, retry_failures=True)
         if gateway is not None:
             # The cost of a backtest is estimated next.
-            await _build_cost_check(outfitter, (name,), gateway, confirmed=False).log_budget_warnings()
-        yield BacktestForecaster(forecaster=seat, random=outfitter.random, tool_factory=workshop, gateway=gateway)
+            await _build_cost_check(factory, (name,), gateway, confirmed=False).log_budget_warnings()
+        yield BacktestForecaster(
+            forecaster=forecaster, random=factory.random, tool_factory=tool_factory, gateway=gateway
+        )
 
 
 @asynccontextmanager
@@ -359,9 +363,9 @@ async def _open_plugin_factory(
     The write clients check the kill switch once more when their turn has come.
     """
     random = SeededRandom(config.seed)
-    wanted, book = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
+    rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
     shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
-    rates = RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)
+    rates = RateLimiter(rate_limits, clock=clock, random=random, book=rate_store, shared=shared)
     client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
     async with client as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
@@ -407,66 +411,68 @@ def _measured_clock_skew(http: HttpClient) -> float | None:
 
 
 async def _open_models(
-    outfitter: PluginFactory, seats: Mapping[str, ConfiguredForecaster], ledger: Ledger, *, forgiving: bool = False
+    factory: PluginFactory,
+    forecasters: Mapping[str, ConfiguredForecaster],
+    ledger: Ledger,
+    *,
+    retry_failures: bool = False,
 ) -> tuple[LlmGateway, ToolFactory] | tuple[None, None]:
     """Open models and tools where a forecaster uses them."""
-    if not any(seat.uses_models for seat in seats.values()):
+    if not any(forecaster.uses_models for forecaster in forecasters.values()):
         return None, None
 
     async def alert(subject: str, text: str) -> None:
         log.warning(subject, detail=text)
-        await ledger.events.add_event("alert", f"{subject}: {text}", at=outfitter.clock.now())
+        await ledger.events.add_event("alert", f"{subject}: {text}", at=factory.clock.now())
 
-    gateway = await outfitter.open_model_gateway(ledger, alert)
-    return gateway, await outfitter.open_tool_factory(ledger, gateway, forgiving=forgiving)
+    gateway = await factory.open_model_gateway(ledger, alert)
+    return gateway, await factory.open_tool_factory(ledger, gateway, retry_failures=retry_failures)
 
 
 def _build_outbox(
     opened: OpenVenues,
-    guards: ExecutionWiring,
+    wiring: ExecutionWiring,
     ledger: Ledger,
     clock: Clock,
-    surveyed: set[str],
+    discovered_venues: set[str],
     stopping: Callable[[], bool],
 ) -> Outbox:
     return Outbox(
         ledger=ledger,
         submitters=opened.submitters,
         clock=clock,
-        kill_switch=guards.kill_switch,
+        kill_switch=wiring.kill_switch,
         is_batch_ready=BatchWait(
-            ledger=ledger, execution_policies=opened.execution_policies, discovered_venues=surveyed
+            ledger=ledger, execution_policies=opened.execution_policies, discovered_venues=discovered_venues
         ),
-        pre_send_check=guards.recheck,
-        clock_fault=guards.clock_fault,
-        modes={name: lane.mode for name, lane in opened.execution_policies.items()},
-        accounts={name: lane.account for name, lane in opened.execution_policies.items()},
-        max_unsettled={name: lane.caps.unknown_writes for name, lane in opened.execution_policies.items()},
+        pre_send_check=wiring.recheck,
+        clock_fault=wiring.clock_fault,
+        modes={name: policy.mode for name, policy in opened.execution_policies.items()},
+        accounts={name: policy.account for name, policy in opened.execution_policies.items()},
+        max_unsettled={name: policy.caps.unknown_writes for name, policy in opened.execution_policies.items()},
         is_stopping=stopping,
     )
 
 
 def _build_cost_check(
-    outfitter: PluginFactory, seats: Iterable[str], gateway: LlmGateway | None, *, confirmed: bool
+    factory: PluginFactory, forecasters: Iterable[str], gateway: LlmGateway | None, *, confirmed: bool
 ) -> CostCheck:
-    config, registry = outfitter.config, outfitter.registry
+    config, registry = factory.config, factory.registry
     return CostCheck(
         estimates=gateway,
         ask_above_usd=config.llm.budget.ask_above_usd,
         confirmed=confirmed,
         budget_warnings=None
         if gateway is None
-        else partial(budget_warnings, config, registry, tuple(seats), gateway.worst_usd),
+        else partial(budget_warnings, config, registry, tuple(forecasters), gateway.worst_usd),
     )
 
 
 async def _recover_state(app: FoxcastApp) -> None:
-    """Before anything runs.
+    """Recover the state before anything runs.
 
-    leases of the dead process are freed, and requests that were being sent when it died are unknown.
-
-    A halt after a full disk is over once this can be written; a restored ledger is compared with the state at the
-    venues.
+    Leases of the dead process are freed, and requests that were being sent when it died become unknown. A halt after a
+    full disk ends once this can be written; a restored ledger is compared with the state at the venues.
     """
     now = app.clock.now()
     if halt := await app.ledger.events.resume(at=now):

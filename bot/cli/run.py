@@ -350,7 +350,7 @@ def run(
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
     opening = open_app(
-        config, registry, clock=SystemClock(), patience_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
+        config, registry, clock=SystemClock(), pass_limit_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
     )
     watch = DaemonLimits(seed=config.seed, notify_socket=notify_socket)
     if once:
@@ -395,7 +395,7 @@ async def _run_daemon(opening: AppOpener, watch: DaemonLimits) -> DaemonExit:
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
-            return await run_daemon(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
+            return await run_daemon(jobs, clock=opened.clock, limits=watch, record=record, stop=opened.stopping)
 
 
 async def _execute_pass(

@@ -111,22 +111,22 @@ class RecordedCalls:
 
 async def read_recorded_calls(ledger: Ledger, trace: ForecastTrace) -> RecordedCalls:
     """Read the records of all trials of a forecast; raises StoreError for damaged ones."""
-    gathered = _CallCollector()
+    collector = _CallCollector()
     calls: list[RecordedModelCall] = []
     for record in trace.trials:
         for key, exchange in (await ledger.recordings.read_trial(trace.id, record.number)).items():
-            gathered.add(record.number, key.kind, exchange)
+            collector.add(record.number, key.kind, exchange)
         # Trial by trial: the records of all calls of a forecast together may be large.
-        calls += await _attach_records(ledger.documents, gathered.calls)
-        gathered.calls.clear()
-    tallied = await total_calls_by_state(ledger, [trace.id])
+        calls += await _attach_records(ledger.documents, collector.calls)
+        collector.calls.clear()
+    totals = await total_calls_by_state(ledger, [trace.id])
     return RecordedCalls(
         calls=tuple(_in_step_order(trace, calls)),
-        failures=tuple(gathered.faults),
-        document_kinds=gathered.kinds,
-        addresses=gathered.addresses,
-        cost_usd=sum(tally.usage.cost_usd for tally in tallied.values()),
-        call_tallies=tallied,
+        failures=tuple(collector.faults),
+        document_kinds=collector.kinds,
+        addresses=collector.addresses,
+        cost_usd=sum(tally.usage.cost_usd for tally in totals.values()),
+        call_tallies=totals,
     )
 
 
@@ -187,8 +187,8 @@ def _attach_record(call: RecordedModelCall, document: StoredDocument | None) -> 
     return call if record is None else replace(call, role=record.role, request=record.asked)
 
 
-def _result_addresses(trial: int, told: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:
-    note = told.get("note", {})
+def _result_addresses(trial: int, tool_results: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:
+    note = tool_results.get("note", {})
     for place, found in enumerate(note.get("found", ()), 1):
         yield (trial, f"search_{note.get('search', 0)}_result_{place}"), str(found.get("url", ""))
 
@@ -384,11 +384,11 @@ async def load_trial_sources(exchanges: RecordingStore, scope: str, trial: int) 
     known = await exchanges.read_trial(scope, trial, {"desk", "tool"})
     bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
     # Keys are in the order of their names; the count gives the last one.
-    desks = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
-    told = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
+    openings = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
+    tool_results = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
     return TrialSources(
-        opening=OPENING_SERIALIZER.value(desks[max(desks)]) if desks else None,
-        pages=frozenset(name for text in told for name in PAGE_NAME.findall(text)),
+        opening=OPENING_SERIALIZER.value(openings[max(openings)]) if openings else None,
+        pages=frozenset(name for text in tool_results for name in PAGE_NAME.findall(text)),
     )
 
 

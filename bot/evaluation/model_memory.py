@@ -56,12 +56,12 @@ def knowledge_cutoff(model: str, section: LlmSection) -> date | None:
 def published_cutoff(name: str, cutoffs: Mapping[str, date]) -> date | None:
     """Return the date of the longest of the names that a model's name is a version of."""
     wanted = canonical_model_name(name)
-    fitting = [
-        known
-        for known in cutoffs
-        if wanted.startswith(known) and _VERSION_SUFFIX.fullmatch(wanted[len(known) :]) is not None
+    matches = [
+        remembered
+        for remembered in cutoffs
+        if wanted.startswith(remembered) and _VERSION_SUFFIX.fullmatch(wanted[len(remembered) :]) is not None
     ]
-    return cutoffs[max(fitting, key=len)] if fitting else None
+    return cutoffs[max(matches, key=len)] if matches else None
 
 
 @cache
@@ -132,29 +132,29 @@ class MemoryReport:
 
 def memory_report(outcomes: Iterable[AskedOutcome], section: LlmSection) -> MemoryReport:
     """Compare outcomes with the knowledge cutoffs of the models that predicted them."""
-    listed = [outcome for outcome in outcomes if outcome.models]
-    names = sorted({model for outcome in listed for model in outcome.models})
+    predicted = [outcome for outcome in outcomes if outcome.models]
+    names = sorted({model for outcome in predicted for model in outcome.models})
     cutoffs = {model: knowledge_cutoff(model, section) for model in names}
-    asked, known = Counter[str](), Counter[str]()
-    marked: list[str] = []
+    asked, remembered = Counter[str](), Counter[str]()
+    remembered_refs: list[str] = []
     unclear = 0
-    for outcome in listed:
+    for outcome in predicted:
         asked.update(outcome.models)
         remembering = [model for model in outcome.models if _could_remember(cutoffs[model], outcome.known_at)]
-        known.update(remembering)
+        remembered.update(remembering)
         if remembering:
-            marked.append(outcome.ref)
+            remembered_refs.append(outcome.ref)
         elif any(cutoffs[model] is None for model in outcome.models):
             unclear += 1
     return MemoryReport(
-        asked=len(listed),
-        remembered=len(marked),
+        asked=len(predicted),
+        remembered=len(remembered_refs),
         unclear=unclear,
         models=tuple(
-            ModelMemory(model=model, cutoff=cutoffs[model], asked=asked[model], remembered=known[model])
+            ModelMemory(model=model, cutoff=cutoffs[model], asked=asked[model], remembered=remembered[model])
             for model in names
         ),
-        questions=tuple(dict.fromkeys(marked)),
+        questions=tuple(dict.fromkeys(remembered_refs)),
     )
 
 

@@ -72,7 +72,11 @@ class ScoreRows:
 
 def score_round(a_round: Round, predictions: TargetPredictions) -> ScoreRows:
     """Return everything of a round that resolved, with its scores; a missing answer counts as the flat one."""
-    yes_or_no = {key: said.probability for key, said in predictions.items() if isinstance(said, BinaryPrediction)}
+    yes_or_no = {
+        key: prediction.probability
+        for key, prediction in predictions.items()
+        if isinstance(prediction, BinaryPrediction)
+    }
     return ScoreRows(binary=[*binary_score_rows(a_round, yes_or_no)], by_rule=[*rule_score_rows(a_round, predictions)])
 
 
@@ -88,12 +92,12 @@ def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[
     given = [predictions.get((question.ref, resolution.target)) for question, resolution in known]
     own = score_predictions(
         [
-            ResolvedPrediction(said or flat[question.shape], question.shape, resolution.outcome)
-            for said, (question, resolution) in zip(given, known, strict=True)
+            ResolvedPrediction(prediction or flat[question.shape], question.shape, resolution.outcome)
+            for prediction, (question, resolution) in zip(given, known, strict=True)
         ]
     )
-    for said, marks, (question, resolution) in zip(given, own, known, strict=True):
-        if marks:
+    for prediction, scores, (question, resolution) in zip(given, own, known, strict=True):
+        if scores:
             yield RuleScoreRow(
                 round=a_round.key,
                 kind=question.shape.kind,
@@ -101,9 +105,9 @@ def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[
                 source=question.source,
                 series=_series_name(question),
                 horizon_days=question.target(resolution.target).horizon_days,
-                scores=marks,
+                scores=scores,
                 crowd_scores=_crowd_scores(question, resolution),
-                imputed=said is None,
+                imputed=prediction is None,
             )
 
 
@@ -184,35 +188,35 @@ def score_forecast_files(archive: RoundArchive, paths: Sequence[Path]) -> list[S
     and ConfigError for a file that is named twice.
     """
     known = set(archive.round_keys())
-    if twice := [path.name for path, count in Counter(path.resolve() for path in paths).items() if count > 1]:
-        message = f"named twice, which would count their rows twice: {', '.join(twice)}"
+    if duplicates := [path.name for path, count in Counter(path.resolve() for path in paths).items() if count > 1]:
+        message = f"named twice, which would count their rows twice: {', '.join(duplicates)}"
         raise ConfigError(message)
-    scored = []
+    scored_files = []
     for path in paths:
-        sheet = archive.read_forecast_file(path)
-        if sheet.round not in known:
-            message = f"{path.name} is for round {sheet.round}; there are {', '.join(sorted(known)) or 'no rounds'}"
+        file = archive.read_forecast_file(path)
+        if file.round not in known:
+            message = f"{path.name} is for round {file.round}; there are {', '.join(sorted(known)) or 'no rounds'}"
             raise NotFoundError(message)
-        a_round = archive.read_round(sheet.round)
+        a_round = archive.read_round(file.round)
         yes_or_no = [question for question in a_round.questions if isinstance(question.shape, BinaryShape)]
-        scored.append(
+        scored_files.append(
             ScoredForecastFile(
-                file=sheet,
-                rows=tuple(binary_score_rows(a_round, sheet.probabilities)),
-                missing=missing_share(yes_or_no, sheet.probabilities),
+                file=file,
+                rows=tuple(binary_score_rows(a_round, file.probabilities)),
+                missing=missing_share(yes_or_no, file.probabilities),
                 unscored=sum(
                     isinstance(known.outcome, ChoiceOutcome | NumericOutcome) for known in a_round.resolutions
                 ),
             )
         )
-    return scored
+    return scored_files
 
 
-def pooling_notes(scored: Sequence[ScoredForecastFile]) -> Iterator[str]:
+def pooling_notes(scored_files: Sequence[ScoredForecastFile]) -> Iterator[str]:
     """Return notes where the pooled figures mix several authors, or several files of a round."""
-    authors = sorted({one.file.author for one in scored})
+    authors = sorted({one.file.author for one in scored_files})
     if len(authors) > 1:
         yield f"the figures pool files of {len(authors)} authors ({', '.join(authors)}); by_file tells them apart"
-    for key, count in sorted(Counter(one.file.round for one in scored).items()):
+    for key, count in sorted(Counter(one.file.round for one in scored_files).items()):
         if count > 1:
             yield f"the figures pool {count} files of round {key}; by_file tells them apart"

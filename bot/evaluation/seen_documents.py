@@ -107,16 +107,16 @@ class TrialDocuments:
 
     def _documents_of(self, use: ToolCallRecord) -> Iterator[SeenDocument]:
         keys = [parse_exchange_key(name) for name in use.names]
-        told = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
-        verdict = self._verdict([value for key, value in told if key.kind == "model"])
-        for key, value in told:
+        replies = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
+        verdict = self._verdict([value for key, value in replies if key.kind == "model"])
+        for key, value in replies:
             if key.kind == "search":
                 yield from self._results(use, key, HITS_SERIALIZER.value(value), verdict)
             elif key.kind == "series":
                 yield self._series(SERIES_SERIALIZER.value(value), use)
             elif key.kind == "section":
                 yield self._passage(_PASSAGE_SERIALIZER.value(value), use)
-        yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
+        yield from self._pages([(key, value) for key, value in replies if key.kind == "page"], verdict, use)
 
     def _results(
         self, use: ToolCallRecord, key: RecordingKey, hits: Sequence[SearchResult], verdict: ContentVerdict
@@ -152,10 +152,10 @@ class TrialDocuments:
             )
 
     def _pages(
-        self, told: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
+        self, replies: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
     ) -> Iterator[SeenDocument]:
         place = 0
-        for _, value in told:
+        for _, value in replies:
             if "blocked" in value:
                 yield self._page(PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES)
                 continue
@@ -210,7 +210,7 @@ class TrialDocuments:
         )
 
     def _passage(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
-        late = is_revised_late(passage, self.cutoff)
+        is_late = is_revised_late(passage, self.cutoff)
         return SeenDocument(
             trial=self.trial,
             tool="passages",
@@ -218,7 +218,7 @@ class TrialDocuments:
             name=f"{passage.page} # {passage.heading}",
             text=passage.text,
             dated=passage.revised_at if passage.revised_at.tzinfo else passage.revised_at.replace(tzinfo=UTC),
-            dropped=GuardLayer.CLAMP if late and use.result.failed else None,
+            dropped=GuardLayer.CLAMP if is_late and use.result.failed else None,
             shown=use.result.observation.text,
         )
 

@@ -142,16 +142,16 @@ class TrialRecording:
         A result depends on a fault that made it fail, and on any fault of a model, without which less is read.
         """
         bodies = {key: json.loads(exchange.body) for key, exchange in self.exchanges_by_key.items()}
-        passing = {key for key, body in bodies.items() if body.get("fault") in _TRANSIENT_FAULTS}
-        faults = {key for key in passing if key.kind not in _KEPT_FAULT_KINDS}
+        transient = {key for key, body in bodies.items() if body.get("fault") in _TRANSIENT_FAULTS}
+        faults = {key for key in transient if key.kind not in _KEPT_FAULT_KINDS}
         others = {
             key
             for key, body in bodies.items()
             if key.kind in _CONFIGURED_KINDS and body.get("under", "") != self.configuration
         }
         results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
-        spoilt = {key for key, value in results.items() if _depends_on_fault(value, faults)}
-        self._discarded = faults | others | spoilt
+        dependent = {key for key, value in results.items() if _depends_on_fault(value, faults)}
+        self._discarded = faults | others | dependent
 
     def values_of_kind(self, kind: str) -> list[Any]:
         """Return all replies of a kind without a fault that are not skipped, as plain values."""
@@ -180,16 +180,16 @@ class TrialRecording:
             what = _KIND_LABELS.get(kind, f"this {kind}")
             message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
             raise NotFoundError(message)
-        head = self._head(kind)
+        header = self._head(kind)
         try:
             await self._flush()
             try:
                 yield exchange
-                body = _BODY_SERIALIZER.encode({**head, "told": exchange.value})
+                body = _BODY_SERIALIZER.encode({**header, "told": exchange.value})
             except StoreError:
                 raise
             except FoxcastError as error:
-                body = _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+                body = _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
         except BaseException:
             # There was no reply, so it does not count: asking again is asking for the first time.
             self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
@@ -251,15 +251,15 @@ class TrialRecording:
 
     async def _flush(self) -> None:
         while self._unwritten:
-            waiting = dict(self._unwritten)
-            await self.exchanges.add_all(self.scope, self.trial, waiting, at=self.clock.now())
+            unwritten = dict(self._unwritten)
+            await self.exchanges.add_all(self.scope, self.trial, unwritten, at=self.clock.now())
             # A concurrent exchange may have written the same.
-            for key in waiting:
+            for key in unwritten:
                 self._unwritten.pop(key, None)
 
     async def _add(self, key: RecordingKey, body: str) -> RecordedResponse:
-        kept = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
-        self.exchanges_by_key[key] = RecordedResponse(digest=kept, body=body)
+        digest = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
+        self.exchanges_by_key[key] = RecordedResponse(digest=digest, body=body)
         return self.exchanges_by_key[key]
 
 
@@ -274,17 +274,19 @@ def parse_exchange_key(text: str) -> RecordingKey:
     return RecordingKey(kind, asked, int(nth))
 
 
-def _encode_sync_result(make: Callable[[], Any], head: Mapping[str, str]) -> str:
+def _encode_sync_result(make: Callable[[], Any], header: Mapping[str, str]) -> str:
     try:
-        return _BODY_SERIALIZER.encode({**head, "told": make()})
+        return _BODY_SERIALIZER.encode({**header, "told": make()})
     except FoxcastError as error:
-        return _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+        return _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
 
 
 def _depends_on_fault(result: Mapping[str, Any], faults: set[RecordingKey]) -> bool:
     """Say whether one of these faults changed the recorded result of a tool."""
-    beneath = [key for key in map(parse_exchange_key, result.get("names", ())) if key in faults]
-    return any(key.kind == "model" for key in beneath) or (bool(beneath) and result["result"].get("failed", False))
+    faulty_keys = [key for key in map(parse_exchange_key, result.get("names", ())) if key in faults]
+    return any(key.kind == "model" for key in faulty_keys) or (
+        bool(faulty_keys) and result["result"].get("failed", False)
+    )
 
 
 def _fault_fields(error: FoxcastError) -> dict[str, Any]:

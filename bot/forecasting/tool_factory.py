@@ -75,10 +75,10 @@ FIXED_TOOL_NAMES: Final = (
 )
 
 
-def list_tool_names(shelves: Iterable[str]) -> Collection[str]:
+def list_tool_names(page_sources: Iterable[str]) -> Collection[str]:
     """Return the names of all tools that a trial may be offered if these page sources are enabled."""
     return frozenset(
-        [*FIXED_TOOL_NAMES, *(f"fetch_{source}_{part}" for source in shelves for part in ("toc", "section"))]
+        [*FIXED_TOOL_NAMES, *(f"fetch_{source}_{part}" for source in page_sources for part in ("toc", "section"))]
     )
 
 
@@ -96,27 +96,27 @@ class ToolServices:
     has_summariser: bool
 
 
-def build_tools(context: ToolContext, parts: ToolServices) -> dict[str, TrialTool]:
+def build_tools(context: ToolContext, services: ToolServices) -> dict[str, TrialTool]:
     """Return the tools by name, in the order in which they are offered."""
-    return {instrument.tool.name: instrument for instrument in _create_tools(context, parts)}
+    return {tool.tool.name: tool for tool in _create_tools(context, services)}
 
 
-def _create_tools(context: ToolContext, parts: ToolServices) -> Iterator[TrialTool]:
-    yield from _create_series_tools(context, parts.data_sources)
-    for source in parts.page_sources.values():
+def _create_tools(context: ToolContext, services: ToolServices) -> Iterator[TrialTool]:
+    yield from _create_series_tools(context, services.data_sources)
+    for source in services.page_sources.values():
         yield PageHeadingsTool(context, source)
         yield PageSectionTool(context, source)
-    engines = select_engines(parts.search_engines, context.section.search, backdated=context.guards.backdated)
+    engines = select_engines(services.search_engines, context.section.search, backdated=context.guards.backdated)
     if engines:
         yield WebSearchTool(context, engines)
-        yield SummarizeResultsTool(context=context, has_summariser=parts.has_summariser)
+        yield SummarizeResultsTool(context=context, has_summariser=services.has_summariser)
     if context.guards.allows_current_pages:
         yield LookupUrlTool(context)
-    yield EarlierForecastsTool(context, parts.forecasts, parts.related, parts.charge)
-    yield RelatedQuestionsTool(context, parts.related, parts.forecasts, parts.charge)
-    yield QuestionHistoryTool(context, parts.related)
-    if parts.calculator is not None:
-        yield CalculateTool(context, parts.calculator)
+    yield EarlierForecastsTool(context, services.forecasts, services.related, services.charge)
+    yield RelatedQuestionsTool(context, services.related, services.forecasts, services.charge)
+    yield QuestionHistoryTool(context, services.related)
+    if services.calculator is not None:
+        yield CalculateTool(context, services.calculator)
 
 
 def _create_series_tools(context: ToolContext, data_sources: Mapping[str, ConfiguredDataSource]) -> Iterator[TrialTool]:
@@ -140,14 +140,16 @@ def _has_series(question: Question, data_sources: Mapping[str, ConfiguredDataSou
 
 
 def find_source_policy(
-    question: Question, section: ResearchSection, parts: Iterable[ConfiguredDataSource | ConfiguredPageSource]
+    question: Question, section: ResearchSection, sources: Iterable[ConfiguredDataSource | ConfiguredPageSource]
 ) -> SourcePolicy:
     """Return the policy for a question; settings that its table in config omits come from the plugin that serves it.
 
     The table is that of the question's source, or of its venue if it has no source.
     """
-    served = (part.spec.policy for part in parts if question.source and question.source in part.spec.question_sources)
-    policy = next(served, SourcePolicy())
+    policies = (
+        source.spec.policy for source in sources if question.source in source.spec.question_sources and question.source
+    )
+    policy = next(policies, SourcePolicy())
     table = section.sources.get(question.source or question.ref.venue)
     if table is None:
         return policy
@@ -321,7 +323,7 @@ class ToolFactory:
     ) -> TrialOpening:
         names = set(implementations)
         names -= await self._tools_without_data(names, context.question.ref, charge, opening.bound)
-        tools = (instrument.tool for name, instrument in implementations.items() if name in names)
+        tools = (tool.tool for name, tool in implementations.items() if name in names)
         text = f"{context.question.title}\n{context.question.background}\n{context.question.criteria}"
         own = (context.question.url,) if context.question.url else ()
         links = [url for url in (*own, *find_links(text)) if context.guards.blocks.refusal(url) is None]

@@ -211,12 +211,14 @@ class TrialOpening:
         return None
 
     def _search_obstacle(self, memory: TrialMemory) -> str | None:
-        most = self.policy.searches
-        if most is None or memory.search_count < most:
+        limit = self.policy.searches
+        if limit is None or memory.search_count < limit:
             return None
-        if most == 0:
+        if limit == 0:
             return "questions of this source are answered without web searches"
-        return f"all {most} web searches of this question are used up" if most > 1 else "the one web search is used up"
+        return (
+            f"all {limit} web searches of this question are used up" if limit > 1 else "the one web search is used up"
+        )
 
 
 OPENING_SERIALIZER: JsonSerializer[TrialOpening] = JsonSerializer("beginning of a trial", TrialOpening)

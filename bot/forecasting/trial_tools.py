@@ -238,24 +238,24 @@ class TrialModels:
     def _frame_digest(self, prompt: Prompt) -> str:
         # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
         key = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
-        if (known := self._frames.get(key)) is None:
+        if (cached := self._frames.get(key)) is None:
             _evict_oldest(self._frames)
             frame = replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
-            known = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
-        return known[1]
+            cached = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
+        return cached[1]
 
     def _cached_message_digest(self, message: Message) -> str:
         # A conversation only grows, so each message is digested once. The message is kept with its digest, so that
         # no other object can have its identity.
-        if (known := self._messages.get(id(message))) is None:
+        if (cached := self._messages.get(id(message))) is None:
             _evict_oldest(self._messages)
-            known = self._messages[id(message)] = (message, _message_digest(message))
-        return known[1]
+            cached = self._messages[id(message)] = (message, _message_digest(message))
+        return cached[1]
 
 
-def _evict_oldest(known: dict[Any, Any]) -> None:
-    if len(known) >= _MOST_REMEMBERED:
-        del known[next(iter(known))]
+def _evict_oldest(cached: dict[Any, Any]) -> None:
+    if len(cached) >= _MOST_REMEMBERED:
+        del cached[next(iter(cached))]
 
 
 def _message_digest(message: Message) -> str:
@@ -266,11 +266,11 @@ def _message_digest(message: Message) -> str:
     try:
         calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
         native = message.native
-        given = None if native is None else [native.provider, native.model, len(native.text)]
-        head = json.dumps([message.speaker, message.answers, calls, given])
-        whole = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
-        whole += "" if native is None else native.text
-        return sha256_hex(whole.encode(errors="surrogatepass"))
+        native_state = None if native is None else [native.provider, native.model, len(native.text)]
+        head = json.dumps([message.speaker, message.answers, calls, native_state])
+        content = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
+        content += "" if native is None else native.text
+        return sha256_hex(content.encode(errors="surrogatepass"))
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"the request cannot be written as JSON: {error!r}"
         raise MalformedDataError(reason) from error

@@ -47,40 +47,44 @@ class RestoredLedgerContext:
     clock: Clock
 
 
-async def reconcile_restored_ledger(parts: RestoredLedgerContext) -> None:
+async def reconcile_restored_ledger(job: RestoredLedgerContext) -> None:
     """Bring a restored ledger in line with the venues, and record the result; nothing to do for any other ledger.
 
     Paper books hold nothing that the ledger did not write, so once every unknown write is settled the halt ends. A
     venue that is used for more than paper may hold what the backup never knew; a person must look there first.
     """
-    mark = read_restore_mark(parts.path)
+    mark = read_restore_mark(job.path)
     if mark is None:
         return
     try:
-        stock = await parts.outbox.reconcile_after_restore()
+        found = await job.outbox.reconcile_after_restore()
     except StoreError:
         raise
     except FoxcastError as error:
-        remains: str | None = f"a venue does not answer ({error}); restart to ask again"
-        said = "the state of the venue is unknown"
+        blocking_reason: str | None = f"a venue does not answer ({error}); restart to ask again"
+        summary = "the state of the venue is unknown"
     else:
-        remains = _blocking_reason(parts, stock)
-        said = f"{stock.settled} unknown writes settled, {stock.revoked} acknowledged writes not at the venue any more"
-    if remains is None:
-        acknowledge_restore(parts.path)
-    text = f"{mark.backup.name}: {said}; " + (f"nothing is submitted: {remains}" if remains else "submissions continue")
+        blocking_reason = _blocking_reason(job, found)
+        summary = (
+            f"{found.settled} unknown writes settled, {found.revoked} acknowledged writes not at the venue any more"
+        )
+    if blocking_reason is None:
+        acknowledge_restore(job.path)
+    text = f"{mark.backup.name}: {summary}; " + (
+        f"nothing is submitted: {blocking_reason}" if blocking_reason else "submissions continue"
+    )
     restore_log.warning("ledger was restored", detail=text)
-    await parts.ledger.events.add_event(RESTORED_EVENT, text, at=parts.clock.now())
+    await job.ledger.events.add_event(RESTORED_EVENT, text, at=job.clock.now())
 
 
-def _blocking_reason(parts: RestoredLedgerContext, stock: RestoreReconciliation) -> str | None:
+def _blocking_reason(job: RestoredLedgerContext, found: RestoreReconciliation) -> str | None:
     """Return what keeps the halt in force, or nothing."""
-    if stock.doubtful:
-        return f"{stock.doubtful} writes are still unknown; restart to ask again"
-    beyond = [lane.venue for lane in parts.execution_policies.values() if lane.mode is not ExecutionMode.PAPER]
-    if beyond:
-        mark = restore_mark_path(parts.path)
-        return f"check {', '.join(beyond)} for what was sent since that backup, then delete {mark}"
+    if found.doubtful:
+        return f"{found.doubtful} writes are still unknown; restart to ask again"
+    real_venues = [policy.venue for policy in job.execution_policies.values() if policy.mode is not ExecutionMode.PAPER]
+    if real_venues:
+        mark = restore_mark_path(job.path)
+        return f"check {', '.join(real_venues)} for what was sent since that backup, then delete {mark}"
     return None
 
 
@@ -98,48 +102,48 @@ class AccountSettlementContext:
     paper: Collection[str] = ()
 
 
-async def settle_accounts(parts: AccountSettlementContext) -> str:
+async def settle_accounts(job: AccountSettlementContext) -> str:
     """Settle, advance and read one account after the other; one that fails does not stop the others."""
     settled = advanced = read = 0
-    for venue, submitter in parts.submitters.items():
+    for venue, submitter in job.submitters.items():
         if isinstance(submitter, PaperTradingSubmitter):
-            settled += await _run_logged(venue, "settled", partial(_settle_positions, parts, venue, submitter))
+            settled += await _run_logged(venue, "settled", partial(_settle_positions, job, venue, submitter))
             advanced += await _run_logged(venue, "advanced", submitter.advance)
         if isinstance(submitter, TradingSubmitter):
-            read += await _run_logged(venue, "read", partial(_read_account, parts, venue, submitter))
+            read += await _run_logged(venue, "read", partial(_read_account, job, venue, submitter))
     return f"{settled} positions settled, {advanced} orders advanced, {read} accounts read"
 
 
-async def _settle_positions(parts: AccountSettlementContext, venue: str, book: PaperTradingSubmitter) -> int:
-    known: Sequence[Resolution] = await parts.ledger.submissions.readers.run(
+async def _settle_positions(job: AccountSettlementContext, venue: str, book: PaperTradingSubmitter) -> int:
+    known: Sequence[Resolution] = await job.ledger.submissions.readers.run(
         lambda database: submission_queries.read_paper_outcomes(database, venue)
     )
     return await book.settle(known) if known else 0
 
 
-async def _read_account(parts: AccountSettlementContext, venue: str, trader: TradingSubmitter) -> int:
-    account = await trader.account()
-    lane = AccountKey(venue=venue, account=parts.names[venue], paper=venue in parts.paper)
-    await parts.ledger.readings.add(venue, lane.account, account, paper=lane.paper)
-    await _record_payouts(parts, lane, trader, account)
+async def _read_account(job: AccountSettlementContext, venue: str, submitter: TradingSubmitter) -> int:
+    account = await submitter.account()
+    policy = AccountKey(venue=venue, account=job.names[venue], paper=venue in job.paper)
+    await job.ledger.readings.add(venue, policy.account, account, paper=policy.paper)
+    await _record_payouts(job, policy, submitter, account)
     return 1
 
 
 async def _record_payouts(
-    parts: AccountSettlementContext, lane: AccountKey, trader: TradingSubmitter, account: Account
+    job: AccountSettlementContext, policy: AccountKey, submitter: TradingSubmitter, account: Account
 ) -> None:
     """Record what a share pays of each question decided since the last run.
 
     A paper book pays some time after the outcome.
     """
-    waiting = _held_contracts(account) if lane.paper else set[tuple[str, ContractSide]]()
+    held = _held_contracts(account) if policy.paper else set[tuple[str, ContractSide]]()
     found: list[tuple[UnpaidShare, float | UnpaidOutcome]] = [
-        (one, trader.payout_per_share(one.position, one.outcome, one.state))
-        for one in await parts.ledger.profits.decided(lane)
-        if (one.position.contract, one.position.leg) not in waiting
+        (one, submitter.payout_per_share(one.position, one.outcome, one.state))
+        for one in await job.ledger.profits.decided(policy)
+        if (one.position.contract, one.position.leg) not in held
     ]
     if found:
-        await parts.ledger.profits.pay(lane, found)
+        await job.ledger.profits.pay(policy, found)
 
 
 def _held_contracts(account: Account) -> set[tuple[str, ContractSide]]:

@@ -41,7 +41,7 @@ class VirtualDaemon:
 
     async def serve(self, *, until_s: float) -> DaemonExit:
         self.at(until_s, self.stop.set)
-        return await run_daemon(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
+        return await run_daemon(self.jobs, clock=self.clock, limits=self.watch, record=self.record, stop=self.stop)
 
     async def record(self, vital: HealthEvent, /) -> None:
         if self.full:

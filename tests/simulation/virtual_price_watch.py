@@ -98,7 +98,7 @@ async def served(stand: VirtualPriceWatch) -> str:
     job = DaemonJob(
         name="prices", summary="", interval=WATCH_INTERVAL, run=stand.watch.watch_prices, time_limit=WATCH_TIME_LIMIT
     )
-    await run_daemon([job], clock=stand.clock, watch=CALM, record=daemon.record, stop=daemon.stop)
+    await run_daemon([job], clock=stand.clock, limits=CALM, record=daemon.record, stop=daemon.stop)
     return " ".join(run.outcome.value for run in daemon.of(JobRun) if isinstance(run, JobRun))
 
 

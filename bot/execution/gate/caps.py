@@ -54,14 +54,14 @@ class CapHeadroom:
         return f"{text} leaves {self.remaining:.2f}, {self.used:.2f} is at stake"
 
 
-def tightest_headroom(case: DecisionContext) -> CapHeadroom | None:
+def tightest_headroom(context: DecisionContext) -> CapHeadroom | None:
     """Return what the tightest cap leaves; None where no cap bounds the order."""
-    return min(list_headrooms(case), key=lambda one: one.remaining, default=None)
+    return min(list_headrooms(context), key=lambda item: item.remaining, default=None)
 
 
-def max_order_cost(case: DecisionContext) -> float:
+def max_order_cost(context: DecisionContext) -> float:
     """Return the most that an order may cost."""
-    tightest = tightest_headroom(case)
+    tightest = tightest_headroom(context)
     return inf if tightest is None else tightest.remaining
 
 
@@ -74,9 +74,9 @@ def loss_limit_breach(caps: CapsSection, lost_today: float, drawdown: float) -> 
     return None
 
 
-def list_headrooms(case: DecisionContext) -> Iterator[CapHeadroom]:
+def list_headrooms(context: DecisionContext) -> Iterator[CapHeadroom]:
     """Yield what bounds an order: caps, shares of the bankroll, and its joint limit with other orders of the pass."""
-    caps, usage, exposure = case.policy.caps, case.cap_usage, exposure_groups(case.question)
+    caps, usage, exposure = context.policy.caps, context.cap_usage, exposure_groups(context.question)
     bounds = (
         ("caps.per_order", caps.per_order, 0.0, ""),
         ("caps.per_question", caps.per_question, usage.question, ""),
@@ -86,35 +86,35 @@ def list_headrooms(case: DecisionContext) -> Iterator[CapHeadroom]:
         ("caps.per_day", caps.per_day, usage.day, "all"),
         ("caps.total", caps.total, usage.total, "all"),
     )
-    for name, cap, used, group in (*bounds, *_bankroll_bounds(case, exposure.event), *_arm_record_bounds(case)):
+    for name, cap, used, group in (*bounds, *_bankroll_bounds(context, exposure.event), *_arm_record_bounds(context)):
         if cap is not None:
             yield CapHeadroom(name, cap, used, f"{name} {group}" if group else "")
-    if case.joint_limit < inf:
-        yield CapHeadroom("its share with the other orders of this pass", case.joint_limit, 0.0)
+    if context.joint_limit < inf:
+        yield CapHeadroom("its share with the other orders of this pass", context.joint_limit, 0.0)
 
 
-def _bankroll_bounds(case: DecisionContext, event: str) -> Iterator[tuple[str, float | None, float, str]]:
+def _bankroll_bounds(context: DecisionContext, event: str) -> Iterator[tuple[str, float | None, float, str]]:
     """Yield the shares of the bankroll in money, where it is known; those of 1 bound nothing."""
-    share, usage = case.policy.bankroll, case.cap_usage
+    share, usage = context.policy.bankroll, context.cap_usage
     bounds = (
         ("per_question", share.per_question, usage.question, ""),
         ("per_event", share.per_event if event else 1.0, usage.event, event),
-        ("per_pass", share.per_pass, case.bought_in_pass, "all"),
+        ("per_pass", share.per_pass, context.bought_in_pass, "all"),
         ("per_day", share.per_day, usage.day, "all"),
         ("total", share.total, usage.total, "all"),
     )
-    for name, part, used, group in bounds:
-        if case.account_value is not None and part < 1.0:
-            amount = round(part * max(case.account_value, 0.0), 6)
-            yield f"bankroll.{name} = {part:g} of {case.account_value:.2f}, that is", amount, used, group
+    for name, fraction, used, group in bounds:
+        if context.account_value is not None and fraction < 1.0:
+            amount = round(fraction * max(context.account_value, 0.0), 6)
+            yield f"bankroll.{name} = {fraction:g} of {context.account_value:.2f}, that is", amount, used, group
 
 
-def _arm_record_bounds(case: DecisionContext) -> Iterator[tuple[str, float | None, float, str]]:
-    arm = case.arm
-    if arm is not None and case.policy.is_live:
+def _arm_record_bounds(context: DecisionContext) -> Iterator[tuple[str, float | None, float, str]]:
+    arm = context.arm
+    if arm is not None and context.policy.is_live:
         yield "the arm record's per-order", arm.per_order, 0.0, ""
-        yield "the arm record's per-day", arm.per_day, case.cap_usage.day, "all"
-        yield "the arm record's total", arm.total, case.cap_usage.armed, "all"
+        yield "the arm record's per-day", arm.per_day, context.cap_usage.day, "all"
+        yield "the arm record's total", arm.total, context.cap_usage.armed, "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,58 +132,59 @@ class ProposedStake:
 
 
 def size_stakes_jointly(
-    proposed: Sequence[ProposedStake], *, cash: float, correlation: float, least: float
+    proposed: Sequence[ProposedStake], *, cash: float, correlation: float, min_stake: float
 ) -> Mapping[str, float]:
     """Return by name what each order may cost, 0 for those that are dropped; never more than it proposed.
 
     The order of ``proposed`` makes no difference.
     """
-    kept = {one.name: one for one in proposed}
+    remaining_stakes = {item.name: item for item in proposed}
     while True:
-        sized = _scale_stakes([*kept.values()], cash, correlation)
-        small = [kept[name] for name, stake in sized.items() if stake < least - CAP_TOLERANCE]
+        sized = _scale_stakes([*remaining_stakes.values()], cash, correlation)
+        small = [remaining_stakes[name] for name, stake in sized.items() if stake < min_stake - CAP_TOLERANCE]
         if not small:
-            return {one.name: sized.get(one.name, 0.0) for one in proposed}
-        del kept[min(small, key=lambda one: (one.edge, one.name)).name]
+            return {item.name: sized.get(item.name, 0.0) for item in proposed}
+        del remaining_stakes[min(small, key=lambda item: (item.edge, item.name)).name]
 
 
 def _scale_stakes(proposed: Sequence[ProposedStake], cash: float, correlation: float) -> dict[str, float]:
     """Return the stakes after both steps."""
-    alone = _scale_by_event(proposed, correlation)
-    left: dict[str, float] = {"cash": max(cash, 0.0)}
-    wanted: dict[str, list[float]] = {}
-    for one in proposed:
-        for group in _bound_groups(one):
-            wanted.setdefault(group, []).append(alone[one.name])
-        for room in one.headrooms:
-            if room.group:
-                left[room.group] = min(room.remaining, left.get(room.group, room.remaining))
-    part = {group: _share_of(left[group], fsum(stakes)) for group, stakes in wanted.items()}
+    scaled = _scale_by_event(proposed, correlation)
+    remaining: dict[str, float] = {"cash": max(cash, 0.0)}
+    stakes_by_group: dict[str, list[float]] = {}
+    for item in proposed:
+        for group in _bound_groups(item):
+            stakes_by_group.setdefault(group, []).append(scaled[item.name])
+        for headroom in item.headrooms:
+            if headroom.group:
+                remaining[headroom.group] = min(headroom.remaining, remaining.get(headroom.group, headroom.remaining))
+    share = {group: _share_of(remaining[group], fsum(stakes)) for group, stakes in stakes_by_group.items()}
     return {
-        one.name: min([alone[one.name] * part[group] for group in _bound_groups(one)] + _own_bounds(one))
-        for one in proposed
+        item.name: min([scaled[item.name] * share[group] for group in _bound_groups(item)] + _own_bounds(item))
+        for item in proposed
     }
 
 
 def _scale_by_event(proposed: Sequence[ProposedStake], correlation: float) -> dict[str, float]:
     legs: dict[str, list[ProposedStake]] = {}
-    for one in proposed:
-        legs.setdefault(f"event {one.event}" if one.event else f"alone {one.name}", []).append(one)
+    for item in proposed:
+        legs.setdefault(f"event {item.event}" if item.event else f"alone {item.name}", []).append(item)
     stakes: dict[str, float] = {}
     for group in legs.values():
-        largest = max(one.stake for one in group)
-        count = fsum(one.stake for one in group) / largest if largest > 0.0 else 1.0
-        stakes |= {one.name: one.stake / (1.0 + (count - 1.0) * correlation) for one in group}
+        largest = max(item.stake for item in group)
+        count = fsum(item.stake for item in group) / largest if largest > 0.0 else 1.0
+        stakes |= {item.name: item.stake / (1.0 + (count - 1.0) * correlation) for item in group}
     return stakes
 
 
-def _bound_groups(one: ProposedStake) -> Iterable[str]:
-    return ["cash", *dict.fromkeys(room.group for room in one.headrooms if room.group)]
+def _bound_groups(item: ProposedStake) -> Iterable[str]:
+    return ["cash", *dict.fromkeys(headroom.group for headroom in item.headrooms if headroom.group)]
 
 
-def _own_bounds(one: ProposedStake) -> list[float]:
-    return [room.remaining for room in one.headrooms if not room.group]
+def _own_bounds(item: ProposedStake) -> list[float]:
+    return [headroom.remaining for headroom in item.headrooms if not headroom.group]
 
 
-def _share_of(left: float, wanted: float) -> float:
-    return 1.0 if wanted <= left else left / wanted
+def _share_of(remaining: float, wanted: float) -> float:
+    """Return which share of the wanted amount is available."""
+    return 1.0 if wanted <= remaining else remaining / wanted

@@ -120,12 +120,12 @@ def exposure_groups(question: Question) -> ExposureGroups:
     )
 
 
-def build_intent(case: DecisionContext) -> Intent:
+def build_intent(context: DecisionContext) -> Intent:
     """Return the intent of the case; the same case always has the same intent id."""
-    policy, forecast, order = case.policy, case.forecast, case.order
+    policy, forecast, order = context.policy, context.forecast, context.order
     action = IntentAction.FORECAST if order is None else IntentAction.ORDER
     # A position may be closed in parts, each by an order of its own.
-    closing = [order.contract, order.leg, format_timestamp(case.now)] if order is not None and order.closing else []
+    closing = [order.contract, order.leg, format_timestamp(context.now)] if order is not None and order.closing else []
     intent_id = derive_id("intent", policy.venue, policy.account, str(forecast.ref), forecast.id, action, *closing)
     return Intent(
         id=intent_id,
@@ -134,7 +134,7 @@ def build_intent(case: DecisionContext) -> Intent:
         forecast=forecast.id,
         action=action,
         predictions=forecast.predictions,
-        batch=intent_id if order is not None else case.question.batch or intent_id,
+        batch=intent_id if order is not None else context.question.batch or intent_id,
         order=order,
-        exposure=exposure_groups(case.question),
+        exposure=exposure_groups(context.question),
     )

@@ -62,7 +62,7 @@ def clock_fault(offset_s: float | None) -> str:
 
 
 def unsettled_fault(
-    unsettled: int, unknown: int, foreign: Mapping[str, int] = _NO_ACCOUNTS, *, most: int = MAX_UNSETTLED_WRITES
+    unsettled: int, unknown: int, foreign: Mapping[str, int] = _NO_ACCOUNTS, *, limit: int = MAX_UNSETTLED_WRITES
 ) -> str:
     """Return why a venue is not reconciled: writes of an earlier run, or too many unknown ones; "" if it is.
 
@@ -76,6 +76,6 @@ def unsettled_fault(
         )
     if unsettled:
         return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
-    if unknown > most:
+    if unknown > limit:
         return f"{unknown} submissions are without a known outcome; they are read back, see foxcast orders"
     return ""

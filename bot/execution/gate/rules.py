@@ -319,11 +319,11 @@ def check_losses(context: DecisionContext) -> HoldDecision | None:
 
 def check_edge(context: DecisionContext) -> HoldDecision | None:
     """Hold a purchase that gains too little after fees. Sales take no new risk."""
-    order, least = context.order, context.policy.trading.edge
-    if order is None or order.side is OrderSide.SELL or order.edge >= least - CAP_TOLERANCE:
+    order, minimum = context.order, context.policy.trading.edge
+    if order is None or order.side is OrderSide.SELL or order.edge >= minimum - CAP_TOLERANCE:
         return None
     return context.hold_until_retry(
-        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {least:g}", REPLAN_AFTER
+        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
     )
 
 

@@ -101,8 +101,8 @@ def checked_receipt(intent: Intent, receipt: WriteReceipt | None) -> WriteReceip
         return unknown_receipt(intent, "no receipt")
     if receipt.state not in ANSWER_STATES:
         return unknown_receipt(intent, f"{receipt.state} is no answer to a write")
-    if odd := [one.reference for one in receipt.fills if not is_valid_fill(one)]:
-        return unknown_receipt(intent, f"{receipt.state}, with fills that make no sense: {odd[:3]}")
+    if invalid := [one.reference for one in receipt.fills if not is_valid_fill(one)]:
+        return unknown_receipt(intent, f"{receipt.state}, with fills that make no sense: {invalid[:3]}")
     return receipt
 
 

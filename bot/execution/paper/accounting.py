@@ -27,13 +27,15 @@ def to_millionths(amount: float) -> int:
 
 def to_millionths_rounded_up(amount: float) -> int:
     """Return an amount in millionths, rounded up; excess below float precision is ignored."""
-    whole = to_millionths(amount)
-    return whole if abs(amount * MILLIONTHS_PER_UNIT - whole) < 1e-3 else math.ceil(amount * MILLIONTHS_PER_UNIT)
+    millionths = to_millionths(amount)
+    return (
+        millionths if abs(amount * MILLIONTHS_PER_UNIT - millionths) < 1e-3 else math.ceil(amount * MILLIONTHS_PER_UNIT)
+    )
 
 
-def from_millionths(whole: int) -> float:
+def from_millionths(millionths: int) -> float:
     """Return millionths as an amount."""
-    return whole / MILLIONTHS_PER_UNIT
+    return millionths / MILLIONTHS_PER_UNIT
 
 
 _INSERT_BOOK = "insert into book (id, currency, cash, begun_at) values (1, ?, 0, ?)"

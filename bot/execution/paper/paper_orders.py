@@ -320,13 +320,13 @@ def _book_fill(database: Database, paper_order: PaperOrder, fill: PaperFill, at:
 
 def _require_within_order(paper_order: PaperOrder, fill: PaperFill, shares: int, cash: int) -> None:
     order = paper_order.sealed_order.order
-    worse = fill.price - order.limit if order.side is OrderSide.BUY else order.limit - fill.price
-    beyond = (
+    price_excess = fill.price - order.limit if order.side is OrderSide.BUY else order.limit - fill.price
+    exceeds_order = (
         -cash > paper_order.reserved
         if order.side is OrderSide.BUY
         else shares > paper_order.held_shares + ROUNDING_SLACK
     )
-    if beyond or worse > 1e-6:
+    if exceeds_order or price_excess > 1e-6:
         message = f"a fill of {fill.shares:g} at {fill.price:g} is beyond the order {paper_order.sealed_order.intent}"
         raise MalformedDataError(message)
 

@@ -112,11 +112,11 @@ class BinaryAnswerSchema:
         if not self.percent:
             description = "Probability of yes, from 0 to 1."
             return {"type": "number", "minimum": margin, "maximum": round(1.0 - margin, 9), "description": description}
-        least, most = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
+        minimum, maximum = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
         # No number as an example: small models return it as their answer.
         description = "Probability of yes in percent, from 0 to 100."
-        plain: dict[str, Json] = {"type": "number", "minimum": max(least, LEAST_PERCENT), "maximum": most}
-        if least >= LEAST_PERCENT:
+        plain: dict[str, Json] = {"type": "number", "minimum": max(minimum, LEAST_PERCENT), "maximum": maximum}
+        if minimum >= LEAST_PERCENT:
             return {**plain, "description": description}
         description += ' Less than 1 is written as a text with the sign: "0.5 %" means one in two hundred.'
         return {"anyOf": [plain, {"type": "string", "maxLength": 10}], "description": description}
@@ -153,9 +153,9 @@ class ChoiceAnswerSchema:
         return ("probabilities", "probability", "percents", "percent")
 
     def schema(self, margin: float) -> dict[str, Json]:
-        most, unit = (100, "Percentages") if self.percent else (1, "Probabilities")
-        one: dict[str, Json] = {"type": "number", "minimum": 0, "maximum": most}
-        description = f"{unit} of the options, which sum to {most}."
+        maximum, unit = (100, "Percentages") if self.percent else (1, "Probabilities")
+        one: dict[str, Json] = {"type": "number", "minimum": 0, "maximum": maximum}
+        description = f"{unit} of the options, which sum to {maximum}."
         return {**_object_schema({option: dict(one) for option in self.options}), "description": description}
 
     def read(self, field: str, raw: Json) -> Prediction:
@@ -397,17 +397,17 @@ class AnswerFormat:
         return isinstance(self.answer_schema, ChoiceAnswerSchema) and set(raw) == set(self.answer_schema.options)
 
 
-def create_answer_format(question: Question, manner: AnswerSettings, *, percent: bool) -> AnswerFormat:
+def create_answer_format(question: Question, settings: AnswerSettings, *, percent: bool) -> AnswerFormat:
     """Return the answer format of a question; ``percent`` asks for percentages instead of fractions."""
-    form: AnswerSchema
+    schema: AnswerSchema
     match question.shape:
         case BinaryShape():
-            form = BinaryAnswerSchema(percent)
+            schema = BinaryAnswerSchema(percent)
         case ChoiceShape(options=options):
-            form = ChoiceAnswerSchema(options, manner.option_floor, percent)
+            schema = ChoiceAnswerSchema(options, settings.option_floor, percent)
         case shape:
-            form = CurveAnswerSchema(shape, manner.quantiles, manner.curve_step_mass)
-    return AnswerFormat(form, tuple(target.key for target in question.targets))
+            schema = CurveAnswerSchema(shape, settings.quantiles, settings.curve_step_mass)
+    return AnswerFormat(schema, tuple(target.key for target in question.targets))
 
 
 def prediction_distance(first: TargetPredictions, second: TargetPredictions) -> float:

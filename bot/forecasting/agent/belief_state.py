@@ -269,9 +269,9 @@ def _update_faults(update: Mapping[str, Json]) -> Iterator[str]:
         yield "the update named no confidence"
 
 
-def _evidence_sides(form: AnswerSchema) -> tuple[str, str]:
+def _evidence_sides(schema: AnswerSchema) -> tuple[str, str]:
     """Return the direction in which the evidence for and against points."""
-    match form:
+    match schema:
         case BinaryAnswerSchema():
             return "yes", "no"
         case ChoiceAnswerSchema():
@@ -286,9 +286,9 @@ def _text_schema(limit: int, description: str) -> dict[str, Json]:
     return {"type": "string", "maxLength": limit, "description": description}
 
 
-def _text_list_schema(most: int, limit: int, description: str) -> dict[str, Json]:
+def _text_list_schema(max_items: int, limit: int, description: str) -> dict[str, Json]:
     items: Json = {"type": "string", "maxLength": limit}
-    return {"type": "array", "items": items, "maxItems": most, "description": description}
+    return {"type": "array", "items": items, "maxItems": max_items, "description": description}
 
 
 def _evidence_schema(description: str) -> dict[str, Json]:
@@ -346,15 +346,17 @@ def initial_belief_state(
     )
 
 
-def narrow_margins(question: Question, anchor: StartingPoint, manner: AnswerSettings) -> AnswerSettings:
-    """Return the settings with the margins of a yes-or-no question, at most those of ``manner``.
+def narrow_margins(question: Question, anchor: StartingPoint, settings: AnswerSettings) -> AnswerSettings:
+    """Return the settings with the margins of a yes-or-no question, at most those of ``settings``.
 
     They are at most ``ANCHOR_SHARE`` of the distance from the crowd's price or base rate to certainty, and at least
-    ``LEAST_MARGIN`` unless ``manner`` has less. They do not change for even odds and for other questions.
+    ``LEAST_MARGIN`` unless ``settings`` has less. They do not change for even odds and for other questions.
     """
     start = anchor.prediction
     if anchor.kind == "even" or not isinstance(question.shape, BinaryShape) or not isinstance(start, BinaryPrediction):
-        return manner
+        return settings
     distance = min(start.probability, 1.0 - start.probability)
     room = max(LEAST_MARGIN, round(ANCHOR_SHARE * distance, 6))
-    return replace(manner, step_margin=min(manner.step_margin, room), submit_margin=min(manner.submit_margin, room))
+    return replace(
+        settings, step_margin=min(settings.step_margin, room), submit_margin=min(settings.submit_margin, room)
+    )

@@ -305,21 +305,21 @@ class ChatSession:
         """
         values: list[T] = []
 
-        def fault(move: ModelAction) -> str | None:
-            if move.name != tool.name:
+        def fault(action: ModelAction) -> str | None:
+            if action.name != tool.name:
                 return only_callable_text((tool,))
             try:
-                values[:] = [read(move.arguments)]
+                values[:] = [read(action.arguments)]
             except (KeyError, TypeError, ValueError) as error:
                 return str(error)
             return None
 
-        speech: ActionDialect = JsonDialect() if self.percent else NativeDialect()
+        dialect: ActionDialect = JsonDialect() if self.percent else NativeDialect()
         before = replace(self, messages=list(self.messages), _described=dict(self._described))
         self._turn = "" if self.percent else call_text(tool)
-        if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
+        if asked := self._listing(dialect, (tool,)).strip("\n") or self._turn:
             self.say(asked)
-        turn_result = await self._ask_with_repair(speech, (tool,), fault)
+        turn_result = await self._ask_with_repair(dialect, (tool,), fault)
         self.keep_action(turn_result)
         if not keep:
             self._restore(before)
@@ -346,41 +346,43 @@ class ChatSession:
         ``free`` says that the model could have submitted an answer and did not. A session never asked to submit,
         or was prevented from it, is not judged by that.
         """
-        may = free or submitted is not None
-        for performance in self.tally.performances(self.role, believed=believed, submitted=submitted, free=may):
+        judges_submission = free or submitted is not None
+        for performance in self.tally.performances(
+            self.role, believed=believed, submitted=submitted, free=judges_submission
+        ):
             await self.context.report_performance(performance)
 
     async def _ask_with_repair(
-        self, speech: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
+        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
     ) -> TurnResult:
         self._answer_open_action()
         self._offer(offered)
         turn_result = TurnResult()
         why = ""
-        for chance in range(MAX_ATTEMPTS):
-            if not await self._ask(speech, offered, turn_result):
+        for attempt in range(MAX_ATTEMPTS):
+            if not await self._ask(dialect, offered, turn_result):
                 return turn_result
-            answer = speech.read(turn_result.completion)
+            answer = dialect.read(turn_result.completion)
             turn_result.action = None if isinstance(answer, ParseFailure) else answer
             found = answer.reason if isinstance(answer, ParseFailure) else fault(answer)
             if found is None:
                 return turn_result
             why = found
             self.tally.count_parse_failure()
-            turn_result.notes += (f"answer {chance + 1} was no valid action: {why}",)
+            turn_result.notes += (f"answer {attempt + 1} was no valid action: {why}",)
             if turn_result.completion.finish is FinishReason.REFUSED:
                 # The same prompt would be refused again.
                 turn_result.failure = RequestRejectedError(f"{self.model}: {why}")
                 return turn_result
-            if chance + 1 < MAX_ATTEMPTS:
+            if attempt + 1 < MAX_ATTEMPTS:
                 self._ask_again(turn_result, why, offered)
         turn_result.failure = MalformedDataError(f"no valid action after a repair: {why}")
         self._close(turn_result, why)
         return turn_result
 
-    async def _ask(self, speech: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult) -> bool:
+    async def _ask(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult) -> bool:
         """Ask once and count the answer; without an answer, note the reason in ``turn_result``."""
-        prompt = self._prompt(speech, offered)
+        prompt = self._prompt(dialect, offered)
         try:
             answer = await self.context.ask_model(self.role, prompt, seed=self.seed)
         except SESSION_ERRORS as error:
@@ -399,13 +401,13 @@ class ChatSession:
         self.tally.count_answer(answer.model)
         return True
 
-    def _prompt(self, speech: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
-        prompt = speech.prompt(self.messages, self._tools, offered)
+    def _prompt(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
+        prompt = dialect.prompt(self.messages, self._tools, offered)
         if self._sent and prompt.tools != self._sent:
             self._forget_native()
-            prompt = speech.prompt(self.messages, self._tools, offered)
+            prompt = dialect.prompt(self.messages, self._tools, offered)
         self._sent = prompt.tools
-        return replace(prompt, model=self.model, handover=self._handover(speech))
+        return replace(prompt, model=self.model, handover=self._handover(dialect))
 
     def _ask_again(self, turn_result: TurnResult, why: str, offered: tuple[ToolDefinition, ...]) -> None:
         self._keep(turn_result.completion, turn_result.action)
@@ -416,11 +418,11 @@ class ChatSession:
         self._keep(turn_result.completion, turn_result.action)
         self.say(f"That was no valid action: {why}.")
 
-    def _keep(self, completion: ModelCompletion, move: ModelAction | None) -> None:
+    def _keep(self, completion: ModelCompletion, action: ModelAction | None) -> None:
         self._answer_open_action()
         # No provider accepts an empty message.
         empty = Message(speaker=MessageRole.ASSISTANT, text=EMPTY_ANSWER)
-        self.messages.append(empty if _is_empty_completion(completion) else self.dialect.message(completion, move))
+        self.messages.append(empty if _is_empty_completion(completion) else self.dialect.message(completion, action))
         self._open, self._last_message_index = True, -1
 
     def _answer_open_action(self) -> None:
@@ -445,7 +447,7 @@ class ChatSession:
             if message.native is not None:
                 self.messages[place] = replace(message, native=None)
 
-    def _handover(self, speech: ActionDialect) -> tuple[Message, ...]:
+    def _handover(self, dialect: ActionDialect) -> tuple[Message, ...]:
         """Return the conversation for another model: its beginning, and a summary of the work since."""
         first = next((at for at, one in enumerate(self.messages) if one.speaker is MessageRole.ASSISTANT), 0)
         if not self.model or not first:
@@ -455,15 +457,15 @@ class ChatSession:
         parts = (
             self.messages[first - 1].text,
             handover_text(done),
-            self._turn + (speech.listing(later) if later else ""),
+            self._turn + (dialect.listing(later) if later else ""),
         )
         last = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
         return (*self.messages[: first - 1], last)
 
-    def _listing(self, speech: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
+    def _listing(self, dialect: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
         new = [tool for tool in offered if tool.name not in self._described]
         self._described.update({tool.name: tool for tool in new})
-        return speech.listing(new) if new else ""
+        return dialect.listing(new) if new else ""
 
 
 def _is_empty_completion(completion: ModelCompletion) -> bool:
@@ -486,8 +488,8 @@ def open_session(
         except (ConfigError, NotFoundError) as error:
             missing = missing or error
             continue
-        speech: ActionDialect = JsonDialect(belief) if percent else NativeDialect(belief)
-        return ChatSession(context=context, role=role, dialect=speech, seed=seed, folder=folder)
+        dialect: ActionDialect = JsonDialect(belief) if percent else NativeDialect(belief)
+        return ChatSession(context=context, role=role, dialect=dialect, seed=seed, folder=folder)
     raise missing or ConfigError("a chat session needs a role")
 
 

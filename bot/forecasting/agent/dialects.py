@@ -88,16 +88,16 @@ class JsonDialect:
         belief = found.value.get(BELIEF_FIELD) if self.belief is not None else None
         return ModelAction(name=read_text(name, NAME_CHARS), arguments=arguments, belief=belief, notes=found.notes)
 
-    def message(self, completion: ModelCompletion, move: ModelAction | None) -> Message:
+    def message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         bare = completion.text.strip()
-        if move is None:
+        if action is None:
             return Message(speaker=MessageRole.ASSISTANT, text=read_text(bare, SHOWN_CHARS) or EMPTY_ANSWER)
-        if not move.notes and bare.startswith("{"):
+        if not action.notes and bare.startswith("{"):
             return Message(speaker=MessageRole.ASSISTANT, text=completion.text, native=completion.native)
         # Thoughts and repairs are left out: a small model would imitate its own mistakes.
-        kept: dict[str, Json] = {"action": move.name, "arguments": dict(move.arguments)}
-        if move.belief is not None:
-            kept[BELIEF_FIELD] = move.belief
+        kept: dict[str, Json] = {"action": action.name, "arguments": dict(action.arguments)}
+        if action.belief is not None:
+            kept[BELIEF_FIELD] = action.belief
         return Message(speaker=MessageRole.ASSISTANT, text=json.dumps(kept, ensure_ascii=False))
 
     def replies(self, message: Message, text: str) -> list[Message]:
@@ -216,7 +216,7 @@ class NativeDialect:
             notes=(*more, *found.notes),
         )
 
-    def message(self, completion: ModelCompletion, move: ModelAction | None) -> Message:
+    def message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         if all(map(_can_return_call, completion.calls)) and len({call.id for call in completion.calls}) == len(
             completion.calls
         ):
@@ -226,9 +226,9 @@ class NativeDialect:
         # Many servers refuse a history with arguments that are not JSON. Those that sign a call refuse a repaired one,
         # so it is sent back in words, as it was understood.
         call_text = UNREADABLE_CALL
-        if move is not None:
-            arguments = {**move.arguments, **({} if move.belief is None else {BELIEF_FIELD: move.belief})}
-            call_text = f"{move.name}({json.dumps(arguments, ensure_ascii=False)})"
+        if action is not None:
+            arguments = {**action.arguments, **({} if action.belief is None else {BELIEF_FIELD: action.belief})}
+            call_text = f"{action.name}({json.dumps(arguments, ensure_ascii=False)})"
         text = "\n".join(filter(None, (remove_control_characters(completion.text), call_text)))
         return Message(speaker=MessageRole.ASSISTANT, text=text)
 

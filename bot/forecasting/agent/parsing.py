@@ -183,10 +183,10 @@ class ActionDialect(Protocol):
         """Return the action in an answer."""
         ...
 
-    def message(self, completion: ModelCompletion, move: ModelAction | None) -> Message:
+    def message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         """Return the answer as it is kept in the conversation: unchanged, if a provider accepts that.
 
-        Without a ``move`` the answer could not be used.
+        Without an ``action`` the answer could not be used.
         """
         ...
 
@@ -201,19 +201,19 @@ def parse_object(text: str, *, complete: bool) -> ParsedObject | ParseFailure:
     Values that are not finite numbers (NaN, Infinity, 1e999) make the answer invalid. Invalid JSON is repaired if the
     answer is ``complete``: repairing a truncated text would turn 75 into 7.
     """
-    bare = _remove_thoughts(text[:MAX_ANSWER_CHARS].strip())
-    start = bare.find("{")
+    stripped = _remove_thoughts(text[:MAX_ANSWER_CHARS].strip())
+    start = stripped.find("{")
     if start < 0:
         return ParseFailure("there was no JSON object in the answer")
     try:
-        value, end = _DECODER.raw_decode(bare, start)
+        value, end = _DECODER.raw_decode(stripped, start)
     except _UnusableNumber as error:
         return ParseFailure(str(error))
     except (ValueError, RecursionError):
-        return _repair_object(bare[start:], complete=complete)
-    more = "{" in bare[end:]
+        return _repair_object(stripped[start:], complete=complete)
+    more = "{" in stripped[end:]
     return ParsedObject(
-        value if _is_writable(bare) else clean_object(value),
+        value if _is_writable(stripped) else clean_object(value),
         ("more than one object came; only the first counts",) if more else (),
     )
 
@@ -276,7 +276,7 @@ def _repair_object(text: str, *, complete: bool) -> ParsedObject | ParseFailure:
 
     try:
         value = json_repair.loads(text, skip_json_loads=True)
-    except Exception as error:  # noqa: BLE001 - a foreign parser on foreign text: whatever it raises costs one move
+    except Exception as error:  # noqa: BLE001 - a foreign parser on foreign text: its errors cost one action
         return ParseFailure(f"the answer was not JSON ({type(error).__name__})")
     if isinstance(value, list):
         value = next((item for item in value if isinstance(item, dict)), None)

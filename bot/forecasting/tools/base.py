@@ -71,16 +71,16 @@ def _text_fault(value: object, schema: Mapping[str, Any]) -> str | None:
         return f"is none of {', '.join(schema['enum'])}"
     if len(value) < schema.get("minLength", 0):
         return "is empty"
-    longest = schema.get("maxLength")
-    return f"is longer than {longest} characters" if longest is not None and len(value) > longest else None
+    max_length = schema.get("maxLength")
+    return f"is longer than {max_length} characters" if max_length is not None and len(value) > max_length else None
 
 
 def _integer_fault(value: object, schema: Mapping[str, Any]) -> str | None:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole:
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole:
         return "is not a whole number"
-    least = schema.get("minimum")
-    return f"is less than {least}" if least is not None and value < least else None
+    minimum = schema.get("minimum")
+    return f"is less than {minimum}" if minimum is not None and value < minimum else None
 
 
 def _list_fault(value: object, schema: Mapping[str, Any]) -> str | None:

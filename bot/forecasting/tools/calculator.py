@@ -65,7 +65,7 @@ class SubprocessCalculator:
     async def run(self, code: str, *, now: datetime) -> CalculationResult:
         """Return the result of the program; raises ServiceUnavailableError if its child gave no valid answer."""
         limits = self._limits
-        asked = {
+        request = {
             "code": code,
             "now": now.isoformat(),
             "seconds": limits.seconds,
@@ -74,15 +74,15 @@ class SubprocessCalculator:
             "chars": limits.chars,
         }
         async with self._slots:
-            answer = await self._answer(json.dumps(asked).encode())
+            answer = await self._answer(json.dumps(request).encode())
         try:
             return CalculationResult(**{name: str(text) for name, text in json.loads(answer).items()})
         except (AttributeError, TypeError, ValueError):
             message = "the calculator gave an invalid answer"
             raise ServiceUnavailableError(message) from None
 
-    async def _answer(self, asked: bytes) -> bytes:
-        child = await asyncio.create_subprocess_exec(
+    async def _answer(self, request: bytes) -> bytes:
+        process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -93,16 +93,16 @@ class SubprocessCalculator:
         )
         try:
             async with asyncio.timeout(self._limits.seconds + self._limits.start_s):
-                return await _exchange_bytes(child, asked, 3 * self._limits.chars * _BYTES_PER_CHAR + 10_000)
+                return await _exchange_bytes(process, request, 3 * self._limits.chars * _BYTES_PER_CHAR + 10_000)
         except (TimeoutError, ConnectionError):
             message = "the calculator did not answer in time"
             raise ServiceUnavailableError(message) from None
         finally:
             # Its worker is in the same group and ends with it.
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
             # Reads the rest of the pipes, since the end of the process waits for that.
-            await child.communicate()
+            await process.communicate()
 
 
 def find_calculator() -> SubprocessCalculator | None:
@@ -110,14 +110,14 @@ def find_calculator() -> SubprocessCalculator | None:
     return SubprocessCalculator() if find_spec("pydantic_monty") is not None else None
 
 
-async def _exchange_bytes(child: asyncio.subprocess.Process, asked: bytes, most_bytes: int) -> bytes:
-    if child.stdin is None or child.stdout is None:
+async def _exchange_bytes(process: asyncio.subprocess.Process, request: bytes, max_bytes: int) -> bytes:
+    if process.stdin is None or process.stdout is None:
         raise ConnectionError
-    child.stdin.write(asked)
-    child.stdin.write_eof()
+    process.stdin.write(request)
+    process.stdin.write_eof()
     answer = bytearray()
     # The rest of an answer that is too long is never read.
-    while len(answer) <= most_bytes and (piece := await child.stdout.read(65_536)):
+    while len(answer) <= max_bytes and (piece := await process.stdout.read(65_536)):
         answer += piece
     return bytes(answer)
 

@@ -43,15 +43,15 @@ class OwnForecasts:
 
     async def find_forecasts(self, ref: QuestionRef, *, before: datetime) -> Sequence[Forecast]:
         """Return its forecasts of a question from before the moment, oldest first."""
-        made = [
+        forecasts_made = [
             forecast
             for forecast in await self.forecasts.history(ref)
             if forecast.forecaster == self.charge.forecaster
             and forecast.made_at < before
             and forecast.id != self.charge.scope
         ]
-        foreseen = await self.related.clairvoyant_forecasts(ref) if made else frozenset()
-        return [forecast for forecast in made if forecast.id not in foreseen]
+        foreseen = await self.related.clairvoyant_forecasts(ref) if forecasts_made else frozenset()
+        return [forecast for forecast in forecasts_made if forecast.id not in foreseen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +69,25 @@ class EarlierForecastsTool:
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
         past = OwnForecasts(self.forecasts, self.related, self.charge)
-        made = await past.find_forecasts(self.context.question.ref, before=self.context.data_before)
-        newest = made[-_MOST_FORECASTS:]
+        forecasts_made = await past.find_forecasts(self.context.question.ref, before=self.context.data_before)
+        newest = forecasts_made[-_MOST_FORECASTS:]
         asked = await self.forecasts.questions_of(newest)
         lines = [_describe_forecast(forecast, asked[forecast.version], self.context.question) for forecast in newest]
         text = self.context.fence("\n".join(lines), "your earlier forecasts", self.context.section.passage_chars)
-        return ToolOutcome(text=text if lines else "There are none.", data=await self._last(made) if made else None)
+        return ToolOutcome(
+            text=text if lines else "There are none.", data=await self._last(forecasts_made) if forecasts_made else None
+        )
 
-    async def _last(self, made: Sequence[Forecast]) -> dict[str, Json]:
+    async def _last(self, forecasts_made: Sequence[Forecast]) -> dict[str, Json]:
         """Return for code the last one as the forecaster made it, and how the question has changed since.
 
         ``since`` is when it was first made, if it was repeated, and ``crowd`` the crowd's estimate then; ``same_text``
         whether the text of the question is the same. ``why`` is why the running forecast was begun.
         """
-        last, first = made[-1], _first_equal_forecast(made)
+        last, first = forecasts_made[-1], _first_equal_forecast(forecasts_made)
         crowd = await self.related.crowd_of(first.id)
         return {
-            "count": len(made),
+            "count": len(forecasts_made),
             "made_at": last.made_at.isoformat(),
             "since": first.made_at.isoformat(),
             "predictions": PREDICTIONS.plain(last.raw),
@@ -95,9 +97,9 @@ class EarlierForecastsTool:
         }
 
 
-def _first_equal_forecast(made: Sequence[Forecast]) -> Forecast:
-    first = made[-1]
-    for forecast in reversed(made):
+def _first_equal_forecast(forecasts_made: Sequence[Forecast]) -> Forecast:
+    first = forecasts_made[-1]
+    for forecast in reversed(forecasts_made):
         if forecast.raw != first.raw:
             break
         first = forecast
@@ -214,13 +216,15 @@ class RelatedQuestionsTool:
         return "; ".join(parts)
 
     async def _own(self, ref: QuestionRef) -> str | None:
-        made = await OwnForecasts(self.forecasts, self.related, self.charge).find_forecasts(
+        forecasts_made = await OwnForecasts(self.forecasts, self.related, self.charge).find_forecasts(
             ref, before=self.context.data_before
         )
-        if not made:
+        if not forecasts_made:
             return None
-        answers = ", ".join(summarize_prediction(prediction) for prediction in list(made[-1].predictions.values())[:3])
-        return f"your forecast of {made[-1].made_at.date().isoformat()}: {answers}"
+        answers = ", ".join(
+            summarize_prediction(prediction) for prediction in list(forecasts_made[-1].predictions.values())[:3]
+        )
+        return f"your forecast of {forecasts_made[-1].made_at.date().isoformat()}: {answers}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class DaemonLives:
             jobs = [replace(job, run_requested=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.price_watches()
             try:
-                return await run_daemon(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+                return await run_daemon(jobs, clock=self.clock, limits=WATCH, record=record, stop=app.stopping)
             finally:
                 if disk is not None:
                     disk.cancel()

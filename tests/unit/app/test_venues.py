@@ -185,7 +185,7 @@ async def test_a_daemon_that_watches_prices_stops_cleanly_when_asked(tmp_path: P
                 app.stopping.set()
 
         jobs = [*app.jobs(), *app.price_watches()]
-        end = await run_daemon(jobs, clock=app.clock, watch=DaemonLimits(), record=record, stop=app.stopping)
+        end = await run_daemon(jobs, clock=app.clock, limits=DaemonLimits(), record=record, stop=app.stopping)
         assert end == DaemonExit(reason=ExitReason.ASKED)
 
 

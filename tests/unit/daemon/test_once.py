@@ -155,7 +155,7 @@ async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: 
         await run_daemon(
             [script(name) for name in names],
             clock=FakeClock(),
-            watch=DaemonLimits(),
+            limits=DaemonLimits(),
             record=ledger,
             stop=asyncio.Event(),
         )
@@ -237,7 +237,7 @@ def test_a_job_that_is_wanted_runs_at_once(ledger: FakeVitalsRecorder) -> None:
         forecast = DaemonJob(name="forecast", summary="", interval=timedelta(days=9999), run=run, run_requested=wanted)
         start = clock.monotonic()
         asking = asyncio.create_task(person())
-        await run_daemon([forecast], clock=clock, watch=DaemonLimits(), record=ledger, stop=stop)
+        await run_daemon([forecast], clock=clock, limits=DaemonLimits(), record=ledger, stop=stop)
         await asking
         assert [round(at - start) for at in ran] == [0, 100]
 

@@ -24,7 +24,7 @@ class FakeProcessControl:
 
 def test_a_silent_loop_is_woken_and_then_ends_the_process() -> None:
     witness = FakeProcessControl()
-    with LoopWatchdog(WATCH, signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
+    with LoopWatchdog(WATCH, signs=lambda: 1, wakeup=witness.wakeup, end_process=witness.die):
         assert witness.dead.wait(2.0)
     assert witness.calls[:4] == ["wakeup", "wakeup", "wakeup", "die"]
 
@@ -38,13 +38,13 @@ def test_a_loop_with_signs_of_life_is_left_alone() -> None:
             looked.set()
         return number
 
-    with LoopWatchdog(WATCH, signs=sign, wakeup=witness.wakeup, die=witness.die):
+    with LoopWatchdog(WATCH, signs=sign, wakeup=witness.wakeup, end_process=witness.die):
         assert looked.wait(2.0)
     assert witness.calls == []
 
 
 def test_the_thread_ends_with_the_block() -> None:
     witness = FakeProcessControl()
-    with LoopWatchdog(DaemonLimits(), signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
+    with LoopWatchdog(DaemonLimits(), signs=lambda: 1, wakeup=witness.wakeup, end_process=witness.die):
         assert "watchdog" in {thread.name for thread in threading.enumerate()}
     assert "watchdog" not in {thread.name for thread in threading.enumerate()}

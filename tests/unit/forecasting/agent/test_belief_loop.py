@@ -37,7 +37,9 @@ BELIEVED = believing(0.6)
 def loop_of(at: ScriptedTrialContext, *, steps: int = 5, price: float | None = None, **manner: Any) -> BeliefLoop:
     asked = question() if price is None else priced(price)
     session = open_session(at, "main", seed=1)
-    return create_belief_loop(asked, session, find_starting_point(asked), steps=steps, manner=AnswerSettings(**manner))
+    return create_belief_loop(
+        asked, session, find_starting_point(asked), steps=steps, settings=AnswerSettings(**manner)
+    )
 
 
 async def steps_of(loop: BeliefLoop, **way: Any) -> tuple[list[Step], FoxcastError | None]:
