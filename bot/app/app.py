@@ -135,7 +135,7 @@ class FoxcastApp:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.forecast_context.policy,
-                fits=self._fits,
+                fits=self._may_forecast,
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
@@ -204,7 +204,7 @@ class FoxcastApp:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.forecast_context.policy,
-                fits=self._fits,
+                fits=self._may_forecast,
                 feed=feed,
                 random=self.forecast_context.random,
                 stopping=self.stopping,
@@ -220,7 +220,7 @@ class FoxcastApp:
                 time_limit=WATCH_TIME_LIMIT,
             )
 
-    def _fits(self, forecaster: str, question: Question) -> bool:
+    def _may_forecast(self, forecaster: str, question: Question) -> bool:
         return forecaster in question_forecasters(self.config, self.registry, question)
 
     def _forecast_job_context(self) -> ForecastJobContext:

@@ -110,7 +110,7 @@ class _RoundBacktest:
     async def collect_predictions(self) -> dict[tuple[QuestionRef, str], Prediction]:
         answers: dict[tuple[QuestionRef, str], Prediction] = {}
         questions = self.round.questions
-        found = await map_concurrently(self._predictions, questions, places=self.subject.concurrency)
+        found = await map_concurrently(self._predict, questions, places=self.subject.concurrency)
         for question, predictions in zip(questions, found, strict=True):
             answers.update({(question.ref, target): prediction for target, prediction in predictions.items()})
         self._report_unanswered(len(questions))
@@ -128,16 +128,16 @@ class _RoundBacktest:
             raise ServiceUnavailableError(message)
         log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
 
-    async def _predictions(self, question: Question) -> Mapping[str, Prediction]:
+    async def _predict(self, question: Question) -> Mapping[str, Prediction]:
         forecaster = self.subject.configured_forecaster
         warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
-        trials = await warm.run_trials(partial(self._trial, question, warm), range(1, forecaster.trials + 1))
+        trials = await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
         if not has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
             self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
             return {}
         return combine_trials(question, trials, forecaster.pool)
 
-    async def _trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
+    async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
         forecaster = self.subject.configured_forecaster
         context = await self._open_trial(
             question,

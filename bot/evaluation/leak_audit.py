@@ -203,7 +203,7 @@ class LeakAuditRun:
         documents: list[AuditedDocument] = []
         for scope in await list_scopes(ledger, "tool", since=self.since):
             forecast = await _load_forecast(ledger, scope)
-            found = [one for trial in forecast.trials for one in await self._trial(forecast, trial)]
+            found = [one for trial in forecast.trials for one in await self._audit_trial(forecast, trial)]
             if forecast.unguarded:
                 unguarded += 1
                 continue
@@ -216,7 +216,7 @@ class LeakAuditRun:
             forecasts=forecasts, unguarded=unguarded, documents=tuple(documents), interruption=interruption
         )
 
-    async def _trial(self, forecast: "AuditedForecast", trial: int) -> list[AuditedDocument]:
+    async def _audit_trial(self, forecast: "AuditedForecast", trial: int) -> list[AuditedDocument]:
         exchanges = await self.ledger.recordings.read_trial(forecast.scope, trial)
         opening = trial_opening(exchanges)
         if opening is None:
@@ -226,7 +226,7 @@ class LeakAuditRun:
             trial=trial,
             opening=opening,
             exchanges=exchanges,
-            blocks=self._blocks(forecast.question, backdated=opening.backdated),
+            blocks=self._blocked_addresses(forecast.question, backdated=opening.backdated),
             results=self.results,
             roles=await call_roles(exchanges, self.ledger.documents),
         )
@@ -240,7 +240,7 @@ class LeakAuditRun:
             for document in trial_documents.documents()
         ]
 
-    def _blocks(self, question: Question | None, *, backdated: bool) -> BlockedAddresses:
+    def _blocked_addresses(self, question: Question | None, *, backdated: bool) -> BlockedAddresses:
         if question is not None:
             return find_blocked_addresses(question, self.answer_hosts, backdated=backdated, never=self.blocked_hosts)
         return BlockedAddresses(frozenset((*self.answer_hosts, *self.blocked_hosts)))

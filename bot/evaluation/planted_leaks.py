@@ -174,9 +174,9 @@ class LeakPlanting:
 
     async def prove_layers(self, leaks: Sequence[PlantedLeak] = PLANTED_LEAKS) -> list[LayerProof]:
         """Plant each leak with all layers on, and with each of them off."""
-        return [await self._proof(number, leak) for number, leak in enumerate(leaks, 1)]
+        return [await self._prove_layer(number, leak) for number, leak in enumerate(leaks, 1)]
 
-    async def _proof(self, number: int, leak: PlantedLeak) -> LayerProof:
+    async def _prove_layer(self, number: int, leak: PlantedLeak) -> LayerProof:
         came_through, caught = await self._plant_leak(f"{number} guarded", leak, None)
         without = [
             layer for layer in TESTED_LAYERS if (await self._plant_leak(f"{number} without {layer}", leak, layer))[0]
@@ -187,7 +187,7 @@ class LeakPlanting:
         self, scope: str, leak: PlantedLeak, disabled_layer: GuardLayer | None
     ) -> tuple[bool, FilterCounts]:
         """Return whether the leak came through, and what was caught on its way."""
-        context = self._trial_context(scope, disabled_layer)
+        context = self._open_trial_context(scope, disabled_layer)
         texts: list[str] = []
         if leak.tool == "lookup_url":
             # Only addresses from earlier results may be read.
@@ -196,7 +196,7 @@ class LeakPlanting:
         texts += _shown_texts(await context.use_tool(leak.tool, leak.arguments))
         return any(leak.leaked_text in text for text in texts), _count_difference(before, context.caught)
 
-    def _trial_context(self, scope: str, disabled_layer: GuardLayer | None) -> RecordedTrialContext:
+    def _open_trial_context(self, scope: str, disabled_layer: GuardLayer | None) -> RecordedTrialContext:
         charge = CostAttribution(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
         record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, read_only=False)
         filter_model = _FakeFilterModel(lets_all_pass=disabled_layer is GuardLayer.CONTENT)

@@ -247,7 +247,7 @@ class _ForecastReplay:
         steps = [logged.step for logged in record.steps]
         watcher = _RecordWatcher()
         comparison = _StepComparison(steps, watcher)
-        trial = await self._trial(recorded, comparison, watcher)
+        trial = await self._run_trial(recorded, comparison, watcher)
         if recorded.end not in SELF_ENDED and trial.steps == len(steps):
             trial = dataclasses.replace(trial, end=recorded.end, detail=recorded.detail)
         comparison.compare_end(recorded, trial)
@@ -271,7 +271,7 @@ class _ForecastReplay:
         # The request belongs to the step that would have followed it.
         return dataclasses.replace(_to_discrepancy(comparison.agreed + 1, found), missing=first.missing)
 
-    async def _trial(self, recorded: Trial, comparison: "_StepComparison", watcher: "_RecordWatcher") -> Trial:
+    async def _run_trial(self, recorded: Trial, comparison: "_StepComparison", watcher: "_RecordWatcher") -> Trial:
         # One more than recorded where the trial ended by itself, to see that it does again.
         limits = TrialLimits(
             steps=recorded.steps + (recorded.end in SELF_ENDED), seconds=self.configured_forecaster.limits.seconds

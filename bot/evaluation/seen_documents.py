@@ -107,18 +107,18 @@ class TrialDocuments:
 
     def _documents_of(self, use: ToolCallRecord) -> Iterator[SeenDocument]:
         keys = [parse_exchange_key(name) for name in use.names]
-        replies = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
-        verdict = self._verdict([value for key, value in replies if key.kind == "model"])
+        replies = [(key, body["told"]) for key in keys if "told" in (body := self._load_body(key))]
+        verdict = self._filter_verdict([value for key, value in replies if key.kind == "model"])
         for key, value in replies:
             if key.kind == "search":
-                yield from self._results(use, key, HITS_SERIALIZER.value(value), verdict)
+                yield from self._iter_results(use, key, HITS_SERIALIZER.value(value), verdict)
             elif key.kind == "series":
-                yield self._series(SERIES_SERIALIZER.value(value), use)
+                yield self._series_document(SERIES_SERIALIZER.value(value), use)
             elif key.kind == "section":
-                yield self._passage(_PASSAGE_SERIALIZER.value(value), use)
-        yield from self._pages([(key, value) for key, value in replies if key.kind == "page"], verdict, use)
+                yield self._passage_document(_PASSAGE_SERIALIZER.value(value), use)
+        yield from self._iter_pages([(key, value) for key, value in replies if key.kind == "page"], verdict, use)
 
-    def _results(
+    def _iter_results(
         self, use: ToolCallRecord, key: RecordingKey, hits: Sequence[SearchResult], verdict: ContentVerdict
     ) -> Iterator[SeenDocument]:
         note = NOTE_SERIALIZER.value(use.note)
@@ -151,13 +151,15 @@ class TrialDocuments:
                 backdated=self.opening.backdated,
             )
 
-    def _pages(
+    def _iter_pages(
         self, replies: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
     ) -> Iterator[SeenDocument]:
         place = 0
         for _, value in replies:
             if "blocked" in value:
-                yield self._page(PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES)
+                yield self._page_document(
+                    PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES
+                )
                 continue
             page = _PAGE_SERIALIZER.value(value["page"])
             dropped = self._rule_layer((page.url,), page.published_at)
@@ -165,11 +167,11 @@ class TrialDocuments:
                 # The filter saw only those that had arrived by then, in this order.
                 passed = place in verdict.kept
                 dropped, place = self._content_layer(place, verdict), place + 1
-                yield self._page(page, use, dropped, judged=verdict.checked, passed=passed)
+                yield self._page_document(page, use, dropped, judged=verdict.checked, passed=passed)
             else:
-                yield self._page(page, use, dropped)
+                yield self._page_document(page, use, dropped)
 
-    def _page(
+    def _page_document(
         self,
         page: PageText,
         use: ToolCallRecord,
@@ -197,7 +199,7 @@ class TrialDocuments:
             return GuardLayer.CONTENT
         return GuardLayer.UNCHECKED if self.opening.backdated and place not in verdict.kept else None
 
-    def _series(self, series: TimeSeries, use: ToolCallRecord) -> SeenDocument:
+    def _series_document(self, series: TimeSeries, use: ToolCallRecord) -> SeenDocument:
         points = "\n".join(f"{day},{value:.10g}" for day, value in zip(series.dates, series.values, strict=True))
         return SeenDocument(
             trial=self.trial,
@@ -209,7 +211,7 @@ class TrialDocuments:
             shown=use.result.observation.text,
         )
 
-    def _passage(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
+    def _passage_document(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
         is_late = is_revised_late(passage, self.cutoff)
         return SeenDocument(
             trial=self.trial,
@@ -227,7 +229,7 @@ class TrialDocuments:
             return GuardLayer.ADDRESSES
         return GuardLayer.DATES if is_after_cutoff(dated, self.cutoff, backdated=self.opening.backdated) else None
 
-    def _verdict(self, models: Sequence[Any]) -> ContentVerdict:
+    def _filter_verdict(self, models: Sequence[Any]) -> ContentVerdict:
         """Return what the filter answered in this tool call; nothing was checked where it did not answer."""
         for value in models:
             answer = _ANSWER_SERIALIZER.value(value)
@@ -235,7 +237,7 @@ class TrialDocuments:
                 return parse_verdict(answer.completion.text, 10**6)
         return ContentVerdict()
 
-    def _body(self, key: RecordingKey) -> dict[str, Any]:
+    def _load_body(self, key: RecordingKey) -> dict[str, Any]:
         exchange = self.exchanges.get(key)
         return {} if exchange is None else _exchange_body(exchange)
 

@@ -74,7 +74,7 @@ class _PreflightUsage:
         """What all of it would cost."""
         return _total_cost(self.sent)
 
-    def usage(self, known: CapUsage, context: DecisionContext) -> CapUsage:
+    def count_usage(self, known: CapUsage, context: DecisionContext) -> CapUsage:
         """Return the cap usage including what would have been sent."""
         own, cost = exposure_groups(context.question), _total_cost
         others = [(exposure_groups(item.question), item) for item in self.sent]
@@ -149,7 +149,7 @@ async def _preview_decision(
     context = await preflight.context_builder.build_context(forecast, fresh, preflight.clock.now())
     if needs_cap_usage(context):
         known = await preflight.context_builder.ledger.permissions.usage(cap_usage_scope(context), now=context.now)
-        context = replace(context, cap_usage=usage_so_far.usage(known, context))
+        context = replace(context, cap_usage=usage_so_far.count_usage(known, context))
     planned = await _plan_order(preflight, context, usage_so_far, planner)
     if isinstance(planned, HoldDecision):
         return PreflightDecision(context=context, decision=planned)

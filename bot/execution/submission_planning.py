@@ -70,7 +70,7 @@ class DecisionContextBuilder:
             halts=self.permissions.halts,
             arm=self.permissions.arms.get(policy.venue),
             missing_requirements=self._missing_requirements(policy),
-            approval=await self._approval(policy, forecast.id),
+            approval=await self._read_approval(policy, forecast.id),
             clairvoyant=snapshot.clairvoyant,
             recorded_only=snapshot.forecast_only,
             takes_orders=policy.venue in self.planners,
@@ -82,7 +82,7 @@ class DecisionContextBuilder:
             return ()
         return READINESS_UNKNOWN if self.readiness is None else self.readiness.missing_requirements(policy.venue)
 
-    async def _approval(self, policy: ExecutionPolicy, forecast_id: str) -> SubmissionApproval | None:
+    async def _read_approval(self, policy: ExecutionPolicy, forecast_id: str) -> SubmissionApproval | None:
         return await self.ledger.permissions.approval(forecast_id) if policy.is_live else None
 
 

@@ -167,11 +167,11 @@ class TrialRecording:
         added to ``names``. Raises the error raised inside (again, from the record), StoreError, and NotFoundError if a
         sealed record ends before.
         """
-        key = self._next(kind, asked, self._request_counts[kind, asked])
+        key = self._next_key(kind, asked, self._request_counts[kind, asked])
         self._request_counts[kind, asked] = key.nth + 1
         if names is not None:
             names.append(format_exchange_key(key))
-        exchange = OpenExchange(number=self._number(key))
+        exchange = OpenExchange(number=self._exchange_number(key))
         if (known := self.exchanges_by_key.get(key)) is not None:
             exchange.recorded = _decode_exchange(key, known)
             yield exchange
@@ -180,7 +180,7 @@ class TrialRecording:
             what = _KIND_LABELS.get(kind, f"this {kind}")
             message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
             raise NotFoundError(message)
-        header = self._head(kind)
+        header = self._header(kind)
         try:
             await self._flush()
             try:
@@ -207,19 +207,19 @@ class TrialRecording:
 
     def replay_or_compute(self, kind: str, asked: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the JSON edge
         """Return a reply that needs no waiting, computed once; it is on record before anything that depends on it."""
-        key = self._next(kind, asked, 0)
+        key = self._next_key(kind, asked, 0)
         if key not in self.exchanges_by_key:
             if self.read_only:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFoundError(message)
-            body = _encode_sync_result(make, self._head(kind))
+            body = _encode_sync_result(make, self._header(kind))
             self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
             self._unwritten[key] = body
         return _decode_exchange(key, self.exchanges_by_key[key]).value
 
     def has_exchange(self, kind: str, asked: str) -> bool:
         """Say whether a reply that needs no waiting is on record."""
-        return self._next(kind, asked, 0) in self.exchanges_by_key
+        return self._next_key(kind, asked, 0) in self.exchanges_by_key
 
     def mark_replayed(self, keys: tuple[str, ...]) -> None:
         """Count exchanges as asked that are part of one that was answered from the record."""
@@ -234,19 +234,19 @@ class TrialRecording:
             raise NotFoundError(message)
         return _decode_exchange(parse_exchange_key(key), exchange).value
 
-    def _next(self, kind: str, asked: str, nth: int) -> RecordingKey:
+    def _next_key(self, kind: str, asked: str, nth: int) -> RecordingKey:
         key = RecordingKey(kind, asked, nth)
         while key in self._discarded:
             key = RecordingKey(kind, asked, key.nth + 1)
         return key
 
-    def _number(self, key: RecordingKey) -> int:
+    def _exchange_number(self, key: RecordingKey) -> int:
         # So the first successful one has the same number with and without an earlier fault, and is not paid twice.
         if not self._discarded:
             return key.nth
         return sum(RecordingKey(key.kind, key.key, nth) not in self._discarded for nth in range(key.nth))
 
-    def _head(self, kind: str) -> dict[str, str]:
+    def _header(self, kind: str) -> dict[str, str]:
         return {"under": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
 
     async def _flush(self) -> None:

@@ -226,7 +226,7 @@ class ToolFactory:
             cutoff=opening.bound if guarded else None,
             backdated=opening.backdated,
             judges_content=opening.content,
-            blocks=self._blocks(question, backdated=opening.backdated) if guarded else BlockedAddresses(),
+            blocks=self._blocked_addresses(question, backdated=opening.backdated) if guarded else BlockedAddresses(),
         )
         context = ToolContext(
             question=question,
@@ -262,7 +262,7 @@ class ToolFactory:
             for opening in openings:
                 whose = f"trial {record.trial} of {record.scope}"
                 opening.require_same_guard(guarded=guarded, cutoff=cutoff, whose=whose)
-            record.configuration = self._configuration(question)
+            record.configuration = self._configuration_digest(question)
             if self.retry_failures:
                 record.discard_stale()
                 openings = [opening for opening in openings if opening.configuration == record.configuration]
@@ -282,7 +282,7 @@ class ToolFactory:
             names = ", ".join(engine.name for engine in self.search_engines)
             self.warnings.warn_once("no search for questions of earlier days", who=names, why=why, now=now)
         return TrialOpening(
-            policy=self._policy(question),
+            policy=self._find_policy(question),
             bound=cutoff if guarded else now,
             backdated=backdated,
             content=backdated and self.section.filter and models.has_role(FILTER),
@@ -290,15 +290,15 @@ class ToolFactory:
             configuration=models.record.configuration,
         )
 
-    def _policy(self, question: Question) -> SourcePolicy:
+    def _find_policy(self, question: Question) -> SourcePolicy:
         return find_source_policy(question, self.section, (*self.data_sources.values(), *self.page_sources.values()))
 
-    def _configuration(self, question: Question) -> str:
+    def _configuration_digest(self, question: Question) -> str:
         """Return the digest of what this configuration offers a trial; the moment and the record are not part."""
         return request_digest(
             {
                 "section": self.section.model_dump(mode="json", exclude={"sources"}),
-                "policy": dataclasses.asdict(self._policy(question)),
+                "policy": dataclasses.asdict(self._find_policy(question)),
                 "engines": [[engine.name, engine.bounds_dates] for engine in self.search_engines],
                 "gauges": [[name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()],
                 "shelves": list(self.page_sources),
@@ -348,7 +348,7 @@ class ToolFactory:
         }
         return {name for name, has_something in available.items() if not has_something}
 
-    def _blocks(self, question: Question, *, backdated: bool) -> BlockedAddresses:
+    def _blocked_addresses(self, question: Question, *, backdated: bool) -> BlockedAddresses:
         return find_blocked_addresses(
             question, self.blocked_hosts, backdated=backdated, never=self.section.blocked_hosts
         )

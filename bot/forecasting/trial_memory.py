@@ -195,9 +195,9 @@ class TrialOpening:
 
     def offered_tools(self, memory: TrialMemory) -> tuple[ToolDefinition, ...]:
         """Return the tools that may be used now."""
-        return tuple(tool for tool in self.tools if self.obstacle(tool.name, memory) is None)
+        return tuple(tool for tool in self.tools if self.find_obstacle(tool.name, memory) is None)
 
-    def obstacle(self, name: str, memory: TrialMemory) -> str | None:
+    def find_obstacle(self, name: str, memory: TrialMemory) -> str | None:
         """Say in words for the model why one of the tools cannot be used now; None if it can."""
         first = self.policy.first
         if first not in {None, name, *memory.used_tools} and any(tool.name == first for tool in self.tools):

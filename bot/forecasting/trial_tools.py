@@ -483,7 +483,7 @@ class RecordedTrialContext(GuardedTrialContext):
     def _explain_refusal(self, tool: str) -> str:
         if all(tool != available.name for available in self.all_tools):
             return f"There is no tool {clean_text(tool, 60)!r}."
-        if (why := self.opening.obstacle(tool, self.memory)) is not None:
+        if (why := self.opening.find_obstacle(tool, self.memory)) is not None:
             return f"{tool} cannot be used now: {why}."
         return f"{tool} cannot be used any more: it is no longer configured."
 

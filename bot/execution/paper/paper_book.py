@@ -384,7 +384,7 @@ class PaperBook:
         now = self.clock.now()
 
         def work(database: Database) -> PaperOrder:
-            paper_orders.lose_orders(database, [paper_order.sealed_order.intent], why, now)
+            paper_orders.mark_orders_lost(database, [paper_order.sealed_order.intent], why, now)
             return paper_orders.read_order(database, paper_order.seq)
 
         return await self.database.writer.run(work)
@@ -394,7 +394,7 @@ class PaperBook:
 
         def work(database: Database) -> PaperOrder | None:
             if not under_way:
-                paper_orders.lose_orders(database, [intent.id], "it never met the market", now)
+                paper_orders.mark_orders_lost(database, [intent.id], "it never met the market", now)
             return paper_orders.find_order(database, intent.id)
 
         paper_order = await self.database.writer.run(work)
@@ -430,7 +430,7 @@ async def begin_paper_book(
 
     def work(database: Database) -> None:
         accounting.begin_book(database, terms.currency, cash, now)
-        paper_orders.lose_orders(database, None, "the process ended before it met the market", now)
+        paper_orders.mark_orders_lost(database, None, "the process ended before it met the market", now)
 
     await file.writer.run(work)
     return PaperBook(database=file, market=market, terms=terms, clock=context.clock, delay_s=context.delay_s)

@@ -211,7 +211,7 @@ def end_question_orders(database: Database, ref: str, target: str, at: datetime)
         close_order(database, seq, PaperOrderState.CANCELLED, "its question has resolved", at)
 
 
-def lose_orders(database: Database, intents: Collection[str] | None, why: str, at: datetime) -> None:
+def mark_orders_lost(database: Database, intents: Collection[str] | None, why: str, at: datetime) -> None:
     """Mark orders lost that were sent but never filled (``intents`` None: all of them)."""
     for paper_order in read_open_orders(database):
         named = intents is None or paper_order.sealed_order.intent in intents

@@ -185,8 +185,8 @@ def apply_belief_update(
             predictions=predictions,
             confidence=_read_confidence(update.get("confidence"), state.confidence),
             anchor=read_text(update.get("base_rate_anchor"), ITEM_CHARS) or state.anchor,
-            evidence_for=evidence.added("F", state.evidence_for, update.get("evidence_for")),
-            evidence_against=evidence.added("A", state.evidence_against, update.get("evidence_against")),
+            evidence_for=evidence.merge_items("F", state.evidence_for, update.get("evidence_for")),
+            evidence_against=evidence.merge_items("A", state.evidence_against, update.get("evidence_against")),
             open_questions=_read_open_questions(update, state),
             searches=state.merge_searches(_read_texts(update.get("searches_tried"))),
             reason=read_text(update.get("update_reasoning"), REASON_CHARS),
@@ -226,7 +226,7 @@ class _EvidenceList:
     def remove_named(self, names: Iterator[str]) -> None:
         self._withdrawn = frozenset(name.upper() for name in names)
 
-    def added(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
+    def merge_items(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
         kept = [item for item in old if item.name not in self._withdrawn]
         for words, source in _read_items(raw):
             if words.casefold() not in self._known and len(kept) < MAX_EVIDENCE_ITEMS:

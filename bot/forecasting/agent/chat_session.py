@@ -259,7 +259,7 @@ class ChatSession:
         """Send a text to the model: as reply to its last action, or added to the text that it has not answered yet."""
         if self._open:
             self._last_message_index = len(self.messages)
-            self.messages += self.dialect.replies(self.messages[-1], text)
+            self.messages += self.dialect.build_replies(self.messages[-1], text)
             self._open = False
         elif self._last_message_index >= 0 or (
             self.messages and self.messages[-1].speaker in {MessageRole.USER, MessageRole.TOOL}
@@ -279,11 +279,11 @@ class ChatSession:
     def keep_action(self, turn_result: TurnResult) -> None:
         """Keep an action in the conversation; the next message answers it."""
         if turn_result.action is not None and turn_result.failure is None:
-            self._keep(turn_result.completion, turn_result.action)
+            self._keep_answer(turn_result.completion, turn_result.action)
 
     def turn_text(self, number: int, steps: int, offered: tuple[ToolDefinition, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
-        listing = self._listing(self.dialect, offered)
+        listing = self._describe_new_tools(self.dialect, offered)
         self._turn = turn_text(number, steps, offered, "", folder=self.folder)
         return turn_text(number, steps, offered, listing, folder=self.folder)
 
@@ -317,7 +317,7 @@ class ChatSession:
         dialect: ActionDialect = JsonDialect() if self.percent else NativeDialect()
         before = replace(self, messages=list(self.messages), _described=dict(self._described))
         self._turn = "" if self.percent else call_text(tool)
-        if asked := self._listing(dialect, (tool,)).strip("\n") or self._turn:
+        if asked := self._describe_new_tools(dialect, (tool,)).strip("\n") or self._turn:
             self.say(asked)
         turn_result = await self._ask_with_repair(dialect, (tool,), fault)
         self.keep_action(turn_result)
@@ -356,13 +356,13 @@ class ChatSession:
         self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
     ) -> TurnResult:
         self._answer_open_action()
-        self._offer(offered)
+        self._declare_new_tools(offered)
         turn_result = TurnResult()
         why = ""
         for attempt in range(MAX_ATTEMPTS):
-            if not await self._ask(dialect, offered, turn_result):
+            if not await self._ask_once(dialect, offered, turn_result):
                 return turn_result
-            answer = dialect.read(turn_result.completion)
+            answer = dialect.read_action(turn_result.completion)
             turn_result.action = None if isinstance(answer, ParseFailure) else answer
             found = answer.reason if isinstance(answer, ParseFailure) else fault(answer)
             if found is None:
@@ -377,12 +377,14 @@ class ChatSession:
             if attempt + 1 < MAX_ATTEMPTS:
                 self._ask_again(turn_result, why, offered)
         turn_result.failure = MalformedDataError(f"no valid action after a repair: {why}")
-        self._close(turn_result, why)
+        self._close_turn(turn_result, why)
         return turn_result
 
-    async def _ask(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult) -> bool:
+    async def _ask_once(
+        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult
+    ) -> bool:
         """Ask once and count the answer; without an answer, note the reason in ``turn_result``."""
-        prompt = self._prompt(dialect, offered)
+        prompt = self._build_prompt(dialect, offered)
         try:
             answer = await self.context.ask_model(self.role, prompt, seed=self.seed)
         except SESSION_ERRORS as error:
@@ -401,28 +403,30 @@ class ChatSession:
         self.tally.count_answer(answer.model)
         return True
 
-    def _prompt(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
-        prompt = dialect.prompt(self.messages, self._tools, offered)
+    def _build_prompt(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
+        prompt = dialect.build_prompt(self.messages, self._tools, offered)
         if self._sent and prompt.tools != self._sent:
             self._forget_native()
-            prompt = dialect.prompt(self.messages, self._tools, offered)
+            prompt = dialect.build_prompt(self.messages, self._tools, offered)
         self._sent = prompt.tools
-        return replace(prompt, model=self.model, handover=self._handover(dialect))
+        return replace(prompt, model=self.model, handover=self._build_handover(dialect))
 
     def _ask_again(self, turn_result: TurnResult, why: str, offered: tuple[ToolDefinition, ...]) -> None:
-        self._keep(turn_result.completion, turn_result.action)
+        self._keep_answer(turn_result.completion, turn_result.action)
         self.say(repair_text(why, offered, folder=self.folder))
 
-    def _close(self, turn_result: TurnResult, why: str) -> None:
+    def _close_turn(self, turn_result: TurnResult, why: str) -> None:
         """Keep an answer that ends a turn without an action: the next text follows it, and no message changes."""
-        self._keep(turn_result.completion, turn_result.action)
+        self._keep_answer(turn_result.completion, turn_result.action)
         self.say(f"That was no valid action: {why}.")
 
-    def _keep(self, completion: ModelCompletion, action: ModelAction | None) -> None:
+    def _keep_answer(self, completion: ModelCompletion, action: ModelAction | None) -> None:
         self._answer_open_action()
         # No provider accepts an empty message.
         empty = Message(speaker=MessageRole.ASSISTANT, text=EMPTY_ANSWER)
-        self.messages.append(empty if _is_empty_completion(completion) else self.dialect.message(completion, action))
+        self.messages.append(
+            empty if _is_empty_completion(completion) else self.dialect.build_message(completion, action)
+        )
         self._open, self._last_message_index = True, -1
 
     def _answer_open_action(self) -> None:
@@ -437,7 +441,7 @@ class ChatSession:
         self._described, self._first = before._described, before._first
         self._open, self._last_message_index = before._open, before._last_message_index
 
-    def _offer(self, offered: tuple[ToolDefinition, ...]) -> None:
+    def _declare_new_tools(self, offered: tuple[ToolDefinition, ...]) -> None:
         known = {id(tool) for tool in self._tools}
         if new := [tool for tool in offered if id(tool) not in known]:
             self.declare_tools(new)
@@ -447,7 +451,7 @@ class ChatSession:
             if message.native is not None:
                 self.messages[place] = replace(message, native=None)
 
-    def _handover(self, dialect: ActionDialect) -> tuple[Message, ...]:
+    def _build_handover(self, dialect: ActionDialect) -> tuple[Message, ...]:
         """Return the conversation for another model: its beginning, and a summary of the work since."""
         first = next((at for at, one in enumerate(self.messages) if one.speaker is MessageRole.ASSISTANT), 0)
         if not self.model or not first:
@@ -457,15 +461,15 @@ class ChatSession:
         parts = (
             self.messages[first - 1].text,
             handover_text(done),
-            self._turn + (dialect.listing(later) if later else ""),
+            self._turn + (dialect.describe_tools(later) if later else ""),
         )
         last = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
         return (*self.messages[: first - 1], last)
 
-    def _listing(self, dialect: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
+    def _describe_new_tools(self, dialect: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
         new = [tool for tool in offered if tool.name not in self._described]
         self._described.update({tool.name: tool for tool in new})
-        return dialect.listing(new) if new else ""
+        return dialect.describe_tools(new) if new else ""
 
 
 def _is_empty_completion(completion: ModelCompletion) -> bool:

@@ -51,17 +51,17 @@ async def compact_belief_state(
         return CompactionResult(state=state, note=f"notes not shortened: no model plays the role {SUMMARISER_ROLE}")
     dialect: ActionDialect = JsonDialect() if model_dialect is ModelDialect.JSON else NativeDialect()
     tool = _notes_tool()
-    heading = load_template(SHARED_PACKAGE, "compact", folder).substitute() + dialect.listing([tool])
+    heading = load_template(SHARED_PACKAGE, "compact", folder).substitute() + dialect.describe_tools([tool])
     messages = (
         Message(speaker=MessageRole.SYSTEM, text=heading),
         Message(speaker=MessageRole.USER, text=_notes_text(state, question)),
     )
     try:
-        answer = await context.ask_model(SUMMARISER_ROLE, dialect.prompt(messages, [tool]), seed=seed)
+        answer = await context.ask_model(SUMMARISER_ROLE, dialect.build_prompt(messages, [tool]), seed=seed)
     except SESSION_ERRORS as error:
         log.info("notes not shortened", question=str(question.ref), why=str(error))
         return CompactionResult(state=state, note=f"notes not shortened: {error}")
-    action = dialect.read(answer.completion)
+    action = dialect.read_action(answer.completion)
     shorter = None if isinstance(action, ParseFailure) else _apply_notes(state, action.arguments)
     await context.report_performance(
         ModelPerformance(role=SUMMARISER_ROLE, model=answer.model, asked=1, unparsed=int(shorter is None))

@@ -127,7 +127,7 @@ async def run_loop(
     run.offer(begin)
     session.say(session.turn_text(begin, steps, run.offered))
     for number in range(begin, steps + 1):
-        turn = await run.turn(number)
+        turn = await run.run_turn(number)
         # The engine may stop at its own limit after any turn, so no work may follow the yield.
         yield turn
         if turn.is_last:
@@ -151,11 +151,11 @@ class _LoopRun:
         is_late = session.context.is_final_answer_time(f"{session.role} {session.seed} {number}")
         self.offered = self.settings.offer(self.steps if is_late else number)
 
-    async def turn(self, number: int) -> LoopTurn:
-        turn_result = await self.session.ask_action(self.offered, lambda action: self._fault(number, action))
+    async def run_turn(self, number: int) -> LoopTurn:
+        turn_result = await self.session.ask_action(self.offered, lambda action: self._find_fault(number, action))
         action = turn_result.action
         if turn_result.failure is not None or action is None:
-            failure = self._failure(number, turn_result)
+            failure = self._explain_failure(number, turn_result)
             reason: EndReason = "unasked" if turn_result.request_error else "silent"
             return LoopTurn(
                 number=number,
@@ -166,24 +166,24 @@ class _LoopRun:
                 failure=failure,
                 end_reason=reason,
             )
-        if action.name in self.settings.closing_tools and self._offers(action.name):
+        if action.name in self.settings.closing_tools and self._is_offered(action.name):
             self.session.keep_action(turn_result)
             notes = drop_empty(*turn_result.notes, *action.notes)
             return LoopTurn(
                 number=number, turn_result=turn_result, action=action, notes=notes, is_last=True, end_reason="closed"
             )
-        return await self._act(number, turn_result, action)
+        return await self._run_action(number, turn_result, action)
 
-    async def _act(self, number: int, turn_result: TurnResult, action: ModelAction) -> LoopTurn:
+    async def _run_action(self, number: int, turn_result: TurnResult, action: ModelAction) -> LoopTurn:
         self.settings.before_action(action)
-        times = self._times(action)
-        result = await self._result(action, times)
+        times = self._count_call(action)
+        result = await self._execute_action(action, times)
         turn_result.usage += result.usage
         turn_result.documents += result.observation.documents
         notes = drop_empty(*turn_result.notes, *action.notes, *await self.settings.after_action(turn_result))
         text = "\n".join(drop_empty(result.observation.text, *notes))
-        reason = self._limit(number, turn_result, times)
-        reply = drop_empty(text, self.settings.reply_suffix(number), "" if reason else self._next(number + 1))
+        reason = self._reached_limit(number, turn_result, times)
+        reply = drop_empty(text, self.settings.reply_suffix(number), "" if reason else self._open_next_turn(number + 1))
         self.session.reply_to_action(turn_result, "\n\n".join(reply))
         return LoopTurn(
             number=number,
@@ -196,16 +196,16 @@ class _LoopRun:
             end_reason=reason,
         )
 
-    async def _result(self, action: ModelAction, times: int) -> ToolResult:
-        if not self._offers(action.name):
-            return _failed_result(self._not_offered(action))
+    async def _execute_action(self, action: ModelAction, times: int) -> ToolResult:
+        if not self._is_offered(action.name):
+            return _failed_result(self._explain_not_offered(action))
         if times > 1:
             return _failed_result(
                 f"You have made this very call of {action.name} before; its result stands above. Do another."
             )
         return await self.settings.act(action)
 
-    def _not_offered(self, action: ModelAction) -> str:
+    def _explain_not_offered(self, action: ModelAction) -> str:
         # Never "submit instead": a model then gives up. Source: BLF, the notes of its code.
         others = (
             join_tool_names([tool for tool in self.offered if tool.name not in self.settings.closing_tools]) or "none"
@@ -214,13 +214,13 @@ class _LoopRun:
             return f"{action.name} cannot be called now. Other tools that can be used: {others}."
         return f"There is no tool {action.name!r} here. Tools that there are: {others}."
 
-    def _next(self, number: int) -> str:
+    def _open_next_turn(self, number: int) -> str:
         self.offer(number)
         return self.session.turn_text(number, self.steps, self.offered)
 
-    def _fault(self, number: int, action: ModelAction) -> str | None:
+    def _find_fault(self, number: int, action: ModelAction) -> str | None:
         """Return why an action is refused: an unreadable answer, or no answer when only an answer is allowed."""
-        if self._offers(action.name):
+        if self._is_offered(action.name):
             return self.settings.find_fault(action)
         if any(tool.name not in self.settings.closing_tools for tool in self.offered):
             return None
@@ -230,7 +230,7 @@ class _LoopRun:
             else only_callable_text(self.offered)
         )
 
-    def _failure(self, number: int, turn_result: TurnResult) -> FoxcastError:
+    def _explain_failure(self, number: int, turn_result: TurnResult) -> FoxcastError:
         """Return why no model answered: a limit, if one of the loop or of the model prevented it."""
         match turn_result.failure:
             case ContextLengthExceededError() as failure:
@@ -240,10 +240,10 @@ class _LoopRun:
             case failure:
                 return failure or MalformedDataError("no action")
 
-    def _offers(self, name: str) -> bool:
+    def _is_offered(self, name: str) -> bool:
         return any(tool.name == name for tool in self.offered)
 
-    def _times(self, action: ModelAction) -> int:
+    def _count_call(self, action: ModelAction) -> int:
         """Return how often this call was made, including now; 1 if repeats are allowed."""
         if self.settings.repeats is None or action.name in self.settings.repeatable:
             return 1
@@ -251,7 +251,7 @@ class _LoopRun:
         self._calls[call] += 1
         return self._calls[call]
 
-    def _limit(self, number: int, turn_result: TurnResult, times: int) -> EndReason:
+    def _reached_limit(self, number: int, turn_result: TurnResult, times: int) -> EndReason:
         self._tokens += turn_result.usage.tokens_in + turn_result.usage.tokens_out
         if self.settings.repeats is not None and times >= max(2, self.settings.repeats):
             return "repeats"
@@ -316,7 +316,7 @@ class BeliefLoop:
         """
         self.session.begin(system, "\n\n".join(drop_empty(asked, self._state_text(0))))
         # Without a belief only the conversation shows what was found.
-        self.session.summary = self._summary if self.settings.states_beliefs else None
+        self.session.summary = self._summarize_work if self.settings.states_beliefs else None
         self.documents = (await self.context.store_text(texts),)
         self._compact_from = self.settings.compaction_chars
         self._opening_remarks = (
@@ -332,7 +332,7 @@ class BeliefLoop:
         own = replace(
             loop_settings,
             closing_tools=frozenset({SUBMIT}),
-            find_fault=lambda action: self._fault(action) or loop_settings.find_fault(action),
+            find_fault=lambda action: self._find_fault(action) or loop_settings.find_fault(action),
             reply_suffix=lambda number: "\n\n".join(
                 drop_empty(self._state_text(number), loop_settings.reply_suffix(number))
             ),
@@ -363,7 +363,7 @@ class BeliefLoop:
             else None
         )
 
-    def _fault(self, action: ModelAction) -> str | None:
+    def _find_fault(self, action: ModelAction) -> str | None:
         if action.name == SUBMIT:
             try:
                 self.answer_format.read(action.arguments)
@@ -420,8 +420,10 @@ class BeliefLoop:
             # A model that was not asked again for lack of tokens has not refused to submit.
             await self.session.report_performance(free=turn.end_reason != "tokens")
         ended = () if failure is None else (str(failure),)
-        action = _recorded_action(turn.action) if turn.action else StepAction(name="stop")
-        return self._step(action, "\n".join((turn.reply, *ended)), turn.turn_result, (*turn.notes, *ended)), failure
+        action = _record_action(turn.action) if turn.action else StepAction(name="stop")
+        return self._build_step(
+            action, "\n".join((turn.reply, *ended)), turn.turn_result, (*turn.notes, *ended)
+        ), failure
 
     def _remember_turn(self, turn: LoopTurn, loop_settings: LoopSettings) -> None:
         """Remember the action, and whether it brought evidence."""
@@ -432,7 +434,7 @@ class BeliefLoop:
         given = json.dumps(dict(turn.action.arguments), ensure_ascii=False)
         self._actions.append(f"- {turn.action.name}({given}){outcome}")
 
-    def _summary(self) -> str:
+    def _summarize_work(self) -> str:
         """Return the actions and the belief so far, for a model that takes over."""
         done = "\n".join(["Actions so far:", *self._actions]) if self._actions else ""
         return "\n\n".join(drop_empty(done, self._state_text(len(self._actions))))
@@ -445,8 +447,8 @@ class BeliefLoop:
         reason = str(failure) or type(failure).__name__
         # A model that was not asked again for lack of budget or connection has not refused to submit.
         await self.session.report_performance(free=turn_result.request_error is None)
-        text = "\n".join([f"ended without submitting: {reason}", *turn_result.notes, *self._refusals()])
-        return self._step(
+        text = "\n".join([f"ended without submitting: {reason}", *turn_result.notes, *self._describe_refusals()])
+        return self._build_step(
             StepAction(name="stop", arguments={"why": read_text(reason)}), text, turn_result, turn_result.notes
         )
 
@@ -464,14 +466,14 @@ class BeliefLoop:
         if prediction_distance(given, final) > 0.0:
             lines.append(f"given as {self.answer_format.format(given)}, kept within its bounds")
         # Whether the update was applied no longer matters: the submitted answer counts.
-        lines += [*turn.notes, *drop_empty(update.note), *self._refusals()]
-        return self._step(_recorded_action(action), "\n".join(lines), turn.turn_result, turn.notes)
+        lines += [*turn.notes, *drop_empty(update.note), *self._describe_refusals()]
+        return self._build_step(_record_action(action), "\n".join(lines), turn.turn_result, turn.notes)
 
     def _keep_within_bounds(self) -> None:
         kept = self.answer_format.clamp(self.state.predictions, self.settings.submit_margin)
         self.state = replace(self.state, predictions=kept)
 
-    def _refusals(self) -> tuple[str, ...]:
+    def _describe_refusals(self) -> tuple[str, ...]:
         text = f"{self._refused} of {self._updates} updates of the belief were not taken over"
         return (text,) if self._refused else ()
 
@@ -482,7 +484,9 @@ class BeliefLoop:
             f"Belief state after step {number} of {self.steps}\n{format_belief_state(self.state, self.answer_format)}"
         )
 
-    def _step(self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()) -> Step:
+    def _build_step(
+        self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()
+    ) -> Step:
         observation = StepObservation(text=text, documents=(*self.documents, *turn_result.documents))
         began, self._opening_remarks, self.documents = self._opening_remarks, (), ()
         return Step(
@@ -510,5 +514,5 @@ def create_belief_loop(
     )
 
 
-def _recorded_action(action: ModelAction) -> StepAction:
+def _record_action(action: ModelAction) -> StepAction:
     return StepAction(name=action.name, arguments=action.arguments)

@@ -169,28 +169,28 @@ class ParsedObject:
 class ActionDialect(Protocol):
     """A dialect: how a prompt is written, an answer parsed, and both kept in the conversation."""
 
-    def prompt(
+    def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
     ) -> Prompt:
         """Return the prompt that offers ``tools``; those in ``allowed`` may be called now (None: all of them)."""
         ...
 
-    def listing(self, tools: Sequence[ToolDefinition]) -> str:
+    def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         """Return the description of tools that the conversation did not offer before."""
         ...
 
-    def read(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
+    def read_action(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
         """Return the action in an answer."""
         ...
 
-    def message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
+    def build_message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         """Return the answer as it is kept in the conversation: unchanged, if a provider accepts that.
 
         Without an ``action`` the answer could not be used.
         """
         ...
 
-    def replies(self, message: Message, text: str) -> list[Message]:
+    def build_replies(self, message: Message, text: str) -> list[Message]:
         """Return the messages that answer ``message``: ``text`` for its first call, a remark for each other call."""
         ...
 

@@ -75,10 +75,11 @@ class EarlierForecastsTool:
         lines = [_describe_forecast(forecast, asked[forecast.version], self.context.question) for forecast in newest]
         text = self.context.fence("\n".join(lines), "your earlier forecasts", self.context.section.passage_chars)
         return ToolOutcome(
-            text=text if lines else "There are none.", data=await self._last(forecasts_made) if forecasts_made else None
+            text=text if lines else "There are none.",
+            data=await self._describe_last_forecast(forecasts_made) if forecasts_made else None,
         )
 
-    async def _last(self, forecasts_made: Sequence[Forecast]) -> dict[str, Json]:
+    async def _describe_last_forecast(self, forecasts_made: Sequence[Forecast]) -> dict[str, Json]:
         """Return for code the last one as the forecaster made it, and how the question has changed since.
 
         ``since`` is when it was first made, if it was repeated, and ``crowd`` the crowd's estimate then; ``same_text``
@@ -202,20 +203,20 @@ class RelatedQuestionsTool:
         found = await self.related.open(context.question.ref, words, before=context.data_before, limit=_RESULTS)
         if not found:
             return ToolOutcome(text="No other open question that was known has any of these words.", data=0)
-        lines = [f"{number}. {await self._line(known)}" for number, known in enumerate(found, 1)]
+        lines = [f"{number}. {await self._describe_question(known)}" for number, known in enumerate(found, 1)]
         text = context.fence("\n".join(lines), "other open questions", context.section.passage_chars)
         return ToolOutcome(text=text, data=len(found))
 
-    async def _line(self, known: KnownQuestion) -> str:
+    async def _describe_question(self, known: KnownQuestion) -> str:
         closes = f"closes {known.closes_at.date().isoformat()}" if known.closes_at else "no closing date"
         parts = [self.context.clean(" ".join(known.title.split()), 300), closes]
         if known.crowd is not None and known.crowd_at is not None:
             parts.append(f"crowd {known.crowd_at.date().isoformat()}: {summarize_prediction(known.crowd)}")
-        if (own := await self._own(known.ref)) is not None:
+        if (own := await self._describe_own_forecast(known.ref)) is not None:
             parts.append(own)
         return "; ".join(parts)
 
-    async def _own(self, ref: QuestionRef) -> str | None:
+    async def _describe_own_forecast(self, ref: QuestionRef) -> str | None:
         forecasts_made = await OwnForecasts(self.forecasts, self.related, self.charge).find_forecasts(
             ref, before=self.context.data_before
         )

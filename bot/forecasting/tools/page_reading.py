@@ -173,17 +173,19 @@ class LookupUrlTool:
         )
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        url, number = self._address(str(arguments["url"])), _part_number(arguments.get("part"))
+        url, number = self._readable_address(str(arguments["url"])), _part_number(arguments.get("part"))
         reading, count = self._select_part(await read_page(url, self.context, trace), number)
         (reading,) = await filter_pages([reading], self.context, trace, limit=self._limit)
         if reading.page is None:
             return self._search_excerpt(url, reading)
-        return self._outcome(url, _describe_part(number, count), page_text(reading.page, self.context, self._limit))
+        return self._build_outcome(
+            url, _describe_part(number, count), page_text(reading.page, self.context, self._limit)
+        )
 
-    def _address(self, asked: str) -> str:
+    def _readable_address(self, asked: str) -> str:
         """Return the address to be read; raises ToolCallError for a refused one."""
         if (why := self.context.guards.blocks.refusal(asked)) is not None:
-            raise self._refused(why, FilterCounts(blocked=1))
+            raise self._refusal_error(why, FilterCounts(blocked=1))
         address = parse_address(asked)
         known = None if address is None else self.context.memory.readable_addresses.get(address.key)
         if known is not None:
@@ -191,7 +193,7 @@ class LookupUrlTool:
             return known
         if self.context.guards.backdated:
             why = "the address comes neither from a search result nor from a page read before"
-            raise self._refused(why)
+            raise self._refusal_error(why)
         return self._check_written_address(asked.strip())
 
     def _check_written_address(self, asked: str) -> str:
@@ -201,7 +203,7 @@ class LookupUrlTool:
             target = read_target(url).url
         except RequestRejectedError as error:
             # Without the address, which may say anything.
-            raise self._refused(str(error).rpartition(": ")[2]) from error
+            raise self._refusal_error(str(error).rpartition(": ")[2]) from error
         faults = {
             f"the address has more than {WRITTEN_CHARS} characters": len(target) > WRITTEN_CHARS,
             f"the address has more than {QUERY_CHARS} characters after the question mark": len(urlsplit(target).query)
@@ -209,10 +211,10 @@ class LookupUrlTool:
             "the address holds a password, or what looks like a key": redact_message(target) != target,
         }
         if why := next((why for why, holds in faults.items() if holds), None):
-            raise self._refused(why)
+            raise self._refusal_error(why)
         return target
 
-    def _refused(self, why: str, caught: FilterCounts | None = None) -> ToolCallError:
+    def _refusal_error(self, why: str, caught: FilterCounts | None = None) -> ToolCallError:
         accepted = _ACCEPTED_BACKDATED if self.context.guards.backdated else _ACCEPTED
         return ToolCallError(f"The page was not read: {why}. {accepted}", caught=caught)
 
@@ -237,9 +239,9 @@ class LookupUrlTool:
             message = f"The page was not read: {reading.why}."
             raise ToolCallError(message, caught=reading.caught)
         remark = f"The page itself was not read: {reading.why}. This is what the search engine brought of it.\n"
-        return self._outcome(url, remark, text)
+        return self._build_outcome(url, remark, text)
 
-    def _outcome(self, url: str, remark: str, text: str) -> ToolOutcome:
+    def _build_outcome(self, url: str, remark: str, text: str) -> ToolOutcome:
         source = ShownSource(name=f"page_{sha256_hex(url.encode())[:8]}", url=url, text=text)
         fenced = fence_text(text, source.name, 2 * len(text) + 100)
         note = ToolCallNote(addresses=find_readable_links(text, self.context))
@@ -359,9 +361,9 @@ class PageSectionTool:
         except FoxcastError as error:
             message = f"The section was not read: {describe_failure(error)}."
             raise ToolCallError(message) from error
-        return self._outcome(_PASSAGE_SERIALIZER.value(reply.value))
+        return self._build_outcome(_PASSAGE_SERIALIZER.value(reply.value))
 
-    def _outcome(self, passage: Passage) -> ToolOutcome:
+    def _build_outcome(self, passage: Passage) -> ToolOutcome:
         if is_revised_late(passage, self.context.guards.cutoff):
             message = "The section was not read: its text is from after the cutoff."
             raise ToolCallError(message, caught=FilterCounts(clamped=1))

@@ -137,7 +137,7 @@ class TimeSeriesTool:
             parts.append(self.context.fence(format_series(shown), label, 20_000))
             plain.append(self.context.clean(format_series(shown), 20_000))
         if self.reading is not SeriesReading.HISTORY:
-            text, data["probabilities"] = self._model(clamped.series, source)
+            text, data["probabilities"] = self._describe_model(clamped.series, source)
             parts.append(text)
             plain.append(text)
         return ToolOutcome(
@@ -166,7 +166,7 @@ class TimeSeriesTool:
             raise ToolCallError(message)
         return data_source, names[0]
 
-    def _model(self, series: TimeSeries, source: ConfiguredDataSource) -> tuple[str, Json]:
+    def _describe_model(self, series: TimeSeries, source: ConfiguredDataSource) -> tuple[str, Json]:
         targets = self.context.question.targets
         days = {target.key: target.resolves_at.astimezone(UTC).date() for target in targets if target.resolves_at}
         if len(days) < len(targets):
