@@ -36,7 +36,7 @@ from bot.jobs.privileged_requests import (
 from bot.store import permissions
 from bot.store.audit_log import AUDIT_HEAD_FILE
 from bot.store.requests import REFUSED_FOLDER, REQUEST_FOLDER, request_text, send_request
-from tests.unit.execution.gate.test_user_roles import ALLOWED
+from tests.unit.execution.gate.test_access_control import ALLOWED
 from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.trading_fixture import DIGEST, TradingFixture
 from tests.unit.store.test_audit_log import tamper
