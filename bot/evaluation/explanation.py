@@ -140,18 +140,18 @@ class _CallCollector:
     def add(self, trial: int, kind: str, exchange: RecordedResponse) -> None:
         self.kinds[exchange.digest] = kind
         body = json.loads(exchange.body)
-        if "told" not in body:
-            self._add_failure(trial, kind, str(body.get("says", "")))
+        if "value" not in body:
+            self._add_failure(trial, kind, str(body.get("message", "")))
         elif kind == MODEL_KIND:
-            answer = _ANSWER_SERIALIZER.value(body["told"])
+            answer = _ANSWER_SERIALIZER.value(body["value"])
             self.calls.append(RecordedModelCall(trial=trial, exchange_digest=exchange.digest, answer=answer))
         elif kind == TOOL_KIND:
-            self.addresses.update(_result_addresses(trial, body["told"]))
+            self.addresses.update(_result_addresses(trial, body["value"]))
 
-    def _add_failure(self, trial: int, kind: str, says: str) -> None:
+    def _add_failure(self, trial: int, kind: str, message: str) -> None:
         # It is no failure that no model plays a role: a tool may check for that.
         if kind != DIALECT_KIND:
-            self.faults.append(FailedRequest(trial=trial, kind=kind, message=says))
+            self.faults.append(FailedRequest(trial=trial, kind=kind, message=message))
 
 
 def _in_step_order(trace: ForecastTrace, calls: list[RecordedModelCall]) -> list[RecordedModelCall]:
@@ -381,11 +381,11 @@ async def load_explanation(records: ReadOnlyState, name: str, forecaster: str | 
 
 async def load_trial_sources(exchanges: RecordingStore, scope: str, trial: int) -> TrialSources:
     """Read the last opening of a trial, and the names of the pages that it read."""
-    known = await exchanges.read_trial(scope, trial, {"desk", "tool"})
+    known = await exchanges.read_trial(scope, trial, {"opening", "tool"})
     bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
     # Keys are in the order of their names; the count gives the last one.
-    openings = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
-    tool_results = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
+    openings = {key.nth: body["value"] for key, body in bodies.items() if key.kind == "opening" and "value" in body}
+    tool_results = (str(body["value"]) for key, body in bodies.items() if key.kind == "tool" and "value" in body)
     return TrialSources(
         opening=OPENING_SERIALIZER.value(openings[max(openings)]) if openings else None,
         pages=frozenset(name for text in tool_results for name in PAGE_NAME.findall(text)),

@@ -85,7 +85,7 @@ def _parse_entries(text: str) -> Iterator[tuple[str, date]]:
             yield canonical_model_name(name), date.fromisoformat(day)
 
 
-_EXCHANGE_KINDS = ("desk", "model")
+_EXCHANGE_KINDS = ("opening", "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +223,7 @@ async def _scope_models(ledger: Ledger, scope: str) -> frozenset[str]:
 def _answering_models(exchanges: Mapping[RecordingKey, RecordedResponse]) -> frozenset[str]:
     """Return the models that answered in a trial, as ``provider:name``."""
     bodies = (json.loads(exchange.body) for key, exchange in exchanges.items() if key.kind == "model")
-    answers = (body["told"] for body in bodies if isinstance(body, dict) and "told" in body)
+    answers = (body["value"] for body in bodies if isinstance(body, dict) and "value" in body)
     return frozenset(str(answer["model"]) for answer in answers)
 
 

@@ -107,7 +107,7 @@ class TrialDocuments:
 
     def _documents_of(self, use: ToolCallRecord) -> Iterator[SeenDocument]:
         keys = [parse_exchange_key(name) for name in use.names]
-        replies = [(key, body["told"]) for key in keys if "told" in (body := self._load_body(key))]
+        replies = [(key, body["value"]) for key in keys if "value" in (body := self._load_body(key))]
         verdict = self._filter_verdict([value for key, value in replies if key.kind == "model"])
         for key, value in replies:
             if key.kind == "search":
@@ -244,8 +244,8 @@ class TrialDocuments:
 
 def trial_opening(exchanges: Mapping[RecordingKey, RecordedResponse]) -> TrialOpening | None:
     """Return the opening of a trial; None for one that used nothing."""
-    bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "desk"]
-    return OPENING_SERIALIZER.value(bodies[0]["told"]) if bodies and "told" in bodies[0] else None
+    bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "opening"]
+    return OPENING_SERIALIZER.value(bodies[0]["value"]) if bodies and "value" in bodies[0] else None
 
 
 async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documents: DocumentStore) -> Mapping[str, str]:
@@ -253,9 +253,9 @@ async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documen
     roles: dict[str, str] = {}
     for key, exchange in exchanges.items():
         body = _exchange_body(exchange)
-        if key.kind != "model" or "told" not in body:
+        if key.kind != "model" or "value" not in body:
             continue
-        document = _ANSWER_SERIALIZER.value(body["told"]).document
+        document = _ANSWER_SERIALIZER.value(body["value"]).document
         try:
             roles[document] = CALL_RECORD_SERIALIZER.decode((await documents.get(document)).content.decode()).role
         except (NotFoundError, MalformedDataError):
@@ -265,8 +265,8 @@ async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documen
 
 def _iter_tool_uses(exchanges: Mapping[RecordingKey, RecordedResponse]) -> Iterator[ToolCallRecord]:
     for key, exchange in exchanges.items():
-        if key.kind == "tool" and "told" in (body := _exchange_body(exchange)):
-            yield CALL_SERIALIZER.value(body["told"])
+        if key.kind == "tool" and "value" in (body := _exchange_body(exchange)):
+            yield CALL_SERIALIZER.value(body["value"])
 
 
 def _exchange_body(exchange: RecordedResponse) -> dict[str, Any]:

@@ -63,7 +63,7 @@ _KEPT_FAULT_KINDS = frozenset({"page"})
 
 # Replies that depend on the configured tools and models. Replies of engines and sources do not: their requests name
 # everything that they depend on.
-_CONFIGURED_KINDS = frozenset({"desk", "dialect", "model", "time", "tool"})
+_CONFIGURED_KINDS = frozenset({"opening", "dialect", "model", "time", "tool"})
 
 
 # What a replay lacks, if the name of the kind would say something else.
@@ -147,9 +147,9 @@ class TrialRecording:
         others = {
             key
             for key, body in bodies.items()
-            if key.kind in _CONFIGURED_KINDS and body.get("under", "") != self.configuration
+            if key.kind in _CONFIGURED_KINDS and body.get("configuration", "") != self.configuration
         }
-        results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
+        results = {key: body["value"] for key, body in bodies.items() if key.kind == "tool" and "value" in body}
         dependent = {key for key, value in results.items() if _depends_on_fault(value, faults)}
         self._discarded = faults | others | dependent
 
@@ -157,7 +157,7 @@ class TrialRecording:
         """Return all replies of a kind without a fault that are not skipped, as plain values."""
         keys = (key for key in self.exchanges_by_key if key.kind == kind and key not in self._discarded)
         bodies = (json.loads(self.exchanges_by_key[key].body) for key in keys)
-        return [body["told"] for body in bodies if "told" in body]
+        return [body["value"] for body in bodies if "value" in body]
 
     @asynccontextmanager
     async def exchange(self, kind: str, asked: str, *, names: list[str] | None = None) -> AsyncIterator[OpenExchange]:
@@ -185,7 +185,7 @@ class TrialRecording:
             await self._flush()
             try:
                 yield exchange
-                body = _BODY_SERIALIZER.encode({**header, "told": exchange.value})
+                body = _BODY_SERIALIZER.encode({**header, "value": exchange.value})
             except StoreError:
                 raise
             except FoxcastError as error:
@@ -247,7 +247,7 @@ class TrialRecording:
         return sum(RecordingKey(key.kind, key.key, nth) not in self._discarded for nth in range(key.nth))
 
     def _header(self, kind: str) -> dict[str, str]:
-        return {"under": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
+        return {"configuration": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
 
     async def _flush(self) -> None:
         while self._unwritten:
@@ -276,7 +276,7 @@ def parse_exchange_key(text: str) -> RecordingKey:
 
 def _encode_sync_result(make: Callable[[], Any], header: Mapping[str, str]) -> str:
     try:
-        return _BODY_SERIALIZER.encode({**header, "told": make()})
+        return _BODY_SERIALIZER.encode({**header, "value": make()})
     except FoxcastError as error:
         return _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
 
@@ -291,14 +291,14 @@ def _depends_on_fault(result: Mapping[str, Any], faults: set[RecordingKey]) -> b
 
 def _fault_fields(error: FoxcastError) -> dict[str, Any]:
     if isinstance(error, ServiceUnavailableError):
-        return {"fault": "ServiceUnavailableError", "says": str(error), "retry_after_s": error.retry_after_s}
+        return {"fault": "ServiceUnavailableError", "message": str(error), "retry_after_s": error.retry_after_s}
     if isinstance(error, TrialLimitReachedError):
-        return {"fault": "TrialLimitReachedError", "says": str(error), "limit": error.limit}
+        return {"fault": "TrialLimitReachedError", "message": str(error), "limit": error.limit}
     # The exact class if it is one of these: a subclass would otherwise be raised again as its parent.
     exact = type(error).__name__
     kind = next((name for name, kind in _FAULT_TYPES.items() if isinstance(error, kind)), MalformedDataError.__name__)
     kind = exact if exact in _FAULT_TYPES else kind
-    return {"fault": kind, "says": str(error)}
+    return {"fault": kind, "message": str(error)}
 
 
 def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedReply:
@@ -306,10 +306,10 @@ def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedR
     body = json.loads(exchange.body)
     match body.get("fault"):
         case None:
-            return RecordedReply(key, exchange.digest, body["told"])
+            return RecordedReply(key, exchange.digest, body["value"])
         case "ServiceUnavailableError":
-            raise ServiceUnavailableError(body["says"], retry_after_s=body["retry_after_s"])
+            raise ServiceUnavailableError(body["message"], retry_after_s=body["retry_after_s"])
         case "TrialLimitReachedError":
-            raise TrialLimitReachedError(body["says"], limit=body["limit"])
+            raise TrialLimitReachedError(body["message"], limit=body["limit"])
         case fault:
-            raise _FAULT_TYPES[fault](body["says"])
+            raise _FAULT_TYPES[fault](body["message"])

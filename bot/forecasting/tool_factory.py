@@ -257,7 +257,7 @@ class ToolFactory:
         self, record: TrialRecording, question: Question, cutoff: datetime, *, guarded: bool
     ) -> TrialOpening | None:
         """Return the recorded opening of the trial, None for a new trial."""
-        openings = [OPENING_SERIALIZER.value(value) for value in record.values_of_kind("desk")]
+        openings = [OPENING_SERIALIZER.value(value) for value in record.values_of_kind("opening")]
         if not self.read_only:
             for opening in openings:
                 whose = f"trial {record.trial} of {record.scope}"
@@ -300,10 +300,12 @@ class ToolFactory:
                 "section": self.section.model_dump(mode="json", exclude={"sources"}),
                 "policy": dataclasses.asdict(self._find_policy(question)),
                 "engines": [[engine.name, engine.bounds_dates] for engine in self.search_engines],
-                "gauges": [[name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()],
-                "shelves": list(self.page_sources),
+                "data_sources": [
+                    [name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()
+                ],
+                "page_sources": list(self.page_sources),
                 "blocked": sorted(self.blocked_hosts),
-                "cast": dict(self.models_by_role),
+                "models": dict(self.models_by_role),
                 "roles": [role for role in (FILTER, SUMMARISER) if self._has_model(role)],
             }
         )[:16]

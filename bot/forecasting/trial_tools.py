@@ -447,8 +447,8 @@ class RecordedTrialContext(GuardedTrialContext):
 
     def _record_opening(self) -> None:
         # Recorded before the first exchange, and not for trials that use nothing.
-        if not self.record.read_only and not self.record.has_exchange("desk", _EMPTY_DIGEST):
-            self.record.replay_or_compute("desk", _EMPTY_DIGEST, lambda: OPENING_SERIALIZER.plain(self.opening))
+        if not self.record.read_only and not self.record.has_exchange("opening", _EMPTY_DIGEST):
+            self.record.replay_or_compute("opening", _EMPTY_DIGEST, lambda: OPENING_SERIALIZER.plain(self.opening))
 
     async def _record_call(self, tool: str, arguments: Mapping[str, Json]) -> object:
         trace = ToolCallTrace(self.models, self.documents)

@@ -302,7 +302,7 @@ class PageHeadingsTool:
         async def make() -> object:
             return _HEADINGS_SERIALIZER.plain(await source.source.page_headings(page, before=before))
 
-        asked = {"shelf": source.spec.name, "page": page, "before": before.isoformat()}
+        asked = {"page_source": source.spec.name, "page": page, "before": before.isoformat()}
         try:
             reply = await trace.replay_or_run(
                 "contents", asked, lambda: run_with_timeout(PAGE_SOURCE_TIMEOUT_S, source.spec.name, make())
@@ -351,7 +351,7 @@ class PageSectionTool:
         async def make() -> object:
             return _PASSAGE_SERIALIZER.plain(await source.source.section(page, heading, before=before))
 
-        asked = {"shelf": source.spec.name, "page": page, "heading": heading, "before": before.isoformat()}
+        asked = {"page_source": source.spec.name, "page": page, "heading": heading, "before": before.isoformat()}
         try:
             reply = await trace.replay_or_run(
                 "section", asked, lambda: run_with_timeout(PAGE_SOURCE_TIMEOUT_S, source.spec.name, make())
