@@ -46,10 +46,7 @@ class BacktestSubject:
     clock: Clock = field(default_factory=SystemClock)
 
     def seed_name(self, ref: QuestionRef) -> str:
-        """Return the name that seeds random numbers, the same in every run.
-
-        a request repeated word for word is free.
-        """
+        """Return the name that seeds random numbers: the same in every run, since a repeated request costs nothing."""
         return derive_id("backtest", self.configured_forecaster.name, str(ref))
 
     def record_scope(self, ref: QuestionRef) -> str:
@@ -117,7 +114,7 @@ class _RoundBacktest:
         return answers
 
     def _report_unanswered(self, asked: int) -> None:
-        """Return how many questions have no forecast and why; raises ServiceUnavailableError where none has one."""
+        """Log how many questions have no forecast and why; raises ServiceUnavailableError if none has one."""
         if not self.unanswered:
             return
         count = sum(self.unanswered.values())

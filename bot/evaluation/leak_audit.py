@@ -93,9 +93,7 @@ class AuditOpinion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedDocument:
-    """A document of a forecast with the findings of the rules and of the auditor.
-
-    ``opinion`` is None where there is none.
+    """A document of a forecast with the findings of the rules and of the auditor, each None if there is none.
 
     In a ``LeakAudit`` its text is removed.
     """

@@ -99,9 +99,9 @@ class AskedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMemory:
-    """One model.
+    """One model: its knowledge ``cutoff`` (None: not known), and its predicted outcomes.
 
-    its knowledge ``cutoff`` (None: not known), the outcomes that it predicted, and those known by then.
+    ``asked`` counts these outcomes, ``remembered`` those that were known by the cutoff.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""Planted leaks: a test that each layer of the leak guard catches its own leaks, and that no other layer would have."""
+"""Planted leaks: a test that each layer of the leak guard catches its own leaks, which no other layer would catch."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,6 @@
-"""What would be submitted to a venue now.
+"""The preflight: the decisions on all waiting forecasts of a venue, and the requests as they would be written.
 
-Why everything else would not, and the requests as they would be written: the same checks and plans as submitting, and
-nothing is sent.
+It uses the same checks and plans as submitting, and sends nothing.
 """
 
 import json
@@ -65,13 +64,13 @@ class PreflightDecision:
 
 @dataclass(slots=True)
 class _PreflightUsage:
-    """What this preflight would have sent so far: the caps count it, though it is not recorded."""
+    """The submissions that this preflight would have sent so far; the caps count them, though nothing is recorded."""
 
     sent: list[DecisionContext] = field(default_factory=list)
 
     @property
     def reserved(self) -> float:
-        """What all of it would cost."""
+        """The total cost of these submissions."""
         return _total_cost(self.sent)
 
     def count_usage(self, known: CapUsage, context: DecisionContext) -> CapUsage:

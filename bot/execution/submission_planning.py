@@ -1,6 +1,6 @@
-"""What the gate must know to decide on a forecast, and the plan of its order.
+"""Builds the decision context of a forecast and plans its order; submitting and the preflight share it.
 
-Writes nothing; submitting and the preflight share it.
+It writes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ async def load_snapshots(
 
 
 def cap_usage_scope(context: DecisionContext) -> CapUsageScope:
-    """Return what is counted for the caps of a case."""
+    """Return the scope that is counted for the caps of a submission."""
     return CapUsageScope(
         ref=context.forecast.ref,
         account=context.policy.account,
@@ -115,7 +115,7 @@ def cap_usage_scope(context: DecisionContext) -> CapUsageScope:
 
 
 def needs_cap_usage(context: DecisionContext) -> bool:
-    """Return whether the case needs its cap usage; counting it for thousands of others would take long."""
+    """Return whether the submission needs its cap usage; counting it for thousands of others would take long."""
     return context.takes_orders or context.policy.caps.orders_per_hour is not None
 
 
@@ -123,8 +123,8 @@ def needs_cap_usage(context: DecisionContext) -> bool:
 class ProposedOrder:
     """The order as it would be without the others of the pass, or why there is none.
 
-    ``joint_limit`` is what it may cost at most.
-    ``account`` is the one that all proposals of the pass are made on, so that their order makes no difference.
+    ``joint_limit`` is the maximum cost. All proposals of the pass are made on the same ``account``, so that their order
+    makes no difference.
     """
 
     planned: DecisionContext | HoldDecision
@@ -157,7 +157,7 @@ class VenueOrderPlanner:
         self.account = replace(self.account, cash=max(0.0, self.account.cash - cost))
 
     async def propose_orders(self, contexts: Sequence[DecisionContext], *, reserved: float) -> None:
-        """Plan each case as if it were alone, and size their orders together; a single one needs no sizing."""
+        """Plan each order as if it were the only one, then size them jointly; a single one needs no sizing."""
         if len(contexts) < 2:
             return
         account = self._available_account(reserved)
@@ -175,7 +175,7 @@ class VenueOrderPlanner:
         }
 
     async def plan_order(self, context: DecisionContext, *, reserved: float) -> DecisionContext | HoldDecision:
-        """Return the case with its plan, or why there can be none."""
+        """Return the context with its plan, or why there can be none."""
         proposal = self.proposed.pop(context.forecast.id, None)
         if proposal is None:
             return await self._run_planner(self._with_totals(context), self._available_account(reserved))
@@ -219,7 +219,7 @@ class VenueOrderPlanner:
 
 
 def decision_rule(context: DecisionContext, decide: Callable[[DecisionContext], GateDecision]) -> DecisionRule:
-    """Return the rule that decides on a case in the transaction that stores it, on arm record and usage as of then."""
+    """Return the rule that decides in the transaction that stores the decision, on arm record and usage as of then."""
     return lambda database: decide(
         _refresh_context(
             context,

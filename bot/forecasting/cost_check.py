@@ -1,7 +1,4 @@
-"""What a pass is expected to cost, before it begins.
-
-Above a threshold no paid forecast is made until a person agrees.
-"""
+"""The expected cost of a pass: above a threshold no paid forecast is made until a person agrees."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,9 +99,9 @@ class CostCheck:
 
     async def _hold_reason(self, *, known: bool) -> str:
         if known:
-            return "it is expected to cost more than may be begun unasked"
+            return "the expected cost is more than may be spent without confirmation"
         faults = [] if self.estimates is None else await missing_price_errors(self.estimates)
-        return "; ".join(map(str, faults)) or "what it costs is not known"
+        return "; ".join(map(str, faults)) or "its cost is not known"
 
 
 async def expected_cost(prices: CostEstimateSource, forecaster: ConfiguredForecaster, questions: int) -> float | None:

@@ -1,7 +1,7 @@
-"""Calibration that must prove itself.
+"""Gated calibration: predictions are calibrated only if that has been shown to help.
 
-One decision for each forecaster, question family and day, recorded with its figures and resting only on what had
-resolved before that day.
+There is one decision for each forecaster, question family and day. It is recorded with its figures and uses only what
+had resolved before that day.
 """
 
 import asyncio

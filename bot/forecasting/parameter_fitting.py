@@ -1,6 +1,6 @@
-"""What a forecaster may learn from outcomes at a cutoff.
+"""Parameters that a forecaster learns from outcomes: fitted once for each day of cutoffs, and recorded.
 
-Parameters fitted once per day of cutoffs, on nothing known later, and recorded.
+Nothing that became known after the cutoff is used.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The record of one trial.
 
-Each request to a model, tool or source is written down with its reply, and answered from the record when it is
-repeated, resumed or replayed.
+Each request to a model, tool or source is recorded with its reply. When the trial is repeated, resumed or replayed,
+the request is answered from the record.
 """
 
 import json
@@ -56,7 +56,7 @@ _FAULT_TYPES: dict[str, type[FoxcastError]] = {
 }
 
 
-# Failures that are kept when a trial is begun anew: most pages that fail do so always, and a page that now succeeds
+# Failures that are kept when a trial begins again: most pages that fail do so always, and a page that now succeeds
 # would change every prompt after it, which would be paid for again.
 _KEPT_FAULT_KINDS = frozenset({"page"})
 
@@ -66,7 +66,7 @@ _KEPT_FAULT_KINDS = frozenset({"page"})
 _CONFIGURED_KINDS = frozenset({"opening", "dialect", "model", "time", "tool"})
 
 
-# What a replay lacks, if the name of the kind would say something else.
+# What a message calls a missing exchange, if the name of its kind is not clear.
 _KIND_LABELS = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
 
 

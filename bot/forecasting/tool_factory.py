@@ -184,7 +184,7 @@ class ToolFactory:
 
     ``blocked_hosts`` are hosts that reveal answers; those that ``section`` blocks are never read at all. With
     ``read_only`` everything comes from the record, and nothing is asked, fetched or written. With ``retry_failures``,
-    which is for the laboratory, a recorded trial is begun anew: failures that may have been resolved are asked again,
+    which is for the laboratory, a recorded trial begins again: failures that may have been resolved are asked again,
     except pages, and so are replies under another configuration. ``models_by_role`` names the model of each role, and
     is part of that configuration.
     """

@@ -48,10 +48,10 @@ class FilterCounts:
         """Return one line for the model, empty if nothing was left out; ``what`` names the items in the plural."""
         reasons = {
             "dated after the cutoff": self.dates,
-            "telling of what came after the cutoff": self.content,
+            "reporting what happened after the cutoff": self.content,
             "on or after the cutoff": self.clamped,
             "from an address that is not read for this question": self.blocked,
-            "not checked for what came after the cutoff": self.unchecked,
+            "not checked for information from after the cutoff": self.unchecked,
         }
         counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
         return f"{what} left out: {counts}" if counts else ""
@@ -149,7 +149,7 @@ class TrialMemory:
         self._unread.extend(addresses)
 
     def skip_recorded_searches(self, record: TrialRecording) -> None:
-        """Give new searches numbers above all those on record, in whatever order those are repeated."""
+        """Give new searches numbers above all recorded ones, whose order may differ when they are repeated."""
         numbers = (value["note"].get("search", 0) for value in record.values_of_kind("tool"))
         self.next_search = max((self.next_search, *(number + 1 for number in numbers)))
 
@@ -159,7 +159,7 @@ class TrialMemory:
             self._known.setdefault(address.key, url)
 
 
-REMEDY = "undo the change, or begin anew (a backtest under another --run)"
+REMEDY = "undo the change, or begin again (a backtest under another --run)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class TrialOpening:
     """The policy, all tools that it allows, the addresses that may be read from the beginning, and the guards.
 
     ``bound`` is the moment before which data is requested, ``content`` whether a model judges texts by their content,
-    ``guarded`` whether anything is kept from it at all. ``configuration`` is the digest of the configuration of the
+    ``guarded`` whether the leak guards are on. ``configuration`` is the digest of the configuration of the
     trial context.
     """
 
@@ -183,7 +183,9 @@ class TrialOpening:
     def require_same_guard(self, *, guarded: bool, cutoff: datetime, whose: str) -> None:
         """Raise LeakError if the trial may have seen more than it may see now, or may now see more than it did."""
         if self.guarded != guarded:
-            began = "under guard against knowing the future" if self.guarded else "free to know the future"
+            began = (
+                "under guard against knowing the future" if self.guarded else "without guard against knowing the future"
+            )
             message = f"{whose} began {began} and cannot continue otherwise: {REMEDY}"
             raise LeakError(message)
         if guarded and self.bound > cutoff:

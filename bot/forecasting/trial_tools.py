@@ -1,6 +1,6 @@
-"""What a forecaster works with in one trial.
+"""The context of one trial: cutoff, limits, learned parameters, and the tools and models that are allowed now.
 
-Its context (cutoff, limits, learned parameters) and the tools and models that are allowed now; every call is recorded.
+Every call is recorded.
 """
 
 import dataclasses
@@ -162,7 +162,7 @@ _PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 _MOST_REMEMBERED = 256
 
 
-# Less than this counts as no time: timers may fire a little early.
+# Less time than this counts as none: timers may fire a little early.
 LEAST_SECONDS = 1e-3
 
 

@@ -1,4 +1,4 @@
-"""Plan comments on forecasts that a venue acknowledged. Comments are intents of their own and follow the forecast."""
+"""Plan comments on forecasts that a venue acknowledged; each comment is an intent that follows its forecast."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ MAX_COMMENTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentContext:
-    """Whose forecasts are commented: the policies of venues that accept comments, and what one costs.
+    """What comments need: the policies of venues that accept comments, and the fee of each venue.
 
     ``pre_send_check`` is that of the outbox: a comment that it would refuse is not planned. At the venues in
     ``one_per_event`` all questions of one event share one comment, which is posted once.

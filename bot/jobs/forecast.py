@@ -1,4 +1,4 @@
-"""Forecast what is due. What costs too much is put on hold; the rest is leased and forecast, soonest close first."""
+"""Forecast what is due: too expensive forecasts are put on hold, the rest is leased, and the soonest close is first."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -53,15 +53,12 @@ class ForecastFailures:
         self._successful.add(forecaster)
 
     def record_refused_credentials(self, forecaster: str, details: Sequence[str]) -> None:
-        """Record it where every trial of a question failed because credentials were refused."""
+        """Record a forecaster whose credentials were refused in every trial of a question."""
         if details and all(detail.startswith(_CREDENTIAL_ERRORS) for detail in details):
             self._refused.setdefault(forecaster, strip_error_type(details[0]))
 
     def log_postponement(self, claim: ForecastLease, *, until: datetime, why: str, error: Exception | None) -> None:
-        """Log a postponed forecast.
-
-        It is no warning where another one of the same forecaster failed for that reason before.
-        """
+        """Log a postponed forecast, as a warning only for the first one of its forecaster with that reason."""
         key = (claim.forecaster, why)
         known = key in self._logged or claim.forecaster in self._refused
         self._logged.add(key)
@@ -103,7 +100,7 @@ EXCLUDED_WAIT = timedelta(hours=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
-# Free places are filled a quarter at a time, or after this long: a claim costs a commit, an idle place costs more.
+# Free slots are filled a quarter at a time, or after this time: a claim costs a commit, an idle slot costs more.
 REFILL_INTERVAL_S = 0.05
 
 
@@ -117,7 +114,7 @@ LEASE_MARGIN = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastJobContext:
-    """What the forecast job works with; ``exclusion_reason`` says why nobody forecasts a question, if so."""
+    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None."""
 
     context: ForecastContext
     forecasters: Mapping[str, ConfiguredForecaster]
@@ -134,7 +131,7 @@ async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
-    that is returned says how many trials failed, and why. Raises AuthenticationError at the end where a forecaster made
+    that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
     no forecast because its credentials were refused.
     """
     counts = await _ForecastPass(job).run()
@@ -154,7 +151,7 @@ class _PassCounts:
 
 @dataclass(slots=True)
 class _ForecastPass:
-    """One pass: as many questions under way as there are places, each replaced as soon as it is done."""
+    """One pass: ``concurrency`` forecasts run at the same time, each replaced as soon as it is done."""
 
     job: ForecastJobContext
     counts: _PassCounts = field(default_factory=_PassCounts)

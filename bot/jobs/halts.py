@@ -61,21 +61,21 @@ log = structlog.get_logger(__name__)
 STOP_FILE_ACTOR = "stop file"
 
 
-# In the audit row of a halt that cancels all open orders.
+# The field in the audit row of a halt that cancels all open orders.
 ALL_ORDERS_FIELD = "all_orders"
 
 
-# How many recent halts are searched for that.
+# How many recent halts are searched for that field.
 _MAX_HALTS_READ = 50
 
 
-# No venue's account readings lag further behind.
+# No account reading lags behind by more than this.
 CONFIRM_EMPTY_AFTER = timedelta(minutes=2)
 
 
 @dataclass(slots=True, kw_only=True)
 class HaltEnforcer:
-    """Whose orders are cancelled.
+    """Cancels the open orders at halted venues.
 
     A venue is done, until it is halted again, when no order is open there. That takes two empty readings, as readings
     may lag behind, and no unknown write that may still arrive.
@@ -122,10 +122,7 @@ class HaltEnforcer:
         return f"{len(halted)} venues halted, {cancelled} orders cancelled" if halted else "nothing is halted"
 
     def _is_read_due(self, venue: str) -> bool:
-        """Return whether to read the account now.
-
-        each time at first, then rarely, for a write may stay unknown for days.
-        """
+        """Return whether to read the account now: always at first, then rarely; a write may stay unknown for days."""
         now = self.clock.now()
         late = now - self._first_read.setdefault(venue, now) > CONFIRM_EMPTY_AFTER
         if late and now - self._last_read.get(venue, now - CONFIRM_EMPTY_AFTER) < CONFIRM_EMPTY_AFTER:
@@ -154,7 +151,7 @@ class HaltEnforcer:
         }
 
     async def _stop_file_halt(self, active_halts: list[SubmissionHalt]) -> SubmissionHalt:
-        """Return the halt that the stop file means; the audit records a file that was made by hand or by a signal."""
+        """Return the halt that the stop file represents; record a file made by hand or by a signal in the audit."""
         known = next((halt for halt in active_halts if halt.venue == ALL_VENUES), None)
         if known is not None:
             return known

@@ -29,9 +29,9 @@ BROKEN_AUDIT_REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditExportContext:
-    """Which audit to verify; ``folder`` is that of the ledger.
+    """The audit to verify; its head is exported to ``folder``, the folder of the ledger.
 
-    Copy the head from there to where this program cannot write.
+    The head should be copied from there to a place where this program cannot write.
     """
 
     ledger: Ledger

@@ -35,7 +35,7 @@ _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessContext:
-    """What is checked; ``path`` is the ledger file, ``started_at`` when this run began.
+    """What the readiness job works with; ``path`` is the ledger file, ``started_at`` when this run began.
 
     ``credential_refusal`` returns why a venue refused the credentials, if it did; they are not tested again then.
     """

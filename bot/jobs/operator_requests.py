@@ -36,16 +36,16 @@ from bot.store.serialization import question_version
 log = structlog.get_logger(__name__)
 
 
-def _wake_nobody() -> None:
-    """Wake nobody: the next pass takes it up."""
+def _do_not_wake() -> None:
+    """Do nothing: the next pass handles it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRequestContext:
-    """Whose requests are read, and the ledger they change.
+    """What the request job works with: the folder of the requests, the ledger, and the open forecasters.
 
-    Also the open forecasters with what they may spend without approval. ``wake`` is called where a forecast was made
-    due: a person waits for it. ``privileged_requests`` is set where permission to submit may be given.
+    ``cost_check`` says what may be spent without approval. ``wake`` is called after a forecast was made due, since a
+    person waits for it. ``privileged_requests`` is set if permissions are managed here.
     """
 
     folder: Path
@@ -53,14 +53,14 @@ class OperatorRequestContext:
     clock: Clock
     forecasters: Mapping[str, ConfiguredForecaster] = field(default_factory=dict)
     cost_check: CostCheck = field(default_factory=CostCheck)
-    wake: Callable[[], None] = _wake_nobody
+    wake: Callable[[], None] = _do_not_wake
     privileged_requests: PrivilegedRequestContext | None = None
 
 
 async def handle_requests(job: OperatorRequestContext) -> str:
-    """Handle each waiting request, record it, and remove it; put aside one that cannot be read or makes no sense.
+    """Handle each waiting request, record it, and remove it; put aside an unreadable or impossible one.
 
-    Halts come first. A fault in one request does not keep the ones behind it from being handled.
+    Halts come first. A fault in one request does not stop the handling of the others.
     """
     done = refused = 0
     for request in sorted(pending_requests(job.folder), key=_is_halt, reverse=True):
@@ -68,7 +68,7 @@ async def handle_requests(job: OperatorRequestContext) -> str:
             note = await _handle_request(job, request.read())
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - people drop files, and a halt may wait behind an odd one
+        except Exception as error:  # noqa: BLE001 - people drop files, and a halt may wait behind an invalid one
             refused += 1
             note = f"request refused, kept in {request.refuse()}: {describe_error(error)}"
             log.warning("request refused", request=request.path.name, why=describe_error(error))
@@ -210,7 +210,7 @@ async def _members_to_forecast(job: OperatorRequestContext, question: Question, 
 
 
 async def _require_affordable(job: OperatorRequestContext, names: Sequence[str], now: datetime) -> None:
-    """Refuse what the forecast job would hold; it would wait there without a message."""
+    """Refuse a forecast that the forecast job would put on hold, where it would wait without a message."""
     due = {**await job.ledger.schedule.count_due(now)}
     for name in names:
         due[name] = due.get(name, 0) + 1

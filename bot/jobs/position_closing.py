@@ -74,7 +74,7 @@ class ClosingContext:
 
 
 async def close_requested_positions(job: ClosingContext) -> str:
-    """Handle each waiting request, record each position's result, and remove it; put aside what makes no sense."""
+    """Handle each waiting request, record the result of each position, and remove it; put aside an impossible one."""
     done, refused, sold = 0, 0, 0
     for request in requests.pending_closings(job.folder):
         name = request.path.stem
@@ -162,7 +162,7 @@ async def closing_context(
     why: str,
     now: datetime,
 ) -> DecisionContext | str:
-    """Return the decision context of a position to sell, with its plan; or why there can be none."""
+    """Return the decision context of a position to sell, with its plan, or why there is none."""
     planner = builder.planners.get(policy.venue)
     if not isinstance(planner, ClosingPlanner):
         return f"{policy.venue} has no planner that sells"
@@ -342,7 +342,7 @@ async def close_by_policy(
 async def _exit_objection(
     job: ClosingContext, builder: DecisionContextBuilder, policy: ExecutionPolicy, position: Position
 ) -> str | None:
-    """Return "" where it may be sold now, None where a sale was tried recently, else why it is not sold."""
+    """Return "" if it may be sold now, None if a sale was tried recently, else why it is not sold."""
     now = job.clock.now()
     if position.ref is None or not await builder.ledger.forecasts.history(position.ref):
         return "no recorded forecast is for its question"

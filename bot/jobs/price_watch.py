@@ -34,7 +34,7 @@ FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 300.0
 # Only a person ends this one.
 UNAUTHORIZED_WAIT_S = 3600.0
-# A feed that lasted this long was sound; the waits begin anew.
+# A feed that lasted this long was sound; the waits start again from the shortest.
 STABLE_FEED_S = 60.0
 
 

@@ -1,6 +1,6 @@
-"""Handle requests that only some people may make: arm, disarm, halt, resume, approve, adopt, withdraw, principals.
+"""Handle privileged requests: arm, disarm, halt, resume, approve, adopt, withdraw, and manage principals.
 
-Each is proved here again and has its audit row.
+The proof of each is checked again here, and each has its audit row.
 """
 
 import re
@@ -47,11 +47,11 @@ from bot.store.requests import request_text
 from bot.store.submissions import OutcomeAdoption
 
 _TOKEN_HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
-# A request that takes risk must be fresh: one that was left behind long ago, or copied, is refused.
+# A request that takes risk must be fresh: an old or copied one is refused.
 MAX_REQUEST_AGE = timedelta(minutes=15)
 # A request that waits for the next run may be older.
 MAX_QUEUED_AGE = timedelta(days=1)
-# A season of a tournament.
+# As long as a season of a tournament.
 MAX_ARMED_TIME = timedelta(days=120)
 
 _LOCK_HINT = "a later forecast will be submitted again; to prevent that: foxcast lock "
@@ -82,11 +82,11 @@ _MAX_AGES: Mapping[PrivilegedAction, timedelta] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivilegedRequestContext:
-    """Whose ledger and stop file. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
+    """What privileged requests work on. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
 
     ``withdrawal_venues`` are those at which a published forecast can be withdrawn. ``folder`` is that of the ledger,
-    which holds the head of the audit; None where there is none to compare with. ``adopt`` is the outbox's, where one is
-    open: a result that it reads back at that moment must not come between. ``on_resume`` is called with a venue that a
+    which holds the exported head of the audit; None if there is none. ``adopt`` is the method of the outbox, if one
+    is open, so that no reading back interferes. ``on_resume`` is called with a venue that a
     person resumed, with None for all of them.
     """
 
@@ -104,8 +104,8 @@ class PrivilegedRequestContext:
 async def handle_privileged_request(job: PrivilegedRequestContext, request: PrivilegedRequest) -> str:
     """Handle the request and return what was done.
 
-    Raises AuthenticationError for somebody who lacks the role or the proof, RequestRejectedError for what makes no
-    sense, NotFoundError.
+    Raises AuthenticationError if the role or the proof is missing, RequestRejectedError for an impossible request, and
+    NotFoundError.
     """
     authorize_request(request, await job.ledger.permissions.principals(), now=job.clock.now())
     match request:
@@ -265,7 +265,7 @@ async def _resume_submissions(job: PrivilegedRequestContext, request: ResumeSubm
     await _require_intact_audit(job)
     body = {"where": "all" if venue is None else venue}
 
-    # Nobody has looked at halts that came after this request.
+    # Halts that came after this request stay: nobody has looked at them.
     work = decisions.releasing_holds(
         lambda database: permissions.resume_submissions(
             database, venue, by=request.by, at=now, made_by=request.asked_at

@@ -93,7 +93,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettlementContext:
-    """Whose accounts are updated and read: open submitters by venue, the name of each account, and which are paper."""
+    """The accounts that are updated and read: open submitters and account names by venue, and the paper venues."""
 
     ledger: Ledger
     submitters: Mapping[str, VenueSubmitter]

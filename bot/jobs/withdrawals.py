@@ -37,7 +37,7 @@ MAX_WITHDRAWALS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleWithdrawalContext:
-    """Whose stale forecasts are withdrawn: the policies of venues that can.
+    """The policies of the venues at which stale forecasts are withdrawn.
 
     A forecast is stale ``stale_after`` it was made. It should be renewed then; if it is not renewed ``grace_period``
     later, it is withdrawn.
@@ -111,7 +111,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancellationContext:
-    """Whose requests are read, the record of the orders, and who can cancel them."""
+    """The folder of the requests, the ledger, and the submitters that can cancel orders."""
 
     folder: Path
     ledger: Ledger

@@ -1,6 +1,6 @@
-"""Who may do what. User roles with the actions that they allow.
+"""Access control: user roles with the actions that they allow, and API tokens.
 
-And API tokens, of which only the scrypt hash is kept. A request that reaches the daemon as a file carries a proof
+Only the scrypt hash of a token is kept. A request that reaches the daemon as a file carries a proof
 instead of a token: an HMAC of the request under the hash. A process that can write to the request folder but cannot
 read the ledger cannot make one.
 """
@@ -36,7 +36,7 @@ class PrivilegedAction(StrEnum):
     CLOSE = "close"
 
 
-# The least role for each; None: anybody, also without a token.
+# The lowest role for each action; None: anybody, also without a token.
 REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
     {
         PrivilegedAction.HALT: None,

@@ -1,7 +1,6 @@
-"""When a person must approve a submission.
+"""Approvals: when a person must approve a submission, and whether an approval still covers it.
 
-What they are shown, and whether an approval still covers what would be submitted now. One reason is a forecast that
-is far from the market.
+One reason to ask is a forecast that is far from the market.
 """
 
 from collections.abc import Iterator, Mapping

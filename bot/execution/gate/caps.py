@@ -31,9 +31,9 @@ CAP_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CapHeadroom:
-    """What one cap leaves: its name, the cap itself and what of it is used.
+    """One cap and the part of it that is used.
 
-    Orders of the same ``group`` share what is left; "" is a cap of one order alone.
+    Orders of the same ``group`` share the rest; "" is a cap of one order alone.
     """
 
     name: str
@@ -55,7 +55,7 @@ class CapHeadroom:
 
 
 def tightest_headroom(context: DecisionContext) -> CapHeadroom | None:
-    """Return what the tightest cap leaves; None where no cap bounds the order."""
+    """Return the headroom of the tightest cap, None if no cap bounds the order."""
     return min(list_headrooms(context), key=lambda item: item.remaining, default=None)
 
 
@@ -94,7 +94,7 @@ def list_headrooms(context: DecisionContext) -> Iterator[CapHeadroom]:
 
 
 def _bankroll_bounds(context: DecisionContext, event: str) -> Iterator[tuple[str, float | None, float, str]]:
-    """Yield the shares of the bankroll in money, where it is known; those of 1 bound nothing."""
+    """Yield the bounds by shares of the bankroll, if the bankroll is known; a share of 1 bounds nothing."""
     share, usage = context.policy.bankroll, context.cap_usage
     bounds = (
         ("per_question", share.per_question, usage.question, ""),

@@ -44,14 +44,15 @@ OfferedSpecs = Callable[[PluginTableName], Iterable[ConfigurableSpec[Any]]]
 def config_digest(config: Config, venue: str, offered: OfferedSpecs) -> str:
     """Return the digest of all settings that decide what is submitted to the venue, regardless of their origin.
 
-    It holds the mode, account, caps, trading, margins and settings of the venue; the forecasters whose forecasts leave
-    there and those that they build on, with their tables and settings; the roles that these may ask, and the roles that
-    no forecaster claims, with the models that play them; every search engine and data source in use; and the sections
-    ``seed``, ``limits``, ``policy``, ``calibration`` and ``research``. Settings count as they are in effect.
+    It holds the mode, account, caps, trading, margins and settings of the venue; the forecasters whose forecasts are
+    submitted there and those that they build on, with their tables and settings; the roles that these may ask, and
+    the roles that no forecaster claims, with the models that play them; every search engine and data source in use;
+    and the sections ``seed``, ``limits``, ``policy``, ``calibration`` and ``research``. Settings count as they are in
+    effect.
 
     It does not hold other venues, forecasters that are scored but never submitted, logs, timings of the daemon,
     notifiers, budgets, prices and rates of models, the paper book, and the folder of the configuration. What is unclear
-    is included: a change too many only ends an arm record, one too few would allow submissions that nobody armed.
+    is included: an irrelevant change only ends an arm record, but a missed one would allow what nobody armed.
 
     For a live venue a dot and a slow hash of its secrets follow: it distinguishes different secrets and reveals nothing
     else.

@@ -218,7 +218,9 @@ def _no_clock_fault() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
-    """``is_batch_ready`` says whether a batch may go now or still waits for forecasts that belong to it.
+    """Sends the batches of all venues, one write at a time for each account.
+
+    ``is_batch_ready`` says whether a batch may be sent now or still waits for forecasts that belong to it.
 
     Nothing is written while the kill switch is engaged, or while too many writes of the venue are unknown.
     ``pre_send_check`` runs for each intent just before it is written; an intent with an objection goes back to the

@@ -1,7 +1,6 @@
-"""The agent loop.
+"""The agent loop: it offers tools, asks for an action, runs it and replies.
 
-It offers tools, asks for an action, runs it and replies; and the same with a belief state that every action updates
-(BLF, arXiv 2604.18576v3, section 3 and algorithm 1).
+``BeliefLoop`` adds a belief state that every action updates (BLF, arXiv 2604.18576v3, section 3 and algorithm 1).
 """
 
 from __future__ import annotations
@@ -201,7 +200,7 @@ class _LoopRun:
             return _failed_result(self._explain_not_offered(action))
         if times > 1:
             return _failed_result(
-                f"You have made this very call of {action.name} before; its result stands above. Do another."
+                f"You have made this very call of {action.name} before; its result is above. Do another."
             )
         return await self.settings.act(action)
 

@@ -230,7 +230,7 @@ def _is_writable(text: str) -> bool:
 
 
 def explain_empty_answer(completion: ModelCompletion) -> str:
-    """Return why an answer holds no action at all."""
+    """Return why an answer holds no action."""
     match completion.finish:
         case FinishReason.REFUSED:
             return "the model refused to answer"

@@ -148,7 +148,7 @@ def describe_failure(error: FoxcastError) -> str:
         case RequestRejectedError():
             return "it was refused"
         case MalformedDataError():
-            return "what came could not be read"
+            return "the reply could not be read"
         case AuthenticationError():
             return "there is no access"
         case _:

@@ -197,7 +197,7 @@ class RelatedQuestionsTool:
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
         words = select_topic_words(str(arguments["words"]))
         if not words:
-            message = "No word in it tells one question from another; give names or topics."
+            message = "None of these words distinguishes questions; give names or topics."
             raise ToolCallError(message)
         context = self.context
         found = await self.related.open(context.question.ref, words, before=context.data_before, limit=_RESULTS)
@@ -274,7 +274,7 @@ def _describe_versions(versions: Sequence[tuple[datetime, Question]]) -> Iterato
         yield f"{seen_at.date().isoformat()}: first seen"
     for (_, before), (seen_at, after) in pairwise(versions):
         changes = "; ".join(describe_changes(before, after))
-        yield f"{seen_at.date().isoformat()}: stated anew ({changes or 'other facts'})"
+        yield f"{seen_at.date().isoformat()}: new version ({changes or 'other facts'})"
         for name in _TEXTS:
             if (old := getattr(before, name)) != getattr(after, name):
                 yield f"  {name} before: {old[:_OLD_TEXT_CHARS]}"

@@ -93,10 +93,10 @@ async def filter_pages(
     for number, place in enumerate(places):
         if number in verdict.dropped:
             after[place] = PageReading(
-                why="the page tells of what came after the cutoff", caught=FilterCounts(content=1)
+                why="the page reports what happened after the cutoff", caught=FilterCounts(content=1)
             )
         elif number not in verdict.kept and context.guards.backdated:
-            after[place] = PageReading(why="the page could not be checked for what came after the cutoff")
+            after[place] = PageReading(why="the page could not be checked for information from after the cutoff")
     return after
 
 
@@ -238,7 +238,7 @@ class LookupUrlTool:
         if not text:
             message = f"The page was not read: {reading.why}."
             raise ToolCallError(message, caught=reading.caught)
-        remark = f"The page itself was not read: {reading.why}. This is what the search engine brought of it.\n"
+        remark = f"The page itself was not read: {reading.why}. This is what the search engine returned of it.\n"
         return self._build_outcome(url, remark, text)
 
     def _build_outcome(self, url: str, remark: str, text: str) -> ToolOutcome:

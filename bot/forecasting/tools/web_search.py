@@ -157,7 +157,7 @@ class WebSearchTool:
         head = [f"search_{number}: {len(kept) or 'no'} {'result' if len(kept) == 1 else 'results'}."]
         head += [f"{reply[0].upper()}{reply[1:]}." for reply in (caught.describe("results"),) if reply]
         if kept and self.context.guards.backdated and not checked:
-            head.append("Nobody checked whether these results tell of what came after the cutoff.")
+            head.append("These results were not checked for information from after the cutoff.")
         sources = tuple(
             self._build_source(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)
         )
