@@ -139,7 +139,7 @@ def _market_profit(
 ) -> MarketProfit:
     shares = {leg: count / MILLIONTHS for leg, count in contract.held.items()}
     missing_legs = [leg for leg in shares if (contract.contract, leg) not in held]
-    # Shares that are held no more brought an amount that is not known yet: neither gain nor loss.
+    # Shares that are no longer held were sold for an amount that is not known yet: neither gain nor loss.
     values = {
         leg: contract.cost[leg] / MILLIONTHS
         if leg in missing_legs

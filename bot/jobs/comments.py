@@ -47,7 +47,7 @@ class CommentContext:
 async def plan_comments(job: CommentContext) -> int:
     """Plan a comment for each acknowledged forecast that has none; return how many were planned.
 
-    Nothing is posted in paper mode: nobody would read it.
+    Nothing is posted in paper mode, where nobody would read it.
     """
     planned = 0
     for policy in job.execution_policies.values():

@@ -109,7 +109,9 @@ async def close_positions(job: ClosingContext, asked: ClosePositions, name: str)
         result = await _close_target(job, builder, target, accounts[target.venue], f"{asked.by} asked for it")
         result = replace(result, request=name)
         await requests.record_closing_result(job.ledger, result, at=job.clock.now())
-        log.info("position closed", state=result.state, venue=target.venue, contract=target.contract, told=str(result))
+        log.info(
+            "position closed", state=result.state, venue=target.venue, contract=target.contract, result=str(result)
+        )
         found.append(result)
     for venue in accounts:
         await _refresh_reading(job, venue)

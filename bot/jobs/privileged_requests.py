@@ -295,7 +295,7 @@ def _describe_resumed(where: str, ended: int, file: str) -> str:
 
 
 async def _require_intact_audit(job: PrivilegedRequestContext) -> None:
-    """Raise RequestRejectedError while the audit is broken: nobody can tell any more who permitted what."""
+    """Raise RequestRejectedError while the audit is broken, since it no longer shows who permitted what."""
     if job.folder is None:
         found = await job.ledger.permissions.verify()
     else:

@@ -363,7 +363,7 @@ def check_plan_age(context: DecisionContext) -> HoldDecision | None:
 
 
 _RESERVED = "cap usage is counted, and the order reserved, in the transaction that stores the intent"
-_PLAN_IS_FRESH = "an order is written within two minutes of its plan, or planned anew"
+_PLAN_IS_FRESH = "an order is written within two minutes of its plan, or planned again"
 
 RULES: tuple[SubmissionRule, ...] = (
     SubmissionRule(check=check_mode, phases=_BOTH),
@@ -393,7 +393,7 @@ RULES: tuple[SubmissionRule, ...] = (
         check=check_arm_amounts,
         phases=_DECIDE,
         kinds=_FORECAST | _CLOSING,
-        why_one_phase="amounts belong to an arm record, and what another record covers is planned anew",
+        why_one_phase="amounts belong to an arm record, and what another record covers is planned again",
     ),
     SubmissionRule(
         check=check_same_arm_record,
