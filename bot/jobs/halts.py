@@ -27,7 +27,8 @@ loss_log = structlog.get_logger(__name__)
 async def halt_losing_venues(ledger: Ledger, policies: Mapping[str, ExecutionPolicy], *, now: datetime) -> int:
     """Halt each venue whose account lost more than its caps allow; return how many were halted now.
 
-    A venue that is halted for its losses already stays as it is. When a person resumes it, losses are counted from zero.
+    A venue that is halted for its losses already stays as it is.
+    When a person resumes it, losses are counted from zero.
     """
     bounded = {
         venue: policy.account
