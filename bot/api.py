@@ -220,8 +220,7 @@ from bot.forecasting.agent.chat_session import (
     open_session,
 )
 from bot.forecasting.agent.loop import SEARCH_TOOL, BeliefLoop, LoopSettings, LoopTurn, create_belief_loop, run_loop
-from bot.forecasting.agent.model_actions import ModelAction
-from bot.forecasting.agent.parsing import UnreadableAnswer
+from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer
 from bot.forecasting.agent.prompt_texts import (
     SUBMIT,
     bounds_text,

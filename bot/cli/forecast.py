@@ -262,7 +262,7 @@ class _ForecastCommand:
     async def _require_payable(self, opened: FoxcastApp, names: Iterable[str]) -> None:
         seats = [opened.forecasters[name] for name in names]
         if any(seat.uses_models for seat in seats):
-            await opened.spending.log_budget_warnings()
+            await opened.cost_check.log_budget_warnings()
         above_usd = self.config.llm.budget.ask_above_usd
         await confirm_combined_cost(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
 

@@ -122,8 +122,8 @@ async def preferred_forecaster(records: ReadOnlyState, history: Sequence[Forecas
         return first
     if len({one.forecaster for one in history}) == 1:
         return history[-1].forecaster
-    heard = {scope for scope, _ in await find_answered_trials(records.ledger, [one.id for one in history])}
-    return next((one.forecaster for one in reversed(history) if one.id in heard), history[-1].forecaster)
+    answered = {scope for scope, _ in await find_answered_trials(records.ledger, [one.id for one in history])}
+    return next((one.forecaster for one in reversed(history) if one.id in answered), history[-1].forecaster)
 
 
 async def find_trace(records: ReadOnlyState, name: str, forecaster: str | None = None) -> ForecastTrace:

@@ -191,7 +191,7 @@ async def find_answered_trials(ledger: Ledger, scopes: Iterable[str]) -> frozens
 
 async def _has_answer(ledger: Ledger, scope: str, trial: int) -> bool:
     recordings = await ledger.recordings.read_trial(scope, trial)
-    return any(key.kind == "model" and "told" in json.loads(response.body) for key, response in recordings.items())
+    return any(key.kind == "model" and "value" in json.loads(response.body) for key, response in recordings.items())
 
 
 def _call_totals(database: Database, wanted: Mapping[str, str]) -> dict[CallState, CallTotals]:

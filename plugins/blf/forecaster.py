@@ -209,7 +209,7 @@ class BlfForecaster:
         else:
             voice = open_session(desk, MAIN_ROLE, seed=derive_seed(desk, "seed"), folder=settings.prompts)
             manner = narrow_margins(question, anchor, settings.answer_settings)
-            course = create_belief_loop(question, voice, anchor, steps=settings.most_steps, manner=manner)
+            course = create_belief_loop(question, voice, anchor, steps=settings.most_steps, settings=manner)
             asked = _question_prompt(course, anchor, settings)
             is_batch = settings.mode is SearchMode.BATCH and settings.zero_shot is ZeroShotMode.OFF
             passed = (run_batch if is_batch else _run_sequential)(course, settings, asked)

@@ -90,7 +90,7 @@ def test_halting_holds_at_once_and_resuming_ends_it(live: FoxcastInstallation, i
     assert "prices look odd" in inside(live, "doctor").out
     assert "everything resumed" in inside(live, "resume").out
     assert not stop.exists()
-    assert inside(live, "resume").out == "everything was not stopped\n"
+    assert inside(live, "resume").out == "everything was not halted\n"
 
 
 def test_halting_works_where_the_ledger_does_not(live: FoxcastInstallation, inside: InProcessCommand) -> None:

@@ -20,8 +20,6 @@ MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
 UNCLEAN = (
     "bot.cli",
     "bot.config",
-    "bot.execution",
-    "bot.forecasting",
     "bot.net",
     "plugins.orchestra",
     "plugins.society",

@@ -89,7 +89,7 @@ class CredentialGuard:
         await self.ledger.events.add_event("alert", f"{self.venue}: {halt}; {halt.remedy}", at=now)
 
     def clear_refusal(self) -> None:
-        """Allow requests to the venue again, because a person wants it."""
+        """Allow requests to the venue again, because a person resumed it."""
         self.refusal_reason = ""
         self._refusals.clear()
 

@@ -31,7 +31,7 @@ from bot.evaluation.leak_audit import (
 from bot.evaluation.planted_leaks import PLANTED_LEAKS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer, SeenDocument
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.trial_memory import FilterCounts
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock

@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.errors import AuthenticationError, ServiceUnavailableError, StoreError
-from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
-from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
+from bot.daemon.runner import DaemonLimits, ExitReason, HealthEvent, JobOutcome, JobRun, JobRunner
 from bot.daemon.service import run_daemon, run_jobs_once
 from bot.jobs.job import DaemonJob
 from bot.testing.clock import START, FakeClock
@@ -156,7 +155,7 @@ async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: 
         await run_daemon(
             [script(name) for name in names],
             clock=FakeClock(),
-            watch=DaemonLimits(),
+            limits=DaemonLimits(),
             record=ledger,
             stop=asyncio.Event(),
         )
@@ -238,7 +237,7 @@ def test_a_job_that_is_wanted_runs_at_once(ledger: FakeVitalsRecorder) -> None:
         forecast = DaemonJob(name="forecast", summary="", interval=timedelta(days=9999), run=run, run_requested=wanted)
         start = clock.monotonic()
         asking = asyncio.create_task(person())
-        await run_daemon([forecast], clock=clock, watch=DaemonLimits(), record=ledger, stop=stop)
+        await run_daemon([forecast], clock=clock, limits=DaemonLimits(), record=ledger, stop=stop)
         await asking
         assert [round(at - start) for at in ran] == [0, 100]
 

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from bot.core.errors import ServiceUnavailableError
-from bot.forecasting import calculator as module
-from bot.forecasting.calculator import CalculationLimits, SubprocessCalculator, find_calculator
-from bot.forecasting.calculator_process import evaluate_program
 from bot.forecasting.services import CalculationResult
+from bot.forecasting.tools import calculator as module
+from bot.forecasting.tools.calculator import CalculationLimits, SubprocessCalculator, find_calculator
+from bot.forecasting.tools.calculator_process import evaluate_program
 from tests.unit.forecasting.research_fixture import CHARGE, CUTOFF, ResearchFixture, market, names, trial_start
 
 ROOT = Path(module.__file__).resolve().parents[2]
@@ -155,7 +155,7 @@ async def test_a_child_that_dies_unread_is_out_of_reach() -> None:
 OUTSIDE = """
 import sys; sys.path.insert(0, sys.argv[1])
 import os, socket, ctypes
-from bot.forecasting.calculator_process import _set_resource_limits, _leave_network
+from bot.forecasting.tools.calculator_process import _set_resource_limits, _leave_network
 granted = ctypes.CDLL(None).unshare(0x10000000 | 0x40000000) == 0
 _leave_network(); _set_resource_limits({"seconds": 5, "space_bytes": 2**30})
 def refused(act):

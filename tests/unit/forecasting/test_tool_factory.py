@@ -54,7 +54,9 @@ async def heard(context: RecordedTrialContext) -> str:
 
 
 @pytest.mark.parametrize("forgiving", [False, True])
-@pytest.mark.parametrize(("first", "says"), [(True, "began under guard"), (False, "began free to know the future")])
+@pytest.mark.parametrize(
+    ("first", "says"), [(True, "began under guard"), (False, "began without guard against knowing the future")]
+)
 async def test_a_trial_goes_on_under_the_guards_it_began_with_or_not_at_all(
     research: ResearchFixture, says: str, *, first: bool, forgiving: bool
 ) -> None:

@@ -90,5 +90,5 @@ def test_our_errors_are_told_with_their_text_in_a_line_of_bounded_length() -> No
 def test_errors_of_others_are_told_without_their_text() -> None:
     with pytest.raises(ValueError, match=NOT_SHOWN) as caught:
         int(NOT_SHOWN)
-    assert re.fullmatch(r"ValueError \(test_troubles\.py:\d+\)", describe_error(caught.value))
+    assert re.fullmatch(r"ValueError \(test_daily_warnings\.py:\d+\)", describe_error(caught.value))
     assert NOT_SHOWN not in describe_error(ExceptionGroup(NOT_SHOWN, [ValueError(NOT_SHOWN)]))

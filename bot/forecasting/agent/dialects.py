@@ -23,14 +23,15 @@ from bot.core.language_models import (
 )
 from bot.core.values import Json
 from bot.forecasting.agent.belief_state import BELIEF_FIELD
-from bot.forecasting.agent.model_actions import (
+from bot.forecasting.agent.parsing import (
     EMPTY_ANSWER,
     ModelAction,
     ParseFailure,
     explain_empty_answer,
     parse_object,
+    read_text,
+    remove_control_characters,
 )
-from bot.forecasting.agent.parsing import read_text, remove_control_characters
 
 NAME_CHARS = 100
 
@@ -55,17 +56,17 @@ class JsonDialect:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def prompt(
+    def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
     ) -> Prompt:
         # The server does not cache the schema, so it contains only what may be called.
         offered = allowed or tools
         identity = tuple(map(id, offered))
         if identity not in self._schemas:
-            self._schemas[identity] = (tuple(offered), MappingProxyType(self._schema(offered)))
+            self._schemas[identity] = (tuple(offered), MappingProxyType(self._actions_schema(offered)))
         return Prompt(messages=tuple(messages), schema=self._schemas[identity][1], stable=len(messages))
 
-    def listing(self, tools: Sequence[ToolDefinition]) -> str:
+    def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         lines = [
             f"- {tool.name}: {tool.description}\n  arguments: {json.dumps(_tool_properties(tool), ensure_ascii=False)}"
             for tool in tools
@@ -73,7 +74,7 @@ class JsonDialect:
         fields = '"action", "arguments"' + ("" if self.belief is None else f' and "{BELIEF_FIELD}"')
         return "\n".join(["", f"Answer with one JSON object with the keys {fields}. The actions are:", *lines])
 
-    def read(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
+    def read_action(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
         if not completion.text.strip():
             return ParseFailure(explain_empty_answer(completion))
         found = parse_object(completion.text, complete=completion.finish is not FinishReason.LENGTH)
@@ -87,26 +88,26 @@ class JsonDialect:
         belief = found.value.get(BELIEF_FIELD) if self.belief is not None else None
         return ModelAction(name=read_text(name, NAME_CHARS), arguments=arguments, belief=belief, notes=found.notes)
 
-    def message(self, completion: ModelCompletion, move: ModelAction | None) -> Message:
+    def build_message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         bare = completion.text.strip()
-        if move is None:
+        if action is None:
             return Message(speaker=MessageRole.ASSISTANT, text=read_text(bare, SHOWN_CHARS) or EMPTY_ANSWER)
-        if not move.notes and bare.startswith("{"):
+        if not action.notes and bare.startswith("{"):
             return Message(speaker=MessageRole.ASSISTANT, text=completion.text, native=completion.native)
         # Thoughts and repairs are left out: a small model would imitate its own mistakes.
-        kept: dict[str, Json] = {"action": move.name, "arguments": dict(move.arguments)}
-        if move.belief is not None:
-            kept[BELIEF_FIELD] = move.belief
+        kept: dict[str, Json] = {"action": action.name, "arguments": dict(action.arguments)}
+        if action.belief is not None:
+            kept[BELIEF_FIELD] = action.belief
         return Message(speaker=MessageRole.ASSISTANT, text=json.dumps(kept, ensure_ascii=False))
 
-    def replies(self, message: Message, text: str) -> list[Message]:
+    def build_replies(self, message: Message, text: str) -> list[Message]:
         return [Message(speaker=MessageRole.USER, text=text)]
 
-    def _schema(self, tools: Sequence[ToolDefinition]) -> dict[str, Json]:
-        actions = [self._action(tool) for tool in tools]
+    def _actions_schema(self, tools: Sequence[ToolDefinition]) -> dict[str, Json]:
+        actions = [self._action_schema(tool) for tool in tools]
         return actions[0] if len(actions) == 1 else {"anyOf": [*actions]}
 
-    def _action(self, tool: ToolDefinition) -> dict[str, Json]:
+    def _action_schema(self, tool: ToolDefinition) -> dict[str, Json]:
         properties: dict[str, Json] = {
             "action": {"type": "string", "const": tool.name},
             "arguments": limit_schema(dict(tool.parameters)),
@@ -183,19 +184,19 @@ class NativeDialect:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def prompt(
+    def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
     ) -> Prompt:
-        offered = tuple(self._offered(tool) for tool in tools)
+        offered = tuple(self._add_belief(tool) for tool in tools)
         names = tuple(tool.name for tool in allowed)
         named = names if len(names) < len(offered) else ()
         return Prompt(messages=tuple(messages), tools=offered, allowed=named, stable=len(messages))
 
-    def listing(self, tools: Sequence[ToolDefinition]) -> str:
+    def describe_tools(self, tools: Sequence[ToolDefinition]) -> str:
         """Return nothing: the provider shows the model its tools."""
         return ""
 
-    def read(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
+    def read_action(self, completion: ModelCompletion) -> ModelAction | ParseFailure:
         if not completion.calls:
             return ParseFailure(explain_empty_answer(completion))
         call = completion.calls[0]
@@ -215,7 +216,7 @@ class NativeDialect:
             notes=(*more, *found.notes),
         )
 
-    def message(self, completion: ModelCompletion, move: ModelAction | None) -> Message:
+    def build_message(self, completion: ModelCompletion, action: ModelAction | None) -> Message:
         if all(map(_can_return_call, completion.calls)) and len({call.id for call in completion.calls}) == len(
             completion.calls
         ):
@@ -225,13 +226,13 @@ class NativeDialect:
         # Many servers refuse a history with arguments that are not JSON. Those that sign a call refuse a repaired one,
         # so it is sent back in words, as it was understood.
         call_text = UNREADABLE_CALL
-        if move is not None:
-            arguments = {**move.arguments, **({} if move.belief is None else {BELIEF_FIELD: move.belief})}
-            call_text = f"{move.name}({json.dumps(arguments, ensure_ascii=False)})"
+        if action is not None:
+            arguments = {**action.arguments, **({} if action.belief is None else {BELIEF_FIELD: action.belief})}
+            call_text = f"{action.name}({json.dumps(arguments, ensure_ascii=False)})"
         text = "\n".join(filter(None, (remove_control_characters(completion.text), call_text)))
         return Message(speaker=MessageRole.ASSISTANT, text=text)
 
-    def replies(self, message: Message, text: str) -> list[Message]:
+    def build_replies(self, message: Message, text: str) -> list[Message]:
         if not message.calls:
             return [Message(speaker=MessageRole.USER, text=text)]
         return [
@@ -239,7 +240,7 @@ class NativeDialect:
             for number, call in enumerate(message.calls)
         ]
 
-    def _offered(self, tool: ToolDefinition) -> ToolDefinition:
+    def _add_belief(self, tool: ToolDefinition) -> ToolDefinition:
         if self.belief is None:
             return tool
         if id(tool) not in self._tools_with_belief:

@@ -164,9 +164,9 @@ async def test_the_past_of_a_question_is_its_texts_and_its_crowd(research: Resea
     lines = (await past(research, third)).splitlines()[1:-1]
     assert lines == [
         "2026-02-20: first seen",
-        "2026-02-26: stated anew (the resolution criteria changed)",
+        "2026-02-26: new version (the resolution criteria changed)",
         "  criteria before: By noon.",
-        "2026-02-27: stated anew (other facts)",
+        "2026-02-27: new version (other facts)",
         "2026-02-20: crowd 0.200",
         "2026-02-26: crowd 0.600",
     ]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bot.forecasting.leak_guard.cutoff import is_after_cutoff
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.trial_memory import FilterCounts
 from bot.testing.research import FakePageFetcher, PlainTextReader, ScriptedModelGateway, drop_results
 from tests.unit.forecasting.research_fixture import CUTOFF, ResearchFixture, hit, market
 

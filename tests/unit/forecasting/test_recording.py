@@ -144,32 +144,32 @@ async def test_a_sealed_record_reads_what_the_trial_heard_and_not_what_tools_ask
     research: ResearchFixture,
 ) -> None:
     first = await record(research)
-    first.replay_or_compute("desk", A, lambda: 1)
+    first.replay_or_compute("opening", A, lambda: 1)
     for kind in ("search", "page", "model", "tool"):
         await run(first, kind, A, say)
     assert {key.kind for key in (await record(research)).exchanges_by_key} == {
-        "desk",
+        "opening",
         "search",
         "page",
         "model",
         "tool",
     }
     sealed = await record(research, sealed=True)
-    assert {key.kind for key in sealed.exchanges_by_key} == {"desk", "model", "tool"}
+    assert {key.kind for key in sealed.exchanges_by_key} == {"opening", "model", "tool"}
     sealed.mark_replayed((f"search {A} 0", f"page {A} 0"))
     assert (await run(sealed, "tool", A, never)).value == 0
 
 
 async def test_what_needs_no_waiting_is_on_record_before_what_follows(research: ResearchFixture) -> None:
     here = await record(research)
-    assert here.replay_or_compute("desk", A, lambda: [1]) == [1]
+    assert here.replay_or_compute("opening", A, lambda: [1]) == [1]
     assert await research.ledger.recordings.read_trial("f1", 1) == {}
 
     async def look() -> list[str]:
         return [key.kind for key in await research.ledger.recordings.read_trial("f1", 1)]
 
-    assert (await run(here, "model", B, lambda _: look())).value == ["desk"]
-    assert (await record(research)).replay_or_compute("desk", A, lambda: [2]) == [1]
+    assert (await run(here, "model", B, lambda _: look())).value == ["opening"]
+    assert (await record(research)).replay_or_compute("opening", A, lambda: [2]) == [1]
 
 
 @pytest.mark.parametrize("asked", [{"x": object()}, {"x": {1, 2}}])

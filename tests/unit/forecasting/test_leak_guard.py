@@ -14,8 +14,8 @@ from bot.core.questions import Question
 from bot.core.research import FetchedPage, SearchResult
 from bot.core.values import Json
 from bot.forecasting.leak_guard.content_filter import missing_filter_warning, parse_verdict
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
+from bot.forecasting.trial_memory import FilterCounts
 from bot.testing.research import (
     FakeDataSource,
     FakePageSource,
@@ -123,7 +123,7 @@ async def test_without_a_filter_results_are_marked_and_pages_of_today_are_not_re
     research.engine.hits = [hit("one"), hit("two", text="The whole story.")]
     context = await research.open_trial(BACKDATED)
     text = (await context.use_tool("web_search", {"query": "lamp"})).observation.text
-    assert "Nobody checked" in text
+    assert "not checked for information from after the cutoff" in text
     assert "lookup_url" not in names(context)
     read = await context.use_tool("summarize_results", {"search_index": 1, "result_indices": [1, 2], "question": "?"})
     assert "The whole story." not in read.observation.text
@@ -148,7 +148,7 @@ async def test_of_an_earlier_day_the_excerpts_alone_are_read_while_the_filter_is
         text = (await context.use_tool("web_search", {"query": "lamp"})).observation.text
         await context.use_tool("web_search", {"query": "lamp again"})
         read = (await context.use_tool("summarize_results", READ)).observation.text
-    assert "Nobody checked" in text
+    assert "not checked for information from after the cutoff" in text
     assert "About one" in text
     assert "Something on two." in text
     assert "was lit" not in text + read
@@ -211,7 +211,10 @@ async def test_a_filter_that_does_not_answer_lets_no_page_of_today_through(resea
     research.fetcher.web = {"https://news.example/one": "One\nIt was lit."}
     research.engine.hits = [hit("one")]
     context = await research.open_trial(BACKDATED)
-    assert "Nobody checked" in (await context.use_tool("web_search", {"query": "lamp"})).observation.text
+    assert (
+        "not checked for information from after the cutoff"
+        in (await context.use_tool("web_search", {"query": "lamp"})).observation.text
+    )
     result = await context.use_tool("lookup_url", {"url": "https://news.example/one"})
     assert result.failed
     assert "It was lit" not in result.observation.text
@@ -221,7 +224,10 @@ async def test_today_without_a_filter_nothing_is_marked_and_pages_are_read(resea
     research.fetcher.web = {"https://news.example/one": "One\nStill dark."}
     research.engine.hits = [hit("one")]
     context = await research.open_trial(market())
-    assert "Nobody checked" not in (await context.use_tool("web_search", {"query": "lamp"})).observation.text
+    assert (
+        "not checked for information from after the cutoff"
+        not in (await context.use_tool("web_search", {"query": "lamp"})).observation.text
+    )
     assert "Still dark." in (await context.use_tool("lookup_url", {"url": "https://news.example/one"})).observation.text
 
 
@@ -406,7 +412,7 @@ def test_what_was_caught_adds_up_and_says_so() -> None:
     both = FilterCounts(dates=1, blocked=2) + FilterCounts(dates=1, content=3)
     assert both == FilterCounts(dates=2, content=3, blocked=2)
     assert both.describe("results") == (
-        "results left out: 2 dated after the cutoff, 3 telling of what came after the cutoff, "
+        "results left out: 2 dated after the cutoff, 3 reporting what happened after the cutoff, "
         "2 from an address that is not read for this question"
     )
     assert FilterCounts().describe("results") == ""
