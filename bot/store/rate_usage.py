@@ -69,8 +69,8 @@ def rate_usage_to_text(usage: RateUsage) -> str:
     plain = {
         "at": format_timestamp(usage.at),
         "monotonic_s": usage.monotonic_s,
-        "out": usage.out,
-        "past": usage.past,
+        "in_flight": usage.in_flight,
+        "responses": usage.responses,
         "paused_s": usage.paused_s,
         "spacing_s": usage.spacing_s,
     }
@@ -84,8 +84,8 @@ def rate_usage_from_text(name: str, body: str) -> RateUsage:
         return RateUsage(
             at=parse_timestamp(plain["at"]),
             monotonic_s=float(plain["monotonic_s"]),
-            out=int(plain["out"]),
-            past=tuple((float(age), int(count)) for age, count in plain["past"]),
+            in_flight=int(plain["in_flight"]),
+            responses=tuple((float(age), int(count)) for age, count in plain["responses"]),
             paused_s=float(plain["paused_s"]),
             spacing_s=float(plain["spacing_s"]),
         )

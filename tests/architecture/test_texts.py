@@ -22,7 +22,6 @@ UNCLEAN = (
     "bot.config",
     "bot.execution",
     "bot.forecasting",
-    "bot.net",
     "plugins.orchestra",
     "plugins.society",
     "plugins.solo",
