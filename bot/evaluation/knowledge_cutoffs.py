@@ -9,7 +9,7 @@ from datetime import date
 from functools import cache
 from importlib import resources
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.llm.roles import bare_model_name
 from bot.plugin_system.discovery import BUILT_IN_PACKAGE
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.errors import NotFoundError
 from bot.core.learning import Round
 from bot.core.outcomes import VoidOutcome

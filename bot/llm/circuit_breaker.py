@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from bot.config.llm_schema import ProviderSection
+from bot.config.schema import ProviderSection
 from bot.core.errors import FoxcastError, QuotaExhaustedError, ServerUnreachableError, ServiceUnavailableError
 from bot.core.interfaces import Clock, RandomStreams
 from bot.llm.background_tasks import DailyAlerts

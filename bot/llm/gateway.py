@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 
 import structlog
 
-from bot.config.llm_schema import LlmSection, ProviderSection, RoleSection
+from bot.config.schema import LlmSection, ProviderSection, RoleSection
 from bot.core.errors import (
     AuthenticationError,
     ContextLengthExceededError,

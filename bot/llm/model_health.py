@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from bot.config.llm_schema import HealthSection
+from bot.config.schema import HealthSection
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution, ModelPerformance
 from bot.store.model_calls import ModelDemotion, ModelPerformanceStore, RecentModelPerformance

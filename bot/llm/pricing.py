@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bot.config.llm_schema import ModelSection
+from bot.config.schema import ModelSection
 from bot.core.errors import ConfigError, FoxcastError, MalformedDataError
 from bot.core.interfaces import ModelProvider
 from bot.core.language_models import ModelCompletion, TokenPrice

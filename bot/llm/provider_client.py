@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.config.llm_schema import ProviderSection
+from bot.config.schema import ProviderSection
 from bot.core.errors import FoxcastError, MalformedDataError, QuotaExhaustedError, ServiceUnavailableError
 from bot.core.interfaces import Clock, ModelProvider
 from bot.core.language_models import ModelCompletion, ModelDefaults

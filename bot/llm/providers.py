@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import cast
 
-from bot.config.llm_schema import RoleSection
+from bot.config.schema import RoleSection
 from bot.core.errors import (
     AuthenticationError,
     FoxcastError,

@@ -5,7 +5,7 @@ Checked once at the start, so that a misspelt provider costs no forecast.
 
 from dataclasses import dataclass
 
-from bot.config.llm_schema import LlmSection, ModelSection, RoleSection
+from bot.config.schema import LlmSection, ModelSection, RoleSection
 from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
 from bot.core.nearest_names import suggest_names

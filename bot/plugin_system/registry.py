@@ -169,7 +169,7 @@ def build_registry(config: Config, found: Sequence[PluginCandidate]) -> Registry
     # A broken plugin cannot say what it offers, so while there is one, an unknown table may belong to it.
     if not broken:
         offered = {table: registry.specs_of_table(table).names for table in PluginTableName}
-        check_plugin_names(config, offered, dormant={plugin.name for plugin in found} - set(config.plugins))
+        check_plugin_names(config, offered, disabled={plugin.name for plugin in found} - set(config.plugins))
     return registry
 
 

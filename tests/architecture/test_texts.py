@@ -19,7 +19,6 @@ MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
 # Packages whose texts still need work; the list only shrinks.
 UNCLEAN = (
     "bot.cli",
-    "bot.config",
     "bot.execution",
     "bot.forecasting",
     "plugins.orchestra",

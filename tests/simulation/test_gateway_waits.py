@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.config.llm_schema import LlmSection, ProviderSection
+from bot.config.schema import LlmSection, ProviderSection
 from bot.core.clock import SeededRandom
 from bot.core.errors import RequestRejectedError, ServiceUnavailableError
 from bot.core.language_models import ModelRequest, TokenPrice

@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.evaluation.knowledge_cutoffs import canonical_model_name, knowledge_cutoff, published_cutoff, shipped_cutoffs
 
 NOTHING = LlmSection()
