@@ -37,7 +37,7 @@ from bot.config.validation import (
     validate_settings,
 )
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import nearest_names, suggest_names
+from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.plugin_specs import PluginTableName
 from bot.core.redaction import register_url_passwords
 

@@ -16,7 +16,7 @@ from bot.config.base_schema import PluginTable
 from bot.config.schema import Config
 from bot.config.sources import SECRET_SUFFIXES, URL_LOGIN, ConfigSources, KeyPath
 from bot.config.validation import dotted_key
-from bot.core.nearest_names import nearest_names
+from bot.core.plain_text import nearest_names
 from bot.core.plugin_specs import PluginTableName
 
 SETTINGS_FIELD = "settings"
@@ -26,7 +26,6 @@ ANY_NAME, ANY_ENTRY = "NAME", "N"
 WILDCARDS = (ANY_NAME, ANY_ENTRY, "*")
 _KEY_PART = re.compile(r'"([^"]+)"|\[(\w+|\*)\]|([^.\[\]"]+)')
 _MAX_DEFAULT_CHARS = 120
-
 Schema = Mapping[str, Any]
 
 

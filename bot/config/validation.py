@@ -14,12 +14,11 @@ from pydantic_core import ErrorDetails
 
 from bot.config.sources import FILE_SUFFIX, ConfigSources, KeyPath, contains_key, variable_name
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import nearest_names, suggest_names
+from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.plugin_specs import PluginSettings
 
 # The annotation of a field: a class, a generic, a union; these have no type in common.
 Annotation: TypeAlias = object
-
 # Renamed settings of the engine: the old key, with * for any name, and the new name of its last part. An old key is
 # refused with the new name, and ``foxcast config upgrade`` rewrites it. Plugins use ``PluginSettings.renamed_keys``.
 RENAMED_KEYS: Mapping[str, str] = {
@@ -35,7 +34,6 @@ RENAMED_KEYS: Mapping[str, str] = {
     "venues.*.caps.doubts": "unknown_writes",
     "venues.*.trading.stay_out_h": "cooldown_h",
 }
-
 _BY_PARTS = {tuple(old.split(".")): new for old, new in RENAMED_KEYS.items()}
 
 

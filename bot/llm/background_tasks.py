@@ -15,9 +15,7 @@ from bot.core.interfaces import Clock
 from bot.llm.providers import describe_foreign_error
 
 ResultT = TypeVar("ResultT")
-
 log = structlog.get_logger(__name__)
-
 # At the end, a task that has not finished by then (a notifier that hangs) is cancelled.
 SHUTDOWN_TIMEOUT_S = 10.0
 

@@ -61,14 +61,8 @@ class CallRecord:
 
 
 MESSAGE_SERIALIZER: JsonSerializer[Message] = JsonSerializer("message", Message)
-
-
 OPTIONS_SERIALIZER: JsonSerializer[ResponseOptions] = JsonSerializer("offer", ResponseOptions)
-
-
 REQUEST_SERIALIZER: JsonSerializer[RequestRecord] = JsonSerializer("request to a model", RequestRecord)
-
-
 CALL_RECORD_SERIALIZER: JsonSerializer[CallRecord] = JsonSerializer("answer of a model", CallRecord)
 
 
@@ -84,11 +78,7 @@ async def load_prompt(asked: RequestRecord, documents: DocumentStore) -> Prompt:
 
 # The cached messages hold about this much text; a forgotten one is hashed again.
 MAX_CACHED_CHARS = 16_000_000
-
-
 MAX_CACHED_OPTIONS = 256
-
-
 BYTES_PER_TOKEN = 4
 
 

@@ -122,15 +122,9 @@ class CircuitBreaker:
 
 # Pauses without a stated length are drawn from the upper half of a bound that doubles each time in a row.
 FIRST_PAUSE_S = 1.0
-
-
 MAX_PAUSE_S = 60.0
-
-
 # One request an hour shows, without harm, whether a daily limit was lifted.
 MAX_RETRY_AFTER_S = 3600.0
-
-
 # An account without money is tried again after this: a person may have added some, and a try costs nothing.
 QUOTA_RETRY_S = 900.0
 

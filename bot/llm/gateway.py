@@ -132,8 +132,6 @@ class SingleFlight:
 
 
 log = structlog.get_logger(__name__)
-
-
 # Errors after which another model may do better.
 FALLBACK_ERRORS = (
     ServiceUnavailableError,

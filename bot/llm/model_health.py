@@ -16,7 +16,6 @@ from bot.core.language_models import CostAttribution, ModelPerformance
 from bot.store.model_calls import ModelDemotion, ModelPerformanceStore, RecentModelPerformance
 
 log = structlog.get_logger(__name__)
-
 # A moment before every demotion.
 BEFORE_ALL_DEMOTIONS = datetime(1970, 1, 1, tzinfo=UTC)
 # A report only informs, so it needs fewer trials than a demotion, and looks no further back than a person remembers.

@@ -130,22 +130,12 @@ def _missing_price_message(model: str, *, whole: bool, told: TokenPrice | None) 
 # A step of an agent that searches: its published trials read 54,000 to 97,000 tokens and write 5,000 to 10,000 in 7 to
 # 10 steps, with thinking at a high level. Source: BLF (arXiv 2604.18576v3), the median agent loop on market questions.
 STEP_TOKENS_IN = 10_000
-
-
 STEP_TOKENS_OUT = 1_000
-
-
 # A helper role reads the result of one search or one page, once for each, and writes little.
 HELPER_TOKENS_IN = 3_000
-
-
 HELPER_TOKENS_OUT = 300
-
-
 # Used by audits of earlier forecasts, never for a forecast.
 AUDIT_ROLES = frozenset({"auditor"})
-
-
 # A prompt late in such a trial.
 LONG_PROMPT_TOKENS = 20_000
 

@@ -73,11 +73,7 @@ class MinuteRateLimiter:
 
 # Waits between attempts are drawn from zero to the first one doubled each time, at most the longest.
 FIRST_RETRY_WAIT_S = 1.0
-
-
 MAX_RETRY_WAIT_S = 60.0
-
-
 # A server that cannot be reached is tried so much later each time: by then a restart is over, but a wrong address is
 # not.
 RECONNECT_WAITS_S = (1.0, 2.0)

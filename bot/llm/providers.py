@@ -79,11 +79,7 @@ def _error_causes(error: BaseException) -> Iterator[BaseException]:
 
 # Helper roles, and the reasoning effort in them unless config sets another one.
 HELPER_ROLES = frozenset({"filter", "summariser"})
-
-
 HELPER_EFFORT = "low"
-
-
 # Enough for reasoning and an answer at moderate effort; with a limit below 4,000 reasoning models return empty answers.
 FALLBACK_DEFAULTS = ModelDefaults(max_tokens=16_000)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bot.config.schema import LlmSection, ModelSection, RoleSection
 from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 
 
 def provider_name(model: str) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bot.core.venue_http import RateLimit
 
 log = structlog.get_logger(__name__)
-
 # The clocks of the two sides run at different speeds; the ratio is below this.
 CLOCK_MARGIN = 1.001
 # How long bytes may still be in transit after a connection was abandoned, or after a kill.
@@ -51,7 +50,6 @@ RECORD_EVERY_S = 0.05
 RECORD_AHEAD_S = 0.25
 # Responses are recorded in this many classes of age.
 AGE_CLASSES = 64
-
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
 _REFUSAL_STATUSES = frozenset({_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE})

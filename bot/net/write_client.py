@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bot.net.rate_limit import RateLimiter, RequestSlot
 
 HaltCheck: TypeAlias = "Callable[[], str | None]"
-
 # Connections are not reused, so this is the number of concurrent writes.
 MAX_CONNECTIONS = 20
 _METHOD = re.compile(r"[A-Z]+")

@@ -18,7 +18,7 @@ from types import ModuleType
 
 from bot.core.child_process import INSTALLATION_FOLDER
 from bot.core.errors import ConfigError, PluginError
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 
 ENTRY_POINT_GROUP = "foxcast"
 BUILT_IN_PACKAGE = "plugins"

@@ -223,12 +223,8 @@ DEFAULT_WEIGHTS: Mapping[PriorSource, WeightRule] = {
     PriorSource.BASE_RATE: SpreadWeight(0.3, 0.7),
     PriorSource.EVEN: SpreadWeight(0.7, 0.4),
 }
-
-
 # The floor is the outer loop, so that the first of several equal minima is the one the published code picks.
 SPREAD_GRID = tuple(SpreadWeight(f / 10, c / 5) for f in range(11) for c in range(11))
-
-
 FIXED_GRID = tuple(FixedWeight(weight / 20) for weight in range(1, 21))
 
 

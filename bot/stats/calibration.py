@@ -17,12 +17,8 @@ from bot.stats.arrays import EncodedKeys, FloatArray, IntArray, encode_keys, req
 from bot.stats.logit import LOGIT_EPSILON, logit, sigmoid
 
 _MAX_NEWTON_STEPS = 100
-
-
 # Each step squares the error of the last, so a step this small leaves about 1e-12.
 _STEP_TOLERANCE = 1e-6
-
-
 _IDENTITY_LINE = np.array([1.0, 0.0])
 
 

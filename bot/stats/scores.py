@@ -153,18 +153,10 @@ def _mean_square(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 MIN_PROBABILITY = 0.001
-
-
 DISCRETE_PEER_SCALE = 100.0
-
-
 CONTINUOUS_PEER_SCALE = 50.0
-
-
 # The least mass of a step is this share of an even one: 5e-5 with 200 steps.
 MIN_STEP_SHARE = 0.01
-
-
 _EDGE_TOLERANCE = 1e-10
 
 

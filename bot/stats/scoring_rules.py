@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bot.stats.arrays import FloatArray
 
 RuleScores = dict[str, float]
-
 # The proper scores that measure how far an answer was off, and the worst value of each.
 _WORST_SCORES = {BRIER: 1.0, CHOICE_BRIER: 2.0, CRPS: 1.0}
 

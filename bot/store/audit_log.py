@@ -22,7 +22,6 @@ AUDIT_HEAD_FILE = "audit.head"
 GENESIS_HASH = "0" * 64
 # The number before the first row.
 EMPTY_SEQ = 0
-
 _COLUMNS = "seq, at, kind, venue, actor, body, previous, hash"
 _NEWEST = "select seq, hash from audit order by seq desc limit 1"
 _ADD = f"insert into audit ({_COLUMNS}) values (:seq, :at, :kind, :venue, :actor, :body, :previous, :hash)"  # noqa: S608 - constants
@@ -32,7 +31,6 @@ _RECENT = f"""
 select {_COLUMNS} from audit where (:kind is null or kind = :kind) and (:venue is null or venue = :venue)
 order by seq desc limit :limit
 """  # noqa: S608 - as above
-
 _BODY: JsonSerializer[Mapping[str, str]] = JsonSerializer("audit row", Mapping[str, str])
 
 

@@ -135,7 +135,6 @@ def _original_place(aside: Path, folder: Path) -> str:
 
 # Bytes that must stay free for the ledger itself after a copy.
 RESERVE_BYTES = 64 * 1024 * 1024
-
 # No copy takes this long: an older partial copy is left over from a kill.
 ABANDONED_AFTER = timedelta(hours=1)
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
@@ -306,7 +305,6 @@ def _require_disk_space(path: Path, folder: Path) -> None:
 
 # The newest backups are always kept: two, in case the newest is of a broken ledger.
 MIN_KEPT_BACKUPS = 2
-
 # The largest share of the disk that backups may take: they grow with the ledger.
 MAX_DISK_SHARE = 0.5
 

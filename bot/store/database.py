@@ -22,7 +22,6 @@ from sqlite_utils import Database
 from bot.core.errors import StateFolderLockedError, StoreError
 
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-
 _COMMON_PRAGMAS = (
     "busy_timeout = 5000",
     "foreign_keys = on",
@@ -30,7 +29,6 @@ _COMMON_PRAGMAS = (
     "trusted_schema = off",
     "mmap_size = 0",
 )
-
 _WRITER_PRAGMAS = (
     *_COMMON_PRAGMAS,
     "journal_mode = wal",
@@ -38,10 +36,8 @@ _WRITER_PRAGMAS = (
     f"journal_size_limit = {WAL_LIMIT_BYTES}",
     "wal_autocheckpoint = 1000",
 )
-
 _READER_PRAGMAS = (*_COMMON_PRAGMAS, "query_only = on")
 _DISK_FULL_REMEDY = "the disk is full; free some space, then start again"
-
 _REMEDIES = {
     sqlite3.SQLITE_FULL: _DISK_FULL_REMEDY,
     sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the system's log, then check the database",
@@ -54,7 +50,6 @@ _REMEDIES = {
     sqlite3.SQLITE_LOCKED: "another program holds a table of the database; stop it, then try again",
     sqlite3.SQLITE_INTERRUPT: "the query took too long and was stopped; ask for less at once",
 }
-
 # After these errors nothing may be sent any more: it could not be recorded.
 _HALTING_CODES = frozenset(
     {

@@ -11,10 +11,8 @@ from bot.store.connections import LedgerWriter, TransactionRunner
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text
 
 MAX_RUNS_PER_JOB = 1_000
-
 LEDGER_HALTED = "halted"
 LEDGER_RESUMED = "resumed"
-
 _INSERT_EVENT = "insert into event (at, kind, text) values (?, ?, ?)"
 _RECENT_EVENTS = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
 _LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"

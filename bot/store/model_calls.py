@@ -21,13 +21,11 @@ from bot.store.documents import CompressedDocument, compress_json, get_document,
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
-
 _INSERT_RESERVATION = """
 insert into model_call (id, at, scope, ref, venue, forecaster, trial, role, provider, model, request, state, worst_usd)
 values (:id, :at, :scope, :ref, :venue, :forecaster, :trial, :role, :provider, :model, :request, 'reserved', :worst_usd)
 on conflict do nothing
 """
-
 _SETTLE_CALL = """
 update model_call set
   state = :state, cost_usd = :cost_usd, attempts = :attempts, calls = :calls, tokens_in = :tokens_in,
@@ -35,22 +33,16 @@ update model_call set
   answer = :answer
 where id = :id and state = 'reserved'
 """
-
 _CALL_STATE = "select state from model_call where id = ?"
-
 RECORDED_ANSWER = (
     "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
 )
-
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
-
 _SPENDING_SINCE = """
 select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
 where at >= ? group by scope, provider order by scope, provider
 """
-
 SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
-
 # Only forecasts whose calls were all answered, and are all among the recent ones, are typical.
 _TYPICAL_COST = """
 with recent as (
@@ -63,7 +55,6 @@ whole as (
     select count(*) from model_call c where c.scope = recent.scope and c.forecaster = :forecaster))
 select avg(cost_usd), count(*) from whole
 """
-
 _SELECT_COSTS = """
 select {name} as name, count(distinct scope), count(*), sum(state in ('failed', 'lost')), sum(attempts), sum(calls),
        sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(coalesce(cost_usd, worst_usd)) as cost_usd,

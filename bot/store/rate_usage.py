@@ -26,7 +26,6 @@ _UPSERT_RATE_USAGE = """
 insert into rate_usage (name, free_at, body) values (?, ?, ?)
 on conflict (name) do update set free_at = excluded.free_at, body = excluded.body
 """
-
 _SELECT_RATE_USAGE = "select body from rate_usage where name = ?"
 _SELECT_FREE_AT = "select name, free_at from rate_usage order by name"
 
@@ -97,13 +96,10 @@ def rate_usage_from_text(name: str, body: str) -> RateUsage:
 
 
 RATE_USAGE_FOLDER = "rates"
-
 # The program that holds the state folder; the next holder takes over its file.
 LOCK_HOLDER_NAME = "holder"
-
 # Older usage says nothing about any rate.
 MAX_USAGE_AGE = timedelta(hours=1)
-
 # Process ids do not repeat within the window of a rate.
 _instance_numbers = count()
 

@@ -15,7 +15,6 @@ and not exists (
     select 1 from current_resolution r where r.ref = q.ref and r.target = t.target
       and not {IS_WITHDRAWN}))
 """  # noqa: S608 - made of constants
-
 VIEWS: tuple[str, ...] = (
     # A forecast that a person only asked to see is never submitted.
     """create view latest_forecast as
@@ -53,7 +52,6 @@ from model_call
 group by scope, ref, venue, forecaster
 """,
 )
-
 # Each order keeps whether its question is resolved: of many thousand orders few are open.
 _RESOLVED_TRIGGER = """
 create trigger {name} after {event}

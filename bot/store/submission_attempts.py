@@ -22,7 +22,6 @@ ANSWERED_STATES = frozenset(
 )
 # How far fills may exceed the expected cost: a share of the cost, and at least of one unit.
 COST_TOLERANCE = 1e-6
-
 _COUNT_ATTEMPTS = "select count(*) from attempt where intent = ?"
 _INSERT_ATTEMPT = """
 insert into attempt (id, intent, number, started_at, state, tag, request, fence_at, version)

@@ -158,8 +158,6 @@ async def _read_answer(child: asyncio.subprocess.Process, max_bytes: int) -> Map
 
 
 __all__ = ["DEFAULT_READ_LIMITS", "PageReadLimits", "SubprocessPageReader"]
-
-
 DEFAULT_READ_LIMITS = PageReadLimits()
 
 

@@ -30,7 +30,6 @@ _NON_ELEMENTS = frozenset({"-text", "-comment"})
 Declarations = Mapping[str, str]
 # Red, green and blue, the text of a colour in another form, or None if it is unknown.
 Colour = tuple[float, ...] | str | None
-
 _MIN_READABLE_PX, _FAR_PX, _OFF_SCREEN_PX = 2.0, 300.0, 5000.0
 _MAX_FAINT_SHARE, _MAX_SAME_DISTANCE, _MAX_VALUE_CHARS = 0.05, 24.0, 200
 # A percentage is of a box of 300 pixels; an unknown unit has ten pixels.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 # At most this much is parsed between two reads, each of which lets other tasks run.
 _READ_BYTES = 16_384
-
-
 # Interim responses (1xx) before the final one: usually one or two, without a bound in the protocol.
 _MAX_INTERIM_RESPONSES = 8
 _RESPONSE_HEAD = re.compile(rb"\n\r?\nHTTP/\d\.\d (\d)")

@@ -15,8 +15,7 @@ from bot.config.venue_schema import ChooseTable, ExcludeSection, VenueTable
 from bot.core.errors import ConfigError
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
-from bot.plugin_system.forecaster_dependencies import direct_members
-from bot.plugin_system.registry import load_registry
+from bot.plugin_system.registry import direct_members, load_registry
 
 HARBOUR = Path(__file__).parents[1] / "fake_reader_venue.py"
 CHOICES: list[dict[str, Any]] = [

@@ -19,7 +19,7 @@ from bot.config.sources import MAX_FILE_BYTES, TomlDocument, read_toml_file
 from bot.config.validation import leaf_keys
 from bot.config.venue_schema import VenueTable
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import nearest_names, suggest_names
+from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.submissions import ExecutionMode
 from bot.forecasting.aggregation import PoolingMethod
 
