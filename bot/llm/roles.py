@@ -1,7 +1,4 @@
-"""Which model plays which role, as configured.
-
-Checked once at the start, so that a misspelt provider costs no forecast.
-"""
+"""Which model plays which role, as configured; validated at the start, so that a misspelt provider is found early."""
 
 from dataclasses import dataclass
 
@@ -43,7 +40,7 @@ class ModelRoles:
                         self._unknown_provider(f"[llm.roles.{role}] {key} = {model!r}", provider_name(model))
                     )
         for name in self.section.providers:
-            # Nobody would enforce its limits.
+            # The limits of an unknown provider would never be applied.
             if name not in self.providers:
                 raise ConfigError(self._unknown_provider(f"[llm.providers.{name}]", name))
 

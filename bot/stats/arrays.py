@@ -1,6 +1,6 @@
-"""Array types and the checks that every scientific function makes of its arguments.
+"""Array types, and checks of arguments that all functions on arrays share.
 
-A NaN in a mean is found weeks later, so values are checked once, where they enter.
+A NaN in a mean is found weeks later, so values are checked once, at the entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DateArray = NDArray[np.datetime64]
 
 
 class EncodedKeys(NamedTuple):
-    """Keys replaced by integers: ``labels[codes[i]]`` is the key of row i; labels stand in order of appearance."""
+    """Keys replaced by integers: ``labels[codes[i]]`` is the key of row i; labels are in order of appearance."""
 
     codes: IntArray
     labels: tuple[Hashable, ...]
@@ -46,7 +46,7 @@ def require_same_length(**columns: FloatArray | IntArray) -> None:
     """Raise ValueError unless all columns are vectors of one shared length above zero."""
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) != 1 or not shape[0] for shape in shapes.values()):
-        message = f"want vectors of one length above zero, got shapes {shapes}"
+        message = f"needs vectors of one length above zero, got shapes {shapes}"
         raise ValueError(message)
 
 

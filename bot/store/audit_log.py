@@ -1,4 +1,4 @@
-"""The audit: append-only rows, each with the hash of the row before it.
+"""The audit log: append-only rows, each with the hash of the previous row.
 
 Verification finds an edited row and a removed tail.
 """
@@ -76,7 +76,7 @@ class AuditHead:
 class AuditVerification:
     """The result of a verification: how many rows are valid, their head, and what is wrong ("" for nothing).
 
-    ``first_bad_row`` is the number of the first row that cannot be trusted.
+    ``first_bad_row`` is the number of the first invalid row.
     """
 
     rows: int
@@ -86,7 +86,7 @@ class AuditVerification:
 
     @property
     def sound(self) -> bool:
-        """Whether the chain is whole."""
+        """Whether the chain is valid."""
         return not self.why
 
 
@@ -140,7 +140,7 @@ def verify_audit_chain(
         head = AuditHead(seq=row["seq"], hash=row["hash"])
         if known is not None and head.seq == known.seq:
             if head.hash != known.hash:
-                why = f"row {head.seq} is not the one that was exported as head: the chain was rewritten"
+                why = f"row {head.seq} differs from the exported head: the chain was rewritten"
                 return AuditVerification(rows=head.seq, head=head, first_bad_row=head.seq, why=why)
             held = True
     if not held and known is not None:
@@ -178,7 +178,7 @@ def read_exported_head(path: Path) -> AuditHead:
         message = f"there is no exported head at {path}"
         raise NotFoundError(message) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"{path} holds no head of an audit"
+        message = f"{path} is not an exported head of the audit log"
         raise MalformedDataError(message) from error
     return head
 

@@ -28,7 +28,7 @@ _INSERT_DECISION = """
 insert into decision (forecast, at, verdict, why, until, mode, intent, market)
 values (:forecast, :at, :verdict, :why, :until, :mode, :intent, :market)
 """
-# The same hold again is no new decision: only its time and the numbers in its reason change.
+# A repeated hold is not a new decision: only its time and the numbers in its reason change.
 _LAST_DECISION = "select id, verdict, why from decision where forecast = ? order by id desc limit 1"
 _UPDATE_HOLD = "update decision set until = :until, why = :why where id = :id"
 _NUMBERS = re.compile(r"\d[\d.,:]*")
@@ -226,7 +226,7 @@ class DecisionSnapshot:
     ``question`` is the current question, ``forecast_on`` the question at the time of the forecast.
     ``standing_intent`` is the newest intent of the question that is neither refused nor superseded. ``locked`` is the
     reason of a lock for the forecaster. ``successor`` is the newest completed later revision. ``clairvoyant``: the
-    forecast was made without guards against knowing the future, whatever the config says now. ``closed_at`` is the last
+    forecast was made without leak guards, regardless of the present config. ``closed_at`` is the last
     time at which a position in the question was to be closed. ``forecast_only``: the forecast is never submitted.
     """
 
@@ -242,7 +242,7 @@ class DecisionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSnapshotReader:
-    """Reads the snapshots that the gate decides on."""
+    """Reads the snapshots on which the gate decides."""
 
     readers: TransactionRunner
 

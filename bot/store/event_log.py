@@ -65,8 +65,8 @@ class EventLog:
     async def halt(self, why: str, *, at: datetime) -> None:
         """Record that writing has halted, and why: the only event that a halted ledger takes.
 
-        The first write to a full disk releases the ballast, the second one uses its room. Raises StoreError if the disk
-        takes no write at all.
+        On a full disk the first write releases the disk reserve, and the second one uses its space. Raises StoreError
+        if the disk accepts no write at all.
         """
         try:
             await self.writer.run_halted(lambda database: add_event(database, LEDGER_HALTED, why, at))

@@ -156,7 +156,7 @@ where kind = 'model' and scope in (select value from json_each(:scopes))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTotals:
-    """The number and usage of calls; ``usage.cost_usd`` counts lost and running calls at their worst case."""
+    """The number and usage of calls; ``usage.cost_usd`` counts lost and running calls at their maximum cost."""
 
     calls: int = 0
     usage: ModelUsage = field(default_factory=ModelUsage)

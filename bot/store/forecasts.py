@@ -50,7 +50,7 @@ select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.ve
 from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))
 """  # noqa: S608 - made of constants
-# The most forecasts in an hour of a question whose text alternates, as between two caches.
+# The largest number of forecasts per hour of a question whose text alternates, as between two caches.
 _MAX_RECENT_FORECASTS = 4
 _CHANGE_COOLDOWN = timedelta(hours=1)
 
@@ -347,7 +347,7 @@ def _begin_forecast(database: Database, start: ForecastStart, current: str) -> R
 
 def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     if not timedelta(0) <= start.cutoff - cutoff <= MAX_RESUME_AGE:
-        return f"left unfinished with the cutoff {format_timestamp(cutoff)}"
+        return f"not finished, with the cutoff {format_timestamp(cutoff)}"
     return None
 
 
@@ -394,11 +394,11 @@ def _complete_forecast(database: Database, forecast: Forecast, next_due: NextDue
 def _require_same_forecast(database: Database, forecast: Forecast) -> tuple[str, bool]:
     row = database.execute(_SELECT_IDENTITY, [forecast.id]).fetchone()
     if row is None:
-        message = f"forecast {forecast.id} was never begun"
+        message = f"forecast {forecast.id} was never started"
         raise NotFoundError(message)
     *begun, state, forecast_only = row
     if tuple(begun) != (str(forecast.ref), forecast.version, forecast.forecaster, forecast.revision):
-        message = f"forecast {forecast.id} was begun as {begun}, not as it is completed"
+        message = f"forecast {forecast.id} was started as {begun}, not as it is completed"
         raise MalformedDataError(message)
     return str(state), bool(forecast_only)
 

@@ -353,7 +353,7 @@ class IntegrityQuery(Protocol):
 
     @property
     def sql(self) -> str:
-        """A select without parameters that returns no row if all is well."""
+        """A select without parameters that returns no row if the ledger is correct."""
         ...
 
     @property
@@ -429,7 +429,7 @@ def wal_size(path: Path) -> int:
 
 
 def sqlite_version_warning(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> str | None:
-    """Return a warning about this version of SQLite, None if it is good.
+    """Return a warning about this version of SQLite, None if it has no known fault.
 
     Up to 3.51.2, two connections that checkpoint at once can corrupt the write-ahead log; 3.44.6 and 3.50.7 have the
     fix too. Foxcast opens only one writing connection, so an old version is a warning and not an error.

@@ -1,4 +1,4 @@
-"""What forecasters learn from outcomes: resolved forecasts as known before a time, and fitted parameters.
+"""Resolved forecasts as known before a time, and the parameters that forecasters fitted to outcomes.
 
 Parameters are stored by the digest of their content and found by date.
 """
@@ -31,10 +31,10 @@ from bot.store.serialization import (
 )
 from bot.store.trials import clairvoyant_setups_json
 
-# More than these improve a fit only a little.
+# More of them improve a fit only a little.
 MAX_RESOLVED_FORECASTS = 5_000
-# Chosen like scores: for each forecaster and target, the last forecast before close and outcome. Forecasts that saw the
-# future are left out, and so are questions that must not be used for training (their fact "training").
+# Selected like scores: for each forecaster and target, the last forecast before close and outcome. Clairvoyant
+# forecasts are left out, and so are questions that must not be used for training (their fact "training").
 _SELECT_RESOLVED_FORECASTS = f"""
 with eligible as (
   select f.id, f.forecaster, f.version, f.price, f.cutoff, f.ref, p.target, p.raw_probability, p.raw_body,

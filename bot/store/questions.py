@@ -295,7 +295,7 @@ def _read_current_version(database: Database, ref: QuestionRef) -> str:
 def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
     refs = [known for (known,) in database.execute(_REFS_OF_VENUE, [ref.venue])]
     near = difflib.get_close_matches(str(ref), refs, n=3)
-    hint = f"; near it: {', '.join(near)}" if near else ""
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return NotFoundError(f"no question {ref} in the ledger{hint}")
 
 

@@ -90,17 +90,18 @@ def rate_usage_from_text(name: str, body: str) -> RateUsage:
         )
     except (KeyError, TypeError, ValueError) as error:
         message = (
-            f"the usage of the rate {name} cannot be read ({error!r}); wait a day, then delete its row of rate_usage"
+            f"the usage of the rate limit {name} cannot be read ({error!r}); wait a day, then delete its row of "
+            "rate_usage"
         )
         raise StoreError(message) from error
 
 
 RATE_USAGE_FOLDER = "rates"
-# The program that holds the state folder; the next holder takes over its file.
+# The name of the process with the state folder; its successor uses the same file.
 LOCK_HOLDER_NAME = "holder"
-# Older usage says nothing about any rate.
+# Older usage is outside of the window of every rate limit.
 MAX_USAGE_AGE = timedelta(hours=1)
-# Process ids do not repeat within the window of a rate.
+# Process ids do not repeat within the window of a rate limit.
 _instance_numbers = count()
 
 

@@ -1,7 +1,4 @@
-"""Requests of people to the daemon, one private file each.
-
-Operator requests, cancellations of orders, and closing of positions with their results.
-"""
+"""Requests of people to the daemon, one private file each: operator requests, cancellations, closing of positions."""
 
 import os
 from dataclasses import dataclass, replace

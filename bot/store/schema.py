@@ -1,7 +1,7 @@
 """The tables of the ledger and the list of its migrations.
 
-Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
-UTC text that sorts in the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
+All values are text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
+UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
 views ``latest_forecast``, ``current_resolution``, ``scored`` and ``cost`` answer common questions.
 
 Migrations begin with the first release: never edit a released one, add a new one below it.
@@ -322,7 +322,7 @@ _PERMISSIONS = (
 ) strict
 """,
     "create index approval_by_state on approval (state, expires_at)",
-    # A venue that is stopped until a person or a condition ends it; '' is every venue.
+    # A venue that is halted until a person or a condition ends the halt; '' means every venue.
     """create table halt (
   id integer primary key,
   venue text not null,

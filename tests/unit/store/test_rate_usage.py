@@ -41,7 +41,7 @@ async def test_only_the_last_note_is_kept(scribe: LedgerFixture) -> None:
 async def test_a_row_that_cannot_be_read_says_what_to_do(scribe: LedgerFixture) -> None:
     await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
     await scribe.ledger.rates.writer.run(lambda database: database.execute("update rate_usage set body = '{}'"))
-    with pytest.raises(StoreError, match=r"the usage of the rate lantern cannot be read .* delete its row"):
+    with pytest.raises(StoreError, match=r"the usage of the rate limit lantern cannot be read .* delete its row"):
         await scribe.ledger.rates.load("lantern")
 
 
