@@ -66,7 +66,7 @@ async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(
     assert (second.revision, second.trials) == (2, ())
     trace = await scribe.ledger.forecasts.trace(first.id)
     assert trace.state == "abandoned"
-    assert "left unfinished" in trace.detail
+    assert "not finished" in trace.detail
 
 
 async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: LedgerFixture) -> None:

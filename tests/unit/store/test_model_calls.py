@@ -121,7 +121,7 @@ async def test_cached_tokens_are_never_more_than_those_in(scribe: LedgerFixture)
 
 @pytest.mark.parametrize("amount", [-0.01, math.nan, math.inf])
 def test_no_call_is_written_with_an_amount_that_no_budget_can_hold(scribe: LedgerFixture, amount: float) -> None:
-    with pytest.raises(ValueError, match="worst case of a call"):
+    with pytest.raises(ValueError, match="maximum cost of a call"):
         scribe.reservation(worst_usd=amount)
     with pytest.raises(ValueError, match="latency of a call"):
         scribe.settlement(0.01, latency_s=amount)
