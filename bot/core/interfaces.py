@@ -220,7 +220,7 @@ class PaperTradingSubmitter(TradingSubmitter, Protocol):
 class OrderPlanner(Protocol):
     """Turns beliefs into orders: policy in code, without a model."""
 
-    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
+    async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
         """Return the order plan for the market as it is now.
 
         Raises ServiceUnavailableError if it cannot be read, and RequestRejectedError for a question that is not traded.
@@ -232,7 +232,7 @@ class OrderPlanner(Protocol):
 class ClosingPlanner(OrderPlanner, Protocol):
     """A planner that can also sell a position regardless of the forecast."""
 
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
         """Return the sale of the position, or of the part that can be sold now, or why nothing can.
 
         The limit is the worst price that a seller must accept on the present market. Raises as ``plan_order``.
@@ -413,7 +413,7 @@ class TrialContext(Protocol):
         """Record a text (a prompt in use, say) and return its digest, for the documents of a step."""
         ...
 
-    async def report_performance(self, conduct: ModelPerformance) -> None:
+    async def report_performance(self, performance: ModelPerformance) -> None:
         """Report how the model in a role did in this trial; one that does badly is replaced for later trials."""
         ...
 
@@ -421,7 +421,7 @@ class TrialContext(Protocol):
 class Forecaster(Protocol):
     """A forecaster of any design, as a stream of steps."""
 
-    def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield steps, each with a complete belief; the engine stops by closing the generator."""
         ...
 
@@ -440,13 +440,13 @@ class HistoryLearner(ParameterLearner, Protocol):
 
     @property
     def other_forecasters(self) -> Collection[str]: ...
-    def fit_history(self, pasts: Sequence[ResolvedForecast], *, before: datetime) -> Mapping[str, Json]:
+    def fit_history(self, history: Sequence[ResolvedForecast], *, before: datetime) -> Mapping[str, Json]:
         """Return parameters to add to those of ``fit``, from forecasts in the order of their resolution."""
 
 
 class NotificationChannel(Protocol):
     """A channel to a person."""
 
-    async def notify(self, notice: NotificationMessage) -> None:
-        """Deliver the notice or raise ServiceUnavailableError."""
+    async def notify(self, message: NotificationMessage) -> None:
+        """Deliver the message or raise ServiceUnavailableError."""
         ...

@@ -195,10 +195,10 @@ class _ContractBook:
             self._refund(at, returns_losses=returns_losses)
             return
         for one in payouts:
-            held = self.lots[one.leg].shares
-            if held > 0 and one.price is not None:
-                worth = round(held * one.price)
-                self._pay_out(at, ProfitEntryKind.PAYOUT, {one.leg: held}, {one.leg: worth})
+            shares = self.lots[one.leg].shares
+            if shares > 0 and one.price is not None:
+                payout = round(shares * one.price)
+                self._pay_out(at, ProfitEntryKind.PAYOUT, {one.leg: shares}, {one.leg: payout})
 
     def _redeem_pairs(self, at: datetime, pairs: int) -> None:
         """Pay out pairs; each side gets the share of the 1 that is its share of the cost."""

@@ -132,7 +132,7 @@ def verify_audit_chain(
     head = since or AuditHead()
     if why := _verified_row_fault(database, head):
         return AuditVerification(rows=head.seq - 1, head=head, first_bad_row=head.seq, why=why)
-    held = known is None or known.seq <= head.seq
+    is_head_found = known is None or known.seq <= head.seq
     for values in database.execute(_AFTER, [head.seq]):
         row = _row_by_column(values)
         if why := _row_fault(row, head):
@@ -142,8 +142,8 @@ def verify_audit_chain(
             if head.hash != known.hash:
                 why = f"row {head.seq} differs from the exported head: the chain was rewritten"
                 return AuditVerification(rows=head.seq, head=head, first_bad_row=head.seq, why=why)
-            held = True
-    if not held and known is not None:
+            is_head_found = True
+    if not is_head_found and known is not None:
         why = f"the exported head is row {known.seq}, and the chain ends with row {head.seq}: its tail was cut off"
         return AuditVerification(rows=head.seq, head=head, first_bad_row=head.seq + 1, why=why)
     return AuditVerification(rows=head.seq, head=head)

@@ -81,9 +81,9 @@ def verified_book_copies(backup: Path, ledger: Path) -> dict[str, Path]:
     named = _recorded_books(backup)
     if named is not None:
         return _verify_book_copies(backup, named)
-    if aside := _REPLACED_NAME.fullmatch(backup.stem):
-        kept = backup.parent.glob(f"*/*-replaced-{aside['stamp']}.sqlite")
-        return {_original_place(path, backup.parent): path for path in sorted(kept)}
+    if replaced := _REPLACED_NAME.fullmatch(backup.stem):
+        books = backup.parent.glob(f"*/*-replaced-{replaced['stamp']}.sqlite")
+        return {_original_place(path, backup.parent): path for path in sorted(books)}
     if current := find_books(ledger):
         message = (
             f"{backup} was made without the paper books; to restore it, move these away first, new ones will be made: "
