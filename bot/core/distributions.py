@@ -115,7 +115,7 @@ def _check_quantiles(quantiles: Mapping[float, float]) -> tuple[list[float], lis
     levels = sorted(quantiles)
     values = [quantiles[level] for level in levels]
     if len(levels) < 2 or not all(0.0 < level < 1.0 for level in levels):
-        message = f"needs two or more levels between 0 and 1, got {levels}"
+        message = f"two or more levels between 0 and 1 are needed, got {levels}"
         raise ValueError(message)
     if not all(math.isfinite(value) for value in values) or any(b < a for a, b in pairwise(values)):
         message = f"quantiles must be finite and must not decrease: {', '.join(f'{value:.6g}' for value in values)}"
