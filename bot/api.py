@@ -33,7 +33,15 @@ from bot.core.errors import (
     ServiceUnavailableError,
     TrialLimitReachedError,
 )
-from bot.core.forecasts import Forecast, Trial, TrialEnd, TrialLimits
+from bot.core.forecasts import (
+    Forecast,
+    TranscriptEntry,
+    TranscriptFigure,
+    Trial,
+    TrialEnd,
+    TrialLimits,
+    TrialTranscript,
+)
 from bot.core.interfaces import (
     Clock,
     ClosingPlanner,
@@ -79,7 +87,6 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.core.learning import LESSON_ACTION, FittedParameters, ForecastFile, ResolvedForecast, Round, TrainingExample
-from bot.core.nearest_names import nearest_names
 from bot.core.orders import (
     Account,
     ClosingProposal,
@@ -105,7 +112,7 @@ from bot.core.outcomes import (
     VoidOutcome,
 )
 from bot.core.permissions import ExposureGroups
-from bot.core.plain_text import parse_date, plain_snippet, replace_invisible
+from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible
 from bot.core.plugin_specs import (
     API_VERSION,
     MODEL_CALL_SECONDS,
@@ -146,7 +153,6 @@ from bot.core.submissions import (
     SubmissionBatch,
     WriteReceipt,
 )
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.values import Json
 from bot.core.venue_http import (
     HttpRequest,

@@ -365,7 +365,7 @@ async def _open_plugin_factory(
     random = SeededRandom(config.seed)
     rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
     shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
-    rates = RateLimiter(rate_limits, clock=clock, random=random, book=rate_store, shared=shared)
+    rates = RateLimiter(rate_limits, clock=clock, random=random, store=rate_store, shared=shared)
     client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
     async with client as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
@@ -381,7 +381,7 @@ async def _open_plugin_factory(
             stack=stack,
             rates=rates,
             open_write_client=partial(
-                HttpWriteClient, holds=_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
+                HttpWriteClient, halt_check=_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
             ),
             credentials=credentials,
         )

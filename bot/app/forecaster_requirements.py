@@ -10,7 +10,7 @@ from bot.config.loader import describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.forecasts import TrialLimits
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import ForecasterSpec
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
 from bot.forecasting.tool_factory import ToolFactory

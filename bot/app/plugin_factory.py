@@ -55,8 +55,7 @@ from bot.llm.roles import configured_models, provider_name
 from bot.net.rate_limit import RateLimiter
 from bot.net.websocket import WebSocketConnector
 from bot.net.write_client import HttpWriteClient
-from bot.plugin_system.forecaster_dependencies import direct_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
 
 PLUGINS_PACKAGE = "plugins"

@@ -17,8 +17,7 @@ from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, with_all_members
 
 log = structlog.get_logger(__name__)
 

@@ -47,8 +47,7 @@ from bot.core.plain_text import replace_invisible
 from bot.core.questions import Question
 from bot.evaluation.explanation import load_explanation
 from bot.jobs.operator_requests import record_open_question, require_open_question
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, with_all_members
 from bot.store.ledger import ReadOnlyState, open_read_only
 
 app = typer.Typer(add_completion=False)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError
 from bot.core.forecasts import Forecast
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.questions import QuestionRef
 from bot.store.forecast_queries import find_answered_trials
 from bot.store.forecasts import ForecastTrace

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from functools import cache
 from importlib import resources
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.errors import NotFoundError
 from bot.core.learning import Round
 from bot.core.outcomes import VoidOutcome

@@ -105,7 +105,7 @@ def mix_predictions(
 
 def _mix_target(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
     from bot.stats.aggregation import linear_pool  # noqa: PLC0415 - as above
-    from bot.stats.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
+    from bot.stats.arrays import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
 
     match predictions[0]:
         case ChoicePrediction(probabilities=first):

@@ -12,7 +12,6 @@ import structlog
 
 from bot.core.errors import RequestRejectedError, StoreError, describe_error
 from bot.core.interfaces import Clock
-from bot.core.nearest_names import suggest_names
 from bot.core.operator_requests import (
     ClosePositions,
     ForecastQuestion,
@@ -23,6 +22,7 @@ from bot.core.operator_requests import (
     UnlockQuestion,
 )
 from bot.core.outcomes import RESOLUTION_UNDONE, VoidOutcome, is_withdrawn_outcome
+from bot.core.plain_text import suggest_names
 from bot.core.questions import Question
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import REQUESTED_REASON, ConfiguredForecaster

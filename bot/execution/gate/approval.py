@@ -12,7 +12,7 @@ from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.caps import CAP_TOLERANCE
 from bot.execution.gate.decision_context import DecisionContext
-from bot.stats.logit import log_odds
+from bot.stats.arrays import log_odds
 from bot.store.serialization import PREDICTIONS, format_timestamp
 
 LOG_ODDS_CLIP = 1e-3

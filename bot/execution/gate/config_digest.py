@@ -11,9 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from bot.config.llm_schema import RoleSection
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings
-from bot.config.schema import Config
+from bot.config.schema import Config, RoleSection
 from bot.config.venue_schema import ChooseTable
 from bot.core.errors import ConfigError
 from bot.core.ids import sha256_hex

@@ -72,7 +72,7 @@ class CredentialGuard:
         self._refusals = [one for one in self._refusals if now - one < REFUSAL_WINDOW] + [now]
         if len(self._refusals) < self.final_refusals:
             return
-        why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, sentence=True)})"
+        why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, only_message=True)})"
         # Set before anything is awaited, so that no other request is sent meanwhile.
         self.refusal_reason = why
         halt = SubmissionHalt(

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from bot.cli.leaks import leak_audit_to_json, print_leak_audit, print_self_test, self_test_to_json
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.beliefs import ModelUsage
 from bot.core.clock import SeededRandom
 from bot.core.errors import ServiceUnavailableError

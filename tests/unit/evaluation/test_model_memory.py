@@ -12,7 +12,7 @@ import pytest
 
 from bot.cli.output.console import SafeConsole
 from bot.cli.output.model_memory import memory_line, memory_to_json, print_memory, print_memory_line
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom
 from bot.core.learning import Round
 from bot.core.outcomes import BinaryOutcome, Resolution, VoidOutcome

@@ -223,4 +223,4 @@ async def test_a_tail_that_was_cut_off_or_a_head_that_is_none_is_found_before_an
     tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
     assert "its tail was cut off" in await check_readiness(preparing(floor, LiveReadiness()))
     (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
-    assert "holds no head of an audit" in await check_readiness(preparing(floor, LiveReadiness()))
+    assert "is not an exported head of the audit log" in await check_readiness(preparing(floor, LiveReadiness()))

@@ -244,7 +244,7 @@ async def test_nothing_is_resumed_while_the_audit_is_broken(house: JobsFixture) 
     assert len(await office.standing()) == 2
     tamper(house.path / "ledger.sqlite", "update audit set actor = 'ann' where seq = 1")
     (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
-    with pytest.raises(RequestRejectedError, match="holds no head of an audit"):
+    with pytest.raises(RequestRejectedError, match="is not an exported head of the audit log"):
         await handle_privileged_request(parts, office.request(ResumeSubmissions))
     (house.path / AUDIT_HEAD_FILE).unlink()
     assert "2 halts ended" in await handle_privileged_request(parts, office.request(ResumeSubmissions))

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr
 
 from bot.config.base_schema import ConfigSection
 from bot.config.schema import Config
-from bot.config.setting_reference import describe_settings, find_setting, fits_key, parse_key, suggest_settings
+from bot.config.settings_report import describe_settings, find_setting, fits_key, parse_key, suggest_settings
 
 
 class PriceTable(ConfigSection):
