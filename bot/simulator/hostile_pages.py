@@ -347,20 +347,20 @@ def _hidden_text() -> Iterator[HostilePage]:
     orders = [*INSTRUCTIONS.items()]
     for number, way in enumerate(HIDING_WAYS):
         for shift in (0, 5, 9):
-            said, order = orders[(number + shift) % len(orders)]
+            name, order = orders[(number + shift) % len(orders)]
             mark = f"canary{number:02d}{shift}"
             text = page_with_hidden_text(way, f"{mark} {order}")
-            yield hostile_page("hidden", f"{way} {said}", html_response(text), hidden=(mark,), visible=(VISIBLE_TEXT,))
+            yield hostile_page("hidden", f"{way} {name}", html_response(text), hidden=(mark,), visible=(VISIBLE_TEXT,))
 
 
 def _unread_ways() -> Iterator[HostilePage]:
     """Each way of hiding that the rules do not read, with one instruction, which is text like any other."""
     orders = [*INSTRUCTIONS.items()]
     for number, way in enumerate(chain.from_iterable(UNREAD_HIDING_WAYS.values())):
-        said, order = orders[number % len(orders)]
+        name, order = orders[number % len(orders)]
         mark = f"canary7{number:02d}"
         text = page_with_hidden_text(way, f"{mark} {order}")
-        yield hostile_page("unread", f"{way} {said}", html_response(text), visible=(VISIBLE_TEXT, mark))
+        yield hostile_page("unread", f"{way} {name}", html_response(text), visible=(VISIBLE_TEXT, mark))
 
 
 def _hidden_titles() -> Iterator[HostilePage]:
@@ -401,11 +401,11 @@ def _hidden_titles() -> Iterator[HostilePage]:
 
 def _encoded_instructions() -> Iterator[HostilePage]:
     """Visible instructions, which are data like any other, and text that only machines see."""
-    for number, (said, order) in enumerate(INSTRUCTIONS.items()):
+    for number, (name, order) in enumerate(INSTRUCTIONS.items()):
         mark = f"canary8{number:02d}"
         yield hostile_page(
             "codes",
-            f"in sight {said}",
+            f"in sight {name}",
             html_response(plain_page(f"<p>{mark} {order}</p>")),
             visible=(VISIBLE_TEXT, mark),
         )
@@ -521,7 +521,7 @@ def _deep_nesting() -> Iterator[HostilePage]:
     )
     css = ".a{" * 20_000
     yield hostile_page(
-        "deep", "sheet", html_response(plain_page("", sheet=css)), expected_errors=_ANY_ERROR, allows_page=True
+        "deep", "sheet", html_response(plain_page("", stylesheet=css)), expected_errors=_ANY_ERROR, allows_page=True
     )
 
 
@@ -555,8 +555,8 @@ def _entity_attacks() -> Iterator[HostilePage]:
         expected_errors=_ANY_ERROR,
         allows_page=True,
     )
-    said = "<description>&lt;p hidden&gt;canary902&lt;/p&gt;seen</description>"
-    feed = f"<rss><channel><title>T</title><item><title>{VISIBLE_TEXT}</title>{said}</item></channel></rss>"
+    description = "<description>&lt;p hidden&gt;canary902&lt;/p&gt;seen</description>"
+    feed = f"<rss><channel><title>T</title><item><title>{VISIBLE_TEXT}</title>{description}</item></channel></rss>"
     yield hostile_page(
         "entities",
         "order in a feed",
@@ -571,10 +571,10 @@ def _costly_pages() -> Iterator[HostilePage]:
     texts = {
         "combining marks": plain_page("<p>a" + "\u0301\u0327" * 150_000 + "</p>"),
         "inflation": plain_page("<p>" + "\ufdfa" * 200_000 + "</p>"),
-        "selectors": plain_page("<div><p>x</p></div>" * 3000, sheet=rules),
+        "selectors": plain_page("<div><p>x</p></div>" * 3000, stylesheet=rules),
         "blanks": plain_page("<p>" + " \t" * 400_000 + "x</p>"),
         "one long word": plain_page("<p>" + "x" * 900_000 + "</p>"),
-        "brackets": plain_page("", sheet="((((" * 100_000),
+        "brackets": plain_page("", stylesheet="((((" * 100_000),
         "dates": plain_page("<time datetime=" + "1" * 400_000 + ">" + "2020-01-01 " * 20_000 + "</time>"),
         "links": plain_page("<a href=x>y</a> " * 40_000),
         "open tags": "<" * 500_000,
@@ -584,10 +584,10 @@ def _costly_pages() -> Iterator[HostilePage]:
     # Styles are parsed in time linear in their length, so that these cost no more than other pages.
     repeated = "".join(f".x{{opacity:.{number + 1}9}}.x.a{number}{{opacity:0}}" for number in range(3000))
     styled = {
-        "rules of one class": plain_page("<div class=x><p>x</p></div>" * 3000, sheet=repeated),
-        "declarations": plain_page("", sheet=".x{" + "left:1;" * 30_000),
+        "rules of one class": plain_page("<div class=x><p>x</p></div>" * 3000, stylesheet=repeated),
+        "declarations": plain_page("", stylesheet=".x{" + "left:1;" * 30_000),
         "styles of elements": plain_page("<p style='color:#333;background:#fff;margin:0 -3px'>x</p>" * 2000),
-        "open rules": plain_page("", sheet=".a{" * 30_000 + "}" * 30_000),
+        "open rules": plain_page("", stylesheet=".a{" * 30_000 + "}" * 30_000),
     }
     for name, text in styled.items():
         yield hostile_page("costly", name, html_response(text), visible=(VISIBLE_TEXT,))

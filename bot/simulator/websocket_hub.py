@@ -35,8 +35,8 @@ class FakeSocketChannel:
         if SocketFault.CUT in met:
             self.cut()
             return
-        for said in self._spoilt(text, met):
-            self._outgoing.put_nowait(said)
+        for frame in self._spoilt(text, met):
+            self._outgoing.put_nowait(frame)
 
     def cut(self) -> None:
         """End the connection without a message, where the server can; else close it."""
@@ -77,7 +77,7 @@ class WebSocketHub:
     def __init__(self, clock: Clock, faults: FaultSchedule) -> None:
         self.channels: list[FakeSocketChannel] = []
         self.opened = 0
-        self._news = asyncio.Event()
+        self._activity = asyncio.Event()
         self._clock = clock
         self._faults = faults
 
@@ -89,12 +89,12 @@ class WebSocketHub:
 
     def notify(self) -> None:
         """Wake all waiters for an event."""
-        self._news.set()
+        self._activity.set()
 
     async def wait_for_activity(self) -> None:
         """Wait for an event."""
-        self._news.clear()
-        await self._news.wait()
+        self._activity.clear()
+        await self._activity.wait()
 
     def cut_all(self) -> None:
         """End all connections without a message."""

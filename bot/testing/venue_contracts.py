@@ -145,32 +145,32 @@ class ClosingPlannerContract:
         raise NotImplementedError
 
     @pytest.fixture
-    async def wish(self) -> ClosingProposal:
+    async def proposal(self) -> ClosingProposal:
         raise NotImplementedError
 
     async def test_it_says_that_it_can(self, planner: ClosingPlanner) -> None:
         assert isinstance(planner, ClosingPlanner)
 
     async def test_no_more_than_the_position_is_sold_and_nothing_is_paid(
-        self, planner: ClosingPlanner, wish: ClosingProposal
+        self, planner: ClosingPlanner, proposal: ClosingProposal
     ) -> None:
-        plan = await planner.plan_closing(wish)
-        order, held = plan.order, wish.position
+        plan = await planner.plan_closing(proposal)
+        order, held = plan.order, proposal.position
         assert order is not None, plan.why
         assert (order.contract, order.leg, order.side) == (held.contract, held.leg, OrderSide.SELL)
         assert 0.0 < order.shares <= held.shares
         assert order.cost == 0.0
         assert order.limit <= order.expected
-        assert order.currency == wish.account.currency
+        assert order.currency == proposal.account.currency
 
-    async def test_it_needs_no_cash(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
-        rich = await planner.plan_closing(wish)
-        poor = await planner.plan_closing(replace(wish, account=replace(wish.account, cash=0.0)))
+    async def test_it_needs_no_cash(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
+        rich = await planner.plan_closing(proposal)
+        poor = await planner.plan_closing(replace(proposal, account=replace(proposal.account, cash=0.0)))
         assert poor.order == rich.order
 
-    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
-        half = replace(wish.position, shares=wish.position.shares / 2)
-        order = (await planner.plan_closing(replace(wish, position=half))).order
+    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
+        half = replace(proposal.position, shares=proposal.position.shares / 2)
+        order = (await planner.plan_closing(replace(proposal, position=half))).order
         assert order is not None
         assert order.shares <= half.shares
 

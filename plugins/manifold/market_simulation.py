@@ -124,8 +124,8 @@ class SimulatedMarket:
         """Spend a stake on equally many YES shares of several answers of a linked market, but not of all."""
         # Prices only rise.
         high = stake / min(math.fsum(self.probability(name) for name in answers), 1.0)
-        most = find_root(lambda shares: stake - _buy_basket(self, answers, shares).stake, 0.0, high)
-        return _buy_basket(self, answers, most)
+        max_shares = find_root(lambda shares: stake - _buy_basket(self, answers, shares).stake, 0.0, high)
+        return _buy_basket(self, answers, max_shares)
 
 
 def _trade_linked_answer(market: SimulatedMarket, answer: str, taker: PoolTakerOrder) -> SimulatedTrade:

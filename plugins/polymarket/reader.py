@@ -186,7 +186,7 @@ class PolymarketReader:
         else:
             why, ends_at = item.untradable_reason(now), item.ends_at
             least = ((item.volume, settings.min_volume), (item.liquidity, settings.min_liquidity))
-            if why is None and any(said is not None and said < Decimal(str(wanted)) for said, wanted in least):
+            if why is None and any(value is not None and value < Decimal(str(wanted)) for value, wanted in least):
                 why = "traded less than settings ask for"
         if why is not None or ends_at is None:
             return why or "without an end"

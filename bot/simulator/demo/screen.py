@@ -50,7 +50,7 @@ class DemoScreen:
     seen: DemoSnapshot = field(default_factory=DemoSnapshot)
     _news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_LIMIT))
     _live: Live | None = None
-    _told: set[str] = field(default_factory=set)
+    _shown_lines: set[str] = field(default_factory=set)
 
     @contextmanager
     def live_display(self) -> Iterator[None]:
@@ -93,8 +93,8 @@ class DemoScreen:
         """Take a snapshot, show its news, and draw."""
         before, self.seen = self.seen, seen
         for words in describe_changes(before, seen, self.modes):
-            if words not in self._told:
-                self._told.add(words)
+            if words not in self._shown_lines:
+                self._shown_lines.add(words)
                 self._note(words)
         for one in seen.ended:
             if one.forecast is not None:
@@ -123,7 +123,7 @@ class DemoScreen:
     def _note(self, words: str) -> None:
         at = "" if self.now is None else f"{self.now.astimezone(UTC):%d %b}  "
         self._news.append(f"{at}{words}")
-        if self.plain and len(self._told) < _LINE_LIMIT:
+        if self.plain and len(self._shown_lines) < _LINE_LIMIT:
             self.console.print(Text(f"{self.passed_s:5.1f} s  {at}{words}"), soft_wrap=True)
 
     def _head(self) -> RenderableType:
@@ -206,15 +206,15 @@ def describe_changes(before: DemoSnapshot, after: DemoSnapshot, modes: Mapping[s
             yield f"{name}: forecasts taken by {where}"
         if one.over and not (known and known.over):
             yield f"{name}: the first of its questions is over"
-    for course in after.beliefs:
-        if course.done and len(course.path) > 1:
+    for history in after.beliefs:
+        if history.done and len(history.path) > 1:
             beside = (
                 ""
-                if course.other_forecast is None
-                else f"baseline {belief_value_text(course, course.other_forecast)}, "
+                if history.other_forecast is None
+                else f"baseline {belief_value_text(history, history.other_forecast)}, "
             )
-            what = f" [{course.what}]" if course.what else ""
-            yield f"{course.venue}: {beside}blf {belief_steps_text(course)}  {course.title}{what}"
+            what = f" [{history.what}]" if history.what else ""
+            yield f"{history.venue}: {beside}blf {belief_steps_text(history)}  {history.title}{what}"
     for why in after.held:
         if why not in before.held:
             yield f"held back: {why}"
@@ -249,8 +249,8 @@ def belief_value_text(one: BeliefHistory, at: float | None) -> str:
 def _outcome_line(one: EndedQuestion) -> str:
     if one.outcome == VOID:
         return f"{one.venue}: void, which counts for nothing  {one.title}"
-    said = (("blf", one.forecast), ("baseline", one.other_forecast), ("crowd", one.crowd))
-    shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in said if share is not None)
+    forecasts = (("blf", one.forecast), ("baseline", one.other_forecast), ("crowd", one.crowd))
+    shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in forecasts if share is not None)
     yes = "yes" if one.outcome in {"yes", "no"} else "that"
     return f"{one.venue}: over, {one.outcome}; for {yes} said {shares}  {one.title}"
 

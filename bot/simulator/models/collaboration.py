@@ -52,19 +52,21 @@ def choose_action(
     messages: Sequence[ChatMessage], queries: Sequence[str], *, searches: int, pages: int
 ) -> Mapping[str, str]:
     """Return the letter of one of the listed actions, with the words that it needs."""
-    told = last_message_text(messages)
-    listed = dict(_OPTION.findall(told))
-    done = [part.strip() for found in _SEARCHED.findall(told) for part in found.split(" | ") if part.strip() != "none"]
-    read = [part for found in _READ.findall(told) for part in found.split(", ") if part != "none"]
+    message = last_message_text(messages)
+    listed = dict(_OPTION.findall(message))
+    done = [
+        part.strip() for found in _SEARCHED.findall(message) for part in found.split(" | ") if part.strip() != "none"
+    ]
+    read = [part for found in _READ.findall(message) for part in found.split(", ") if part != "none"]
     left = [query for query in queries if query not in done]
-    for wish in _ORDER:
-        if (wish.startswith("^search") and (not left or len(done) >= searches)) or (
-            "open" in wish and len(read) >= pages
+    for action in _ORDER:
+        if (action.startswith("^search") and (not left or len(done) >= searches)) or (
+            "open" in action and len(read) >= pages
         ):
             continue
-        letter = next((letter for letter, text in listed.items() if re.search(wish, text)), None)
+        letter = next((letter for letter, text in listed.items() if re.search(action, text)), None)
         if letter is not None:
-            return {"option": letter, "words": left[0][:400] if wish.startswith("^search") else ""}
+            return {"option": letter, "words": left[0][:400] if action.startswith("^search") else ""}
     return {"option": [*listed][-1] if listed else "A", "words": ""}
 
 
@@ -155,8 +157,8 @@ class CollaborationAnswers:
 
     def _facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""
-        told = last_message_text(self.messages)
-        state, _, news = told.partition("You did this:")
+        message = last_message_text(self.messages)
+        state, _, news = message.partition("You did this:")
         goals: Sequence[str] = schema.get("items", {}).get("properties", {}).get("settles", {}).get("enum", ())
         sought = next((name for name in _GOAL.findall(news) if name in goals), "none")
         facts: list[dict[str, str]] = []
@@ -164,7 +166,7 @@ class CollaborationAnswers:
             if reading.words in state or (reading.words not in news and reading.source != "series_history"):
                 continue
             facts.append(self._fact(reading, sought if not facts else "none", favours=favours))
-        if "question itself" in told and "criteria" in goals:
+        if "question itself" in message and "criteria" in goals:
             text = f"What counts: {self.opinion.task.criteria}"[:400]
             facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": "for"})
         return facts[: int(schema.get("maxItems", 5))]
@@ -175,9 +177,9 @@ class CollaborationAnswers:
 
     def _message(self, schema: MoveSchema) -> str:
         """Return the newest finding that the others have not received yet."""
-        _, _, heard = last_message_text(self.messages).partition("## Messages")
+        _, _, received = last_message_text(self.messages).partition("## Messages")
         shared, _, _ = last_message_text(self.messages).partition("## You")
-        new = [one.quote for one in self._readings() if one.words not in heard and one.words not in shared]
+        new = [one.quote for one in self._readings() if one.words not in received and one.words not in shared]
         return _cut(schema, new[0]) if new else ""
 
 

@@ -53,11 +53,11 @@ RequestProblem: TypeAlias = tuple[str, str | None]
 
 def complete_request(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request without null fields, and with parameters for each tool: a tool without them has none."""
-    told = {name: value for name, value in body.items() if value is not None}
+    fields = {name: value for name, value in body.items() if value is not None}
     none = {"type": "object", "properties": {}}
-    if "tools" in told:
-        told["tools"] = [{**tool, "function": {"parameters": none, **tool["function"]}} for tool in told["tools"]]
-    return told
+    if "tools" in fields:
+        fields["tools"] = [{**tool, "function": {"parameters": none, **tool["function"]}} for tool in fields["tools"]]
+    return fields
 
 
 def request_problem(body: Any) -> RequestProblem | None:  # noqa: ANN401 - any JSON
@@ -255,9 +255,9 @@ class SimulatedModelServer(FakeService):
             Route("/v1/models/{name}", self._show, methods=["GET"]),
         ]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the key of a request."""
-        return heard.headers.get("authorization", "").removeprefix("Bearer ")
+        return logged.headers.get("authorization", "").removeprefix("Bearer ")
 
     def rate_limit_response(self, retry_after: str | None) -> Response:
         """Answer like a provider with too many requests."""
@@ -268,10 +268,12 @@ class SimulatedModelServer(FakeService):
 
     def error_response(self, status: int) -> Response:
         """Answer like a failing provider."""
-        said = "The server is overloaded." if status == 503 else "The server had an error while processing the request."
-        return _error_response(status, said, "server_error")
+        message = (
+            "The server is overloaded." if status == 503 else "The server had an error while processing the request."
+        )
+        return _error_response(status, message, "server_error")
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Do nothing: there is no world behind a model."""
 
     async def _list(self, request: Request) -> Response:
@@ -332,8 +334,8 @@ class SimulatedModelServer(FakeService):
     def _no_such(self, name: str) -> Response | None:
         if name in self.models:
             return None
-        said = f"The model `{name}` does not exist or you do not have access to it."
-        return _error_response(404, said, "invalid_request_error", code="model_not_found")
+        message = f"The model `{name}` does not exist or you do not have access to it."
+        return _error_response(404, message, "invalid_request_error", code="model_not_found")
 
     def _row(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": int(self.now().timestamp()), "owned_by": OWNER}
@@ -391,11 +393,11 @@ def _without_surrogates(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def _invalid_request(said: str, param: str | None = None) -> Response:
-    return _error_response(400, said, "invalid_request_error", param=param)
+def _invalid_request(message: str, param: str | None = None) -> Response:
+    return _error_response(400, message, "invalid_request_error", param=param)
 
 
 def _error_response(
-    status: int, said: str, kind: str, *, code: str | None = None, param: str | None = None
+    status: int, message: str, kind: str, *, code: str | None = None, param: str | None = None
 ) -> JSONResponse:
-    return JSONResponse({"error": {"message": said, "type": kind, "param": param, "code": code}}, status)
+    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)

@@ -161,9 +161,9 @@ class SimulatedOpinion:
             yield _probability_reading(
                 found, SERIES_ERROR, f"By the series so far it is {found:.1%}.", "series_history", seen=self
             )
-        elif (told := self._quoted_series()) is not None and not option:
+        elif (quoted := self._quoted_series()) is not None and not option:
             yield _probability_reading(
-                told, SERIES_ERROR, f"By the series so far it is {told:.1%}.", "series_history", seen=self
+                quoted, SERIES_ERROR, f"By the series so far it is {quoted:.1%}.", "series_history", seen=self
             )
         elif found is not None:
             words = f"By figures in the press so far it is {found:.0%}."
@@ -172,8 +172,8 @@ class SimulatedOpinion:
     def _quoted_series(self) -> float | None:
         """Return the forecast from the series that others quote, for a question about one day."""
         quotes = [_BY_SERIES.search(one.text) for one in self.sources if one.is_quoted]
-        said = [float(one[1]) / 100.0 for one in quotes if one]
-        return said[-1] if said and len(self.task.targets) == 1 else None
+        values = [float(one[1]) / 100.0 for one in quotes if one]
+        return values[-1] if values and len(self.task.targets) == 1 else None
 
     def _from_series(self, until: date, option: str) -> float | None:
         seen = self._outlook
@@ -269,9 +269,9 @@ def _is_dated(task: PromptQuestion) -> bool:
 
 def _crowd_law(task: PromptQuestion) -> NormalDist | None:
     try:
-        told = {level: float(value) for level, value in task.crowd.items() if level.startswith("p")}
-        spread = (told["p90"] - told["p10"]) / _QUARTILE_SPREAD
-        return NormalDist(told["p50"], spread) if spread > 0.0 else None
+        quantiles = {level: float(value) for level, value in task.crowd.items() if level.startswith("p")}
+        spread = (quantiles["p90"] - quantiles["p10"]) / _QUARTILE_SPREAD
+        return NormalDist(quantiles["p50"], spread) if spread > 0.0 else None
     except (KeyError, ValueError):
         return None
 

@@ -181,8 +181,8 @@ def read_tables(messages: Sequence[ChatMessage]) -> list[PromptTable]:
 
 def quoted_sources(messages: Sequence[ChatMessage]) -> list[PromptSource]:
     """Return the quotes of others, in the form that simulated models use: source, date, sentence."""
-    heard = (message_text(one) for one in messages if one.get("role") in {"user", "tool"})
-    found = {quote[3].strip(): quote for text in heard for quote in QUOTED.finditer(text)}
+    texts = (message_text(one) for one in messages if one.get("role") in {"user", "tool"})
+    found = {quote[3].strip(): quote for text in texts for quote in QUOTED.finditer(text)}
     return [
         PromptSource(label=quote[1], url="", title="", day=first_iso_date(quote[2]), text=text, is_quoted=True)
         for text, quote in found.items()
@@ -252,9 +252,9 @@ def parse_probability(text: str) -> float | None:
 
 def _sections(text: str) -> Mapping[str, str]:
     # Headings inside a fence belong to somebody else.
-    heads = [one for one in _SECTION.finditer(text) if not _is_inside_fence(text, one.start())]
-    ends = [one.start() for one in heads[1:]] + [len(text)]
-    return {head[1].strip(): text[head.end() : end].strip() for head, end in zip(heads, ends, strict=False)}
+    headings = [one for one in _SECTION.finditer(text) if not _is_inside_fence(text, one.start())]
+    ends = [one.start() for one in headings[1:]] + [len(text)]
+    return {head[1].strip(): text[head.end() : end].strip() for head, end in zip(headings, ends, strict=False)}
 
 
 def _is_inside_fence(text: str, place: int) -> bool:
@@ -269,8 +269,10 @@ def _targets(asked: str) -> Mapping[str, date | None]:
 def _crowd(text: str, options: Sequence[str]) -> Mapping[str, str]:
     if options:
         places = {option: text.find(option) for option in sorted(options, key=len, reverse=True)}
-        told = {option: text[place + len(option) :].partition(",")[0] for option, place in places.items() if place >= 0}
-        return {option: value.strip() for option, value in told.items()}
+        texts_by_option = {
+            option: text[place + len(option) :].partition(",")[0] for option, place in places.items() if place >= 0
+        }
+        return {option: value.strip() for option, value in texts_by_option.items()}
     pairs = re.findall(r"(p\d+) ([^,]+)", text)
     return dict(pairs) if pairs else {"": text.strip()}
 
@@ -306,15 +308,15 @@ def _calls(message: ChatMessage) -> dict[str, tuple[str, Mapping[str, Any]]]:
 
 
 def _move(text: str) -> tuple[str, Mapping[str, Any]] | None:
-    told = _table(text)
-    arguments = told.get("arguments", {})
-    named = isinstance(told.get("action"), str) and isinstance(arguments, dict)
-    return (told["action"], arguments) if named else None
+    table = _table(text)
+    arguments = table.get("arguments", {})
+    named = isinstance(table.get("action"), str) and isinstance(arguments, dict)
+    return (table["action"], arguments) if named else None
 
 
 def _table(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(text)
+        table = json.loads(text)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return table if isinstance(table, dict) else {}

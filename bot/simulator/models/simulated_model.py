@@ -167,9 +167,9 @@ def _verdict_words(schema: Mapping[str, Any] | None) -> tuple[str, str] | None:
 
 
 def _numbered_texts(text: str) -> list[tuple[int, str]]:
-    heads = [*_NUMBERED.finditer(text)]
-    ends = [one.start() for one in heads[1:]] + [len(text)]
-    return [(int(head[1]), text[head.end() : end]) for head, end in zip(heads, ends, strict=False)]
+    matches = [*_NUMBERED.finditer(text)]
+    ends = [one.start() for one in matches[1:]] + [len(text)]
+    return [(int(head[1]), text[head.end() : end]) for head, end in zip(matches, ends, strict=False)]
 
 
 FieldSchema = Mapping[str, Any]
@@ -329,22 +329,26 @@ class SimulatedModel:
 
     def answer(self, asked: CompletionRequest) -> ScriptedReply:
         """Return the completion of a request; its ``sent`` says how long it takes."""
-        mood = draw_behaviour(self.habits, asked.body, first_user_text(asked.messages))
-        reply = self._obeying(asked, mood) if mood.fault is AnswerFault.OBEYS else self._good(asked, mood, None)
-        reply = _limit_tokens(apply_fault(reply, mood), asked)
-        return replace(reply, response=ScriptedResponse(delay_s=mood.latency_s))
+        answer_behaviour = draw_behaviour(self.habits, asked.body, first_user_text(asked.messages))
+        reply = (
+            self._obeying(asked, answer_behaviour)
+            if answer_behaviour.fault is AnswerFault.OBEYS
+            else self._good(asked, answer_behaviour, None)
+        )
+        reply = _limit_tokens(apply_fault(reply, answer_behaviour), asked)
+        return replace(reply, response=ScriptedResponse(delay_s=answer_behaviour.latency_s))
 
-    def _obeying(self, asked: CompletionRequest, mood: AnswerBehaviour) -> ScriptedReply:
+    def _obeying(self, asked: CompletionRequest, answer_behaviour: AnswerBehaviour) -> ScriptedReply:
         """Follow the instructions in texts from outside: their tool calls, words, and the number to believe."""
         texts = [content for step in previous_moves(asked.messages) for _, content in fenced_parts(step.result)]
-        told = next((number for text in reversed(texts) if (number := ordered_probability(text)) is not None), None)
-        return obey_demands(lambda one: self._good(one, mood, told))(asked)
+        demanded = next((number for text in reversed(texts) if (number := ordered_probability(text)) is not None), None)
+        return obey_demands(lambda one: self._good(one, answer_behaviour, demanded))(asked)
 
-    def _good(self, asked: CompletionRequest, mood: AnswerBehaviour, forced: float | None) -> ScriptedReply:
+    def _good(self, asked: CompletionRequest, answer_behaviour: AnswerBehaviour, forced: float | None) -> ScriptedReply:
         schema, offers = asked.schema, offered_moves(asked)
         if schema is not None and is_judging_task(schema):
             return _text_reply(judge_texts(asked.messages, schema, lenient=self.habits.lenient))
-        bent = OpinionBias(factor=self.habits.log_odds_factor, shift=self.habits.noise * mood.deviate)
+        bent = OpinionBias(factor=self.habits.log_odds_factor, shift=self.habits.noise * answer_behaviour.deviate)
         opinion = form_opinion(asked.messages, bent, forced)
         if not offers:
             return self._plain(asked, opinion)
@@ -367,8 +371,10 @@ class SimulatedModel:
         """Answer where no move is offered: in the requested form, or in words."""
         if asked.schema is not None:
             return _text_reply(AnswerWriter(opinion=opinion, messages=asked.messages).write(asked.schema))
-        told = summarize_sources(asked.messages)
-        return ScriptedReply(text=told or f"(simulated) I would say {opinion.probability_of():.0%}. {opinion.anchor}")
+        summary = summarize_sources(asked.messages)
+        return ScriptedReply(
+            text=summary or f"(simulated) I would say {opinion.probability_of():.0%}. {opinion.anchor}"
+        )
 
     def _chosen(
         self,

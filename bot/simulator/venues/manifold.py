@@ -65,10 +65,10 @@ class FakeManifold(ManifoldReadApi):
         words = {503: "High volume of requests. Please try betting again.", 500: "An unexpected error occurred."}
         return JSONResponse({"message": words[status]}, status) if status in words else super().error_response(status)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the market of a request be edited, closed, resolved, or traded by somebody else."""
-        given = _request_fields(heard)
-        parts = heard.path.split("/")
+        given = _request_fields(logged)
+        parts = logged.path.split("/")
         named = given.get("contractId") or (parts[3] if len(parts) > 3 else "")
         if named == "cancel" and (order := self.state.bets.get(parts[-1])) is not None:
             named = order.market
@@ -95,15 +95,15 @@ class FakeManifold(ManifoldReadApi):
         self, request: Request, user: FakeManifoldUser, market: FakeManifoldMarket, asked: Mapping[str, Any]
     ) -> Response:
         now = self.now_ms()
-        ask = self._ask(user, market, asked, now)
-        found = self.world.trading.preview_bet(ask)
+        bet_request = self._parse_bet(user, market, asked, now)
+        found = self.world.trading.preview_bet(bet_request)
         if asked["dryRun"]:
-            return JSONResponse(rows.placed_row(self.world.trading.row(ask, found), now, bet_id="dry-run"))
-        done = self.world.bet(ask, found)
+            return JSONResponse(rows.placed_row(self.world.trading.row(bet_request, found), now, bet_id="dry-run"))
+        done = self.world.bet(bet_request, found)
         self.record_effect(logged_request(request), "bet", subject=done.id, **_bet_details(done, asked))
         return JSONResponse(rows.placed_row(done, now, bet_id=done.id))
 
-    def _ask(
+    def _parse_bet(
         self, user: FakeManifoldUser, market: FakeManifoldMarket, asked: Mapping[str, Any], now: int
     ) -> BetRequest:
         answer = self._answer_of(market, asked["answerId"])
@@ -148,8 +148,10 @@ class FakeManifold(ManifoldReadApi):
             answer = self._answer_of(market, asked["answerId"])
             require_tradable(market, answer, now)
             shares = float("inf") if asked["shares"] is None else asked["shares"]
-            ask = BetRequest(user=user, market=market, answer=answer, outcome=asked["outcome"], now=now, shares=shares)
-            bet = self.world.sell(ask)
+            bet_request = BetRequest(
+                user=user, market=market, answer=answer, outcome=asked["outcome"], now=now, shares=shares
+            )
+            bet = self.world.sell(bet_request)
             self.record_effect(logged_request(request), "sell", subject=bet.id, **_bet_details(bet, asked))
             return JSONResponse(rows.placed_row(bet, now, bet_id=bet.id))
 
@@ -164,8 +166,10 @@ class FakeManifold(ManifoldReadApi):
         def place() -> Response:
             now = self.now_ms()
             given = {**asked, "outcome": "YES", "expiresMillisAfter": None, "replyToCommentId": None}
-            asks = [self._ask(user, market, {**given, "answerId": answer}, now) for answer in asked["answerIds"]]
-            placed = self.world.buy_several(asks, asked["amount"])
+            bet_requests = [
+                self._parse_bet(user, market, {**given, "answerId": answer}, now) for answer in asked["answerIds"]
+            ]
+            placed = self.world.buy_several(bet_requests, asked["amount"])
             for bet in placed:
                 self.record_effect(logged_request(request), "bet", subject=bet.id, **_bet_details(bet, asked))
             return JSONResponse([rows.placed_row(bet, now, bet_id=bet.id) for bet in placed])
@@ -241,9 +245,9 @@ def _is_valid_frame(txid: object, kind: object, topics: object) -> bool:
     return numbered and named and kind in {"identify", "subscribe", "unsubscribe", "ping"}
 
 
-def _request_fields(heard: LoggedRequest) -> Mapping[str, Any]:
+def _request_fields(logged: LoggedRequest) -> Mapping[str, Any]:
     try:
-        body = read_json_body(heard)
+        body = read_json_body(logged)
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

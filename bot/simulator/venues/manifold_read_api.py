@@ -243,9 +243,9 @@ class ManifoldReadApi(FakeService):
         }
         return [Route(path, answer_refusals(handler), methods=["GET"]) for path, handler in gets.items()]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the user of a request's key."""
-        user = self._user_of(heard)
+        user = self._user_of(logged)
         return "" if user is None else user.id
 
     async def answer_unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -259,8 +259,8 @@ class ManifoldReadApi(FakeService):
 
     # Accounts
 
-    def _user_of(self, heard: LoggedRequest) -> FakeManifoldUser | None:
-        parts = heard.headers.get("authorization", "").split(" ")
+    def _user_of(self, logged: LoggedRequest) -> FakeManifoldUser | None:
+        parts = logged.headers.get("authorization", "").split(" ")
         if len(parts) != 2 or parts[0] != "Key":
             return None
         return next((user for user in self.state.users.values() if user.key == parts[1] and not user.banned), None)
@@ -269,8 +269,10 @@ class ManifoldReadApi(FakeService):
         asking = logged_request(request)
         user = self._user_of(asking)
         if user is None:
-            said = asking.headers.get("authorization")
-            raise ManifoldRefusal(401, "No user exists with that API key." if said else "Missing Authorization header.")
+            header = asking.headers.get("authorization")
+            raise ManifoldRefusal(
+                401, "No user exists with that API key." if header else "Missing Authorization header."
+            )
         return user
 
     async def _me(self, request: Request) -> Response:

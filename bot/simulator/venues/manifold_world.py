@@ -226,17 +226,17 @@ class ManifoldWorld:
 
     # Trades
 
-    def bet(self, ask: BetRequest, found: BetPreview) -> FakeManifoldBet:
+    def bet(self, bet_request: BetRequest, found: BetPreview) -> FakeManifoldBet:
         """Execute a computed bet, and broadcast it."""
-        return self._told(ask.market, self.trading.place_bet(ask, found))
+        return self._told(bet_request.market, self.trading.place_bet(bet_request, found))
 
-    def sell(self, ask: BetRequest) -> FakeManifoldBet:
+    def sell(self, bet_request: BetRequest) -> FakeManifoldBet:
         """Sell shares, and broadcast it."""
-        return self._told(ask.market, self.trading.sell_shares(ask))
+        return self._told(bet_request.market, self.trading.sell_shares(bet_request))
 
-    def buy_several(self, asks: Sequence[BetRequest], amount: float) -> list[FakeManifoldBet]:
+    def buy_several(self, bet_requests: Sequence[BetRequest], amount: float) -> list[FakeManifoldBet]:
         """Buy several answers at once, and broadcast it."""
-        return [self._told(asks[0].market, done) for done in self.trading.buy_several(asks, amount)]
+        return [self._told(bet_requests[0].market, done) for done in self.trading.buy_several(bet_requests, amount)]
 
     def cancel(self, bet: FakeManifoldBet) -> None:
         """Cancel an order, and broadcast it."""
@@ -252,7 +252,7 @@ class ManifoldWorld:
         answer: FakeManifoldAnswer | None = None,
     ) -> FakeManifoldBet:
         """Bet as somebody else, without going through the interface."""
-        ask = BetRequest(
+        bet_request = BetRequest(
             user=user,
             market=market,
             answer=answer,
@@ -262,7 +262,7 @@ class ManifoldWorld:
             limit=want.limit,
             is_api=False,
         )
-        return self.bet(ask, self.trading.preview_bet(ask))
+        return self.bet(bet_request, self.trading.preview_bet(bet_request))
 
     def move_price(self, market: FakeManifoldMarket, prob: float, *, answer: FakeManifoldAnswer | None = None) -> None:
         """Let the crowd trade until that price is reached."""
@@ -407,8 +407,8 @@ class ManifoldWorld:
     def _say(self, topics: Sequence[str], data: object) -> None:
         def wanted(channel: FakeSocketChannel) -> list[dict[str, object]]:
             subscribed = channel.facts.get("topics", {})
-            heard = [topic for topic in (*topics, "global") if topic in subscribed]
-            return [{"type": "broadcast", "topic": topic, "data": data} for topic in heard]
+            wanted_topics = [topic for topic in (*topics, "global") if topic in subscribed]
+            return [{"type": "broadcast", "topic": topic, "data": data} for topic in wanted_topics]
 
         self._hub.publish(wanted)
 

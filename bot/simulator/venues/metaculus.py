@@ -122,25 +122,25 @@ class FakeMetaculus(FakeService):
             return
         await JSONResponse({"detail": "Not found."}, 404)(scope, receive, send)
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the user of a request's token."""
-        user = self.state.user_with(heard.headers.get("authorization", "").rpartition(" ")[2])
+        user = self.state.user_with(logged.headers.get("authorization", "").rpartition(" ")[2])
         return "" if user is None else str(user.id)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the first question of a request be edited, closed or resolved."""
-        question = self._about(heard)
+        question = self._about(logged)
         if question is None or question.resolution is not None or not self.world.apply_fault(fault, question):
             self.faults.discount(fault)
 
-    def _about(self, heard: LoggedRequest) -> FakeMetaculusQuestion | None:
+    def _about(self, logged: LoggedRequest) -> FakeMetaculusQuestion | None:
         try:
-            body = read_json_body(heard)
+            body = read_json_body(logged)
         except ValueError:
             body = None
         if isinstance(body, list) and body and isinstance(body[0], dict):
             return self.state.questions.get(_to_int(body[0].get("question")))
-        kind, number = [*heard.path.split("/"), "", ""][2:4]
+        kind, number = [*logged.path.split("/"), "", ""][2:4]
         named = int(number) if number.isdigit() else -1
         if kind == "questions":
             return self.state.questions.get(named)
@@ -154,12 +154,12 @@ class FakeMetaculus(FakeService):
     # Authentication
 
     def _user(self, asking: LoggedRequest) -> FakeMetaculusUser | None:
-        said = asking.headers.get("authorization")
-        if not said:
+        header = asking.headers.get("authorization")
+        if not header:
             if self.production:
                 raise permission_refusal(_ANONYMOUS)
             return None
-        word, _, token = said.rpartition(" ")
+        word, _, token = header.rpartition(" ")
         if word == "Bearer":
             raise MetaculusRefusal(403, _BAD_BEARER)
         user = self.state.user_with(token) if word in {"Token", ""} else None
@@ -335,12 +335,12 @@ class FakeMetaculus(FakeService):
         self._own_comment(request, _require_user(user), "delete").deleted = True
         return JSONResponse({})
 
-    def _own_comment(self, request: Request, user: FakeMetaculusUser, deed: str) -> FakeMetaculusComment:
+    def _own_comment(self, request: Request, user: FakeMetaculusUser, action: str) -> FakeMetaculusComment:
         comment = self.state.comments.get(request.path_params["id"])
         if comment is None:
             raise MetaculusRefusal(404, {"detail": "No Comment matches the given query."})
         if comment.author != user.id:
-            detail = f"You do not have permission to {deed} this comment."
+            detail = f"You do not have permission to {action} this comment."
             raise permission_refusal(detail)
         return comment
 

@@ -471,9 +471,9 @@ def _leaderboard_entry(
     state: FakeMetaculusState, tournament: FakeTournament, user: FakeMetaculusUser, now: datetime
 ) -> ResponseRow | None:
     questions = [one for post in state.posts.values() if tournament in post.tournaments for one in post.questions]
-    told = [(one, account_scores(one, user.id, state.users)) for one in questions]
+    scores_by_question = [(one, account_scores(one, user.id, state.users)) for one in questions]
     rule = _SCORE_OF_RULE[tournament.score_type]
-    counted = [(one, found) for one, found in told if rule in found]
+    counted = [(one, found) for one, found in scores_by_question if rule in found]
     if not counted:
         return None
     total = sum(found[rule] * one.weight for one, found in counted)

@@ -111,14 +111,14 @@ class ClobApi:
 
     def _plural(self, find: Callable[[FakePolymarketMarket, str, str], dict[str, str]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            told: dict[str, Any] = {}
+            answers: dict[str, Any] = {}
             for item in self._listed(request):
                 token, side = item["token_id"], item.get("side", "")
                 if self._has_book(token):
                     found = find(self._venue.state.tokens[token], token, side)
                     value = next(iter(found.values()))
-                    told[token] = {**told.get(token, {}), side: value} if side else value
-            return JSONResponse(told)
+                    answers[token] = {**answers.get(token, {}), side: value} if side else value
+            return JSONResponse(answers)
 
         return answer
 
@@ -154,8 +154,8 @@ class ClobApi:
         first, last = asked.whole("startTs", 0), asked.whole("endTs", 2**40)
         token = asked.one("market") or ""
         points = [] if market.has_ended and fine else sorted(market.history, key=lambda point: point[0])
-        told = [{"t": at, "p": float(market.mirrored(token, p))} for at, p in points if first <= at <= last]
-        return JSONResponse({"history": told})
+        points_in_range = [{"t": at, "p": float(market.mirrored(token, p))} for at, p in points if first <= at <= last]
+        return JSONResponse({"history": points_in_range})
 
     # Terms
 

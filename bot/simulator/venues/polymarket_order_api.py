@@ -66,10 +66,10 @@ class AccountAuthentication:
         self._venue = venue
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
-    def authenticate_login(self, heard: LoggedRequest) -> FakePolymarketUser:
+    def authenticate_login(self, logged: LoggedRequest) -> FakePolymarketUser:
         """Return the account whose owner signed the request; raises PolymarketRefusal."""
-        address, stamp = heard.headers.get("poly_address", ""), heard.headers.get("poly_timestamp", "")
-        nonce, signature = heard.headers.get("poly_nonce", ""), heard.headers.get("poly_signature", "")
+        address, stamp = logged.headers.get("poly_address", ""), logged.headers.get("poly_timestamp", "")
+        nonce, signature = logged.headers.get("poly_nonce", ""), logged.headers.get("poly_signature", "")
         if not nonce.isdecimal() or not self._is_now(stamp):
             raise PolymarketRefusal(401, "Invalid L1 Request headers")
         try:
@@ -81,14 +81,14 @@ class AccountAuthentication:
             raise PolymarketRefusal(401, "Invalid L1 Request headers")
         return user
 
-    def authenticate_request(self, heard: LoggedRequest) -> FakePolymarketUser:
+    def authenticate_request(self, logged: LoggedRequest) -> FakePolymarketUser:
         """Return the account that signed a private request; raises PolymarketRefusal."""
-        user = self._venue.user_of(heard)
-        headers = heard.headers
+        user = self._venue.user_of(logged)
+        headers = logged.headers
         stamp = headers.get("poly_timestamp", "")
         if user is None or headers.get("poly_passphrase") != user.passphrase or not self._is_now(stamp):
             raise PolymarketRefusal(401, "Unauthorized/Invalid api key")
-        right = signing.request_hmac(user.secret, stamp, heard.method, heard.path, heard.body.decode())
+        right = signing.request_hmac(user.secret, stamp, logged.method, logged.path, logged.body.decode())
         signed = hmac.compare_digest(right.encode(), headers.get("poly_signature", "").encode())
         if not signed or headers.get("poly_address", "").lower() != user.address.lower():
             raise PolymarketRefusal(401, "Unauthorized/Invalid api key")
@@ -102,7 +102,7 @@ class AccountAuthentication:
         right = user is not None and (auth.get("secret"), auth.get("passphrase")) == (user.secret, user.passphrase)
         return user if right else None
 
-    def take_tokens(self, heard: LoggedRequest, user: FakePolymarketUser, kind: str, cost: int) -> dict[str, str]:
+    def take_tokens(self, logged: LoggedRequest, user: FakePolymarketUser, kind: str, cost: int) -> dict[str, str]:
         """Take tokens for orders or cancels; return the headers that report them. Raises PolymarketRefusal."""
         rate, burst = (ORDER_RATE, ORDER_BURST) if kind == "orders" else (CANCEL_RATE, CANCEL_BURST)
         now_s = self._venue.clock.monotonic()
@@ -117,7 +117,7 @@ class AccountAuthentication:
         if not enough:
             wait_s = bucket.wait_s(cost)
             violation = LimitViolation(
-                limit=f"{kind} of a signer", request=heard.number, at=heard.at, count=cost, wait_s=wait_s
+                limit=f"{kind} of a signer", request=logged.number, at=logged.at, count=cost, wait_s=wait_s
             )
             self._venue.rate_limit_checker.violations.append(violation)
             raise AccountRateLimited(429, f"rate limit exceeded for {kind}", headers)
@@ -369,8 +369,8 @@ class OrderApi:
         is_mine = asked.whole("signature_type", 0) == user.kind
         balance = user.cash if token is None else user.shares.get(token, Decimal(0))
         allowed = rows.in_millionths(user.allowance if is_mine else Decimal(0))
-        told = {"balance": rows.in_millionths(balance if is_mine else Decimal(0))}
-        return JSONResponse({**told, "allowances": dict.fromkeys(signing.CONTRACTS, allowed)})
+        fields = {"balance": rows.in_millionths(balance if is_mine else Decimal(0))}
+        return JSONResponse({**fields, "allowances": dict.fromkeys(signing.CONTRACTS, allowed)})
 
     async def _beat(self, request: Request) -> Response:
         body = self._body(request)
@@ -428,8 +428,8 @@ def _placed_response(order: FakePolymarketOrder, trades: list[FakePolymarketTrad
 
 
 def _refused_response(message: str) -> dict[str, Any]:
-    told = {"success": False, "errorMsg": message, "orderID": "", "status": ""}
-    return {**told, "makingAmount": "", "takingAmount": "", "tradeIDs": [], "transactionsHashes": []}
+    body = {"success": False, "errorMsg": message, "orderID": "", "status": ""}
+    return {**body, "makingAmount": "", "takingAmount": "", "tradeIDs": [], "transactionsHashes": []}
 
 
 def _is_party(trade: FakePolymarketTrade, user: FakePolymarketUser) -> bool:

@@ -251,12 +251,12 @@ class OrderChecks:
         has = user.cash if token is None else user.shares.get(token, Decimal(0))
         needs = order.spend if token is None else order.size
         if has - state.tied_up(user, token) < needs:
-            told = f"the balance is not enough -> balance: {decimal_text(has)}, order amount: {decimal_text(needs)}"
-            raise PolymarketRefusal(400, f"not enough balance / allowance: {told}")
+            reason = f"the balance is not enough -> balance: {decimal_text(has)}, order amount: {decimal_text(needs)}"
+            raise PolymarketRefusal(400, f"not enough balance / allowance: {reason}")
         if user.allowance < needs:
             allowed = decimal_text(user.allowance)
-            told = f"the allowance is not enough -> allowance: {allowed}, order amount: {decimal_text(needs)}"
-            raise PolymarketRefusal(400, f"not enough balance / allowance: {told}")
+            reason = f"the allowance is not enough -> allowance: {allowed}, order amount: {decimal_text(needs)}"
+            raise PolymarketRefusal(400, f"not enough balance / allowance: {reason}")
 
     def _book(self, order: FakePolymarketOrder) -> None:
         exchange = self._venue.world.exchange

@@ -33,7 +33,7 @@ class SocketMessages:
 
     def hear_market(self, channel: FakeSocketChannel, frame: Mapping[str, Any]) -> None:
         """Handle a frame of the market socket: the first one, or a change of it."""
-        heard: dict[str, None] = channel.facts.setdefault("assets", {})
+        subscribed: dict[str, None] = channel.facts.setdefault("assets", {})
         ids = frame.get("assets_ids")
         if not isinstance(ids, list) or not all(isinstance(token, str) for token in ids):
             channel.push("INVALID OPERATION")
@@ -42,11 +42,11 @@ class SocketMessages:
             channel.facts["custom"] = frame["custom_feature_enabled"] is True
         if frame.get("operation") == "unsubscribe":
             for token in ids:
-                heard.pop(token, None)
+                subscribed.pop(token, None)
             return
-        new = [token for token in ids if token not in heard]
-        heard.update(dict.fromkeys(ids))
-        if len(heard) > MOST_IDS:
+        new = [token for token in ids if token not in subscribed]
+        subscribed.update(dict.fromkeys(ids))
+        if len(subscribed) > MOST_IDS:
             return
         known = [(self._state.tokens.get(token), token) for token in new]
         # The first full books are sent together, as one list.
@@ -69,7 +69,7 @@ class SocketMessages:
         """Send the present sizes at the prices that changed: (whether bids, level of the first outcome)."""
         market.moved_ms = self._now()
         sides = {bids: books.book_levels(self._state, market, bids=bids) for bids in (True, False)}
-        told = list(dict.fromkeys(changes))
+        distinct = list(dict.fromkeys(changes))
         for token in market.tokens:
             bid, ask = books.best_bid_and_ask(self._state, market, token)
             is_first = token == market.tokens[0]
@@ -86,7 +86,7 @@ class SocketMessages:
                     "side": "BUY" if bids is is_first else "SELL",
                     **touch,
                 }
-                for bids, level in told
+                for bids, level in distinct
             ]
             if listed:
                 self._to_listeners(token, self._event(market, "price_change", price_changes=listed))

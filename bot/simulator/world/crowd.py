@@ -32,13 +32,15 @@ class SimulatedCrowd:
     chance: SeededRandom
     days: float
     temper: CrowdBias = CrowdBias()
-    _minds: dict[str, tuple[float, RandomWalk]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _opinion_walks: dict[str, tuple[float, RandomWalk]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def price(self, believed: float, day: float, *, option: str = "") -> float:
         """Return the price on the day, for an event with the true probability ``believed`` at the crowd's last look."""
-        if option not in self._minds:
-            self._minds[option] = self._mind(f"{self.key}/{option}")
-        prejudice, mood = self._minds[option]
+        if option not in self._opinion_walks:
+            self._opinion_walks[option] = self._mind(f"{self.key}/{option}")
+        prejudice, mood = self._opinion_walks[option]
         return from_log_odds(self.temper.shrink * log_odds(believed) + prejudice + mood.at(day))
 
     def prices(self, believed: Mapping[str, float], day: float) -> Mapping[str, float]:

@@ -53,7 +53,7 @@ class NewsServer(FakeService):
         self, clock: Clock, world: SimulatedWorld, *, faults: FaultSchedule | None = None, origin: str = ""
     ) -> None:
         self.world = world
-        self.newsroom = NewsGenerator(world=world)
+        self.news = NewsGenerator(world=world)
         self._origin = origin.rstrip("/")
         self._seen: dict[tuple[str, float], frozenset[str]] = {}
         super().__init__(
@@ -68,14 +68,14 @@ class NewsServer(FakeService):
             Route("/robots.txt", self._robots, methods=["GET"]),
         ]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         return ""
 
     def rate_limit_response(self, retry_after: str | None) -> Response:
         headers = SIMULATION_HEADERS if retry_after is None else {**SIMULATION_HEADERS, "Retry-After": retry_after}
         return _error_response(429, "too many requests", headers)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Events of a question in flight do not change the press."""
 
     @property
@@ -93,7 +93,7 @@ class NewsServer(FakeService):
         if not query.strip() or not 1 <= wanted <= MAX_RESULTS:
             return _error_response(400, f"q is what to look for, n from 1 to {MAX_RESULTS}")
         until = self.day if before is None else min(self.day, self.world.calendar.day_of(before))
-        articles = self.newsroom.published(self.day)
+        articles = self.news.published(self.day)
         known = {one: self._words(one) for one in articles if before is None or one.published < until}
         origin = self._origin or str(request.base_url).rstrip("/")
         results = [self._result(one, origin) for one in rank_articles(known, query)[:wanted]]
@@ -120,7 +120,7 @@ class NewsServer(FakeService):
         }
 
     async def _page(self, request: Request) -> Response:
-        article = self.newsroom.article(request.path_params["number"])
+        article = self.news.article(request.path_params["number"])
         if article is None or article.published > self.day:
             return _error_response(404, "there is no such article")
         published = self.world.calendar.moment_of(article.published)

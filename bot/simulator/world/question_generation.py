@@ -168,9 +168,12 @@ def generate_questions(calendar: WorldCalendar, chance: SeededRandom, size: int)
     for stall, share in VENUE_SHARES.items():
         count = max(1, round(share * size))
         drafts += maker.rounds(count) if stall == BENCHMARK else maker.markets(stall, count)
-    asks = sorted((ask for draft in drafts for ask in draft.questions), key=lambda ask: (ask.opens, ask.key))
+    questions = sorted(
+        (simulated for draft in drafts for simulated in draft.questions),
+        key=lambda simulated: (simulated.opens, simulated.key),
+    )
     return GeneratedQuestions(
-        questions=asks, series_by_name={strip.name: strip for draft in drafts for strip in draft.series}
+        questions=questions, series_by_name={strip.name: strip for draft in drafts for strip in draft.series}
     )
 
 

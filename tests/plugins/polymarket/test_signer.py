@@ -225,12 +225,12 @@ def test_the_program_answers_line_by_line(
 
 def test_the_next_day_begins_anew_and_a_clock_set_back_does_not(tmp_path: Path) -> None:
     spending = SpendingRecord(tmp_path / "signer.json")
-    spending.spend(Decimal(9), most=Decimal(10), day="2026-11-22")
+    spending.spend(Decimal(9), limit=Decimal(10), day="2026-11-22")
     with pytest.raises(SigningRefusedError, match="2 more dollars would exceed signer_per_day = 10"):
-        spending.spend(Decimal(2), most=Decimal(10), day="2026-11-22")
+        spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-22")
     with pytest.raises(SigningRefusedError):
-        spending.spend(Decimal(2), most=Decimal(10), day="2026-11-21")
-    spending.spend(Decimal(2), most=Decimal(10), day="2026-11-23")
+        spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-21")
+    spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-23")
 
 
 @pytest.mark.parametrize(

@@ -39,17 +39,17 @@ class Fairground:
     contest: MetaculusBridge
     exchange: PolymarketBridge
     bench: ForecastBenchBridge
-    stalls: WorldRunner
+    bridges: WorldRunner
 
     async def until(self, day: float, *, step: float = 0.5) -> None:
-        self.stalls.advance()
+        self.bridges.advance()
         while (now := self.world.calendar.day_of(self.clock.now())) < day:
             await self.clock.advance(min(step, day - now) * DAY_S)
-            self.stalls.advance()
+            self.bridges.advance()
 
-    def over(self, stall: str, day: float, fate: QuestionEnding = QuestionEnding.RESOLVED) -> list[SimulatedQuestion]:
+    def over(self, bridge: str, day: float, fate: QuestionEnding = QuestionEnding.RESOLVED) -> list[SimulatedQuestion]:
         """Return what has been resolved by the day."""
-        asks = [ask for ask in self.world.questions if ask.venue_kind == stall and ask.ending is fate]
+        asks = [ask for ask in self.world.questions if ask.venue_kind == bridge and ask.ending is fate]
         return [ask for ask in asks if max(ask.closes, outcome_day(ask)) < day - 3.0]
 
 
@@ -60,14 +60,14 @@ def ground(tmp_path: Path) -> Fairground:
     contest = MetaculusBridge(world=world, venue=FakeMetaculus(clock))
     exchange = PolymarketBridge(world=world, venue=FakePolymarket(clock))
     bench = ForecastBenchBridge(world=world, folder=tmp_path)
-    stalls = WorldRunner(
+    bridges = WorldRunner(
         world=world,
         clock=clock,
         bridges={PLAY_MONEY_MARKET: fair, FORECASTING_CONTEST: contest, REAL_MONEY_MARKET: exchange, BENCHMARK: bench},
         daily_actions=(bench.settle,),
     )
     return Fairground(
-        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, stalls=stalls
+        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, bridges=bridges
     )
 
 
@@ -154,8 +154,8 @@ async def test_what_is_annulled_late_or_revised_ends_so_everywhere(ground: Fairg
     await ground.until(330.0, step=4.0)
     annulled = [
         ask
-        for stall in (PLAY_MONEY_MARKET, FORECASTING_CONTEST, REAL_MONEY_MARKET)
-        for ask in ground.over(stall, 330.0, QuestionEnding.ANNULLED)
+        for bridge in (PLAY_MONEY_MARKET, FORECASTING_CONTEST, REAL_MONEY_MARKET)
+        for ask in ground.over(bridge, 330.0, QuestionEnding.ANNULLED)
     ]
     assert annulled
     for ask in annulled:

@@ -47,7 +47,7 @@ class VenueObserver:
     keeps its lines where it is a list.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     modes: Mapping[str, str]
     signed_a_day: float = 0.0
     lives: DaemonLives | None = None
@@ -68,7 +68,7 @@ class VenueObserver:
     _stopped: tuple[float, Counter[str]] = (-1.0, Counter())
 
     def __post_init__(self) -> None:
-        self._lists = tuple(venue.requests for venue in self.stalls.servers.values())
+        self._lists = tuple(venue.requests for venue in self.bridges.servers.values())
 
     def look(self) -> None:
         """Judge what was heard since the last look."""
@@ -76,7 +76,7 @@ class VenueObserver:
         if sum(map(len, self._lists)) == self._seen:
             return
         self._seen = sum(map(len, self._lists))
-        for name, server in self.stalls.servers.items():
+        for name, server in self.bridges.servers.items():
             first, self._heard[name] = self._heard[name], len(server.requests)
             for place in range(first, len(server.requests)):
                 self._hear(name, server, place)
@@ -91,7 +91,7 @@ class VenueObserver:
     def leave(self, folder: Path) -> None:
         """Judge the files that a life left."""
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        self.violations += files_with_secrets(folder, self.stalls.secrets)
+        self.violations += files_with_secrets(folder, self.bridges.secrets)
         if size > MOST_BYTES:
             self.violations.append(f"I10: a life left {size / 1e6:.0f} MB")
 
@@ -134,11 +134,11 @@ class VenueObserver:
         Days are those of the clock that Foxcast looks at, when an order came; the first minutes of one are left out,
         since it may have been planned the day before.
         """
-        people, manifold, exchange = self.people, self.stalls.manifold, self.stalls.polymarket
+        people, manifold, exchange = self.people, self.bridges.manifold, self.bridges.polymarket
         if people is None:
             return
         if manifold is not None:
-            effects = manifold.ledger.effects("bet", account=self.stalls.trader)
+            effects = manifold.ledger.effects("bet", account=self.bridges.trader)
             bets, now = manifold.state.bets, manifold.now_ms()
             self._judge_days("manifold", effects, lambda name: _stake(bets[name], now), _asked)
         if exchange is not None:

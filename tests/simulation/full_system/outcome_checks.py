@@ -50,7 +50,7 @@ class OutcomeChecks:
     ``slower`` is how many times slower than at a common pace jobs run.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     undone: Collection[str]
     now: datetime
     slower: float
@@ -77,7 +77,7 @@ class OutcomeChecks:
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
         """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
         for row in scored:
-            state = None if self.stalls.metaculus is None else self.stalls.metaculus.state
+            state = None if self.bridges.metaculus is None else self.bridges.metaculus.state
             number = row["ref"].rsplit(":", 1)[-1]
             if state is None or f"metaculus:{number}" in self.undone:
                 continue
@@ -93,12 +93,12 @@ class OutcomeChecks:
         name = key.rsplit(":", 1)[-1]
         if f"{venue}:{name}" in self.undone:
             return None
-        if venue == "manifold" and self.stalls.manifold is not None:
-            return _of_market(self.stalls.manifold.state.markets[name])
-        if venue == "metaculus" and self.stalls.metaculus is not None:
-            return _of_question(self.stalls.metaculus.state, int(name))
-        if venue == "polymarket" and self.stalls.polymarket is not None:
-            return _of_condition(self.stalls.polymarket.state, name)
+        if venue == "manifold" and self.bridges.manifold is not None:
+            return _of_market(self.bridges.manifold.state.markets[name])
+        if venue == "metaculus" and self.bridges.metaculus is not None:
+            return _of_question(self.bridges.metaculus.state, int(name))
+        if venue == "polymarket" and self.bridges.polymarket is not None:
+            return _of_condition(self.bridges.polymarket.state, name)
         return None
 
 

@@ -48,7 +48,7 @@ class PolymarketEvents:
     Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     venue: FakePolymarket
     clock: Clock
     stream: np.random.Generator
@@ -204,21 +204,21 @@ class PolymarketEvents:
 
     def _redeem(self) -> None:
         """Let the owner of the wallet redeem what is decided, which Foxcast never does."""
-        signer = self.stalls.environment.polymarket_account
+        signer = self.bridges.environment.polymarket_account
         if signer is not None:
             for market in self._markets:
                 self.venue.world.redeem(signer, market)
 
 
 def polymarket_events(
-    stalls: SimulationVenues, temper: SimulationTraits, *, clock: Clock, stream: np.random.Generator
+    bridges: SimulationVenues, temper: SimulationTraits, *, clock: Clock, stream: np.random.Generator
 ) -> PolymarketEvents | None:
     """Return what goes on at the exchange where Foxcast has an account, else None."""
-    if stalls.polymarket is None or not temper.signs:
+    if bridges.polymarket is None or not temper.signs:
         return None
     return PolymarketEvents(
-        stalls=stalls,
-        venue=stalls.polymarket,
+        bridges=bridges,
+        venue=bridges.polymarket,
         clock=clock,
         stream=stream,
         most=MOST_BESIDE if temper.has_world else MOST_OPEN,

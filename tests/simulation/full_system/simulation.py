@@ -80,7 +80,7 @@ class _SimulationParts:
     clock: VirtualClock
     machine: VirtualClock
     loop: NetworkEventLoop
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     observer: VenueObserver
     lives: DaemonLives
     people: SimulatedOperators
@@ -100,8 +100,8 @@ def run_simulation(
 
     async def main(clock: VirtualClock) -> None:
         temper, chance = draw_traits(plan), SeededRandom(plan.seed)
-        async with open_venues(clock, chance, temper, start=START, folder=root) as stalls:
-            stage = _staged(plan, temper, root, stalls, clock)
+        async with open_venues(clock, chance, temper, start=START, folder=root) as bridges:
+            stage = _staged(plan, temper, root, bridges, clock)
             stage.observer.told = report.told if tell else None
             with simulated_scheduler_time(stage.machine):
                 await _play(stage)
@@ -125,18 +125,18 @@ _scrypt = cache(hashlib.scrypt)
 
 
 def _staged(
-    plan: SimulationPlan, temper: SimulationTraits, root: Path, stalls: SimulationVenues, clock: VirtualClock
+    plan: SimulationPlan, temper: SimulationTraits, root: Path, bridges: SimulationVenues, clock: VirtualClock
 ) -> _SimulationParts:
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkEventLoop)
     machine = VirtualClock(loop, START)
-    observer = VenueObserver(stalls=stalls, modes=temper.modes, signed_a_day=temper.signed_a_day)
+    observer = VenueObserver(bridges=bridges, modes=temper.modes, signed_a_day=temper.signed_a_day)
     gauge = ResourceMonitor()
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
-        config=simulation_config(temper, stalls.environment.config),
+        config=simulation_config(temper, bridges.environment.config),
         writes=lambda: observer.writes,
         noticed=observer.look,
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
@@ -150,14 +150,14 @@ def _staged(
     )
     observer.lives, observer.people = lives, people
     weather = VenueEvents(
-        stalls=stalls,
+        bridges=bridges,
         temper=temper,
         clock=clock,
         stream=chance.stream("weather"),
         bursts=chance.stream("bursts"),
         money=chance.stream("money"),
     )
-    weather.pit = polymarket_events(stalls, temper, clock=clock, stream=chance.stream("pit"))
+    weather.pit = polymarket_events(bridges, temper, clock=clock, stream=chance.stream("pit"))
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
         plan=plan,
@@ -165,7 +165,7 @@ def _staged(
         clock=clock,
         machine=machine,
         loop=loop,
-        stalls=stalls,
+        bridges=bridges,
         observer=observer,
         lives=lives,
         people=people,
@@ -185,7 +185,7 @@ async def _play(stage: _SimulationParts) -> None:
         for one in (weather.run_events(), weather.run_lost_replies(), weather.run_transfers())
     ]
     if stage.temper.has_world:
-        going.append(asyncio.ensure_future(stage.weather.run_world(stage.stalls.environment.world_runner)))
+        going.append(asyncio.ensure_future(stage.weather.run_world(stage.bridges.environment.world_runner)))
     if stage.weather.pit is not None:
         going.append(asyncio.ensure_future(stage.weather.pit.run_events()))
     going += _people(stage)
@@ -195,7 +195,7 @@ async def _play(stage: _SimulationParts) -> None:
         await stage.lives.live(until_s=end_s, fate=next(fates, END_OF_TIME))
         stage.observer.leave(stage.lives.home)
         stage.observer.violations += wrong_profits(
-            _ledger(stage.lives), stage.stalls, stage.temper.modes, stage.weather.undone
+            _ledger(stage.lives), stage.bridges, stage.temper.modes, stage.weather.undone
         )
         stage.gauge.over(stage.lives.number)
         if stage.plan.people and stage.lives.ends[-1] == KILLED:
@@ -204,7 +204,7 @@ async def _play(stage: _SimulationParts) -> None:
     for task in going:
         task.cancel()
     await asyncio.gather(*going, return_exceptions=True)
-    stage.stalls.stop_faults()
+    stage.bridges.stop_faults()
     if stage.weather.pit is not None:
         stage.weather.pit.stop_faults()
     stage.people.make_good()
@@ -216,7 +216,7 @@ def _people(stage: _SimulationParts) -> list[asyncio.Future[None]]:
     acts = [stage.people.act()] if stage.plan.people else []
     if stage.plan.closing:
         stream = SeededRandom(stage.plan.seed).stream("closing")
-        acts.append(stage.people.close(stage.stalls.positions, stream))
+        acts.append(stage.people.close(stage.bridges.positions, stream))
     return [asyncio.ensure_future(act) for act in acts]
 
 
@@ -229,14 +229,14 @@ async def _judge(stage: _SimulationParts, report: SimulationReport) -> None:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
     verdict = FinalChecks(
         ledger=_ledger(lives),
-        stalls=stage.stalls,
+        bridges=stage.bridges,
         modes=stage.temper.modes,
         now=stage.machine.now(),
         period=timedelta(seconds=RECONCILE_S * stage.temper.pace),
         undone=stage.weather.undone,
     )
     report.violations += [*observer.violations, *lives.faults, *stage.gauge.violations, *verdict.violations()]
-    for name, venue in stage.stalls.servers.items():
+    for name, venue in stage.bridges.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused_connections]
@@ -245,10 +245,10 @@ async def _judge(stage: _SimulationParts, report: SimulationReport) -> None:
 
 def _note(stage: _SimulationParts, report: SimulationReport) -> None:
     note = stage.observer.note
-    for server in stage.stalls.servers.values():
+    for server in stage.bridges.servers.values():
         report.faults.update({str(fault): count for fault, count in server.faults.injected.items()})
         report.requests += len(server.requests)
-    for name, venue in stage.stalls.all.items():
+    for name, venue in stage.bridges.all.items():
         report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
         for effect in venue.ledger.effects():
             note(name, effect.request, effect.kind, effect.subject)

@@ -31,14 +31,14 @@ LATER = NOON + timedelta(hours=9)
 class Sold:
     """A position at the double that was sold at a loss, and the ledger that has both fills."""
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     venue: FakeManifold
     market: FakeManifoldMarket
     ledger: Ledger
     path: Path
 
     def found(self) -> list[str]:
-        return [*wrong_profits(self.path, self.stalls, {"manifold": "live"}, ())]
+        return [*wrong_profits(self.path, self.bridges, {"manifold": "live"}, ())]
 
     async def hear(self, outcome: VoidOutcome, at: datetime) -> None:
         """Let the ledger have the outcome."""
@@ -69,8 +69,8 @@ async def sold(tmp_path: Path) -> AsyncIterator[Sold]:
         scribe = LedgerFixture(ledger, path)
         await record(scribe, market, bought, OrderSide.BUY)
         await record(scribe, market, gone, OrderSide.SELL)
-        stalls = SimulationVenues(environment=stand, manifold=venue, metaculus=None, polymarket=None)
-        yield Sold(stalls=stalls, venue=venue, market=market, ledger=ledger, path=path)
+        bridges = SimulationVenues(environment=stand, manifold=venue, metaculus=None, polymarket=None)
+        yield Sold(bridges=bridges, venue=venue, market=market, ledger=ledger, path=path)
 
 
 async def record(scribe: LedgerFixture, market: FakeManifoldMarket, bet: FakeManifoldBet, side: OrderSide) -> None:
@@ -105,7 +105,7 @@ async def test_a_market_that_was_called_off_after_all_was_sold_is_judged_once_th
     assert sold.found() == []
     sold.venue.world.resolve(sold.market, "CANCEL")
     # The venue gave the loss back, and nobody has looked since.
-    assert sold.market.paid[sold.stalls.trader] > 1.0
+    assert sold.market.paid[sold.bridges.trader] > 1.0
     await sold.read(LATER - timedelta(hours=1))
     assert sold.found() == []
     await sold.hear(VoidOutcome("called off"), LATER)

@@ -99,7 +99,7 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
         hall = LaboratoryServers(
             world=world,
             clock=clock,
-            press=NewsServer(clock, world),
+            news_server=NewsServer(clock, world),
             press_url="http://127.0.0.1:1",
             minds_url="http://127.0.0.1:2/v1",
             folder=tmp_path,
@@ -180,7 +180,7 @@ def test_the_ensemble_learns_from_what_was_known_whom_to_follow(tmp_path: Path) 
 async def test_pages_are_the_articles_as_they_stand_now() -> None:
     world = create_world(SEED, 2)
     press = NewsServer(FakeClock(world.calendar.moment_of(END_DAY)), world, origin=NEWS_ORIGIN)
-    article = next(one for one in press.newsroom.published(END_DAY) if one.kind is ArticleKind.EDITED)
+    article = next(one for one in press.news.published(END_DAY) if one.kind is ArticleKind.EDITED)
     fetcher, reader = NewsPageFetcher(press), NewsPageReader(press)
     page = await reader.read(await fetcher.fetch(f"{NEWS_ORIGIN}/news/{article.id}", refusal=lambda _: None))
     assert (page.title, page.text) == (article.title, article.versions[-1].text)

@@ -212,7 +212,7 @@ async def test_a_request_holds_nothing_of_the_world_but_what_was_published(tmp_p
         texts = json.dumps([dict(one.body) for one in server.asked], ensure_ascii=False)
     later = [
         version.text
-        for article in PAPERS.newsroom.articles(ask.key)
+        for article in PAPERS.news.articles(ask.key)
         for version in article.versions
         if version.day > day and version.text != article.at(day).text
     ]

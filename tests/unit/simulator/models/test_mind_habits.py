@@ -72,7 +72,7 @@ async def test_who_obeys_hostile_pages_says_what_they_say_and_who_does_not_is_le
     """Among questions with an order in plain sight, the obedient mind ends where it was told."""
     trapped = []
     for ask in (one for one in WORLD.questions if one.answer_kind is AnswerKind.BINARY):
-        for article in PAPERS.newsroom.articles(ask.key):
+        for article in PAPERS.news.articles(ask.key):
             day = article.published + 0.2
             open_then = ask.opens < day < ask.closes
             if article.kind is ArticleKind.HOSTILE and article.trick is HostileTrick.INSTRUCTIONS and open_then:
