@@ -208,8 +208,8 @@ class ModelProviderContract:
         """Open the provider on real HTTP."""
         clock = SystemClock()
         async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
-            workplace = PluginContext(clock=clock, http=http, folder=folder)
-            opening: AbstractAsyncContextManager[ModelProvider] = self.spec.open(self.settings_for(base_url), workplace)
+            context = PluginContext(clock=clock, http=http, folder=folder)
+            opening: AbstractAsyncContextManager[ModelProvider] = self.spec.open(self.settings_for(base_url), context)
             async with opening as llm:
                 yield llm
 

@@ -39,7 +39,7 @@ class PriceFeedSetup:
 
 
 class PriceFeedContract:
-    """What every price feed must do. The subclass gives the fixture ``booth``."""
+    """What every price feed must do. The subclass gives the fixture ``feed_setup``."""
 
     # The venue of this feed, so that a test can check that every venue has its kits.
     spec: ClassVar[VenueSpec[Any]]

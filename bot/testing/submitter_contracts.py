@@ -53,7 +53,7 @@ class SubmitterSetup:
 
 
 class SealingSubmitterContract:
-    """What every submitter that seals must do. The subclass gives the fixture ``bench``.
+    """What every submitter that seals must do. The subclass gives the fixture ``setup``.
 
     ``requests_expire`` is False where a request may take effect at any later time (there the fence is the time after
     which a request that was sent at once has arrived), ``has_fences`` False where any reading proves an absence.
@@ -196,7 +196,7 @@ class SealingSubmitterContract:
 
 
 class TradingSubmitterContract(SealingSubmitterContract):
-    """What every account or paper book that trades must do in addition; the intents of ``bench.batch`` are purchases.
+    """What every account or paper book that trades must do in addition; the intents of ``setup.batch`` are purchases.
 
     ``orders_name_cost`` is True where an order names what it spends, so that better prices bring more shares than it
     named.

@@ -60,7 +60,7 @@ class VenueContract:
     ignored_parameter: ClassVar[str] = ""
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> PluginContext:
+    def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(
             clock=FakeClock(), http=FakeHttpClient(self.pages, idle=self.ignored_parameter), folder=tmp_path
         )
@@ -84,31 +84,31 @@ class VenueContract:
         filled = self.settings.model_copy(update={name: SecretStr(secret) for name in names})
         assert secret not in f"{filled!r} {filled} {filled.model_dump_json()}"
 
-    async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, workplace: PluginContext) -> None:
-        listed = await self._questions(workplace)
+    async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, context: PluginContext) -> None:
+        listed = await self._questions(context)
         assert listed
         assert len({question.ref for question in listed}) == len(listed)
         assert {question.ref.venue for question in listed} == {self.spec.name}
 
-    async def test_windows_open_before_they_close(self, workplace: PluginContext) -> None:
-        for question in await self._questions(workplace):
+    async def test_windows_open_before_they_close(self, context: PluginContext) -> None:
+        for question in await self._questions(context):
             if question.opens_at is not None and question.closes_at is not None:
                 assert question.opens_at < question.closes_at, question.ref
 
-    async def test_a_reopened_reader_reads_the_same(self, workplace: PluginContext) -> None:
-        assert await self._questions(workplace) == await self._questions(workplace)
+    async def test_a_reopened_reader_reads_the_same(self, context: PluginContext) -> None:
+        assert await self._questions(context) == await self._questions(context)
 
-    async def test_a_reader_cannot_submit(self, workplace: PluginContext) -> None:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_a_reader_cannot_submit(self, context: PluginContext) -> None:
+        async with self.spec.reader(self.settings, context) as venue:
             assert not hasattr(venue, "submit")
 
-    async def test_nothing_pending_gives_no_outcome(self, workplace: PluginContext) -> None:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_nothing_pending_gives_no_outcome(self, context: PluginContext) -> None:
+        async with self.spec.reader(self.settings, context) as venue:
             assert [found async for found in venue.resolutions(())] == []
 
-    async def test_outcomes_answer_pending_questions_in_their_own_shape(self, workplace: PluginContext) -> None:
-        asked = {question.ref: question for question in (await self._questions(workplace))[::2]}
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_outcomes_answer_pending_questions_in_their_own_shape(self, context: PluginContext) -> None:
+        asked = {question.ref: question for question in (await self._questions(context))[::2]}
+        async with self.spec.reader(self.settings, context) as venue:
             async for found in venue.resolutions(tuple(asked)):
                 question = asked[found.ref]
                 question.target(found.target)
@@ -116,24 +116,24 @@ class VenueContract:
 
     @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
     async def test_errors_of_the_transport_keep_their_meaning(
-        self, workplace: PluginContext, error: FoxcastError
+        self, context: PluginContext, error: FoxcastError
     ) -> None:
         with pytest.raises(type(error)):
-            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(error)))
+            await self._read_remotely(replace(context, http=_FixedHttpsClient(error)))
 
     @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"{}", b"<html></html>", b"[" * 100_000])
-    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext, body: bytes) -> None:
+    async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext, body: bytes) -> None:
         with pytest.raises(MalformedDataError):
-            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(body)))
+            await self._read_remotely(replace(context, http=_FixedHttpsClient(body)))
 
-    async def _questions(self, workplace: PluginContext) -> list[Question]:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def _questions(self, context: PluginContext) -> list[Question]:
+        async with self.spec.reader(self.settings, context) as venue:
             return [question async for question in venue.questions()]
 
-    async def _read_remotely(self, workplace: PluginContext) -> None:
+    async def _read_remotely(self, context: PluginContext) -> None:
         if self.remote_settings is None:
             pytest.skip("this venue reads nothing over HTTP")
-        async with self.spec.reader(self.remote_settings, workplace) as venue:
+        async with self.spec.reader(self.remote_settings, context) as venue:
             assert [question async for question in venue.questions()]
 
 

@@ -240,9 +240,9 @@ class LitellmProvider:
 
 
 @asynccontextmanager
-async def open_litellm(settings: LitellmSettings, workplace: PluginContext) -> AsyncIterator[ModelProvider]:
+async def open_litellm(settings: LitellmSettings, context: PluginContext) -> AsyncIterator[ModelProvider]:
     """Return the provider; the library is imported by its first call, its connections are closed here."""
-    provider = LitellmProvider(settings, workplace.http)
+    provider = LitellmProvider(settings, context.http)
     try:
         yield provider
     finally:

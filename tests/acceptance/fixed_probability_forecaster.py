@@ -37,7 +37,7 @@ class FixedProbabilityForecaster:
     def __init__(self, probability: float) -> None:
         self._probability = probability
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         predictions = {target.key: self._said(question) for target in question.targets}
         yield Step(
             action=StepAction(name="submit", arguments={}),
@@ -55,7 +55,7 @@ class FixedProbabilityForecaster:
 
 
 @asynccontextmanager
-async def open_taker(settings: FixedProbabilitySettings, workplace: PluginContext) -> AsyncIterator[Forecaster]:
+async def open_taker(settings: FixedProbabilitySettings, context: PluginContext) -> AsyncIterator[Forecaster]:
     yield FixedProbabilityForecaster(settings.probability)
 
 

@@ -72,10 +72,10 @@ class LiveInstallation:
                 await asyncio.sleep(1.5)
         finally:
             process.send_signal(signal.SIGTERM)
-            _, said = await process.communicate()
-        assert process.returncode == 0, said
-        assert b"Traceback" not in said
-        assert self.secret.encode() not in said
+            _, output = await process.communicate()
+        assert process.returncode == 0, output
+        assert b"Traceback" not in output
+        assert self.secret.encode() not in output
         return answer
 
     async def _started(self, *arguments: str) -> asyncio.subprocess.Process:

@@ -111,11 +111,11 @@ async def serving(
         (folder / "shelf.py").write_text(SHELF)
         foxcast = installed(folder, "")
         foxcast.config.write_text(config.replace("SERVER", server.base_url).replace("HARBOUR", str(HARBOUR)))
-        desk = ScriptedInstallation(foxcast, server)
+        context = ScriptedInstallation(foxcast, server)
         try:
-            yield desk
+            yield context
         finally:
-            await desk.end()
+            await context.end()
 
 
 def searching(times: int, **answer: Json) -> ReplyFunction:
@@ -129,10 +129,10 @@ def conversations(requests: Sequence[CompletionRequest]) -> list[str]:
     return [json.dumps(asked.body, sort_keys=True) for asked in requests]
 
 
-async def daemon_of(desk: ScriptedInstallation) -> asyncio.subprocess.Process:
+async def daemon_of(context: ScriptedInstallation) -> asyncio.subprocess.Process:
     """Start the daemon and wait until it reads what it finds; each look takes a process, so this does not spin."""
-    daemon = await desk.begin("run")
+    daemon = await context.begin("run")
     async with asyncio.timeout(20):
-        while not (answer := await desk("questions", "--json")).out.strip() or not answer.json:
+        while not (answer := await context("questions", "--json")).out.strip() or not answer.json:
             assert daemon.returncode is None
     return daemon

@@ -113,8 +113,8 @@ async def test_an_option_of_an_event_is_named_and_a_filled_order_needs_no_explan
         # What was answered at first stays with its attempt.
         assert "no shares yet" in order["attempts"][0]["detail"]
         [account] = (await foxcast("portfolio", "--json")).json
-        told = (await foxcast("portfolio")).out
+        reported = (await foxcast("portfolio")).out
     [held] = account["positions"]
     assert (held["question"], held["option"]) == (f"polymarket:event:{event.id}", "Ann")
     assert held["title"] == "Who will win?"
-    assert "yes (Ann)" in told
+    assert "yes (Ann)" in reported

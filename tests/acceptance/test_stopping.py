@@ -22,8 +22,8 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
         begun.set()
         return through(asked)
 
-    async with serving(tmp_path, play, config=ALL) as desk:
-        process = await desk.begin("run", "--once")
+    async with serving(tmp_path, play, config=ALL) as context:
+        process = await context.begin("run", "--once")
         async with asyncio.timeout(20):
             await begun.wait()
         process.send_signal(number)
@@ -43,8 +43,8 @@ async def test_a_second_signal_ends_a_pass_that_winds_down(tmp_path: Path) -> No
         begun.set()
         return never_reply()
 
-    async with serving(tmp_path, play, config=ALL) as desk:
-        process = await desk.begin("run", "--once")
+    async with serving(tmp_path, play, config=ALL) as context:
+        process = await context.begin("run", "--once")
         async with asyncio.timeout(20):
             await begun.wait()
         process.send_signal(signal.SIGINT)
@@ -62,8 +62,8 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
         begun.set()
         return never_reply()
 
-    async with serving(tmp_path, play) as desk:
-        process = await desk.begin("forecast", desk.write("q.toml", RAIN))
+    async with serving(tmp_path, play) as context:
+        process = await context.begin("forecast", context.write("q.toml", RAIN))
         async with asyncio.timeout(20):
             await begun.wait()
         process.send_signal(signal.SIGTERM)
@@ -73,8 +73,8 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
 
 
 async def test_a_pass_whose_key_is_refused_ends_with_the_variable_to_set(tmp_path: Path) -> None:
-    async with serving(tmp_path, lambda _: reply_error(401), config=ALL) as desk:
-        ended = await desk("run", "--once")
+    async with serving(tmp_path, lambda _: reply_error(401), config=ALL) as context:
+        ended = await context("run", "--once")
     assert ended.code == 4
     assert "FOXCAST_MODELS__OPENAI_COMPATIBLE__SETTINGS__ENDPOINTS__HERE__API_KEY" in ended.err
     assert "forecast postponed" not in ended.err
@@ -83,8 +83,8 @@ async def test_a_pass_whose_key_is_refused_ends_with_the_variable_to_set(tmp_pat
 
 async def test_a_forecast_that_is_asked_of_the_daemon_does_not_wait_for_its_next_pass(tmp_path: Path) -> None:
     config = ALL.replace("forecast_every_s = 0.5", "forecast_every_s = 86400")
-    async with serving(tmp_path, searching(1, probability=0.2), config=config) as desk:
-        await daemon_of(desk)
+    async with serving(tmp_path, searching(1, probability=0.2), config=config) as context:
+        await daemon_of(context)
         async with asyncio.timeout(20):
-            made = await desk("forecast", desk.write("q.toml", RAIN), "--forecaster", "blf")
+            made = await context("forecast", context.write("q.toml", RAIN), "--forecaster", "blf")
     assert made.code == 0

@@ -25,7 +25,7 @@ from bot.core.language_models import (
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.models import CHEAP_PRICE, text_completion
-from tests.benchmarks.figures import Size, say
+from tests.benchmarks.figures import MeasureSize, say
 
 SECTION = LlmSection.model_validate(
     {
@@ -43,7 +43,7 @@ TOOLS = tuple(
 ANSWER = text_completion("No. " * 200, tokens_in=1000, tokens_out=200)
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     for concurrency in (1, 20, 200):
         asyncio.run(_fresh(size.pick(2_000, 40), concurrency))
@@ -85,7 +85,7 @@ async def _growing(trials: int) -> None:
             for step in range(steps):
                 text = f"trial {trial}, step {step}: " + "what a page says about it " * 400
                 messages += (Message(speaker=MessageRole.USER, text=text),)
-                inquiry = _inquiry(Prompt(messages=messages, tools=TOOLS), scope=f"trial {trial}")
+                inquiry = _make_request(Prompt(messages=messages, tools=TOOLS), scope=f"trial {trial}")
                 started = time.process_time()
                 await gateway.ask(inquiry, deadline_s=60)
                 cpu_s[step] += (time.process_time() - started) / trials
@@ -147,13 +147,13 @@ async def _measured(gateway: LlmGateway, count: int, concurrency: int, *, first:
             prompt = Prompt(
                 messages=(Message(speaker=MessageRole.USER, text=f"Question {number}: " + "will it? " * 200),)
             )
-            await gateway.ask(_inquiry(prompt, scope=f"forecast {number // 10}"), deadline_s=600)
+            await gateway.ask(_make_request(prompt, scope=f"forecast {number // 10}"), deadline_s=600)
 
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     await asyncio.gather(*(ask() for _ in range(concurrency)))
     return time.process_time() - cpu_s, time.perf_counter() - wall_s
 
 
-def _inquiry(prompt: Prompt, *, scope: str) -> ModelRequest:
+def _make_request(prompt: Prompt, *, scope: str) -> ModelRequest:
     charge = CostAttribution(scope=scope, ref="bench:question", venue="bench", forecaster="bench", trial=1)
     return ModelRequest(role="main", prompt=prompt, charge=charge)

@@ -10,7 +10,7 @@ from bot.core.beliefs import ModelUsage
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
 from bot.testing.model_server import ReplyScript, play_moves
-from tests.benchmarks.figures import Size, say
+from tests.benchmarks.figures import MeasureSize, say
 from tests.integration.provider_installations import FAMILIES, MINDS, rain, served
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
@@ -37,7 +37,7 @@ class PromptShare:
         )
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     warnings.filterwarnings("ignore", category=UserWarning)
     families = [*FAMILIES][: size.pick(len(FAMILIES), 1)]

@@ -78,7 +78,7 @@ class TestReader(VenueContract):
     ignored_parameter: ClassVar[str] = "fresh"
 
 
-class Sealing:
+class SealingWriter:
     """Seals what it is to submit, as the outbox does."""
 
     def __init__(self, writer: SealingSubmitter) -> None:
@@ -101,7 +101,7 @@ class TestWriter(SubmitterContract):
 
     @pytest.fixture
     def submitter(self, site: MetaculusFixture) -> VenueSubmitter:
-        return Sealing(site.writer)
+        return SealingWriter(site.writer)
 
     @pytest.fixture
     def batch(self, site: MetaculusFixture) -> SubmissionBatch:
@@ -135,7 +135,7 @@ class TestPaperRecord(SubmitterContract):
 
     @pytest.fixture
     def submitter(self, paper: MetaculusPaperRecord) -> VenueSubmitter:
-        return Sealing(paper)
+        return SealingWriter(paper)
 
     @pytest.fixture
     def batch(self) -> SubmissionBatch:

@@ -13,8 +13,8 @@ def _no_tag() -> None:
 
 
 def _paper_writes() -> None:
-    for name, desk in venue_clients.VENUE_CLIENTS.items():
-        venue_clients.VENUE_CLIENTS[name] = replace(desk, paper=desk.writer)
+    for name, clients in venue_clients.VENUE_CLIENTS.items():
+        venue_clients.VENUE_CLIENTS[name] = replace(clients, paper=clients.writer)
 
 
 MUTANTS: Mapping[str, ProgramMutant] = {

@@ -111,7 +111,7 @@ _ABSENT = IntentState.ABSENT
 
 def _says(body: bytes, tag: str) -> bool:
     try:
-        said: Mapping[str, Any] = json.loads(body)
-        return str(said["expires"]) == tag
+        fields: Mapping[str, Any] = json.loads(body)
+        return str(fields["expires"]) == tag
     except (ValueError, KeyError, TypeError):
         return False

@@ -83,7 +83,7 @@ async def _reading() -> AsyncIterator[RetryingHttpClient]:
 
 
 @asynccontextmanager
-async def _place(tools: ClientContext) -> AsyncIterator[VenueWriterContext]:
+async def _open_context(tools: ClientContext) -> AsyncIterator[VenueWriterContext]:
     rates = RateLimiter((), clock=SystemClock(), random=SeededRandom(1))
     async with _reading() as http, HttpWriteClient(rates=rates) as wire:
         mortal = KillableWriteClient(wire, tools.fuse, tools.number)
@@ -96,7 +96,7 @@ def _paper_place(tools: ClientContext, http: HttpClient) -> PaperBookContext:
 
 @asynccontextmanager
 async def _exchange_writer(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield UnprotectedExchangeWriter(url=tools.url, clock=place.clock, http=place.http, wire=place.wire)
 
 
@@ -107,7 +107,7 @@ async def _memory(_: ClientContext) -> AsyncIterator[VenueSubmitter]:
 
 @asynccontextmanager
 async def _manifold(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield ManifoldWriter(manifold_settings(tools.url), place)
 
 
@@ -123,7 +123,7 @@ async def _manifold_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]
 
 @asynccontextmanager
 async def _metaculus(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield MetaculusWriter(metaculus_settings(tools.url), place)
 
 
@@ -142,7 +142,7 @@ async def _metaculus_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter
 @asynccontextmanager
 async def _polymarket(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
     settings = PolymarketSettings(**_noted(tools.folder)["settings"])
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield PolymarketWriter(settings, place, SignerClient(signer_opening(settings, tools.folder), InProcessSigner()))
 
 

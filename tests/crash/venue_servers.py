@@ -72,7 +72,7 @@ class ScenarioVenue(ABC):
         """Return what the audit must name of all that was written there: digests of requests, or tags."""
         return {sha256_hex(one.body) for one in self.writes()}
 
-    def stir(self, _: random.Random) -> None:
+    def change_world(self, _: random.Random) -> None:
         """Let the world move a little."""
         return
 
@@ -200,7 +200,7 @@ class ManifoldScenarioVenue(ScenarioVenue):
         names = _by_expiry(ledger)
         return Counter(names.get(effect.detail["expires"], "?") for effect in self.fake.ledger.effects("bet"))
 
-    def stir(self, chance: random.Random) -> None:
+    def change_world(self, chance: random.Random) -> None:
         """Somebody bets against what rests of our orders."""
         world = self.fake.world
         bet = world.trade(

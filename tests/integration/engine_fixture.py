@@ -68,7 +68,7 @@ class EngineSetup:
     dialect: str = "tools"
     role: Mapping[str, Any] = field(default_factory=dict)
     provider: Mapping[str, Any] = field(default_factory=lambda: {"attempts": 1})
-    desk: ResearchSection = field(default_factory=ResearchSection)
+    research: ResearchSection = field(default_factory=ResearchSection)
     budget: Mapping[str, Any] = field(default_factory=lambda: {"question_usd": None, "day_usd": None})
     free: bool = True
     # Whether a second model, its name with SPARE behind it, is asked where the first one fails.
@@ -141,7 +141,7 @@ class EngineFixture:
         """Return the workshop, or one in which nothing is asked, fetched or written."""
         nowhere = OfflineNetwork()
         return ToolFactory(
-            section=self.setup.desk,
+            section=self.setup.research,
             fetcher=nowhere if sealed else self.fetcher,
             reader=nowhere if sealed else self.reader,
             ledger=self.ledger,
@@ -274,8 +274,8 @@ def believed(percent: float, asked: CompletionRequest, **more: Json) -> dict[str
 def act(asked: CompletionRequest, name: str, arguments: Mapping[str, Json], belief: Json = None) -> ScriptedReply:
     """Make a move in the dialect in which it is asked for; without a belief where that is None."""
     if asked.schema is not None:
-        told: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
-        return reply_json({"action": name, "arguments": dict(arguments), **told})
+        fields: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
+        return reply_json({"action": name, "arguments": dict(arguments), **fields})
     update: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
     return reply_tool_calls((name, {**arguments, **update}))
 

@@ -14,5 +14,5 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stage(blank: Path, tmp_path: Path) -> VirtualGateway:
+def virtual_gateway(blank: Path, tmp_path: Path) -> VirtualGateway:
     return VirtualGateway(blank, tmp_path)

@@ -45,8 +45,8 @@ class FunctionForecaster:
 
     script: Script
 
-    def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
-        return self.script(question, desk)
+    def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        return self.script(question, context)
 
 
 def question(key: str = "rain", **changes: Any) -> Question:

@@ -76,10 +76,10 @@ def searches(text: str = "search_1_result_1: the ship left port") -> ScriptedToo
     return fixed_text_tool("web_search", text, query=QUERY)
 
 
-def desk(
-    *said: ScriptedAnswer, script: AnswerScript | None = None, dialect: ModelDialect = ModelDialect.TOOLS, **more: Any
+def create_context(
+    *answer: ScriptedAnswer, script: AnswerScript | None = None, dialect: ModelDialect = ModelDialect.TOOLS, **more: Any
 ) -> ScriptedTrialContext:
-    model = ScriptedModel(script or answer_in_turn(*said), dialect)
+    model = ScriptedModel(script or answer_in_turn(*answer), dialect)
     given: dict[str, Any] = {
         "cutoff": CUTOFF,
         "models": {"main": model},

@@ -42,13 +42,13 @@ async def outcome(manifold: ManifoldFixture, market: FakeManifoldMarket, answer:
     return found[0].outcome if found else None
 
 
-@pytest.mark.parametrize(("said", "value"), [("YES", 1.0), ("NO", 0.0), ("MKT", 0.83)])
+@pytest.mark.parametrize(("answer_field", "value"), [("YES", 1.0), ("NO", 0.0), ("MKT", 0.83)])
 async def test_mf_v1_the_price_counts_only_where_the_market_says_so(
-    manifold: ManifoldFixture, said: str, value: float
+    manifold: ManifoldFixture, answer_field: str, value: float
 ) -> None:
     market = manifold.world.add_market()
     # Of YES and NO this is the price before the resolution.
-    manifold.world.resolve(market, said, prob=0.83)
+    manifold.world.resolve(market, answer_field, prob=0.83)
     assert await outcome(manifold, market) == BinaryOutcome(value)
 
 
@@ -231,8 +231,8 @@ async def test_one_market_that_is_out_of_order_hides_no_other_outcome(manifold: 
     for market in markets:
         manifold.world.resolve(market, "YES")
     manifold.clock.advance_without_waking(LATER_S)
-    trouble = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
-    manifold.venue.faults.schedule(trouble, path=f"/v0/market/{markets[0].id}", times=100)
+    details = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
+    manifold.venue.faults.schedule(details, path=f"/v0/market/{markets[0].id}", times=100)
     refs = [ref_of(market.id) for market in markets]
     assert [found.ref async for found in manifold.reader().resolutions(refs)] == refs[1:]
 

@@ -180,9 +180,9 @@ async def test_many_posts_that_refuse_this_account_are_an_alarm(
     wanted = await site.sealed(batch(*(intent(ref(one)) for one in there)))
     site.fake.world.benchmark_tournament.permission = "viewer"
     assert [one.state for one in await site.writer.submit(wanted)] == [REFUSED] * 3
-    said = "".join(capfd.readouterr())
-    assert "posts_in_a_row=3" in said
-    assert "error" in said
+    reported = "".join(capfd.readouterr())
+    assert "posts_in_a_row=3" in reported
+    assert "error" in reported
 
 
 async def test_reading_back_that_fails_is_unknown_and_a_refused_token_is_raised(site: MetaculusFixture) -> None:

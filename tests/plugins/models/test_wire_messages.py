@@ -101,12 +101,12 @@ def test_a_message_of_another_model_is_built_without_thoughts() -> None:
     call = wire_call(
         OPUS, QUESTION, foreign((long, "search", "{bad"), ("id:2", "search", '{"q": 1}')), told("id:2"), tools=(SEARCH,)
     )
-    _, said, answered = as_sent(messages_body(call))["messages"]
-    first, second = said["content"]
+    _, message, answered = as_sent(messages_body(call))["messages"]
+    first, second = message["content"]
     assert (first["type"], first["input"], second["input"]) == ("tool_use", {"arguments": "{bad"}, {"q": 1})
     assert len(first["id"]) <= 64
     assert answered["content"][0]["tool_use_id"] == second["id"]
-    assert "not ours" not in str(said)
+    assert "not ours" not in str(message)
 
 
 def test_no_text_is_empty() -> None:

@@ -248,7 +248,7 @@ async def test_a_market_without_a_book_keeps_its_mark(tmp_path: Path) -> None:
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57"), REF)
         await book.account()
-        venue.shelf.clear()
+        venue.stored_books.clear()
         (position,) = (await book.account()).positions
     assert position.mark == 0.55
 

@@ -298,9 +298,11 @@ def test_with_the_renewal_it_is_read_anew_which_outcomes_an_event_has() -> None:
 
     of_event = question_ref(f"event:{world.events[0]['id']}")
     run = running(world, opening(), opening(), seconds=RECONNECT_INTERVAL_S + 60, refs=(of_event,), meanwhile=drop_out)
-    said = [quote.prediction.probabilities for _, quote in run.quotes if isinstance(quote.prediction, ChoicePrediction)]
-    assert said[0] == pytest.approx({"Ann": 0.5, "Bob": 0.3, "Cat": 0.2})
-    assert said[-1] == pytest.approx({"Ann": 0.7, "Bob": 0.3})
+    reported = [
+        quote.prediction.probabilities for _, quote in run.quotes if isinstance(quote.prediction, ChoicePrediction)
+    ]
+    assert reported[0] == pytest.approx({"Ann": 0.5, "Bob": 0.3, "Cat": 0.2})
+    assert reported[-1] == pytest.approx({"Ann": 0.7, "Bob": 0.3})
 
 
 def test_frames_that_are_older_than_what_is_known_change_nothing() -> None:

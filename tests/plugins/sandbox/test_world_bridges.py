@@ -32,7 +32,7 @@ DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fairground:
+class BridgedWorld:
     world: SimulatedWorld
     clock: FakeClock
     fair: ManifoldBridge
@@ -54,7 +54,7 @@ class Fairground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Fairground:
+def ground(tmp_path: Path) -> BridgedWorld:
     clock, world = FakeClock(START), SimulatedWorld(seed=21, start=START, size=120)
     fair = ManifoldBridge(world=world, venue=FakeManifold(clock))
     contest = MetaculusBridge(world=world, venue=FakeMetaculus(clock))
@@ -66,12 +66,12 @@ def ground(tmp_path: Path) -> Fairground:
         bridges={PLAY_MONEY_MARKET: fair, FORECASTING_CONTEST: contest, REAL_MONEY_MARKET: exchange, BENCHMARK: bench},
         daily_actions=(bench.settle,),
     )
-    return Fairground(
+    return BridgedWorld(
         world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, bridges=bridges
     )
 
 
-async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(ground: Fairground) -> None:
+async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(ground: BridgedWorld) -> None:
     await ground.until(12.0)
     world, now = ground.world, ground.fair.venue.now_ms()
     binary = [
@@ -102,7 +102,7 @@ async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(ground:
             assert market.scale.low + span * market.resolution_prob == pytest.approx(truth)
 
 
-async def test_a_tournament_has_every_form_groups_and_a_community(ground: Fairground) -> None:
+async def test_a_tournament_has_every_form_groups_and_a_community(ground: BridgedWorld) -> None:
     await ground.until(90.0)
     world, questions = ground.world, ground.contest.questions
     opened = [ask for ask in world.questions if ask.venue_kind == FORECASTING_CONTEST and ask.opens <= 90.0]
@@ -131,7 +131,7 @@ async def test_a_tournament_has_every_form_groups_and_a_community(ground: Fairgr
             assert float(resolution) == pytest.approx(truth, abs=1e-6)
 
 
-async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(ground: Fairground) -> None:
+async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(ground: BridgedWorld) -> None:
     await ground.until(120.0)
     world = ground.world
     winners: Mapping[bool, Decimal] = {True: Decimal(1), False: Decimal(0)}
@@ -150,7 +150,7 @@ async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(gr
                 assert middle == pytest.approx(min(0.97, max(0.03, wanted)), abs=0.02)
 
 
-async def test_what_is_annulled_late_or_revised_ends_so_everywhere(ground: Fairground) -> None:
+async def test_what_is_annulled_late_or_revised_ends_so_everywhere(ground: BridgedWorld) -> None:
     await ground.until(330.0, step=4.0)
     annulled = [
         ask
@@ -176,12 +176,12 @@ async def test_what_is_annulled_late_or_revised_ends_so_everywhere(ground: Fairg
             assert ground.contest.questions[ask.key].resolution == ("yes" if ground.world.outcome_of(ask) else "no")
 
 
-async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(ground: Fairground, tmp_path: Path) -> None:
+async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(ground: BridgedWorld, tmp_path: Path) -> None:
     await ground.until(50.0)
     world = ground.world
     settings = ForecastBenchSettings(source=tmp_path, rounds="all")
-    workplace = PluginContext(clock=ground.clock, http=FakeHttpClient({}), folder=tmp_path)
-    async with open_reader(settings, workplace) as reader:
+    context = PluginContext(clock=ground.clock, http=FakeHttpClient({}), folder=tmp_path)
+    async with open_reader(settings, context) as reader:
         questions = {question.ref: question async for question in reader.questions()}
         outcomes = [resolution async for resolution in reader.resolutions([*questions])]
     assert {question.batch for question in questions.values()} == {"2026-03-08", "2026-04-05"}

@@ -65,8 +65,8 @@ def clock() -> FakeClock:
 async def read(spec: VenueSpec[Any], venue: FakeService, folder: Path, settings: PluginSettings) -> list[Question]:
     """Return the questions that the plugin finds at the venue, wherever it is served."""
     async with serve_service(venue) as served, RetryingHttpClient(clock=venue.clock, random=SeededRandom(1)) as http:
-        told = {name: value for name, value in settings.model_dump().items() if str(value).startswith(HERE)}
-        here = {name: value.replace(HERE, served.url) for name, value in told.items()}
+        message = {name: value for name, value in settings.model_dump().items() if str(value).startswith(HERE)}
+        here = {name: value.replace(HERE, served.url) for name, value in message.items()}
         placed = settings.model_copy(update=here)
         async with spec.reader(placed, PluginContext(clock=venue.clock, http=http, folder=folder)) as reader:
             return [question async for question in reader.questions()]

@@ -54,11 +54,11 @@ def main() -> int:
         return _twins(plans, asked.keep)
     began = time.monotonic()
     violated: list[int] = []
-    days, said = 0.0, run_origin(MODULE)
+    days, values = 0.0, run_origin(MODULE)
     for report, took_s in _reports(plans, asked.jobs, asked.dump, asked.place):
         days += report.days
         if asked.keep:
-            append_line(FOLDER / f"{asked.keep}.jsonl", {**said, **report_line(report, took_s)})
+            append_line(FOLDER / f"{asked.keep}.jsonl", {**values, **report_line(report, took_s)})
         _say(report, took_s, verbose=asked.seed is not None)
         if report.violations:
             violated.append(report.plan.seed)
@@ -122,7 +122,7 @@ def _each_mutant(asked: argparse.Namespace) -> int:
 
 def _twins(plans: list[SimulationPlan], name: str | None) -> int:
     differing = 0
-    _hush()
+    _silence_logs()
     for plan in plans:
         with _folder() as root:
             compared, found = decision_differences(plan, root)
@@ -166,7 +166,7 @@ def _stay_at(place: int) -> None:
 
 
 def _one(plan: SimulationPlan, dump: Path | None = None) -> tuple[SimulationReport, float]:
-    _hush()
+    _silence_logs()
     if plan.mutant is not None:
         break_process(plan.mutant)
     began = time.process_time()
@@ -185,7 +185,7 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _hush() -> None:
+def _silence_logs() -> None:
     """Hide thousands of lines about what goes wrong on purpose, and look for garbage less often."""
     # What an earlier simulation left must go first: what is frozen is never looked at again.
     gc.collect()

@@ -186,8 +186,8 @@ class FinalChecks:
                 if state not in {"acked", "in doubt", *OPEN} and any(self._left(name, effect) for effect in found):
                     yield f"I2: {intent} took effect at {name} and is {state}"
             for row in self.intents.values():
-                told = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
-                if told and row["id"] not in effects and row["action"] in {"order", "forecast"}:
+                reported = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
+                if reported and row["id"] not in effects and row["action"] in {"order", "forecast"}:
                     yield f"I2: {row['id']} is acknowledged and had no effect at {name}"
 
     def _left(self, name: str, effect: RequestEffect) -> bool:

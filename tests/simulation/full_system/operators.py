@@ -145,14 +145,14 @@ class SimulatedOperators:
         self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any()))
 
     def _arm(self, venue: str) -> None:
-        lane = self.lives.lane(venue)
+        policy = self.lives.lane(venue)
         money = CAPS if venue in TRADING else {}
         request = ArmVenue(
             by=ADA,
             asked_at=self.machine.now(),
-            venue=lane.venue,
-            account=lane.account,
-            config=lane.config_digest,
+            venue=policy.venue,
+            account=policy.account,
+            config=policy.config_digest,
             until=self.machine.now() + timedelta(days=ARMED_DAYS),
             per_order=money.get("per_order"),
             per_day=money.get("per_day"),

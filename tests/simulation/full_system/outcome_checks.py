@@ -62,11 +62,11 @@ class OutcomeChecks:
             known = self._known(row["ref"])
             if known is None:
                 continue
-            told = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            reported = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
             if known.since is None or parse_timestamp(row["seen_at"]) < known.since - SET_BACK:
-                yield f"{told}, and has had an outcome since {known.since or 'never'}"
+                yield f"{reported}, and has had an outcome since {known.since or 'never'}"
             elif row is current[row["ref"], row["target"]] and known.told not in {None, (row["kind"], row["value"])}:
-                yield f"{told}, and was {known.told}"
+                yield f"{reported}, and was {known.told}"
         there = {row["ref"] for row in recorded}
         late = self.now - READ_WITHIN * self.slower - SET_BACK
         for ref in sorted(set(forecast) - there):
@@ -83,9 +83,9 @@ class OutcomeChecks:
                 continue
             question, key = state.questions[int(number)], f"{row['rule'].replace(' ', '_')}_score"
             name = "coverage" if row["rule"] == "coverage" else key
-            told = [account_scores(question, user, state.users).get(name) for user in state.users]
-            if not any(value is not None and abs(value - row["value"]) < SAME for value in told):
-                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {told} at the venue"
+            reported = [account_scores(question, user, state.users).get(name) for user in state.users]
+            if not any(value is not None and abs(value - row["value"]) < SAME for value in reported):
+                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {reported} at the venue"
 
     def _known(self, ref: str) -> _VenueOutcome | None:
         """Return what the venue has of a question, None where nobody can say."""

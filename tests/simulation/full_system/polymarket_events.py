@@ -107,13 +107,13 @@ class PolymarketEvents:
             return
         self._number += 1
         world, end = self.venue.world, round(ends.timestamp())
-        told: list[tuple[str, dict[str, Any]]]
+        reported: list[tuple[str, dict[str, Any]]]
         if is_choice:
             event = world.add_event(f"Which port wins race {self._number}?", neg_risk=True, end=end)
-            told = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
+            reported = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
         else:
-            told = [(f"Will ship {self._number} come in?", {"end": end})]
-        for title, more in told:
+            reported = [(f"Will ship {self._number} come in?", {"end": end})]
+        for title, more in reported:
             market = world.add_market(title, **more, **terms)
             self._markets.append(market)
             self._to(market, float(self.stream.uniform(0.15, 0.7)) / (2.0 if is_choice else 1.0))
@@ -152,8 +152,8 @@ class PolymarketEvents:
         wait_s = float(self.stream.uniform(0.1, 0.95)) * self.late_s
         fault = LOST[int(self.stream.integers(len(LOST)))]
         if self.rough:
-            trouble = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
-            self.venue.faults.schedule(trouble, method="POST", path="/order")
+            details = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
+            self.venue.faults.schedule(details, method="POST", path="/order")
 
     def _restart(self) -> None:
         """Let the engine take no orders for some minutes, or nothing but cancels."""
@@ -211,17 +211,17 @@ class PolymarketEvents:
 
 
 def polymarket_events(
-    bridges: SimulationVenues, temper: SimulationTraits, *, clock: Clock, stream: np.random.Generator
+    bridges: SimulationVenues, traits: SimulationTraits, *, clock: Clock, stream: np.random.Generator
 ) -> PolymarketEvents | None:
     """Return what goes on at the exchange where Foxcast has an account, else None."""
-    if bridges.polymarket is None or not temper.signs:
+    if bridges.polymarket is None or not traits.signs:
         return None
     return PolymarketEvents(
         bridges=bridges,
         venue=bridges.polymarket,
         clock=clock,
         stream=stream,
-        most=MOST_BESIDE if temper.has_world else MOST_OPEN,
-        rough=temper.roughness > 0.0,
-        late_s=temper.signed_lifetime_s if temper.order_type == "GTD" else AT_ONCE_S,
+        most=MOST_BESIDE if traits.has_world else MOST_OPEN,
+        rough=traits.roughness > 0.0,
+        late_s=traits.signed_lifetime_s if traits.order_type == "GTD" else AT_ONCE_S,
     )

@@ -63,9 +63,9 @@ def wrong_profits(
         unclear = {name for (name,) in database.execute(_UNCLEAR)} | _resting(database)
         live = [venue for venue in books if modes.get(venue) == "live"]
         for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
-            lane = AccountKey(venue=venue, account=account, paper=False)
-            contracts = read_trading_book(database, lane, redeems=REDEEMS[venue]).contracts
-            unheard = _paid_back(venue, contracts, bridges) - _heard(database, lane)
+            policy = AccountKey(venue=venue, account=account, paper=False)
+            contracts = read_trading_book(database, policy, redeems=REDEEMS[venue]).contracts
+            unheard = _paid_back(venue, contracts, bridges) - _heard(database, policy)
             yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
 
 
@@ -94,8 +94,8 @@ def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: M
         accounts = _accounts(database, "manifold")
         if len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
             return
-        lane = AccountKey(venue="manifold", account=accounts[0], paper=False)
-        found = read_profit_record(database, lane, _EVER, redeems=True)
+        policy = AccountKey(venue="manifold", account=accounts[0], paper=False)
+        found = read_profit_record(database, policy, _EVER, redeems=True)
     if not found.readings or any(_is_late(one, bridges) for one in found.book.contracts):
         return
     interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
@@ -154,12 +154,12 @@ def _paid_back(venue: str, contracts: Collection[ContractProfit], bridges: Simul
     return {contract for contract in sold if contract.partition("/")[0] in paying}
 
 
-def _heard(database: Database, lane: AccountKey) -> set[str]:
+def _heard(database: Database, policy: AccountKey) -> set[str]:
     """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
-    ((read,),) = database.execute(_READ, lane.values).fetchall()
+    ((read,),) = database.execute(_READ, policy.values).fetchall()
     if read is None:
         return set()
-    values = {**lane.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
+    values = {**policy.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
     return {contract for (contract,) in database.execute(_HEARD, values)}
 
 

@@ -55,7 +55,7 @@ class VenueEvents:
     """
 
     bridges: SimulationVenues
-    temper: SimulationTraits
+    traits: SimulationTraits
     clock: Clock
     stream: np.random.Generator
     bursts: np.random.Generator
@@ -69,7 +69,7 @@ class VenueEvents:
 
     def begin(self) -> None:
         """Open what is there on the first day."""
-        first = FIRST_BESIDE if self.temper.has_world else FIRST
+        first = FIRST_BESIDE if self.traits.has_world else FIRST
         for _ in range(first):
             self._open_market()
             self._ask()
@@ -94,7 +94,7 @@ class VenueEvents:
 
     async def run_lost_replies(self) -> None:
         """Lose answers in bursts, for ever."""
-        if self.temper.roughness == 0.0:
+        if self.traits.roughness == 0.0:
             return
         if self.bursts.random() < BURST_AT_FIRST:
             self._burst()
@@ -116,7 +116,7 @@ class VenueEvents:
     async def run_transfers(self) -> None:
         """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
         # In calm weather cash is what orders make it: a real account is compared with one on paper there.
-        venue = self.bridges.manifold if self.temper.roughness > 0.0 else None
+        venue = self.bridges.manifold if self.traits.roughness > 0.0 else None
         while venue is not None:
             await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
             user, amount = venue.state.users[self.bridges.trader], float(self.money.uniform(1.0, 30.0))
@@ -149,7 +149,7 @@ class VenueEvents:
 
     @property
     def _most(self) -> int:
-        return MOST_BESIDE if self.temper.has_world else MOST_OPEN
+        return MOST_BESIDE if self.traits.has_world else MOST_OPEN
 
     def _close(self) -> datetime:
         """Draw when a question closes: one in three within a day."""
@@ -201,8 +201,8 @@ class VenueEvents:
 
     def _be_slow(self) -> None:
         """Let the next order have no answer, and take effect when it is nearly too old for it."""
-        if self.bridges.manifold is not None and self.temper.roughness > 0.0:
-            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.temper.lifetime_s
+        if self.bridges.manifold is not None and self.traits.roughness > 0.0:
+            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.traits.lifetime_s
             late = FaultDetails(fault=RequestFault.LATE, wait_s=wait_s)
             self.bridges.manifold.faults.schedule(late, method="POST", path="/v0/bet")
 

@@ -80,8 +80,8 @@ class LanternArchive:
 
 
 @asynccontextmanager
-async def open_correct_reader(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
-    yield RemoteVenue(workplace) if settings.over_http else correct_venue()
+async def open_correct_reader(settings: LanternSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
+    yield RemoteVenue(context) if settings.over_http else correct_venue()
 
 
 def correct_venue() -> FakeVenueReader:
@@ -93,8 +93,8 @@ def correct_venue() -> FakeVenueReader:
 class RemoteVenue:
     """Reads one page and takes it for odd."""
 
-    def __init__(self, workplace: PluginContext) -> None:
-        self._http = workplace.http
+    def __init__(self, context: PluginContext) -> None:
+        self._http = context.http
 
     async def questions(self) -> AsyncIterator[Question]:
         page = await self._http.get("https://lantern.example/", max_bytes=100)

@@ -170,9 +170,9 @@ def test_the_criteria_are_settled_by_the_question_where_that_is_allowed() -> Non
 
 def test_a_statement_ends_before_a_quote_that_would_be_cut() -> None:
     short = {"type": "string", "maxLength": 150}
-    said = answered(told(article(FOR), article(AGAINST, 2)), "say", statement=short)["statement"]
-    assert len(said) <= 150
-    assert said.count("[https://a.example/") == said.count(LIKELY) + said.count(UNLIKELY)
+    message = answered(told(article(FOR), article(AGAINST, 2)), "say", statement=short)["statement"]
+    assert len(message) <= 150
+    assert message.count("[https://a.example/") == message.count(LIKELY) + message.count(UNLIKELY)
 
 
 def test_it_tells_the_others_what_they_do_not_know_and_then_nothing() -> None:
