@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import ValidationError
 
 from bot.core.errors import (
     AuthenticationError,
@@ -22,12 +21,13 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.interfaces import DataSource, HttpClient, PageSource
-from bot.core.plugin_specs import API_VERSION, DataSpec, PluginContext, PluginSettings
+from bot.core.plugin_specs import DataSpec, PluginContext
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.core.research import TimeSeries
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient, FixedResponseClient, RecordedRequest
+from bot.testing.spec_contract import PluginSpecContract
 
 # None of them is a documented response of anything.
 ODD_RESPONSES = (b"", b"\xff\xfe", b"{}", b'"text"', b"<html></html>", b"[NaN]", b"[" * 100_000)
@@ -43,7 +43,7 @@ UNRELATED_QUESTION = Question(
 )
 
 
-class DataSourceContract:
+class DataSourceContract(PluginSpecContract):
     """What every data source must do, whatever it has; see the two kits below.
 
     ``pages`` is the web it reads, by address, with the responses for the tests of the kit; ``now`` is the time of the
@@ -52,7 +52,6 @@ class DataSourceContract:
     """
 
     spec: ClassVar[DataSpec[Any]]
-    settings: ClassVar[PluginSettings]
     pages: ClassVar[Mapping[str, bytes | Exception]]
     now: ClassVar[datetime]
     secret: ClassVar[str | None] = None
@@ -63,21 +62,8 @@ class DataSourceContract:
     def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(clock=FakeClock(self.now), http=FakeHttpClient(self.pages), folder=tmp_path)
 
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
-
     def test_it_offers_series_or_pages(self) -> None:
         assert self.spec.open or self.spec.pages
-
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
 
     async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, context: PluginContext) -> None:
         answers, asked = [], []

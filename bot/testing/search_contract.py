@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 from urllib.parse import unquote_plus, urlsplit
 
 import pytest
-from pydantic import ValidationError
 
 from bot.core.errors import FoxcastError, LeakError, MalformedDataError
 from bot.core.interfaces import SearchEngine
-from bot.core.plugin_specs import API_VERSION, PluginContext, PluginSettings, SearchSpec
+from bot.core.plugin_specs import PluginContext, SearchSpec
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FixedResponseClient, RecordedRequest
-from bot.testing.venue_contracts import TRANSPORT_ERRORS
+from bot.testing.spec_contract import TRANSPORT_ERRORS, PluginSpecContract
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -40,18 +39,17 @@ RESULT_LIMIT = 10
 ODD_RESPONSES = (b"", b"\xff\xfe", b"[]", b"{}", b'"text"', b"<html></html>", b"[" * 100_000)
 
 
-class SearchEngineContract:
+class SearchEngineContract(PluginSpecContract):
     """What every search engine must do.
 
     ``reply`` is a documented answer with at least two hits (of different dates, where the engine can bound dates and
     its answers have them); ``empty`` is one without hits. ``secret`` is the key in the settings, None for an engine
     that needs none. ``odd_responses`` are answers of no documented form. An engine that can bound dates has
     ``expected_date_bounds``: moments and what its request says for each, and overrides ``date_bound_of``. One that does
-    not use ``workplace.http`` overrides ``open_engine``.
+    not use ``context.http`` overrides ``open_engine``.
     """
 
     spec: ClassVar[SearchSpec[Any]]
-    settings: ClassVar[PluginSettings]
     reply: ClassVar[bytes]
     empty: ClassVar[bytes]
     secret: ClassVar[str | None] = None
@@ -69,19 +67,6 @@ class SearchEngineContract:
     @pytest.fixture
     def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(clock=FakeClock(NOW), http=FixedResponseClient(self.reply), folder=tmp_path)
-
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
-
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
 
     async def test_a_documented_reply_is_read(self, context: PluginContext) -> None:
         hits = await self._search(context)

@@ -13,39 +13,30 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from bot.core.errors import (
-    AuthenticationError,
     FoxcastError,
     MalformedDataError,
     NotFoundError,
     RequestRejectedError,
-    ServiceUnavailableError,
 )
 from bot.core.interfaces import ClosingPlanner, QuestionReader, RoundArchive
 from bot.core.learning import TrainingExample
 from bot.core.orders import ClosingProposal, OrderSide
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, VoidOutcome
-from bot.core.plugin_specs import API_VERSION, PluginContext, PluginSettings, VenueSpec
+from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.spec_contract import TRANSPORT_ERRORS, PluginSpecContract
 
 OUTCOME_TYPES = {BinaryShape: BinaryOutcome, ChoiceShape: ChoiceOutcome, CurveShape: NumericOutcome}
 
 
-TRANSPORT_ERRORS = (
-    AuthenticationError("401"),
-    ServiceUnavailableError("503", retry_after_s=7.0),
-    RequestRejectedError("400"),
-    MalformedDataError("more bytes than allowed"),
-)
-
-
-class VenueContract:
+class VenueContract(PluginSpecContract):
     """What every venue must do.
 
     ``settings`` reads something that does not change during the test; ``pages`` is the web it reads, by address;
@@ -54,7 +45,6 @@ class VenueContract:
     """
 
     spec: ClassVar[VenueSpec[Any]]
-    settings: ClassVar[PluginSettings]
     remote_settings: ClassVar[PluginSettings | None] = None
     pages: ClassVar[Mapping[str, bytes | Exception]] = {}
     ignored_parameter: ClassVar[str] = ""
@@ -64,19 +54,6 @@ class VenueContract:
         return PluginContext(
             clock=FakeClock(), http=FakeHttpClient(self.pages, idle=self.ignored_parameter), folder=tmp_path
         )
-
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
-
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
 
     def test_secrets_are_hidden(self) -> None:
         secret = "do-not-show-me"  # noqa: S105 - looked for in what is printed

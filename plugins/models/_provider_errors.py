@@ -60,7 +60,6 @@ _MODEL_STATE_PATTERN = re.compile(
 _NO_AUTO_CHOICE_PATTERN = re.compile(r"--enable-auto-tool-choice")
 _TOOL_CHOICE_PATTERN = re.compile(r"tool[_ -]choice|forces tool use", re.IGNORECASE)
 _RETRY_DELAY_PATTERN = re.compile(r"\"retryDelay\":\s*\"(\d+(?:\.\d+)?)s\"|retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
-_OVERLOAD_PATTERN = re.compile(r"overloaded|server_error|internal_error|api_error|rate_limit|slow_down", re.IGNORECASE)
 
 
 class ModelStateRefusedError(RequestRejectedError):

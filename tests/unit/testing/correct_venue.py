@@ -18,6 +18,7 @@ from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
+from bot.testing.spec_contract import PluginSpecContract
 from bot.testing.venue import FakeVenueReader
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,4 +126,8 @@ async def run_check(kit: object, name: str, /, **arguments: object) -> None:
 
 
 def checks_of(kit: type) -> list[str]:
-    return sorted(name.removeprefix("test_") for name in vars(kit) if name.startswith("test_"))
+    """Return the checks of a kit, with those that it shares with other kits of specs."""
+    shared = [base for base in kit.__bases__ if base is PluginSpecContract]
+    return sorted(
+        name.removeprefix("test_") for one in (kit, *shared) for name in vars(one) if name.startswith("test_")
+    )

@@ -19,7 +19,7 @@ from bot.core.research import SearchResult
 from bot.testing.clock import FakeClock
 from bot.testing.http import FixedResponseClient, RecordedRequest
 from bot.testing.search_contract import NOW, SearchEngineContract
-from bot.testing.venue_contracts import TRANSPORT_ERRORS
+from bot.testing.spec_contract import TRANSPORT_ERRORS
 from tests.unit.testing.correct_venue import Failure, checks_of, run_check
 
 SECRET = "do-not-show-me"  # noqa: S105 - looked for in what is sent

@@ -16,8 +16,9 @@ from bot.core.plugin_specs import PluginContext, VenueSpec
 from bot.core.questions import Question, QuestionRef
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.spec_contract import TRANSPORT_ERRORS
 from bot.testing.venue import FakeSubmitter, FakeVenueReader
-from bot.testing.venue_contracts import TRANSPORT_ERRORS, VenueContract
+from bot.testing.venue_contracts import VenueContract
 from tests.unit.testing.correct_venue import (
     CORRECT_SPEC,
     START,
