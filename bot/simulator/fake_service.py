@@ -147,27 +147,27 @@ class FakeService(ABC):
             return
         if scope["type"] == "websocket":
             scope["cut"] = None if transport is None else transport.abort
-            await self._talk(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
             return
         try:
-            await self._http(scope, receive, send)
+            await self._serve_http(scope, receive, send)
         except ConnectionDropped:
             if transport is None:
                 raise
             transport.close() if scope.get("begun") else transport.abort()
             await _wait_for_disconnect(receive)
 
-    async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._router(scope, receive, send)
         except Exception as error:
             self.crashes.append(error)
             raise
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.faults.refuses_connections:
             raise ConnectionNotAccepted
-        request = self._hear(scope, await _read_body(receive))
+        request = self._log_request(scope, await _read_body(receive))
         early = self.rate_limit_checker.check(request)
         # A request that is refused here meets no fault.
         details = self.faults.next_fault(request.method, request.path) if early is None else None
@@ -176,13 +176,13 @@ class FakeService(ABC):
         else:
             visit = _ServiceRequest(request=request, scope=scope, gone=lambda: _wait_for_disconnect(receive))
             with self.rate_limit_checker.count_write(request, self.account(request)):
-                answer = await (self._run(visit) if details is None else self._meet(details, visit))
+                answer = await (self._run(visit) if details is None else self._apply_fault(details, visit))
         scope["begun"] = answer.cut
         await answer.deliver(send, date=format_datetime(self.now(), usegmt=True))
         if answer.cut:
             raise ConnectionDropped
 
-    def _hear(self, scope: Scope, body: bytes) -> LoggedRequest:
+    def _log_request(self, scope: Scope, body: bytes) -> LoggedRequest:
         request = LoggedRequest(
             number=len(self.requests) + 1,
             method=scope["method"],
@@ -215,7 +215,7 @@ class FakeService(ABC):
             self.crashes.append(error)
             raise
 
-    async def _meet(self, details: FaultDetails, exchange: _ServiceRequest) -> CapturedResponse:
+    async def _apply_fault(self, details: FaultDetails, exchange: _ServiceRequest) -> CapturedResponse:
         match details.fault:
             case RequestFault.DROPPED_BEFORE:
                 raise ConnectionDropped
@@ -223,7 +223,7 @@ class FakeService(ABC):
                 await self._run(exchange)
                 raise ConnectionDropped
             case RequestFault.LATE:
-                self._start(self._later(details.wait_s, exchange))
+                self._start(self._run_later(details.wait_s, exchange))
                 raise ConnectionDropped
             case RequestFault.HANGING | RequestFault.HANGING_AFTER:
                 return await self._hang(details, exchange)
@@ -264,7 +264,7 @@ class FakeService(ABC):
         await exchange.gone()
         raise ConnectionDropped
 
-    async def _later(self, wait_s: float, exchange: _ServiceRequest) -> None:
+    async def _run_later(self, wait_s: float, exchange: _ServiceRequest) -> None:
         await self.clock.sleep(wait_s)
         await self._run(exchange)
 

@@ -151,7 +151,7 @@ class FaultSchedule:
 
     def next_fault(self, method: str, path: str) -> FaultDetails | None:
         """Return the fault of this request, and count it."""
-        details = self._ordered(method, path) or self._chance(method)
+        details = self._next_scheduled(method, path) or self._draw_fault(method)
         if details is not None:
             self.injected[details.fault] += 1
         return details
@@ -164,24 +164,24 @@ class FaultSchedule:
 
     def next_socket_faults(self) -> frozenset[SocketFault]:
         """Return the fault of this message of a socket, and count it."""
-        met = {fault for fault, rate in self.socket_rates.items() if self._happens(rate)} | self.on_sockets
+        met = {fault for fault, rate in self.socket_rates.items() if self._draw(rate)} | self.on_sockets
         self.injected.update(met)
         return frozenset(met)
 
-    def _ordered(self, method: str, path: str) -> FaultDetails | None:
+    def _next_scheduled(self, method: str, path: str) -> FaultDetails | None:
         for place, order in enumerate(self._orders):
             if order.fits(method, path):
                 self._orders[place : place + 1] = [replace(order, times=order.times - 1)] if order.times > 1 else []
                 return order.details
         return None
 
-    def _chance(self, method: str) -> FaultDetails | None:
+    def _draw_fault(self, method: str) -> FaultDetails | None:
         for fault, rate in self.rates.items():
-            if (fault is not RequestFault.STALE or method == "GET") and self._happens(rate):
+            if (fault is not RequestFault.STALE or method == "GET") and self._draw(rate):
                 return FaultDetails(fault=fault)
         return None
 
-    def _happens(self, rate: float) -> bool:
+    def _draw(self, rate: float) -> bool:
         if self._stream is None:
             message = "rates of faults need a stream of chance"
             raise ValueError(message)

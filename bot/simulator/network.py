@@ -156,7 +156,7 @@ class NetworkEventLoop(VirtualEventLoop):
     ) -> tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]:
         """Run the simulated program with this command line; raises OSError where there is none."""
         life = CURRENT_PROCESS.get()
-        processes = SimulatedProcess(self, self._program((program, *args)), next(self._pids))
+        processes = SimulatedProcess(self, self._find_program((program, *args)), next(self._pids))
         if life in self._gone or not are_streams_supported((stdin, stdout, stderr)):
             raise OSError(errno.EPERM, f"no process may be started for {life or 'nobody'}")
         protocol = protocol_factory()
@@ -165,7 +165,7 @@ class NetworkEventLoop(VirtualEventLoop):
         self._processes[life] = [*others, processes]
         return processes, protocol
 
-    def _program(self, line: Sequence[str]) -> SimulatedProgram:
+    def _find_program(self, line: Sequence[str]) -> SimulatedProgram:
         for program in self.programs:
             if program.matches_command(line):
                 return program

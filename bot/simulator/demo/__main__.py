@@ -96,7 +96,7 @@ def _run_request(asked: DemoRequest) -> int:
 
 
 def _run_on_screen(asked: DemoRequest, plan: DemoPlan) -> int:
-    clock, console = SystemClock(), _console()
+    clock, console = SystemClock(), _make_console()
     lines = asked.plain or not console.is_terminal or console.is_dumb_terminal
     screen = DemoScreen(console=console, plan=plan, plain=lines)
     begun_s = clock.monotonic() if asked.begun_s is None else asked.begun_s
@@ -148,7 +148,7 @@ def _exit_code(played: DemoResult) -> int:
     return _CODES.get(end.reason, ExitCode.FAILED)
 
 
-def _console() -> Console:
+def _make_console() -> Console:
     width = None if sys.stdout.isatty() else shutil.get_terminal_size((_NO_WRAP_WIDTH, 40)).columns
     return SafeConsole(width=width, markup=False, highlight=False, emoji=False)
 

@@ -84,8 +84,8 @@ class LoopbackEventLoop(VirtualEventLoop):
         super().__init__(lambda: pending_writes(self) > 0, in_step=True, patience_s=DEADLOCK_LIMIT_S, grace_s=GRACE_S)
         self.watcher: Callable[[], None] = lambda: None
         self._real = SystemClock()
-        self._told_s = self._real.monotonic()
-        self.on_turn(self._tell)
+        self._notified_s = self._real.monotonic()
+        self.on_turn(self._notify_watcher)
 
     def run_in_executor(self, _: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run it here and now."""
@@ -111,10 +111,10 @@ class LoopbackEventLoop(VirtualEventLoop):
             raise ConnectionRefusedError(message)
         return await super().create_connection(protocol_factory, host, port, **options)
 
-    def _tell(self, _: int) -> None:
+    def _notify_watcher(self, _: int) -> None:
         now_s = self._real.monotonic()
-        if now_s - self._told_s >= _WATCH_INTERVAL_S:
-            self._told_s = now_s
+        if now_s - self._notified_s >= _WATCH_INTERVAL_S:
+            self._notified_s = now_s
             self.watcher()
 
 
@@ -189,24 +189,24 @@ class DemoRun:
     async def _main(self, clock: VirtualClock) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, LoopbackEventLoop)  # noqa: S101 - it was made so
-        self._clock, loop.watcher = clock, self._look
+        self._clock, loop.watcher = clock, self._refresh_screen
         stop = asyncio.Event()
         with ExitStack() as stack:
-            stack.enter_context(handle_signals(stop, self._stopped))
+            stack.enter_context(handle_signals(stop, self._note_stop))
             stack.enter_context(self.screen.live_display())
-            self._say("a world is made: questions, a press, crowds, a model, and four venues")
+            self._show_line("a world is made: questions, a press, crowds, a model, and four venues")
             plan = self.plan
             layout = EnvironmentLayout(
                 seed=plan.seed, start=START, folder=plan.folder, size=plan.size, habits=ModelBehaviour(pages=0)
             )
             async with open_environment(clock, layout) as environment:
                 self._environment = environment
-                await self._age(environment, clock, stop)
+                await self._age_world(environment, clock, stop)
                 if not stop.is_set():
-                    await self._foxcast(environment, clock, stop)
+                    await self._run_foxcast(environment, clock, stop)
             loop.watcher = _do_nothing
 
-    async def _age(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
+    async def _age_world(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
         """Let a week pass before Foxcast starts."""
         for _ in range(round(WARM_UP_DAYS * DAY_S / STEP_S)):
             if stop.is_set():
@@ -215,14 +215,16 @@ class DemoRun:
             await clock.sleep(STEP_S)
         environment.world_runner.advance()
 
-    async def _foxcast(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
+    async def _run_foxcast(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
         write_configs(environment, self.plan)
         # The caller's environment must not be used here, least of all the keys of real accounts.
         config = load_config(self.plan.folder / CONFIG, {})
         registry = load_registry(config)
         self._reader = DemoLedgerReader(state_folder(config) / LEDGER_FILE, FORECASTERS)
         self.screen.modes = {name: config.mode_of(name).value for name in config.venues}
-        self._say(f"{terminal_user()} arms {', '.join(environment.writable)} for {ARMED_DAYS} days, with caps on money")
+        self._show_line(
+            f"{terminal_user()} arms {', '.join(environment.writable)} for {ARMED_DAYS} days, with caps on money"
+        )
         arming_task = asyncio.create_task(self._keep_armed(config, registry, environment, clock))
         world_task = asyncio.create_task(environment.run_world(clock, SMALL_STEP_S))
         try:
@@ -231,8 +233,8 @@ class DemoRun:
                 world_task.cancel()
                 world_task = asyncio.create_task(_run_world_daily(environment, clock))
                 if not self._is_over(stop):
-                    await self._weeks(self._app, clock, stop)
-                self._look()
+                    await self._run_weeks(self._app, clock, stop)
+                self._refresh_screen()
                 records = ReadOnlyState(config=config, folder=self._app.folder, ledger=self._app.ledger)
                 self.result.figures = await compute_figures(
                     records, FORECASTERS, clock.now(), money=environment.trading
@@ -245,17 +247,17 @@ class DemoRun:
             await asyncio.gather(arming_task, world_task, return_exceptions=True)
 
     async def _first_hour(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
-        self._say("the daemon starts: it finds questions, forecasts, decides, submits, and watches prices")
+        self._show_line("the daemon starts: it finds questions, forecasts, decides, submits, and watches prices")
         jobs = [*app.jobs(), *app.price_watches()]
-        self.result.exit = await self._served(app, clock, stop, (jobs, WATCHED_S))
+        self.result.exit = await self._serve_daemon(app, clock, stop, (jobs, WATCHED_S))
 
-    async def _weeks(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
-        self._say("weeks pass: the same jobs, without watching prices by the second")
+    async def _run_weeks(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
+        self._show_line("weeks pass: the same jobs, without watching prices by the second")
         app.stopping.clear()
         left_s = (self.plan.begun + timedelta(days=self.plan.days) - clock.now()).total_seconds()
-        self.result.exit = await self._served(app, clock, stop, (app.jobs(), left_s))
+        self.result.exit = await self._serve_daemon(app, clock, stop, (app.jobs(), left_s))
 
-    async def _served(
+    async def _serve_daemon(
         self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event, what: tuple[Sequence[DaemonJob], float]
     ) -> DaemonExit:
         jobs = [replace(job, run_requested=self._asked) if job.name == _REQUESTS_JOB else job for job in what[0]]
@@ -303,7 +305,7 @@ class DemoRun:
         exit_ = self.result.exit
         return stop.is_set() or self.result.cut_short or (exit_ is not None and exit_.reason is not ExitReason.ASKED)
 
-    def _say(self, words: str) -> None:
+    def _show_line(self, words: str) -> None:
         self._tell_time()
         self.screen.show_activity(words)
 
@@ -312,7 +314,7 @@ class DemoRun:
         self.screen.now = None if self._clock is None else self._clock.now()
         self.screen.heard = 0 if self._environment is None else self._environment.request_count
 
-    def _look(self) -> None:
+    def _refresh_screen(self) -> None:
         """Read everything and show it; called while things happen."""
         self._tell_time()
         screen = self.screen
@@ -325,7 +327,9 @@ class DemoRun:
             screen.draw()
         if self._app is not None and not self.result.cut_short and self._is_late(screen.passed_s):
             self.result.cut_short = True
-            self._say(f"{screen.passed_s:.0f} s are over, more than it should take; --days lets it run to the end")
+            self._show_line(
+                f"{screen.passed_s:.0f} s are over, more than it should take; --days lets it run to the end"
+            )
             self._app.stopping.set()
 
     def _is_late(self, passed_s: float) -> bool:
@@ -333,9 +337,9 @@ class DemoRun:
         limit_s = self.plan.limit_s
         return passed_s > (limit_s if self.result.first_score_s is not None else _SLOW_MACHINE_FACTOR * limit_s)
 
-    def _stopped(self, number: signal.Signals) -> None:
+    def _note_stop(self, number: signal.Signals) -> None:
         self.result.signal = number
-        self._say("stopping: running work is finished; a second signal stops at once")
+        self._show_line("stopping: running work is finished; a second signal stops at once")
 
 
 async def _run_world_daily(environment: SimulatedEnvironment, clock: Clock) -> None:

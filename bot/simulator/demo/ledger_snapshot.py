@@ -177,7 +177,7 @@ class DemoLedgerReader:
             return DemoSnapshot()
         try:
             with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-                return self._seen(database, courses)
+                return self._take_snapshot(database, courses)
         except sqlite3.OperationalError:
             # It is being made.
             return DemoSnapshot()
@@ -190,9 +190,9 @@ class DemoLedgerReader:
             row = database.execute(_EXAMPLE, (self._who,)).fetchone()
         return "" if row is None else str(row[0])
 
-    def _seen(self, database: sqlite3.Connection, courses: int) -> DemoSnapshot:
+    def _take_snapshot(self, database: sqlite3.Connection, courses: int) -> DemoSnapshot:
         rows = database.execute(_OUTCOMES, (self._last,)).fetchall()
-        ended = tuple(self._ended(database, row) for row in rows)
+        ended = tuple(self._ended_question(database, row) for row in rows)
         self._last = max((one.number for one in ended), default=self._last)
         newest = database.execute(_NEWEST, (self._who, courses)).fetchall()
         return DemoSnapshot(
@@ -234,7 +234,7 @@ class DemoLedgerReader:
             done=state == "done",
         )
 
-    def _ended(self, database: sqlite3.Connection, row: Sequence[Any]) -> EndedQuestion:
+    def _ended_question(self, database: sqlite3.Connection, row: Sequence[Any]) -> EndedQuestion:
         number, ref, title, venue, kind, body, day = row
         forecast_row = database.execute(_LAST_FORECASTS, (ref, self._who)).fetchone()
         other = database.execute(_LAST_FORECASTS, (ref, self._other)).fetchone()

@@ -183,9 +183,9 @@ class _ForecasterTrials:
     async def trials(self, case: LaboratoryQuestion) -> Sequence[Trial]:
         numbers = range(1, self.setup.trials + 1)
         # One after the other: what trials have in common is asked, and paid for, by the first.
-        return await map_concurrently(partial(self._trial, case), numbers, places=1)
+        return await map_concurrently(partial(self._run_trial, case), numbers, places=1)
 
-    async def _trial(self, case: LaboratoryQuestion, number: int) -> Trial:
+    async def _run_trial(self, case: LaboratoryQuestion, number: int) -> Trial:
         configured, question = self.backtest.forecaster, case.question
         cutoff = self.servers.world.calendar.moment_of(case.day)
         start = GuardedTrialContext(

@@ -251,9 +251,9 @@ class SimulatedModelServer(FakeService):
     def routes(self) -> list[BaseRoute]:
         """Return the two paths of the protocol."""
         return [
-            Route("/v1/chat/completions", self._complete, methods=["POST"]),
-            Route("/v1/models", self._list, methods=["GET"]),
-            Route("/v1/models/{name}", self._show, methods=["GET"]),
+            Route("/v1/chat/completions", self._serve_complete, methods=["POST"]),
+            Route("/v1/models", self._serve_list, methods=["GET"]),
+            Route("/v1/models/{name}", self._serve_show, methods=["GET"]),
         ]
 
     def account(self, logged: LoggedRequest) -> str:
@@ -277,18 +277,18 @@ class SimulatedModelServer(FakeService):
     def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Do nothing: there is no world behind a model."""
 
-    async def _list(self, request: Request) -> Response:
+    async def _serve_list(self, request: Request) -> Response:
         if (refusal := self._unknown_caller(request)) is not None:
             return refusal
-        return JSONResponse({"object": "list", "data": [self._row(name) for name in self.models]})
+        return JSONResponse({"object": "list", "data": [self._model_row(name) for name in self.models]})
 
-    async def _show(self, request: Request) -> Response:
+    async def _serve_show(self, request: Request) -> Response:
         name = request.path_params["name"]
         if (refusal := self._unknown_caller(request) or self._no_such(name)) is not None:
             return refusal
-        return JSONResponse(self._row(name))
+        return JSONResponse(self._model_row(name))
 
-    async def _complete(self, request: Request) -> Response:
+    async def _serve_complete(self, request: Request) -> Response:
         if (refusal := self._unknown_caller(request)) is not None:
             return refusal
         try:
@@ -306,7 +306,7 @@ class SimulatedModelServer(FakeService):
             body=complete_request(body),
         )
         try:
-            chat = self._checked(asked, body)
+            chat = self._check_strictly(asked, body)
         except RequestRefusal as broken:
             self.refusals.append(broken)
             return JSONResponse(self._form.error(broken), broken.status)
@@ -316,9 +316,9 @@ class SimulatedModelServer(FakeService):
         reply = self.models[body["model"]].answer(asked)
         if reply.response.delay_s > 0.0:
             await self.clock.sleep(reply.response.delay_s)
-        return JSONResponse(self._completion(asked, reply, chat), headers={"X-Simulation": "yes"})
+        return JSONResponse(self._completion_body(asked, reply, chat), headers={"X-Simulation": "yes"})
 
-    def _checked(self, asked: CompletionRequest, body: Mapping[str, Any]) -> ChatRequest | None:
+    def _check_strictly(self, asked: CompletionRequest, body: Mapping[str, Any]) -> ChatRequest | None:
         """Check a request where the server is strict, and return it. Raise RequestRefusal."""
         if not self.strict:
             return None
@@ -338,10 +338,12 @@ class SimulatedModelServer(FakeService):
         message = f"The model `{name}` does not exist or you do not have access to it."
         return _error_response(404, message, "invalid_request_error", code="model_not_found")
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _model_row(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": int(self.now().timestamp()), "owned_by": OWNER}
 
-    def _completion(self, asked: CompletionRequest, reply: ScriptedReply, chat: ChatRequest | None) -> dict[str, Any]:
+    def _completion_body(
+        self, asked: CompletionRequest, reply: ScriptedReply, chat: ChatRequest | None
+    ) -> dict[str, Any]:
         mark = sha256_hex(json.dumps(asked.body, sort_keys=True).encode())[:16]
         message: dict[str, Any] = {
             "role": "assistant",
@@ -359,7 +361,7 @@ class SimulatedModelServer(FakeService):
             ]
         if chat is not None:
             message["reasoning_content"] = reply_thinking(reply, mark)
-            reply = self._remembered(chat, reply, message)
+            reply = self._remember_reply(chat, reply, message)
         finish = reply.finish or ("tool_calls" if reply.calls else "stop")
         return {
             "id": f"chatcmpl-{mark}",
@@ -376,7 +378,7 @@ class SimulatedModelServer(FakeService):
             },
         }
 
-    def _remembered(self, chat: ChatRequest, reply: ScriptedReply, message: Mapping[str, Any]) -> ScriptedReply:
+    def _remember_reply(self, chat: ChatRequest, reply: ScriptedReply, message: Mapping[str, Any]) -> ScriptedReply:
         """Remember an answer; return it with the tokens of the whole request, tools included, and of the cache."""
         calls = tuple(
             (one["id"], one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls", ())

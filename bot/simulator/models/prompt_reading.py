@@ -127,7 +127,7 @@ def fenced_parts(text: str) -> Iterator[tuple[str, str]]:
 def read_question(messages: Sequence[ChatMessage]) -> PromptQuestion:
     """Return the question that a conversation begins with."""
     first = first_user_text(messages)
-    parts = _sections(first)
+    parts = _split_sections(first)
     given = dict(fenced_parts(first))
     asked = parts.get("What is asked for", "")
     title = given.get("question") or without_fences(parts.get("Question", first)).strip().split("\n")[0]
@@ -142,9 +142,9 @@ def read_question(messages: Sequence[ChatMessage]) -> PromptQuestion:
         background=background,
         criteria=given.get("resolution criteria", ""),
         options=options,
-        targets=_targets(asked),
+        targets=_parse_targets(asked),
         cutoff=first_iso_date(parts.get("Date", "")),
-        crowd=_crowd(found[1], options) if found else {},
+        crowd=_parse_crowd(found[1], options) if found else {},
         rate=float(rate[1] or rate[2]) / 100.0 if rate else None,
         unit="" if reach is None or reach[1] == "none" else reach[1],
         low=reach[2] if reach else "",
@@ -210,8 +210,8 @@ def previous_moves(messages: Sequence[ChatMessage]) -> list[PreviousMove]:
     for message in messages:
         match message.get("role"):
             case "assistant":
-                names |= _calls(message)
-                last = _move(message_text(message))
+                names |= _parse_calls(message)
+                last = _parse_move(message_text(message))
             case "tool" if not message_text(message).startswith(_NOT_RUN):
                 name, arguments = names.get(str(message.get("tool_call_id")), ("", {}))
                 done.append(PreviousMove(name=name, arguments=arguments, result=message_text(message)))
@@ -250,7 +250,7 @@ def parse_probability(text: str) -> float | None:
     return value if 0.0 <= value <= 1.0 else None
 
 
-def _sections(text: str) -> Mapping[str, str]:
+def _split_sections(text: str) -> Mapping[str, str]:
     # Headings inside a fence belong to somebody else.
     headings = [one for one in _SECTION.finditer(text) if not _is_inside_fence(text, one.start())]
     ends = [one.start() for one in headings[1:]] + [len(text)]
@@ -261,12 +261,12 @@ def _is_inside_fence(text: str, place: int) -> bool:
     return any(found.start() < place < found.end() for found in _FENCE.finditer(text))
 
 
-def _targets(asked: str) -> Mapping[str, date | None]:
+def _parse_targets(asked: str) -> Mapping[str, date | None]:
     listed = {found[1]: first_iso_date(found[2] or found[1]) for found in _TARGET.finditer(_FENCE.sub("", asked))}
     return listed or {"": first_iso_date(asked.partition("decided on")[2])}
 
 
-def _crowd(text: str, options: Sequence[str]) -> Mapping[str, str]:
+def _parse_crowd(text: str, options: Sequence[str]) -> Mapping[str, str]:
     if options:
         places = {option: text.find(option) for option in sorted(options, key=len, reverse=True)}
         texts_by_option = {
@@ -299,22 +299,22 @@ def _make_source(label: str, content: str, asked: str) -> PromptSource:
     )
 
 
-def _calls(message: ChatMessage) -> dict[str, tuple[str, Mapping[str, Any]]]:
+def _parse_calls(message: ChatMessage) -> dict[str, tuple[str, Mapping[str, Any]]]:
     made = {}
     for one in message.get("tool_calls") or ():
         called = one.get("function") or {}
-        made[str(one.get("id"))] = (str(called.get("name")), _table(str(called.get("arguments") or "")))
+        made[str(one.get("id"))] = (str(called.get("name")), _parse_table(str(called.get("arguments") or "")))
     return made
 
 
-def _move(text: str) -> tuple[str, Mapping[str, Any]] | None:
-    table = _table(text)
+def _parse_move(text: str) -> tuple[str, Mapping[str, Any]] | None:
+    table = _parse_table(text)
     arguments = table.get("arguments", {})
     named = isinstance(table.get("action"), str) and isinstance(arguments, dict)
     return (table["action"], arguments) if named else None
 
 
-def _table(text: str) -> Mapping[str, Any]:
+def _parse_table(text: str) -> Mapping[str, Any]:
     try:
         table = json.loads(text)
     except ValueError:

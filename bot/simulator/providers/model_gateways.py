@@ -98,7 +98,7 @@ class OpenRouterRequestFormat(ChatRequestFormat):
 
     def check(self, chat: ChatRequest) -> None:
         if chat.forces_tool_call and self.thinks(chat) and (message := UNFORCED.get(_model_vendor(chat))) is not None:
-            raise self._upstream(chat, message)
+            raise self._upstream_refusal(chat, message)
 
     def check_reply(self, chat: ChatRequest, at: int, given: RememberedReply | None) -> None:
         _, missing, changed = UPSTREAMS[_model_vendor(chat)]
@@ -107,9 +107,9 @@ class OpenRouterRequestFormat(ChatRequestFormat):
         signed = any("signature" in one or "data" in one for one in details)
         unsigned_call = _model_vendor(chat) == "google" and given is None and bool(message_calls(chat.messages[at]))
         if not sent and (signed or unsigned_call):
-            raise self._upstream(chat, missing)
+            raise self._upstream_refusal(chat, missing)
         if sent and signed and sent != details:
-            raise self._upstream(chat, changed)
+            raise self._upstream_refusal(chat, changed)
 
     def message(self, chat: ChatRequest, reply: ScriptedReply, seed: str) -> dict[str, Any]:
         message = super().message(chat, reply, seed)
@@ -135,7 +135,7 @@ class OpenRouterRequestFormat(ChatRequestFormat):
             body=(stream_event(begun) + stream_event(broken) + "data: [DONE]\n\n").encode(), headers=EVENT_STREAM
         )
 
-    def _upstream(self, chat: ChatRequest, message: str) -> RequestRefusal:
+    def _upstream_refusal(self, chat: ChatRequest, message: str) -> RequestRefusal:
         refusal = RequestRefusal(rule="P-43", message=message)
         raw = json.dumps({"error": {"code": 400, "message": message}})
         refusal.body = routed_error(400, "Provider returned error", UPSTREAMS[_model_vendor(chat)][0], raw)

@@ -55,7 +55,7 @@ def _reasoning_profile(effort: str, efforts: str, **more: Any) -> OpenAiProfile:
     return OpenAiProfile(effort=effort, efforts=frozenset(efforts.split()), **more)
 
 
-def _profiles() -> Iterator[tuple[str, OpenAiProfile]]:
+def _openai_profiles() -> Iterator[tuple[str, OpenAiProfile]]:
     plain = OpenAiProfile(window=1_000_000, thinks=False)
     yield from ((name, plain) for name in ("gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini"))
     o_series = _reasoning_profile("medium", "low medium high", window=200_000, parallel=False)
@@ -74,7 +74,7 @@ def _profiles() -> Iterator[tuple[str, OpenAiProfile]]:
     yield "gpt-6.1-sol", replace(always, response_efforts=frozenset({"max"}))
 
 
-OPENAI_MODELS: Mapping[str, OpenAiProfile] = dict(_profiles())
+OPENAI_MODELS: Mapping[str, OpenAiProfile] = dict(_openai_profiles())
 
 
 def refuse_value(rule: str, param: str, value: object, remedy: str = "") -> NoReturn:
@@ -182,7 +182,7 @@ class ResponsesRequestFormat(RequestFormat):
 
     def read_request(self, request: ProviderRequest) -> ChatRequest:
         body = request.body
-        items, tools = self._items(body), body.get("tools") or []
+        items, tools = self._request_items(body), body.get("tools") or []
         if not isinstance(body.get("model"), str) or not isinstance(tools, list) or not items:
             raise RequestRefusal(rule="", message="Missing or invalid 'model', 'input' or 'tools'.", param="input")
         system = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
@@ -196,18 +196,18 @@ class ResponsesRequestFormat(RequestFormat):
             stream=bool(body.get("stream")),
         )
 
-    def _items(self, body: Mapping[str, Any]) -> list[ResponsesItem]:
+    def _request_items(self, body: Mapping[str, Any]) -> list[ResponsesItem]:
         """Return the items of a request, with stored ones in place of references to them."""
         items = body.get("input")
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise RequestRefusal(rule="", message="Invalid 'input': expected a text or a list of items.", param="input")
-        found = [] if (before := body.get("previous_response_id")) is None else self._stored(before, "response")
+        found = [] if (before := body.get("previous_response_id")) is None else self._stored_items(before, "response")
         for item in items:
-            found += self._stored(item.get("id"), "item") if item.get("type") == "item_reference" else [item]
+            found += self._stored_items(item.get("id"), "item") if item.get("type") == "item_reference" else [item]
         return found
 
-    def _stored(self, name: Any, what: str) -> list[ResponsesItem]:  # noqa: ANN401 - any JSON
+    def _stored_items(self, name: Any, what: str) -> list[ResponsesItem]:  # noqa: ANN401 - any JSON
         if (found := self._kept.get(str(name))) is None:
             message = f"The {what} with id '{name}' was not found. Nothing is persisted when `store` is set to false."
             raise RequestRefusal(rule="P-11", status=404, message=message, param="input")
@@ -232,7 +232,7 @@ class ResponsesRequestFormat(RequestFormat):
         if form.get("strict"):
             name = f"response_format '{form.get('name')}'"
             check_strict(name, form.get("schema") or {}, "text.format.schema", "invalid_json_schema")
-        self.check_items(self._items(body))
+        self.check_items(self._request_items(body))
 
     def check_items(self, items: Sequence[ResponsesItem]) -> None:
         """Check lengths of ids (P-10), and that reasoning and the items it belongs to are sent together (P-11)."""
@@ -273,10 +273,10 @@ class ResponsesRequestFormat(RequestFormat):
     def write_reply(self, chat: ChatRequest, reply: ScriptedReply, tokens: TokenCount, seed: str) -> NativeReply:
         items = _reply_items(reply, seed)
         if reply.thinking:
-            items.insert(0, self._think(chat, reply, seed, items))
+            items.insert(0, self._reasoning_item(chat, reply, seed, items))
         response = make_id("resp_", seed)
         if chat.native.get("store") is not False:
-            self._kept[response] = [*self._items(chat.native), *items]
+            self._kept[response] = [*self._request_items(chat.native), *items]
             self._kept.update({item["id"]: [item] for item in items})
         reason = _INCOMPLETE.get(reply.finish or "")
         body = {
@@ -312,7 +312,7 @@ class ResponsesRequestFormat(RequestFormat):
             "total_tokens": tokens.prompt + output,
         }
 
-    def _think(
+    def _reasoning_item(
         self, chat: ChatRequest, reply: ScriptedReply, seed: str, items: Sequence[ResponsesItem]
     ) -> ResponsesItem:
         """Return the reasoning item that belongs before these items, and remember it."""

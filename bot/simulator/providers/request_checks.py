@@ -48,11 +48,11 @@ class StrictSchemaSubset:
             count += len(one.get("properties") or ())
             if len(place) > 2 * self.most_depth or count > self.most_properties:
                 return "the schema is too deep or has too many properties."
-            if (fault := self._fault(one)) is not None:
+            if (fault := self._find_fault(one)) is not None:
                 return f"In context=({', '.join(map(repr, place))}), {fault}"
         return None
 
-    def _fault(self, schema: Mapping[str, Any]) -> str | None:
+    def _find_fault(self, schema: Mapping[str, Any]) -> str | None:
         if odd := sorted(self.refused & schema.keys()):
             return f"'{odd[0]}' is not permitted."
         if schema.get("type") == "object":

@@ -56,8 +56,8 @@ class ForecastBenchBridge:
                 for simulated in self.world.questions
                 if simulated.venue_kind == one.question.venue_kind and simulated.opens == due
             ]
-            self.rounds[due] = SimulatedRound(due=due, series=series, markets=self._markets(due))
-            self._publish(self.rounds[due])
+            self.rounds[due] = SimulatedRound(due=due, series=series, markets=self._open_markets(due))
+            self._publish_round(self.rounds[due])
 
     def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
         """Nobody trades here."""
@@ -70,9 +70,11 @@ class ForecastBenchBridge:
         for found in self.rounds.values():
             if day >= found.due + PUBLISHED_AFTER_DAYS:
                 rows = [*self._dated_rows(found, day), *self._market_rows(found, day)]
-                self._write("resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows)
+                self._write_file(
+                    "resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows
+                )
 
-    def _markets(self, due: float) -> list[SimulatedQuestion]:
+    def _open_markets(self, due: float) -> list[SimulatedQuestion]:
         freeze = due - FREEZE_DAYS
         fit = [
             simulated
@@ -85,17 +87,17 @@ class ForecastBenchBridge:
             :MARKETS_A_ROUND
         ]
 
-    def _publish(self, found: SimulatedRound) -> None:
+    def _publish_round(self, found: SimulatedRound) -> None:
         records = [
             *(self._series_record(simulated) for simulated in found.series),
             *(self._market_record(simulated, found.due) for simulated in found.markets),
         ]
-        self._write("question_sets", f"{self._date(found.due)}-llm.json", found, questions=records)
+        self._write_file("question_sets", f"{self._date(found.due)}-llm.json", found, questions=records)
 
     def _series_record(self, simulated: SimulatedQuestion) -> dict[str, Any]:
         frozen = max(0.0, simulated.opens - FREEZE_DAYS)
         return {
-            **self._record(simulated, _SERIES_OF.get(simulated.theme, "fred"), simulated.series),
+            **self._question_record(simulated, _SERIES_OF.get(simulated.theme, "fred"), simulated.series),
             "question": f"{simulated.label} be higher on {{resolution_date}} than on {{forecast_due_date}}?",
             "resolution_criteria": simulated.criteria,
             "market_info_open_datetime": NOT_AVAILABLE,
@@ -109,7 +111,7 @@ class ForecastBenchBridge:
     def _market_record(self, simulated: SimulatedQuestion, due: float) -> dict[str, Any]:
         frozen, calendar = max(simulated.opens, due - FREEZE_DAYS), self.world.calendar
         return {
-            **self._record(simulated, _MARKETS_OF[simulated.venue_kind], simulated.key),
+            **self._question_record(simulated, _MARKETS_OF[simulated.venue_kind], simulated.key),
             "question": simulated.title,
             "resolution_criteria": f"Resolves as the market does. {simulated.criteria}",
             "market_info_open_datetime": calendar.moment_of(simulated.opens).isoformat(),
@@ -120,7 +122,7 @@ class ForecastBenchBridge:
             "resolution_dates": NOT_AVAILABLE,
         }
 
-    def _record(self, simulated: SimulatedQuestion, source: str, number: str) -> dict[str, Any]:
+    def _question_record(self, simulated: SimulatedQuestion, source: str, number: str) -> dict[str, Any]:
         return {
             "id": number,
             "source": source,
@@ -167,7 +169,7 @@ class ForecastBenchBridge:
     def _date(self, day: float) -> date:
         return (self.world.calendar.moment_of(day) + timedelta(seconds=1)).date()
 
-    def _write(self, part: str, name: str, found: SimulatedRound, **rows: object) -> None:
+    def _write_file(self, part: str, name: str, found: SimulatedRound, **rows: object) -> None:
         due = self._date(found.due).isoformat()
         content = {"forecast_due_date": due, "question_set": f"{due}-llm.json", **rows}
         path = self.folder / part / name

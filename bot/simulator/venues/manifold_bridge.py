@@ -36,7 +36,7 @@ class ManifoldBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self.markets[one.question.key] = self._opened(one.question)
+            self.markets[one.question.key] = self._open_market(one.question)
             return
         market = self.markets.get(one.question.key)
         if market is None:
@@ -47,7 +47,7 @@ class ManifoldBridge:
             case LifecycleAction.CLOSE if market.is_open(self.venue.now_ms()):
                 self.venue.world.close(market)
             case LifecycleAction.RESOLVE if not market.resolved and one.outcome is not None:
-                self._resolve(market, one.question, one.outcome)
+                self._resolve_market(market, one.question, one.outcome)
             case LifecycleAction.ANNUL if not market.resolved:
                 self.venue.world.resolve(market, "CANCEL")
             case LifecycleAction.UNDO if market.resolved:
@@ -69,7 +69,7 @@ class ManifoldBridge:
             # The pool is too small for such a large step; the crowd will try again.
             return
 
-    def _opened(self, simulated: SimulatedQuestion) -> FakeManifoldMarket:
+    def _open_market(self, simulated: SimulatedQuestion) -> FakeManifoldMarket:
         price = self._price(simulated, simulated.opens)
         terms: dict[str, Any] = {
             "closes": round(self.world.calendar.moment_of(simulated.closes).timestamp() * 1000),
@@ -90,7 +90,7 @@ class ManifoldBridge:
 
     def _price(self, simulated: SimulatedQuestion, day: float) -> float | Mapping[str, float]:
         if simulated.answer_kind is AnswerKind.NUMBER:
-            return bound_price(self._mean(simulated, day))
+            return bound_price(self._crowd_mean(simulated, day))
         price = self.world.crowd_price(simulated, day)
         if not isinstance(price, Mapping):
             return bound_price(price)
@@ -98,7 +98,7 @@ class ManifoldBridge:
         raised = {name: max(share, 0.02) for name, share in price.items()}
         return {name: share / sum(raised.values()) for name, share in raised.items()}
 
-    def _mean(self, simulated: SimulatedQuestion, day: float) -> float:
+    def _crowd_mean(self, simulated: SimulatedQuestion, day: float) -> float:
         """Return the crowd's mean as a share of the scale."""
         import numpy as np  # noqa: PLC0415 - a double that has no world does without
 
@@ -117,7 +117,9 @@ class ManifoldBridge:
             assert answer is not None  # noqa: S101 - it is one of this market
             self.venue.world.move_price(market, prices[answer.text], answer=answer)
 
-    def _resolve(self, market: FakeManifoldMarket, simulated: SimulatedQuestion, outcome: SimulatedOutcome) -> None:
+    def _resolve_market(
+        self, market: FakeManifoldMarket, simulated: SimulatedQuestion, outcome: SimulatedOutcome
+    ) -> None:
         world = self.venue.world
         if isinstance(outcome, str):
             (winner,) = (answer.id for answer in market.answers if answer.text == outcome)

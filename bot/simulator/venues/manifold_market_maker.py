@@ -265,7 +265,7 @@ class _TradeInProgress:
             if math.isinf(amount) or self.pool.bought(outcome, amount)[0] > self._shares:
                 amount = self.pool.cost_of(outcome, self._shares)
         shares, self.pool = self.pool.bought(outcome, amount)
-        self._take(ReferenceFill(order=None, amount=amount, shares=shares))
+        self._take_fill(ReferenceFill(order=None, amount=amount, shares=shares))
         return whole and not self.done
 
     def from_order(self, order: ReferenceLimitOrder) -> None:
@@ -280,10 +280,10 @@ class _TradeInProgress:
             if self._balances[order.user] <= 0.0:
                 self.dry.append(order.id)
         if not is_zero(paid):
-            self._take(ReferenceFill(order=order.id, amount=shares * price, shares=shares))
+            self._take_fill(ReferenceFill(order=order.id, amount=shares * price, shares=shares))
             self.makers.append(ReferenceFill(order=order.id, amount=paid, shares=shares))
 
-    def _take(self, fill: ReferenceFill) -> None:
+    def _take_fill(self, fill: ReferenceFill) -> None:
         self._amount -= fill.amount
         self._shares -= fill.shares
         self.fills.append(fill)

@@ -132,9 +132,9 @@ class ManifoldTrading:
     def preview_bet(self, bet_request: BetRequest) -> BetPreview:
         """Return the result that a bet would have."""
         found = (
-            self._joint(bet_request)
+            self._preview_linked(bet_request)
             if bet_request.market.sums_to_one and bet_request.answer is not None
-            else self._single(bet_request)
+            else self._preview_single(bet_request)
         )
         if bet_request.answer is None and any(
             min(pool.yes, pool.no) < MIN_POOL_SHARES for pool in found.pools.values()
@@ -158,9 +158,9 @@ class ManifoldTrading:
             self._meet_makers(trade, bet, done)
             if answer_id != bet.answer:
                 done.bets.append(self._turned_row(bet, answer_id, (before[answer_id or ""], trade.pool.prob)))
-        self._touch(bet_request.market, bet)
+        self._update_market(bet_request.market, bet)
         for user in sorted(done.users):
-            self._redeem(user, bet.market, bet.answer, done)
+            self._redeem_pairs(user, bet.market, bet.answer, done)
         if bet_request.is_sale:
             _show_as_sale(done, bet_request.user.id)
         for row in done.bets:
@@ -185,7 +185,7 @@ class ManifoldTrading:
         """Buy the same number of YES shares of several answers of a market where one wins."""
         first = bet_requests[0]
         chosen = tuple(bet_request.answer_id or "" for bet_request in bet_requests)
-        joint = buy_answers(self._answers(first), chosen, amount)
+        joint = buy_answers(self._linked_answers(first), chosen, amount)
         dones = []
         for nth, bet_request in enumerate(bet_requests):
             found = _preview_of_arbitrage(joint, bet_request, share=1.0 / len(bet_requests), others=nth == 0)
@@ -204,10 +204,10 @@ class ManifoldTrading:
 
     # The orders that a bet meets
 
-    def _single(self, bet_request: BetRequest) -> BetPreview:
+    def _preview_single(self, bet_request: BetRequest) -> BetPreview:
         pool = bet_request.market.pool if bet_request.answer is None else bet_request.answer.pool
         trade = fill_trade(
-            pool, bet_request.wanted_trade, self._book(bet_request.market, bet_request.answer_id, bet_request.now)
+            pool, bet_request.wanted_trade, self._order_book(bet_request.market, bet_request.answer_id, bet_request.now)
         )
         return BetPreview(
             amount=trade.amount,
@@ -219,22 +219,22 @@ class ManifoldTrading:
             trades={bet_request.answer_id: trade},
         )
 
-    def _joint(self, bet_request: BetRequest) -> BetPreview:
+    def _preview_linked(self, bet_request: BetRequest) -> BetPreview:
         return _preview_of_arbitrage(
-            buy_answer(self._answers(bet_request), bet_request.answer_id or "", bet_request.wanted_trade),
+            buy_answer(self._linked_answers(bet_request), bet_request.answer_id or "", bet_request.wanted_trade),
             bet_request,
             share=1.0,
             others=True,
         )
 
-    def _answers(self, bet_request: BetRequest) -> LinkedAnswers:
+    def _linked_answers(self, bet_request: BetRequest) -> LinkedAnswers:
         alive = [answer for answer in bet_request.market.answers if answer.resolution is None]
         return LinkedAnswers(
             pools={answer.id: answer.pool for answer in alive},
-            books={answer.id: self._book(bet_request.market, answer.id, bet_request.now) for answer in alive},
+            books={answer.id: self._order_book(bet_request.market, answer.id, bet_request.now) for answer in alive},
         )
 
-    def _book(self, market: FakeManifoldMarket, answer: str | None, now: int) -> ReferenceOrderBook:
+    def _order_book(self, market: FakeManifoldMarket, answer: str | None, now: int) -> ReferenceOrderBook:
         orders = [
             ReferenceLimitOrder(
                 id=bet.id,
@@ -316,13 +316,13 @@ class ManifoldTrading:
             done.orders.append(order)
             done.users.add(order.user)
             if order.answer != bet.answer:
-                self._redeem(order.user, order.market, order.answer, done)
+                self._redeem_pairs(order.user, order.market, order.answer, done)
         for dry in trade.exhausted_orders:
             order = self.state.bets[dry]
             order.is_cancelled, order.updated = not order.is_filled, bet.created
             done.orders.append(order)
 
-    def _redeem(self, user: str, market: str, answer: str | None, done: BetResult) -> None:
+    def _redeem_pairs(self, user: str, market: str, answer: str | None, done: BetResult) -> None:
         """Pay one mana for each pair of YES and NO that one user holds, less the loan on them."""
         holding = self.state.holding(user, market, answer)
         pairs = min(holding.yes, holding.no)
@@ -347,7 +347,7 @@ class ManifoldTrading:
             )
             done.bets.append(row)
 
-    def _touch(self, market: FakeManifoldMarket, bet: FakeManifoldBet) -> None:
+    def _update_market(self, market: FakeManifoldMarket, bet: FakeManifoldBet) -> None:
         spent = abs(bet.amount)
         market.volume += spent
         market.last_bet = market.updated = bet.created

@@ -50,7 +50,7 @@ class MetaculusBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self._open(one.question)
+            self._open_post(one.question)
             return
         question = self.questions.get(one.question.key)
         if question is None:
@@ -61,7 +61,7 @@ class MetaculusBridge:
             case LifecycleAction.CLOSE if question.close > self.venue.now():
                 self.venue.world.close(question)
             case LifecycleAction.RESOLVE if question.resolution is None and one.outcome is not None:
-                self.venue.world.resolve(question, self._outcome(one.question, one.outcome))
+                self.venue.world.resolve(question, self._outcome_text(one.question, one.outcome))
             case LifecycleAction.ANNUL if question.resolution is None:
                 self.venue.world.resolve(question, "annulled")
             case LifecycleAction.UNDO if question.resolution is not None:
@@ -76,26 +76,28 @@ class MetaculusBridge:
         for behind, user in enumerate(self.people):
             when = max(simulated.opens, day - behind * COMMUNITY_LAG_DAYS)
             try:
-                self.venue.world.forecast(user, question, self._forecast(simulated, question, when))
+                self.venue.world.forecast(user, question, self._crowd_forecast(simulated, question, when))
             except MetaculusRefusal:
                 # The options have changed since, or all is known to the hour: the last forecast stays in force.
                 return
 
-    def _open(self, simulated: SimulatedQuestion) -> None:
+    def _open_post(self, simulated: SimulatedQuestion) -> None:
         if simulated.key in self.questions:
             return
         if not simulated.group:
-            self.questions[simulated.key] = self.venue.world.add_question(simulated.title, **self._terms(simulated))
+            self.questions[simulated.key] = self.venue.world.add_question(
+                simulated.title, **self._question_terms(simulated)
+            )
             return
         members = [one for one in self.world.questions if one.group == simulated.group]
-        terms = self._terms(simulated) | {"type": "binary"}
+        terms = self._question_terms(simulated) | {"type": "binary"}
         post = self.venue.world.add_group(simulated.group_title, [one.label for one in members], **terms)
         for member, question in zip(members, post.questions, strict=True):
             question.scheduled_close = self.world.calendar.moment_of(member.closes)
             question.scheduled_resolve = self.world.calendar.moment_of(member.resolves)
             self.questions[member.key] = question
 
-    def _terms(self, simulated: SimulatedQuestion) -> dict[str, Any]:
+    def _question_terms(self, simulated: SimulatedQuestion) -> dict[str, Any]:
         calendar = self.world.calendar
         terms: dict[str, Any] = {
             "type": _TYPES[simulated.answer_kind],
@@ -119,16 +121,16 @@ class MetaculusBridge:
             terms["unit"] = scale.unit
         return terms
 
-    def _forecast(self, simulated: SimulatedQuestion, question: FakeMetaculusQuestion, day: float) -> object:
+    def _crowd_forecast(self, simulated: SimulatedQuestion, question: FakeMetaculusQuestion, day: float) -> object:
         if question.scaling is not None:
-            return self._curve(simulated, question.scaling, day)
+            return self._crowd_curve(simulated, question.scaling, day)
         price = self.world.crowd_price(simulated, day)
         if not isinstance(price, Mapping):
             return bound_price(price)
         raised = {name: max(share, 0.01) for name, share in price.items()}
         return {name: share / sum(raised.values()) for name, share in raised.items()}
 
-    def _curve(self, simulated: SimulatedQuestion, scaling: QuestionScaling, day: float) -> list[float]:
+    def _crowd_curve(self, simulated: SimulatedQuestion, scaling: QuestionScaling, day: float) -> list[float]:
         """Return the crowd's distribution on the grid, as smooth as the venue requires."""
         import numpy as np  # noqa: PLC0415 - a double that has no world does without
 
@@ -141,7 +143,7 @@ class MetaculusBridge:
             below = (below - below[0]) / (1.0 - below[0])
         return _smooth_cdf(below, places)
 
-    def _outcome(self, simulated: SimulatedQuestion, outcome: SimulatedOutcome) -> str:
+    def _outcome_text(self, simulated: SimulatedQuestion, outcome: SimulatedOutcome) -> str:
         if isinstance(outcome, bool):
             return "yes" if outcome else "no"
         if isinstance(outcome, str):

@@ -35,19 +35,19 @@ class PolymarketBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self.markets[one.question.key] = self._opened(one.question)
+            self.markets[one.question.key] = self._open_markets(one.question)
             return
         for option, market in self.markets.get(one.question.key, {}).items():
             if not market.has_ended:
-                self._do(one, option, market)
+                self._apply_event(one, option, market)
 
-    def _do(self, one: LifecycleEvent, option: str, market: FakePolymarketMarket) -> None:
+    def _apply_event(self, one: LifecycleEvent, option: str, market: FakePolymarketMarket) -> None:
         world = self.venue.world
         match one.action:
             case LifecycleAction.EDIT:
                 world.edit(market, description=f"{market.description}\n\n{one.text}")
             case LifecycleAction.CLOSE if market.uma is None:
-                world.propose(market, self._proposed(one.question, option))
+                world.propose(market, self._proposed_outcome(one.question, option))
             case LifecycleAction.RESOLVE if one.question.ending is QuestionEnding.REVISED and one.outcome != outcome_of(
                 one.question
             ):
@@ -64,7 +64,7 @@ class PolymarketBridge:
             case _:
                 return
 
-    def _proposed(self, simulated: SimulatedQuestion, option: str) -> str:
+    def _proposed_outcome(self, simulated: SimulatedQuestion, option: str) -> str:
         if simulated.ending is QuestionEnding.ANNULLED:
             return "0.5"
         pays = _first_payout(outcome_of(simulated), option)
@@ -80,7 +80,7 @@ class PolymarketBridge:
             if market.trades_now and wanted != last:
                 self.venue.world.move_price(market, wanted, size=_SIZE)
 
-    def _opened(self, simulated: SimulatedQuestion) -> Mapping[str, FakePolymarketMarket]:
+    def _open_markets(self, simulated: SimulatedQuestion) -> Mapping[str, FakePolymarketMarket]:
         world, price = self.venue.world, self.world.crowd_price(simulated, simulated.opens)
         end = round(self.world.calendar.moment_of(simulated.closes).timestamp())
         if not isinstance(price, Mapping):

@@ -203,7 +203,7 @@ class NewsGenerator:
     def articles(self, key: str) -> Sequence[NewsArticle]:
         """Return all articles about a question, oldest first; raises KeyError for an unknown one."""
         if key not in self._written:
-            found = self._write(self.world.by_key[key])
+            found = self._write_articles(self.world.by_key[key])
             self._written[key] = sorted(found, key=lambda one: (one.published, one.id))
         return self._written[key]
 
@@ -220,7 +220,7 @@ class NewsGenerator:
             return None
         return next((one for one in self.articles(key) if one.id == number), None)
 
-    def _write(self, simulated: SimulatedQuestion) -> Iterator[NewsArticle]:
+    def _write_articles(self, simulated: SimulatedQuestion) -> Iterator[NewsArticle]:
         stream = self.world.random_streams.stream("news", simulated.key)
         days = article_days(simulated, stream)
         known = math.inf if simulated.answer_kind is AnswerKind.DATES else outcome_day(simulated)
@@ -228,11 +228,11 @@ class NewsGenerator:
         for number, day in enumerate(days):
             kind = kinds[int(stream.choice(len(kinds), p=weights))]
             if day < known:
-                yield self._article(simulated, f"{simulated.key}-{number:02d}", day, kind)
+                yield self._write_article(simulated, f"{simulated.key}-{number:02d}", day, kind)
         if simulated.answer_kind is not AnswerKind.DATES:
-            yield self._article(simulated, f"{simulated.key}-{len(days):02d}", known + 0.2, ArticleKind.RESULT)
+            yield self._write_article(simulated, f"{simulated.key}-{len(days):02d}", known + 0.2, ArticleKind.RESULT)
 
-    def _article(self, simulated: SimulatedQuestion, number: str, day: float, kind: ArticleKind) -> NewsArticle:
+    def _write_article(self, simulated: SimulatedQuestion, number: str, day: float, kind: ArticleKind) -> NewsArticle:
         stream = self.world.random_streams.stream("article", number)
         option = pick_one(stream, [*simulated.event_phrases])
         when = day if kind is not ArticleKind.STALE else max(0.0, day - float(stream.uniform(8.0, 25.0)))
@@ -240,7 +240,7 @@ class NewsGenerator:
         if kind is ArticleKind.WRONG:
             content = _wrong_content(content, stream)
         if kind is ArticleKind.RESULT:
-            content = self._over(simulated, content, option)
+            content = self._outcome_claim(simulated, content, option)
         article = NewsArticle(
             id=number,
             outlet=pick_one(stream, self.outlets),
@@ -254,7 +254,7 @@ class NewsGenerator:
         )
         match kind:
             case ArticleKind.EDITED:
-                return self._edited(simulated, article, content, stream)
+                return self._edit_article(simulated, article, content, stream)
             case ArticleKind.HOSTILE:
                 return _hostile_article(simulated, article, content, stream)
             case _:
@@ -266,7 +266,7 @@ class NewsGenerator:
         """Return the claim of an honest journalist on the day."""
         content = ArticleContent(topic=simulated.event_phrases[option])
         noise = float(stream.normal(0.0, SIGNAL_NOISE))
-        believed = self._believed(simulated, option, day)
+        believed = self._believed_probability(simulated, option, day)
         if believed is not None:
             content = replace(content, strength=log_odds(believed) + noise)
         strip = self.world.series_by_name.get(simulated.series)
@@ -275,7 +275,7 @@ class NewsGenerator:
         value = strip.value(day)
         return replace(content, measure=strip.title, value=value, unit=strip.unit, digits=strip.digits)
 
-    def _believed(self, simulated: SimulatedQuestion, option: str, day: float) -> float | None:
+    def _believed_probability(self, simulated: SimulatedQuestion, option: str, day: float) -> float | None:
         match simulated.event:
             case IntervalEvent() | ContestEvent() as event:
                 return event.probabilities(day)[option]
@@ -287,10 +287,10 @@ class NewsGenerator:
             case _:
                 return None
 
-    def _over(self, simulated: SimulatedQuestion, content: ArticleContent, option: str) -> ArticleContent:
+    def _outcome_claim(self, simulated: SimulatedQuestion, content: ArticleContent, option: str) -> ArticleContent:
         """Return the claim once the outcome is known."""
         day = outcome_day(simulated)
-        believed = self._believed(simulated, option, day)
+        believed = self._believed_probability(simulated, option, day)
         strip = self.world.series_by_name.get(simulated.series)
         content = replace(content, is_over=True)
         if believed is not None:
@@ -299,14 +299,14 @@ class NewsGenerator:
             return content
         return replace(content, measure=strip.title, value=strip.value(day), unit=strip.unit, digits=strip.digits)
 
-    def _edited(
+    def _edit_article(
         self, simulated: SimulatedQuestion, article: NewsArticle, content: ArticleContent, stream: "np.random.Generator"
     ) -> NewsArticle:
         if simulated.answer_kind is AnswerKind.DATES:
             last = simulated.horizons[1]
             over = replace(content, is_over=True, strength=self._settled_by(simulated, last))
         else:
-            last, over = outcome_day(simulated), self._over(simulated, content, article.option)
+            last, over = outcome_day(simulated), self._outcome_claim(simulated, content, article.option)
         again = ArticleVersion(day=last + float(stream.uniform(0.1, 2.0)), text=write_story(simulated, over, stream))
         return replace(article, versions=(*article.versions, again))
 

@@ -48,13 +48,13 @@ class SimulatedWorld:
         return WorldCalendar(self.start)
 
     @cached_property
-    def _asked(self) -> GeneratedQuestions:
+    def _generated(self) -> GeneratedQuestions:
         return generate_questions(self.calendar, self.random_streams, self.size)
 
     @property
     def questions(self) -> Sequence[SimulatedQuestion]:
         """All questions, in the order of their opening."""
-        return self._asked.questions
+        return self._generated.questions
 
     @cached_property
     def by_key(self) -> Mapping[str, SimulatedQuestion]:
@@ -64,7 +64,7 @@ class SimulatedWorld:
     @property
     def series_by_name(self) -> Mapping[str, PublishedSeries]:
         """All published series, by name."""
-        return self._asked.series_by_name
+        return self._generated.series_by_name
 
     def open(self, day: float) -> Sequence[SimulatedQuestion]:
         """Return the questions that accept forecasts on the day."""
@@ -116,7 +116,7 @@ class SimulatedWorld:
 
     def crowd_price(self, simulated: SimulatedQuestion, day: float) -> TrueProbability:
         """Return the crowd's price on the day for yes, or for each option."""
-        crowd = self._crowd(simulated)
+        crowd = self._crowd_of(simulated)
         believed = self.true_probability(simulated, crowd.last_known_day(day, simulated.opens))
         return crowd.prices(believed, day) if isinstance(believed, Mapping) else crowd.price(believed, day)
 
@@ -124,11 +124,11 @@ class SimulatedWorld:
         """Return the crowd's probability of at most each value, of a number or of a day; it rises with the values."""
         import numpy as np  # noqa: PLC0415 - commands that have no world do without
 
-        crowd = self._crowd(simulated)
+        crowd = self._crowd_of(simulated)
         believed = self.true_cdf(simulated, crowd.last_known_day(day, simulated.opens), values)
         return np.array([crowd.price(float(one), day) for one in believed])
 
-    def _crowd(self, simulated: SimulatedQuestion) -> SimulatedCrowd:
+    def _crowd_of(self, simulated: SimulatedQuestion) -> SimulatedCrowd:
         # A group is in one place, where the same people look at all members.
         key = simulated.group or simulated.key
         if key not in self._crowds:
@@ -147,10 +147,10 @@ class SimulatedWorld:
         return {number: strip.value(number + 1.0) for number in range(max(0, last - days), last)}
 
     @cached_property
-    def _happenings(self) -> Sequence[LifecycleEvent]:
+    def _lifecycle_events(self) -> Sequence[LifecycleEvent]:
         lives = (one for simulated in self.questions for one in question_lifecycle(simulated, self.random_streams))
         return sorted(lives, key=lambda one: (one.day, one.question.key))
 
     def lifecycle_events(self, after: float, until: float) -> Sequence[LifecycleEvent]:
         """Return the events at the venues after a day (excluded) and until another (included), in order."""
-        return [one for one in self._happenings if after < one.day <= until]
+        return [one for one in self._lifecycle_events if after < one.day <= until]
