@@ -105,7 +105,7 @@ async def served(
 
 @pytest.mark.asyncio(loop_scope="module")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(shape=SHAPES, said=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
+@given(shape=SHAPES, reply=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
 async def test_whatever_a_server_does_the_trial_ends_in_order(
     served: tuple[ScriptedModelServer, EngineFixture], shape: Any, reply: list[ScriptedReply], steps: int
 ) -> None:

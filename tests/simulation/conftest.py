@@ -1,4 +1,4 @@
-"""The stage of a test: a gateway on a ledger of its own."""
+"""A gateway in virtual time on a ledger of its own."""
 
 from pathlib import Path
 

@@ -20,7 +20,7 @@ def gone() -> ServiceUnavailableError:
     return error
 
 
-def test_what_was_lost_is_asked_once_more_and_both_are_on_record(stage: VirtualGateway) -> None:
+def test_what_was_lost_is_asked_once_more_and_both_are_on_record(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         answer = await fixture.gateway.ask(inquiry(), deadline_s=60)
         await fixture.settled()
@@ -30,10 +30,10 @@ def test_what_was_lost_is_asked_once_more_and_both_are_on_record(stage: VirtualG
         lost, again = fixture.rows("id, request")
         assert (lost[0] != again[0], lost[1] == again[1]) == (True, True)
 
-    stage.play(scenario, gone(), text_completion("yes"), section=waiting())
+    virtual_gateway.play(scenario, gone(), text_completion("yes"), section=waiting())
 
 
-def test_the_purse_knows_of_both(stage: VirtualGateway) -> None:
+def test_the_purse_knows_of_both(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         answer = await fixture.gateway.ask(inquiry(), deadline_s=60)
         run = fixture.gateway.accounting.budget.run_account
@@ -44,46 +44,48 @@ def test_the_purse_knows_of_both(stage: VirtualGateway) -> None:
         assert (row.calls, row.failed, row.attempts) == (2, 1, 2)
         assert row.usage.cost_usd == pytest.approx(run.spent_usd)
 
-    stage.play(scenario, gone(), text_completion("yes"), section=waiting())
+    virtual_gateway.play(scenario, gone(), text_completion("yes"), section=waiting())
 
 
-def test_the_second_loss_is_the_last(stage: VirtualGateway) -> None:
+def test_the_second_loss_is_the_last(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         error = await failure(fixture, deadline_s=600)
         assert isinstance(error, ServiceUnavailableError)
         assert len(fixture.prime.requests) == 2
         assert fixture.rows(COLUMNS) == [LOST, LOST]
 
-    stage.play(scenario, gone(), gone(), text_completion("never asked"), section=waiting(attempts=10))
+    virtual_gateway.play(scenario, gone(), gone(), text_completion("never asked"), section=waiting(attempts=10))
 
 
 @pytest.mark.parametrize("again", [0, 3])
-def test_how_often_it_is_asked_again_is_a_setting(stage: VirtualGateway, again: int) -> None:
+def test_how_often_it_is_asked_again_is_a_setting(virtual_gateway: VirtualGateway, again: int) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
         assert fixture.rows(COLUMNS) == [LOST] * (again + 1)
 
-    stage.play(scenario, gone(), section=waiting(attempts=10, lost_retries=again))
+    virtual_gateway.play(scenario, gone(), section=waiting(attempts=10, lost_retries=again))
 
 
-def test_what_fails_after_a_loss_costs_nothing_more_and_counts_among_the_attempts(stage: VirtualGateway) -> None:
+def test_what_fails_after_a_loss_costs_nothing_more_and_counts_among_the_attempts(
+    virtual_gateway: VirtualGateway,
+) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
         assert len(fixture.prime.requests) == 3
         assert fixture.rows("state, attempts, cost_usd > 0") == [("failed", 1, 1), ("failed", 2, 0)]
 
-    stage.play(scenario, gone(), DOWN, DOWN, text_completion("never asked"), section=waiting(attempts=3))
+    virtual_gateway.play(scenario, gone(), DOWN, DOWN, text_completion("never asked"), section=waiting(attempts=3))
 
 
-def test_where_a_request_is_never_repeated_a_lost_one_is_not_either(stage: VirtualGateway) -> None:
+def test_where_a_request_is_never_repeated_a_lost_one_is_not_either(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
         assert fixture.rows(COLUMNS) == [LOST]
 
-    stage.play(scenario, gone(), text_completion("never asked"), section=waiting(attempts=1))
+    virtual_gateway.play(scenario, gone(), text_completion("never asked"), section=waiting(attempts=1))
 
 
-def test_without_room_in_the_budget_what_was_lost_is_not_asked_again(stage: VirtualGateway) -> None:
+def test_without_room_in_the_budget_what_was_lost_is_not_asked_again(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         error = await failure(fixture, deadline_s=600)
         assert isinstance(error, ServiceUnavailableError)
@@ -97,10 +99,12 @@ def test_without_room_in_the_budget_what_was_lost_is_not_asked_again(stage: Virt
     # One worst case is a little more than 0.01 dollars.
     budget = {"question_usd": 0.015, "day_usd": None}
     given = waiting().model_dump(exclude_unset=True) | {"budget": budget}
-    stage.play(scenario, gone(), text_completion("never asked"), section=type(waiting()).model_validate(given))
+    virtual_gateway.play(
+        scenario, gone(), text_completion("never asked"), section=type(waiting()).model_validate(given)
+    )
 
 
-def test_the_second_request_ends_with_the_deadline_of_the_first(stage: VirtualGateway) -> None:
+def test_the_second_request_ends_with_the_deadline_of_the_first(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         error = await failure(fixture, deadline_s=30)
         assert isinstance(error, ServiceUnavailableError)
@@ -109,10 +113,10 @@ def test_the_second_request_ends_with_the_deadline_of_the_first(stage: VirtualGa
         assert fixture.rows(COLUMNS) == [LOST, LOST]
         assert fixture.rows("detail")[1] == ("cancelled",)
 
-    stage.play(scenario, SlowAnswer(20, gone()), HangingAnswer(), section=waiting())
+    virtual_gateway.play(scenario, SlowAnswer(20, gone()), HangingAnswer(), section=waiting())
 
 
-def test_a_caller_who_leaves_after_a_loss_leaves_nothing_held(stage: VirtualGateway) -> None:
+def test_a_caller_who_leaves_after_a_loss_leaves_nothing_held(virtual_gateway: VirtualGateway) -> None:
     async def scenario(fixture: GatewayFixture) -> None:
         task = asyncio.create_task(fixture.gateway.ask(inquiry(), deadline_s=1000))
         await fixture.clock.sleep(20)
@@ -125,4 +129,4 @@ def test_a_caller_who_leaves_after_a_loss_leaves_nothing_held(stage: VirtualGate
         assert run.spent_usd == pytest.approx(sum(usd for (usd,) in fixture.rows("worst_usd")))
         assert fixture.rows(COLUMNS) == [LOST, LOST]
 
-    stage.play(scenario, gone(), HangingAnswer(), section=waiting())
+    virtual_gateway.play(scenario, gone(), HangingAnswer(), section=waiting())
