@@ -34,7 +34,7 @@ BAD_INPUTS = frozenset(
     }
 )
 PEOPLE = ("clock set", "stop file", "halt", "disarmed")
-# Memory is told of runs that last so long at least: below, it is that of the libraries.
+# Memory is reported of runs that last so long at least: below, it is that of the libraries.
 SOAKED_DAYS = 100.0
 
 Line = Mapping[str, Any]

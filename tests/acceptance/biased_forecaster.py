@@ -36,7 +36,7 @@ class BiasedForecasterSettings(PluginSettings):
 
 
 class BiasedForecaster:
-    """Implements the port Forecaster."""
+    """Implements Forecaster."""
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         probability = TURNED if DIFFERENT in f"{question.title} {question.background}" else LEANS

@@ -58,7 +58,7 @@ class FakeModelProviderSettings(PluginSettings):
 
 
 class FakeModelProvider:
-    """Implements the port Llm."""
+    """Implements ModelProvider."""
 
     def __init__(self, settings: FakeModelProviderSettings) -> None:
         self.settings = settings

@@ -61,7 +61,7 @@ class LiveInstallation:
         return (await self("orders", "--json", *options)).json
 
     async def daemon(self, until: Callable[[], bool], *, then: Sequence[str] = ()) -> CommandResult:
-        """Run the daemon until something is so, run another command beside it, and end it with SIGTERM."""
+        """Run the daemon until something is so, run another command at the same time, and end it with SIGTERM."""
         process = await self._started("run")
         try:
             async with asyncio.timeout(PATIENCE_S):

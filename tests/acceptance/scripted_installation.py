@@ -69,7 +69,7 @@ class ScriptedInstallation:
     running: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
-        """Start the command in a process of its own, while this one goes on serving."""
+        """Start the command in a process of its own, while this one continues to serve."""
         process = await asyncio.create_subprocess_exec(
             COMMAND,
             *arguments,

@@ -1,4 +1,4 @@
-"""What a forecast is expected to cost before any is on record, beside what a scripted one takes."""
+"""What a forecast is expected to cost before any is on record, next to the cost of a scripted one."""
 
 import json
 import re

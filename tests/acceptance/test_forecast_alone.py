@@ -1,4 +1,4 @@
-"""``foxcast forecast`` without a model: what stands beside a forecast, and what is refused."""
+"""``foxcast forecast`` without a model: what is shown next to a forecast, and what is refused."""
 
 from pathlib import Path
 

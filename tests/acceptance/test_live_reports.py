@@ -1,4 +1,4 @@
-"""What a person is told of live venues: by the doctor, by the list of orders, and by the portfolio."""
+"""What a person learns of live venues from the doctor, the list of orders, and the portfolio."""
 
 import asyncio
 import json

@@ -44,7 +44,7 @@ class PaperInstallation:
     foxcast: FoxcastInstallation
 
     async def run(self, *arguments: str) -> CommandResult:
-        """Run the command beside the venue, which answers from this process."""
+        """Run the command while the venue answers from this process."""
         answer = await asyncio.to_thread(self.foxcast, *arguments)
         assert answer.code == 0, answer.err
         return answer

@@ -20,7 +20,7 @@ forecasters = ["gardener"]
 CHOICE = {"choice brier": 0.78, "choice log": -log(0.3), "choice baseline": 100 * (1 + log(0.3) / log(3))}
 # A line from 0 to 0.8. At 0.625: 0.64 * 0.625^3 / 3 + (0.5^3 - 0.2^3) / 2.4; beyond the upper end: 0.64 / 3.
 CRPS = (0.64 * 0.625**3 / 3 + (0.5**3 - 0.2**3) / 2.4, 0.64 / 3)
-# The mass of one of four steps, and of the tail, beside the flat forecast's.
+# The mass of one of four steps, and of the tail, next to the flat forecast's.
 BASELINE = (50 * log(0.2 / (0.95 / 4)), 50 * log(0.2 / 0.05))
 CURVE = {"crps": sum(CRPS) / 2, "curve baseline": sum(BASELINE) / 2}
 

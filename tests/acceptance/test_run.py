@@ -1,4 +1,4 @@
-"""One pass over the bundled rounds, and the daemon beside its readers."""
+"""One pass over the bundled rounds, and the daemon while others read."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """How fast forecasts are made and replayed: BLF on long and on ordinary prompts, sat through with a scripted model.
 
-A replay is told in its parts: what is read, what BLF costs on that, and what the engine costs beside any forecaster.
+A replay is reported in its parts: what is read, what BLF costs on that, and what the engine itself costs.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class ReplayScript:
 
 # About 20,000 tokens to begin with, and 7,000 more with each search: more than 70,000 in the end.
 LONG = ReplayScript(name="long prompts", background=80_000, snippet=2_800)
-# A market's rules, and results as the desk shows them unless it is configured otherwise.
+# A market's rules, and results as the tools show them unless it is configured otherwise.
 USUAL = ReplayScript(name="usual prompts", background=4_000, snippet=ResearchSection().snippet_chars)
 
 
@@ -187,7 +187,7 @@ async def _verified(runs: ForecastRunFixture, ids: Sequence[str], steps: int) ->
 
 
 async def _answered(runs: ForecastRunFixture, script: ReplayScript, *, trials: int) -> None:
-    """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
+    """Ask through the trial tools alone: conversations that grow as those of BLF do, each answer on record."""
     asked = _asked(0, script)
     told = [_text(f"told {step}", RESULTS * script.snippet) for step in range(STEPS)]
     with _Watch(trials * STEPS) as watch:

@@ -1,4 +1,4 @@
-"""What whole trials cost: BLF, desk, gateway, provider and ledger against a scripted server in another process."""
+"""What whole trials cost: BLF, trial tools, gateway, provider and ledger against a server in another process."""
 
 import asyncio
 import logging

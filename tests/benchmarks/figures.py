@@ -1,4 +1,4 @@
-"""What all measurements share: their size, how a figure is told, and whole processes with what they used."""
+"""What all measurements share: their size, how a figure is printed, and whole processes with what they used."""
 
 import os
 import resource

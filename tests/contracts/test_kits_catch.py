@@ -1,6 +1,6 @@
 """The kits that the venues here are held to are worth something: a dozen ways to break an adapter are caught by each.
 
-Each way is a class or function that breaks a sound double in one respect, beside the check that it must fail; the sound
+Each way is a class or function that breaks a sound double in one respect, with the check that it must fail; the sound
 one passes all checks. They are run where they are written, in ``tests/unit/testing``; what is counted here is that no
 kit, and no check of a kit, is without them.
 """

@@ -23,7 +23,7 @@ MARKETS: Mapping[str, Mapping[str, Any]] = {
     "m3": choice(answer("a", 0.6), answer("b", 0.4), linked=False, id="m3"),
     "m4": numeric(id="m4"),
 }
-# What became of them, all of which the kit asks about once they have been listed.
+# Their outcomes, all of which the kit asks about once they have been listed.
 OVER: Mapping[str, Mapping[str, Any]] = {
     "m1": {**MARKETS["m1"], **DONE, "resolution": "YES", "resolutionProbability": 0.4},
     "m2": {**MARKETS["m2"], **DONE, "resolution": "b"},

@@ -1,4 +1,4 @@
-"""The contract kits on what trades at Manifold: the writer in front of the fake venue, and the paper book beside it."""
+"""The contract kits on what trades at Manifold: the writer in front of the fake venue, and the paper book."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable

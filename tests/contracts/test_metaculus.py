@@ -52,7 +52,7 @@ def listing(*posts: object) -> bytes:
 
 
 def pages() -> Mapping[str, bytes]:
-    """The open list, and what became of every second question of it."""
+    """The open list, and the outcome of every second question of it."""
     asked: QueryParameters = {"tournaments": "sample-aib", "statuses": "open", "with_cp": "true", "limit": 100}
     ids: QueryParameters = {"ids": [40001, 40003, 40004], "with_cp": "true", "limit": 100}
     return {

@@ -33,7 +33,7 @@ GROUP = event(member(2, "Ann"), member(3, "Bob"))
 
 
 def pages() -> Mapping[str, bytes]:
-    """The open list, books, and what became of every second question."""
+    """The open list, books, and the outcome of every second question."""
     asked: QueryParameters = {
         "closed": "false",
         "limit": 50,

@@ -89,7 +89,7 @@ class PriceMover:
         markets = self.places[question.ref.key]
         # The feed puts what it hears and what it reads in order by the venue's time.
         self._stand.clock.advance_without_waking(0.01)
-        # Of a race the prices of all must go on summing to about 1: two change places.
+        # Of a race the prices of all must continue to sum to about 1: two change places.
         changed = [markets[0]] if len(markets) == 1 else markets[:2]
         wanted = [next(self._prices)] if len(markets) == 1 else [self._middles[one.condition] for one in changed][::-1]
         for market, price in zip(changed, wanted, strict=True):

@@ -1,4 +1,4 @@
-"""Ways to break the program, in the life that is told so and nowhere else; the campaign must notice each of them."""
+"""Ways to break the program, only in the processes that are started so; the campaign must notice each of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace

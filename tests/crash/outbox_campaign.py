@@ -108,7 +108,7 @@ class OutboxCampaignPlan:
 
 @dataclass(slots=True, kw_only=True)
 class OutboxScenario:
-    """One story while it goes on: what its lives are told, and how chance decides."""
+    """One running scenario: the plan of its processes, and how chance decides."""
 
     case: CheckedScenario
     life: ProcessPlan

@@ -1,6 +1,6 @@
 """Processes of a small Foxcast, forked here, that may kill themselves at any commit or write.
 
-Told what to do on stdin.
+Their plans arrive on stdin.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ RECORDS = ("intent", "attempt", "fill", "decision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """What a life is told. ``kill_at`` is the moment at which it ends, None for one that may finish.
+    """The plan of one process. ``kill_at`` is the moment at which it ends, None for one that may finish.
 
     ``number`` is put on every write, so that the venue can tell whose it is. ``began`` and ``factor`` make its clock:
     real seconds since then, that many times faster, from the epoch ``start``. ``revisions`` is up to which revision
@@ -246,7 +246,7 @@ def _records(database: Database) -> list[Any]:
 
 
 def serve() -> None:
-    """Fork lives as told, a line of JSON each, side by side; answer for each with its story and how it ended."""
+    """Fork the requested processes, a line of JSON each, side by side; report the end of each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     for name in SLOW:
         import_module(name)

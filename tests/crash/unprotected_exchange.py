@@ -58,7 +58,7 @@ class UnprotectedExchange(FakeService):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnprotectedExchangeWriter:
-    """Implements the port Sealer."""
+    """Implements SealingSubmitter."""
 
     url: str
     clock: Clock

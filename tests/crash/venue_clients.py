@@ -50,7 +50,7 @@ _SETTINGS_LIMITS = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientContext:
-    """What a desk is opened with."""
+    """What the clients of a venue are opened with."""
 
     clock: FastClock
     fuse: KillCountdown
@@ -66,7 +66,7 @@ Opener = Callable[[ClientContext], "AbstractAsyncContextManager[VenueSubmitter]"
 class VenueClients:
     """``cost`` is what an order may cost, 0 where nothing is traded; all of them together may cost ``cap``.
 
-    ``order`` is told the folder of the story, and the key of the question.
+    ``order`` gets the folder of the scenario, and the key of the question.
     """
 
     writer: Opener

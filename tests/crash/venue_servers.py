@@ -154,7 +154,7 @@ class MetaculusScenarioVenue(ScenarioVenue):
         )
 
     def judge(self, ledger: Path) -> None:
-        """What stands is the newest forecast."""
+        """The newest forecast is in force."""
         for row in read_rows(ledger, _NEWEST):
             question = self.fake.state.questions[int(row["ref"].rsplit(":", 1)[1])]
             standing = question.forecasts_of(self._user.id)

@@ -92,7 +92,7 @@ class EngineSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """What came of a forecast: everything on record of it."""
+    """The result of a forecast: everything on record of it."""
 
     trace: ForecastTrace
 
@@ -138,7 +138,7 @@ class EngineFixture:
     alerts: list[str] = field(default_factory=list)
 
     def workshop(self, *, sealed: bool = False) -> ToolFactory:
-        """Return the workshop, or one in which nothing is asked, fetched or written."""
+        """Return the tool factory, or one in which nothing is asked, fetched or written."""
         nowhere = OfflineNetwork()
         return ToolFactory(
             section=self.setup.research,

@@ -74,7 +74,7 @@ _LOOKALIKES = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0445", "aeopcx")
 
 @dataclass(slots=True)
 class HostileTrialCounts:
-    """What was tried and what came of it, over all trials."""
+    """What was tried and with what result, over all trials."""
 
     trials: int = 0
     tried: Counter[str] = field(default_factory=Counter)

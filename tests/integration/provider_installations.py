@@ -100,7 +100,7 @@ FAMILIES: Mapping[str, ServedModel] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedInstallation:
-    """An open Foxcast beside the double of its provider."""
+    """An open Foxcast and the double of its provider."""
 
     app: FoxcastApp
     double: ProviderDouble

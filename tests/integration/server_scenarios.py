@@ -1,4 +1,4 @@
-"""What a model server can do to a trial, and what must come of it, played over real HTTP by each provider plugin."""
+"""What a model server can do to a trial, and the required result, played over real HTTP by each provider plugin."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def relieved(asked: CompletionRequest) -> ScriptedReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerScenario:
-    """A script, the setup, and what must come of it: ``asked`` counts requests, ``says`` is in the last step or detail.
+    """A script, the setup, and the required result: ``asked`` counts requests, ``says`` is in the last step or detail.
 
     ``noted`` is in the first step.
     """
@@ -359,7 +359,7 @@ NAMES_OF_HALF = [f"{scene.name}, {dialect}" for scene, dialect in HALF]
 
 
 async def check_scenario(scene: ServerScenario, kind: str, dialect: str, folder: Path) -> None:
-    """Play a scene and check what came of it."""
+    """Play a scenario and check the result."""
     setup = EngineSetup(kind=kind, dialect=dialect, **scene.setup)
     asked = question()
     async with ScriptedModelServer(scene.play) as server, open_engine(folder, server.base_url, setup) as engine:

@@ -115,7 +115,7 @@ def require_order(played: RecordedRun) -> None:
     # One repair a step, and one more request for each answer that was empty.
     assert 1 <= trial.usage.calls <= 4 * STEPS
     assert trial.usage.tokens_out <= 200 * trial.usage.calls
-    # What failed, or was cut short before a belief on evidence, is on record, but no forecast comes of it.
+    # What failed, or was cut short before a belief on evidence, is on record, but gives no forecast.
     assert (played.trace.forecast is not None) == trial.is_answer
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a call whose reply was lost on its way: paid for once more at most, and never for nothing."""
+"""The fate of a call whose reply was lost on its way: paid for once more at most, and never for nothing."""
 
 import asyncio
 

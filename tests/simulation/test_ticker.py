@@ -29,7 +29,7 @@ Add = Callable[[AsyncIOScheduler, float, Callable[[], Awaitable[None]]], None]
 
 
 class RecordedRuns:
-    """The times, in seconds from the start, at which a job began; it takes as long as told."""
+    """The times, in seconds from the start, at which a job began; it takes as long as given."""
 
     def __init__(self, clock: VirtualClock, takes_s: float = 0.0) -> None:
         self.clock = clock

@@ -109,7 +109,7 @@ def play(
     most: int = 10,
     run: Callable[[VirtualPriceWatch], Awaitable[str]] = once,
 ) -> str:
-    """Play a story beside a watch; return what was said in the end."""
+    """Play a scenario next to a watch; return what was said in the end."""
     work = [0]
 
     async def main(clock: VirtualClock) -> str:

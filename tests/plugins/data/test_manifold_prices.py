@@ -84,7 +84,7 @@ class TestManifoldPrices(TimeSeriesContract):
 
 
 class FakeManifoldHttp:
-    """Implements the port Http: answers as the venue does, from a list of bets."""
+    """Implements HttpClient: answers as the venue does, from a list of bets."""
 
     def __init__(self, bets: list[dict[str, Any]]) -> None:
         self.bets = sorted(bets, key=lambda bet: -bet["createdTime"])

@@ -76,7 +76,7 @@ def limit_bet(name: str, outcome: str, limit: float, **changes: Any) -> dict[str
 
 @dataclass
 class FakeMarketReader:
-    """A venue of one market, for whoever reads; it counts whose balances were asked for."""
+    """A venue of one market, for any reader; it counts whose balances were asked for."""
 
     full_market: Mapping[str, Any]
     bets: Sequence[Mapping[str, Any]] = ()

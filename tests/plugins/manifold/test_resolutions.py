@@ -27,7 +27,7 @@ LATER_S = 3600.0
 async def reported(
     manifold: ManifoldFixture, market: FakeManifoldMarket, answer: int | None = None
 ) -> list[Resolution]:
-    """Return what is told of a question, an hour later."""
+    """Return what is reported of a question, an hour later."""
     key = market.id if answer is None else f"{market.id}/{market.answers[answer].id}"
     manifold.clock.advance_without_waking(LATER_S)
     return [found async for found in manifold.reader().resolutions([ref_of(key)])]
@@ -68,7 +68,7 @@ async def test_an_open_market_has_no_outcome(manifold: ManifoldFixture) -> None:
 async def test_mf_v2_the_winner_is_the_answer_that_is_named(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
     manifold.world.resolve(market, market.answers[2].id)
-    # The prices that the answers go on showing favour another one.
+    # The prices that the answers continue to show favour another one.
     assert market.answers[0].pool.prob == pytest.approx(0.5)
     assert await outcome(manifold, market) == ChoiceOutcome("Cid")
 

@@ -1,4 +1,4 @@
-"""A question that is edited after its forecast: what its writer reads decides, and nothing leaves onto the new one."""
+"""A question that is edited after its forecast: what its writer reads decides, and nothing is sent to the new one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -80,7 +80,7 @@ async def test_no_reading_of_what_stands_is_answered_by_a_cache(site: MetaculusF
         assert [one.state for one in await site.writer.read_submissions(wanted)] == [ABSENT]
         site.fake.faults.schedule(RequestFault.DROPPED_AFTER, method="POST")
         assert [one.state for one in await site.writer.submit(wanted)] == [UNKNOWN]
-        # Whoever has an old answer to what is asked gives that one.
+        # A cache with an old answer to the request gives that one.
         site.fake.faults.schedule(RequestFault.STALE, method="GET", times=3)
         assert [one.state for one in await site.writer.read_submissions(wanted)] == [ACKED]
 

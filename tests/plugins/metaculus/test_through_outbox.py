@@ -1,4 +1,4 @@
-"""The writer behind the real outbox and ledger: what is on record before a byte leaves, and what comes of faults."""
+"""The writer behind the real outbox and ledger: what is on record before a byte leaves, and the results of faults."""
 
 import sqlite3
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Calls as the wire formats get them, and a conversation that goes on with each reply."""
+"""Calls as the wire formats get them, and a conversation that continues with each reply."""
 
 import json
 from collections.abc import Callable

@@ -346,7 +346,7 @@ def _side(levels: list[tuple[int, int]]) -> Levels:
     return [(f"0.{price:02}", str(size)) for price, size in dict(levels).items()]
 
 
-# Mishaps
+# Simulated failures
 
 
 def test_pm_x12_refusals_restarts_and_failed_trades_happen_as_often_as_asked_by_the_seed() -> None:

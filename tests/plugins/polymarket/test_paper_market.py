@@ -311,7 +311,7 @@ def test_an_option_that_was_renamed_is_paid_by_its_market(tmp_path: Path) -> Non
     assert market.payout_per_share(unknown, ChoiceOutcome("Eve"), "") == 1.0
 
 
-# Mishaps
+# Simulated failures
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def test_nothing_is_sold_for_less_than_it_is_worth() -> None:
 
 
 async def test_too_much_of_a_good_thing_is_not_sold_below_its_worth() -> None:
-    """Whoever holds far more than a share of Kelly allows would sell at any price for safety alone."""
+    """A holder of far more than a share of Kelly allows would sell at any price for safety alone."""
     has = account(10.0, [held(1000.0)])
     found = await plan(
         FakePolymarketReader.of(a_book()), BinaryPrediction(0.545), has=has, sizing=wants(kelly_fraction=0.25)

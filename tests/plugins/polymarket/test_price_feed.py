@@ -198,7 +198,7 @@ def test_a_connection_that_ends_or_cannot_be_made_is_unavailable() -> None:
 
 
 def test_pm_c5_after_a_gap_a_book_is_unknown_until_a_whole_one_comes() -> None:
-    """The second change says of the best prices what nobody told before: something was missed."""
+    """The second change reports best prices that no message before reported: something was missed."""
     run = running(
         one_market(),
         opening(

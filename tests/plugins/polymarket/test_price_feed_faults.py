@@ -1,4 +1,4 @@
-"""The feed in front of the fake venue while its socket goes wrong: every price is told in the end, and soon."""
+"""The feed in front of the fake venue while its socket goes wrong: every price is quoted in the end, and soon."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ AGE_S, SOON_S = 30.0, 90
 
 @dataclass(slots=True)
 class FeedRecorder:
-    """A feed that is opened again whenever it ends, what it told, and the other side."""
+    """A feed that is opened again whenever it ends, its quotes, and the other side."""
 
     venue: FakePolymarket
     clock: FakeClock
@@ -68,7 +68,7 @@ class FeedRecorder:
             await self.http.get(self.time_url, max_bytes=1000)
 
     async def until(self, price: float) -> int:
-        """Return after how many simulated seconds the price was the last one told."""
+        """Return after how many simulated seconds the price was the last one quoted."""
         for passed in range(600):
             if self.told[-1:] == [price]:
                 return passed
@@ -113,7 +113,7 @@ async def test_pm_c5_whatever_a_socket_does_the_price_is_told_soon(tmp_path: Pat
             await watch.moved(market, price)
         assert await watch.until(0.72) <= SOON_S
         assert watch.venue.faults.injected[fault] > 0
-        # No price is told twice, whatever is heard twice.
+        # No price is quoted twice, even if a message arrives twice.
         assert all(before != after for before, after in pairwise(watch.told))
 
 

@@ -200,7 +200,7 @@ async def test_whoever_cannot_be_read_may_have_won(polymarket: ReaderSetup, augm
     # It was never asked about here, so nobody knows which markets it had.
     polymarket.venue.faults.schedule(spoilt(markets[0].condition), path=path)
     assert await polymarket.outcomes(key) == {}
-    # Whoever else cannot be read did not win.
+    # The others, which cannot be read, did not win.
     polymarket.venue.faults.schedule(spoilt(markets[1].condition), path=path)
     assert (await polymarket.outcomes(key))[key].outcome == ChoiceOutcome("Ann")
 

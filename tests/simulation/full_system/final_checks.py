@@ -225,7 +225,7 @@ class FinalChecks:
                     yield f"I4: {row['body']['intent']} was sealed while {venue} was halted"
 
     def _resumed(self) -> Iterator[str]:
-        """A venue that stopped for its doubts goes on by itself once all of them have settled well."""
+        """A venue that stopped for its unknown writes resumes by itself once all of them have settled well."""
         for row in self.rows(_STOPS):
             doubts = self.rows(_DOUBTS, row)
             if not doubts or any(one["state"] not in {"acked", "absent"} for one in doubts):

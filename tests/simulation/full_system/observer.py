@@ -31,7 +31,7 @@ UNDER_WAY_S = 60.0
 PLANNED_BEFORE_MIN: Mapping[str, int] = {"manifold": 3, "polymarket": 6}
 # An order is signed soon after it was made: those made from this second of a day's last minute on are left out.
 SIGNS_WITHIN_S = 30
-# So much of the ledger and of what is kept beside it may lie on the disk after a month.
+# So much of the ledger and of what is kept next to it may lie on the disk after a month.
 MOST_BYTES = 200_000_000
 # Stands where a request stood that only read: a year has hundreds of thousands.
 READ = LoggedRequest(

@@ -35,7 +35,7 @@ STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 ARMED_DAYS = 31
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
-# A real daemon looks for requests so often; this one is told of them, and looks by itself far less often.
+# A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3

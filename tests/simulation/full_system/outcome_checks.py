@@ -35,7 +35,7 @@ CALLED_OFF = frozenset({"annulled", "ambiguous", "CANCEL"})
 class _VenueOutcome:
     """What a venue has of a question: since when its outcome, and which where it is yes or no, a share or void.
 
-    Some are not told to everybody.
+    Some are not shown to everybody.
     """
 
     since: datetime | None
@@ -115,7 +115,7 @@ def _of_question(state: metaculus_state.FakeMetaculusState, number: int) -> _Ven
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
         told=_called(question.resolution) if question.type == "binary" else None,
-        # Who forecast nothing is not told what came of it.
+        # The venue does not show the outcome to an account that forecast nothing.
         shown=any(question.forecasts_of(user.id) for user in state.users.values()),
     )
 

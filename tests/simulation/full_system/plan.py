@@ -14,7 +14,7 @@ from bot.simulator.faults import RequestFault
 if TYPE_CHECKING:
     import numpy as np
 
-# The plugin of those who forecast without a world; it lies beside the folders of lives, so that no path tells where.
+# The plugin of those who forecast without a world; it lies next to the folders of lives, so that no path tells where.
 DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 # What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
@@ -161,7 +161,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
 
 
 def simulation_config(traits: SimulationTraits, environment_tables: Mapping[str, Any]) -> str:
-    """Return the configuration beside what a stand says of its servers, HOME standing for the folder of a life."""
+    """Return the configuration, except for the tables about servers; HOME stands for the folder of a life."""
     daemon = {f"{job}_every_s": seconds * traits.pace for job, seconds in PACES.items()}
     world = (
         environment_tables if traits.has_world else {"plugins": [*traits.modes], "venues": environment_tables["venues"]}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.plan import SimulationTraits
 
-# The most questions that are open at once, and beside a world with its own.
+# The most questions that are open at once, and with a world that has its own.
 MOST_OPEN, MOST_BESIDE = 8, 3
 # So late may come what is to be matched at once: what was sent in time is waited for that long.
 AT_ONCE_S = 50.0
@@ -35,7 +35,7 @@ _CENT = Decimal("0.01")
 _FEES = FakeFeeSchedule(rate=Decimal("0.04"))
 # How long takers are held before they are matched, on some markets.
 _HELD_S = Decimal(3)
-# How an order leaves whoever sent it in doubt.
+# How the outcome of an order stays unknown to its sender.
 LOST = (RequestFault.LATE, RequestFault.ERROR_AFTER, RequestFault.DROPPED_AFTER, RequestFault.PAGE_AFTER)
 # The least distance from both ends of a price.
 _ROOM = 0.04
@@ -43,7 +43,7 @@ _ROOM = 0.04
 
 @dataclass(slots=True, kw_only=True)
 class PolymarketEvents:
-    """Its markets and what goes on there, drawn from one stream; at most ``most`` questions are open at once.
+    """Its markets and the events there, drawn from one stream; at most ``most`` questions are open at once.
 
     Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came.
     """
@@ -162,7 +162,7 @@ class PolymarketEvents:
             self.venue.mode = mode
 
     def _end(self) -> None:
-        """Let all that is over go on towards its end: proposed, disputed where that was wrong, settled."""
+        """Move all that is over towards its end: proposed, disputed where that was wrong, settled."""
         now = self.clock.now()
         for market in self._markets:
             if not market.has_ended and self._is_known(market, now):
@@ -213,7 +213,7 @@ class PolymarketEvents:
 def polymarket_events(
     bridges: SimulationVenues, traits: SimulationTraits, *, clock: Clock, stream: np.random.Generator
 ) -> PolymarketEvents | None:
-    """Return what goes on at the exchange where Foxcast has an account, else None."""
+    """Return the events at the exchange where Foxcast has an account, else None."""
     if bridges.polymarket is None or not traits.signs:
         return None
     return PolymarketEvents(

@@ -53,7 +53,7 @@ _TOLD = ("intent", "attempt", "fill", "decision", "audit", "resolution")
 
 @dataclass(slots=True, kw_only=True)
 class SimulationReport:
-    """What came of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
+    """The result of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
 
     plan: SimulationPlan
     lives: list[str] = field(default_factory=list)

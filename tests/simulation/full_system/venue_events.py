@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Questions on the first day, and the most that are open at once, at each venue: a simulated year is as fast at its end
 # as at its beginning.
 FIRST, MOST_OPEN = 6, 8
-# Beside a world with questions of its own.
+# Next to a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
 # Between two loans or deposits.
 GIFTS_S = 12.0 * HOUR_S
@@ -49,9 +49,9 @@ BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
 
 @dataclass(slots=True, kw_only=True)
 class VenueEvents:
-    """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
+    """The events at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
 
-    What goes on at the exchange whose orders are signed is in ``pit``, where Foxcast has an account.
+    Those at the exchange whose orders are signed are in ``pit``, where Foxcast has an account.
     """
 
     bridges: SimulationVenues
@@ -133,7 +133,7 @@ class VenueEvents:
                 venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
 
     async def run_world(self, world: Worlds) -> None:
-        """Let the simulated world go on, for ever."""
+        """Let the simulated world run, for ever."""
         while True:
             before = self._resolved()
             world.advance()

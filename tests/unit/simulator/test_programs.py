@@ -18,7 +18,7 @@ ECHO = ("/usr/bin/echoing", "--loud")
 
 
 class EchoProgram:
-    """Says each line again; ``runs`` is how often it was started, ``heard`` all it was told."""
+    """Says each line again; ``runs`` is how often it was started, ``heard`` all that it received."""
 
     def __init__(self) -> None:
         self.runs, self.heard = 0, list[str]()

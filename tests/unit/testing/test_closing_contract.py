@@ -1,4 +1,4 @@
-"""The kit for planners that sell positions is mutated before it is trusted: each break fails the check beside it."""
+"""The kit for planners that sell positions is mutated before it is trusted: each break fails its named check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

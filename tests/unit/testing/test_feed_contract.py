@@ -1,4 +1,4 @@
-"""The kits for feeds and finders are mutated before they are trusted: each break must fail the check beside it."""
+"""The kits for feeds and finders are mutated before they are trusted: each break must fail the check named with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -22,7 +22,7 @@ Broken = (*Failure, TimeoutError, StopAsyncIteration, ServiceUnavailableError)
 
 
 class CorrectFeed:
-    """Sound: what moves is told to whoever listens and asked for it."""
+    """Sound: what moves is quoted to every listener that asked for it."""
 
     def __init__(self) -> None:
         self.listening: list[asyncio.Queue[Quote | None]] = []

@@ -1,4 +1,4 @@
-"""The scripted model server: it speaks the documented form, fails as told, and plays whole trials."""
+"""The scripted model server: it speaks the documented form, fails as scripted, and plays whole trials."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The kits for sealers and traders are mutated before they are trusted: each break must fail the check beside it."""
+"""The kits for sealers and traders are mutated before they are trusted: each break must fail its named check."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -370,7 +370,7 @@ def create_setup(kind: type[CorrectExchange]) -> SubmitterSetup:
             exchange.next_failures,
             exchange.shared,
         )
-        other._last_ms = exchange._last_ms  # noqa: SLF001 - time goes on for both
+        other._last_ms = exchange._last_ms  # noqa: SLF001 - time passes for both
         return other
 
     batch = SubmissionBatch(key="open", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))

@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a search engine must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a search engine must fail the check named with it."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -112,7 +112,7 @@ class LaxEngine(CorrectEngine):
 
 
 class LocalEngine(CorrectEngine):
-    """Sends the bound as the wall clock of whoever asks shows it."""
+    """Sends the bound as the wall clock of the caller shows it."""
 
     def url(self, query: str, before: datetime | None) -> str:
         return super().url(query, before.replace(tzinfo=UTC) if before else None)

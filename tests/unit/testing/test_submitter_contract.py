@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a submitter must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a submitter must fail the check named with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

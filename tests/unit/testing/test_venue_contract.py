@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a venue must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a venue must fail the check named with it."""
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Forecasters in the laboratory: the real desk, gateway and ledger on a few questions, twice the same."""
+"""Forecasters in the laboratory: the real trial tools, gateway and ledger on a few questions, twice the same."""
 
 import math
 import signal

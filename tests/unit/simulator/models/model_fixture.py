@@ -66,7 +66,7 @@ class SimulatedSetup(EngineSetup):
 
 @dataclass(kw_only=True)
 class FakeNewsSearchEngine:
-    """Implements the port SearchEngine over a world's press as it stands on a day; the nearest by words come first."""
+    """Implements SearchEngine over a world's press as it stands on a day; the nearest by words come first."""
 
     news: NewsGenerator
     day: float = 0.0
@@ -140,7 +140,7 @@ def _said(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any)
 
 
 def offer_series(engine: EngineFixture, world: SimulatedWorld, day: float) -> None:
-    """Put the world's series, as far as they are known on the day, on the desk of the stage."""
+    """Put the world's series, as far as they are known on the day, into the trial tools of the engine."""
     named = {
         name: TimeSeries(
             name=name,

@@ -1,4 +1,4 @@
-"""A simulated mind among others: whoever reads what it tells can weigh it, and it chooses what is legal."""
+"""A simulated mind among others: readers can weigh what it tells, and it chooses what is legal."""
 
 import json
 from datetime import date

@@ -1,4 +1,4 @@
-"""A simulated mind under BLF on the real desk: what it believes of a world's questions, and what it was shown."""
+"""A simulated mind under BLF with the real trial tools: what it believes of a world's questions and was shown."""
 
 import ast
 import json

@@ -23,7 +23,7 @@ from tests.unit.simulator.models.model_fixture import (
 
 WORLD = SimulatedWorld(seed=5, start=START)
 PAPERS = FakeNewsSearchEngine(news=NewsGenerator(world=WORLD))
-# How a trial ends with a mind that has one vice and no other way, and what stands on record of it.
+# How a trial ends with a mind that has one vice and no other way, and what is on record of it.
 ALWAYS = {
     AnswerFault.MALFORMED: (None, ("was no valid action", "was mended")),
     AnswerFault.NO_CALL: (TrialEnd.FAILED, ("no valid action after a repair",)),
@@ -69,7 +69,7 @@ async def test_minds_with_a_little_of_each_vice_mostly_come_to_an_answer(tmp_pat
 
 @pytest.mark.timeout(120)
 async def test_who_obeys_hostile_pages_says_what_they_say_and_who_does_not_is_left_cold(tmp_path: Path) -> None:
-    """Among questions with an order in plain sight, the obedient mind ends where it was told."""
+    """Among questions with an order in plain sight, the obedient mind ends where the order says."""
     trapped = []
     for ask in (one for one in WORLD.questions if one.answer_kind is AnswerKind.BINARY):
         for article in PAPERS.news.articles(ask.key):

@@ -1,4 +1,4 @@
-"""How a simulated mind reads and weighs: from prompts as the desk writes them, with claims whose strength is known."""
+"""How a simulated mind reads and weighs prompts of the engine, with claims whose strength is known."""
 
 import json
 import math

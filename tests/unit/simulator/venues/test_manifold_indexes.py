@@ -42,7 +42,7 @@ PLACED = st.lists(
 
 
 def state_of(placed: list[PlacedBet]) -> FakeManifoldState:
-    """Return a state with these bets and the holdings that come of them; each bet is put on record twice."""
+    """Return a state with these bets and the resulting holdings; each bet is put on record twice."""
     state = FakeManifoldState()
     for number, one in enumerate(placed):
         limit = 0.4 if one.rests else None
