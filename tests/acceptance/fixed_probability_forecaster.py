@@ -38,7 +38,7 @@ class FixedProbabilityForecaster:
         self._probability = probability
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
-        predictions = {target.key: self._said(question) for target in question.targets}
+        predictions = {target.key: self._prediction_for(question) for target in question.targets}
         yield Step(
             action=StepAction(name="submit", arguments={}),
             observation=StepObservation(text=""),
@@ -46,7 +46,7 @@ class FixedProbabilityForecaster:
             final=True,
         )
 
-    def _said(self, question: Question) -> Prediction:
+    def _prediction_for(self, question: Question) -> Prediction:
         if not isinstance(question.shape, ChoiceShape):
             return BinaryPrediction(self._probability)
         first, *others = question.shape.options

@@ -83,7 +83,7 @@ class ScriptedInstallation:
         return process
 
     async def __call__(self, *arguments: str) -> CommandResult:
-        return await told(await self.begin(*arguments))
+        return await wait_for_result(await self.begin(*arguments))
 
     async def end(self) -> None:
         """End what still runs."""
@@ -97,7 +97,7 @@ class ScriptedInstallation:
         return name
 
 
-async def told(process: asyncio.subprocess.Process) -> CommandResult:
+async def wait_for_result(process: asyncio.subprocess.Process) -> CommandResult:
     out, err = await process.communicate()
     assert process.returncode is not None
     return CommandResult(process.returncode, out.decode(), err.decode())

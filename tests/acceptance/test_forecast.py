@@ -24,7 +24,7 @@ from tests.acceptance.scripted_installation import (
     daemon_of,
     searching,
     serving,
-    told,
+    wait_for_result,
 )
 
 SHAPES: Mapping[str, tuple[str, dict[str, Json], dict[str, Any]]] = {
@@ -162,7 +162,7 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await hung.wait()
         process.send_signal(signal.SIGINT)
-        ended = await told(process)
+        ended = await wait_for_result(process)
         assert ended.code == 130
         assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
         again = shlex.split(ended.err.rpartition("go on with: ")[2])[1:]
@@ -289,7 +289,7 @@ async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_
         assert lamp.json["forecast"]["why"] in {"asked for", "new question"}
         assert (await context("forecast", "q.toml", "--forecaster", "blf", "--no-wait")).code == 0
         daemon.send_signal(signal.SIGTERM)
-        assert (await told(daemon)).code == 0
+        assert (await wait_for_result(daemon)).code == 0
 
 
 async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_killed(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_k
             assert (await second.stdout.readline()).startswith(b"asked for; the Foxcast that runs")
         context.server.script = searching(1, probability=0.2)
         first.kill()
-        made = await told(second)
+        made = await wait_for_result(second)
         assert made.code == 0
         for part in ("the forecast goes on here", "20.0%"):
             assert part in made.out
@@ -336,7 +336,7 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
         context.server.script = through
         daemon.kill()
         await daemon.communicate()
-        made = await told(command)
+        made = await wait_for_result(command)
     assert made.code == 0
     assert "the other Foxcast has ended; the forecast goes on here" in made.out
     paid = [

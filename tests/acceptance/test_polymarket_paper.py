@@ -84,7 +84,7 @@ async def test_orders_are_planned_filled_shown_and_paid(site: PaperInstallation)
     assert spent == pytest.approx(costs(shares), abs=2e-5)
     # Marked at the bids, as far down as all of it would reach.
     assert position["value"] == pytest.approx(40 * 0.49 + (shares - 40) * 0.45, abs=1e-4)
-    await told(site, shares)
+    await check_shown_order(site, shares)
     site.venue.world.resolve(lit, "1")
     site.venue.world.resolve(wide, "0.5")
     settled = (await site.run("run", "--once")).out
@@ -111,7 +111,7 @@ def costs(shares: float) -> float:
     return 30 * (0.51 + 0.04 * 0.51 * 0.49) + (shares - 30) * (0.55 + 0.04 * 0.55 * 0.45)
 
 
-async def told(site: PaperInstallation, shares: float) -> None:
+async def check_shown_order(site: PaperInstallation, shares: float) -> None:
     """See what a person is shown of the order, and that another run orders nothing."""
     orders = (await site.run("orders")).out
     assert f"buy {shares:.2f} yes" in orders

@@ -96,10 +96,10 @@ def contents(path: Path) -> Iterator[bytes]:
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             rows = database.execute(f'select * from "{table}"')  # noqa: S608 - names of the file itself
-            yield from chain.from_iterable(_told(value) for row in rows for value in row)
+            yield from chain.from_iterable(_cell_bytes(value) for row in rows for value in row)
 
 
-def _told(value: object) -> tuple[bytes, ...]:
+def _cell_bytes(value: object) -> tuple[bytes, ...]:
     return (value, _unpacked(value)) if isinstance(value, bytes) else (str(value).encode(),)
 
 

@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from bot.testing.model_server import CompletionRequest, ScriptedReply, never_reply, reply_error
-from tests.acceptance.scripted_installation import CONFIG, PRICE, RAIN, ROLE, VENUE, daemon_of, searching, serving, told
+from tests.acceptance.scripted_installation import (
+    CONFIG,
+    PRICE,
+    RAIN,
+    ROLE,
+    VENUE,
+    daemon_of,
+    searching,
+    serving,
+    wait_for_result,
+)
 
 ALL = CONFIG + VENUE + ROLE + PRICE
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -27,7 +37,7 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
         async with asyncio.timeout(20):
             await begun.wait()
         process.send_signal(number)
-        ended = await told(process)
+        ended = await wait_for_result(process)
     first, *_, last = [line for line in ended.err.splitlines() if line.startswith("foxcast: ")]
     assert ended.code == CODES[number]
     assert first.startswith("foxcast: stopping; what runs may finish within 30 s")
@@ -52,7 +62,7 @@ async def test_a_second_signal_ends_a_pass_that_winds_down(tmp_path: Path) -> No
         while b"foxcast: stopping" not in await process.stderr.readline():
             assert process.returncode is None
         process.send_signal(signal.SIGINT)
-        assert (await told(process)).code == -signal.SIGINT
+        assert (await wait_for_result(process)).code == -signal.SIGINT
 
 
 async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> None:
@@ -67,7 +77,7 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
         async with asyncio.timeout(20):
             await begun.wait()
         process.send_signal(signal.SIGTERM)
-        ended = await told(process)
+        ended = await wait_for_result(process)
     assert ended.code == 143
     assert ended.err.splitlines()[-1].startswith("foxcast: ended by SIGTERM; what was answered is on record")
 

@@ -53,7 +53,7 @@ def main(size: MeasureSize) -> None:
 
 
 async def _fresh(count: int, concurrency: int) -> None:
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         cpu_s, wall_s = await _measured(gateway, count, concurrency)
         say(
             f"gateway, fresh asks, {concurrency} at once",
@@ -62,7 +62,7 @@ async def _fresh(count: int, concurrency: int) -> None:
 
 
 async def _stored(count: int) -> None:
-    async with _opened() as (gateway, llm):
+    async with _open_gateway() as (gateway, llm):
         await _measured(gateway, count, 20)
         asked = llm.answered
         cpu_s, wall_s = await _measured(gateway, count, 20)
@@ -79,7 +79,7 @@ async def _growing(trials: int) -> None:
     """Trials of ten steps with 10 kB of pages each, all sent again at every step: what does the last step cost?"""
     steps = 10
     cpu_s = [0.0] * steps
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         for trial in range(trials):
             messages: tuple[Message, ...] = ()
             for step in range(steps):
@@ -95,7 +95,7 @@ async def _growing(trials: int) -> None:
 
 async def _flat(count: int) -> None:
     process = psutil.Process()
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         # What fills up once (caches of bounded size, the page cache of SQLite) is full by then.
         await _measured(gateway, count // 2, 50)
         before = process.memory_info().rss
@@ -122,19 +122,19 @@ class _AtOnce:
 
 
 @asynccontextmanager
-async def _opened() -> AsyncIterator[tuple[LlmGateway, _AtOnce]]:
+async def _open_gateway() -> AsyncIterator[tuple[LlmGateway, _AtOnce]]:
     clock, llm = SystemClock(), _AtOnce()
     with tempfile.TemporaryDirectory() as folder:
         async with (
             open_ledger(Path(folder) / "ledger.sqlite", now=clock.now()) as ledger,
             open_gateway(
-                SECTION, {"memory": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=_silent
+                SECTION, {"memory": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=_drop_log
             ) as gateway,
         ):
             yield gateway, llm
 
 
-async def _silent(subject: str, text: str) -> None:
+async def _drop_log(subject: str, text: str) -> None:
     pass
 
 

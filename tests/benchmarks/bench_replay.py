@@ -89,7 +89,7 @@ class _Watch:
 
 
 async def _measure(folder: Path, script: ReplayScript, forecasts: int) -> None:
-    async with _stage(folder, script) as runs:
+    async with _open_runs(folder, script) as runs:
         steps = forecasts * TRIALS * STEPS
         with _Watch(steps) as watch:
             ids = [(await runs.forecast(_asked(number, script), trials=TRIALS)).id for number in range(forecasts)]
@@ -105,7 +105,7 @@ async def _measure(folder: Path, script: ReplayScript, forecasts: int) -> None:
 
 
 @asynccontextmanager
-async def _stage(folder: Path, script: ReplayScript) -> AsyncIterator[ForecastRunFixture]:
+async def _open_runs(folder: Path, script: ReplayScript) -> AsyncIterator[ForecastRunFixture]:
     believed = [0.3 + 0.05 * step for step in range(STEPS)]
     async with open_forecast_runs(folder, ScriptedModelProvider(turns=[model_with_beliefs(*believed)])) as runs:
         runs.section = script.research

@@ -98,7 +98,7 @@ async def _raw(base_url: str, size: MeasureSize) -> None:
 
 
 async def _cost(base_url: str, kind: str, size: MeasureSize) -> None:
-    async with _opened(base_url, kind) as engine:
+    async with _open_engine(base_url, kind) as engine:
         await _trials(engine, 2, at_once=2)
         for at_once in (1, 20):
             trials = size.pick(60, 2)
@@ -114,7 +114,7 @@ async def _cost(base_url: str, kind: str, size: MeasureSize) -> None:
 
 async def _memory(base_url: str, size: MeasureSize) -> None:
     trials = size.pick(1000, 2)
-    async with _opened(base_url, COMPATIBLE) as engine:
+    async with _open_engine(base_url, COMPATIBLE) as engine:
         process = psutil.Process()
         await _trials(engine, trials, at_once=20)
         before = process.memory_info().rss
@@ -130,7 +130,7 @@ async def _memory(base_url: str, size: MeasureSize) -> None:
 
 async def _burst(base_url: str, at_once: int, delay_s: float) -> None:
     """Measure what share of the steps is made that a model of so many seconds would allow, begun in one instant."""
-    async with _opened(base_url, COMPATIBLE) as engine:
+    async with _open_engine(base_url, COMPATIBLE) as engine:
         await _trials(engine, 2, at_once=2)
         begun, used = perf_counter(), process_time()
         await _trials(engine, at_once, at_once=at_once, first=1000)
@@ -149,7 +149,7 @@ async def _steady(base_url: str, places: int, delay_s: float, *, trials: int) ->
     count when they are durable. The worst wait of the event loop is what a task that only sleeps sees.
     """
     length_s = STEPS * delay_s
-    async with _opened(base_url, COMPATIBLE) as engine:
+    async with _open_engine(base_url, COMPATIBLE) as engine:
         await _trials(engine, 2, at_once=2)
 
         async def place(number: int) -> None:
@@ -222,7 +222,7 @@ async def _trials(engine: EngineFixture, trials: int, *, at_once: int, first: in
 
 
 @asynccontextmanager
-async def _opened(base_url: str, kind: str) -> AsyncIterator[EngineFixture]:
+async def _open_engine(base_url: str, kind: str) -> AsyncIterator[EngineFixture]:
     setup = EngineSetup(kind=kind, provider={"attempts": 1, "concurrency": 1000}, role={"timeout_s": 120.0})
     with tempfile.TemporaryDirectory() as folder:
         async with open_engine(Path(folder), base_url, setup) as engine:

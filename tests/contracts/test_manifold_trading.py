@@ -128,7 +128,7 @@ class TestPaperBook(TradingSubmitterContract):
                 sealer=book,
                 batch=await batches.bought(),
                 refused_batch=await batches.refused(),
-                count_effects=lambda: taken(tmp_path),
+                count_effects=lambda: count_orders(tmp_path),
                 reopen=reopen,
                 advance_time=later,
                 now=manifold.clock.now,
@@ -140,7 +140,7 @@ class TestPaperBook(TradingSubmitterContract):
         assert [one.path for one in manifold.venue.requests if one.method != "GET"] == []
 
 
-def taken(folder: Path) -> int:
+def count_orders(folder: Path) -> int:
     """Return how many orders moved cash or hold some back, or did, by the book's own file."""
     with closing(sqlite3.connect(folder / "book.sqlite")) as database:
         sql = "select count(*) from ticket where state not in ('refused', 'lost')"

@@ -130,7 +130,7 @@ class TestPaperBook(TradingSubmitterContract):
                 sealer=book,
                 batch=await batches.bought(),
                 refused_batch=await batches.refused(),
-                count_effects=lambda: taken(polymarket.place().folder),
+                count_effects=lambda: count_orders(polymarket.place().folder),
                 reopen=reopen,
                 advance_time=later,
                 now=polymarket.clock.now,
@@ -142,7 +142,7 @@ class TestPaperBook(TradingSubmitterContract):
             assert {one.path for one in polymarket.venue.requests if one.method != "GET"} <= {"/books"}
 
 
-def taken(folder: Path) -> int:
+def count_orders(folder: Path) -> int:
     """Return how many orders moved cash or hold some back, or did, by the book's own file."""
     with closing(sqlite3.connect(folder / "book.sqlite")) as database:
         sql = "select count(*) from ticket where state not in ('refused', 'lost')"

@@ -152,7 +152,7 @@ class OutboxProcess:
         await outbox.recover()
         for _ in range(PASSES):
             free = kill_switch.halt_reason() is None
-            if free and await self._decide():
+            if free and await self._decide_next():
                 return life.kill_at is not None or await self._is_stable(outbox)
             await outbox.flush()
             if isinstance(self.submitter, PaperTradingSubmitter):
@@ -187,28 +187,28 @@ class OutboxProcess:
             sys.exit(UNSTABLE)
         return True
 
-    async def _decide(self) -> bool:
+    async def _decide_next(self) -> bool:
         """As the gate does: within the cap, armed, once a forecast; returns whether nothing is left to do."""
         now = self.clock.now()
         forecasts = [*await self.ledger.forecasts.undecided(100), *await self.ledger.forecasts.held(100, now=now)]
         for forecast in forecasts:
-            await self.ledger.submissions.decide_by(self._rule(forecast, now), forecast_id=forecast.id, at=now)
-        return await self.ledger.permissions.read(self._left) == 0
+            await self.ledger.submissions.decide_by(self._gate_rule(forecast, now), forecast_id=forecast.id, at=now)
+        return await self.ledger.permissions.read(self._count_unfinished) == 0
 
-    def _left(self, database: Database) -> int:
+    def _count_unfinished(self, database: Database) -> int:
         """Count what is not at its end; what the cap keeps back for good is."""
         (left,) = database.execute(NOT_FINAL).fetchone()
         held = dict(database.execute(HELD).fetchall())
         capped = held.pop(CAPPED, 0)
-        if capped and (left or self._used(database) + self.clients.cost <= self.clients.cap):
+        if capped and (left or self._cash_used(database) + self.clients.cost <= self.clients.cap):
             left += capped
         return int(left) + sum(held.values())
 
-    def _used(self, database: Database) -> float:
+    def _cash_used(self, database: Database) -> float:
         counted = CapUsageScope(ref=QuestionRef(self.life.venue, "any"), account=ACCOUNT, paper=self.life.paper)
         return read_cap_usage(database, counted, self.clock.now()).total
 
-    def _rule(self, forecast: Forecast, now: datetime) -> Callable[[Database], GateDecision]:
+    def _gate_rule(self, forecast: Forecast, now: datetime) -> Callable[[Database], GateDecision]:
         def rule(database: Database) -> GateDecision:
             if forecast.revision < database.execute(NEWEST, [forecast.id]).fetchone()[0]:
                 return HoldDecision(why="superseded by a later revision")
@@ -216,13 +216,13 @@ class OutboxProcess:
                 return HoldDecision(why="not armed", until=now)
             if permissions.list_active_halts(database):
                 return HoldDecision(why="stopped", until=now)
-            if self.clients.cost and self._used(database) + self.clients.cost > self.clients.cap:
+            if self.clients.cost and self._cash_used(database) + self.clients.cost > self.clients.cap:
                 return HoldDecision(why=CAPPED, until=now + timedelta(seconds=30))
-            return SendDecision(intent=self._intent(forecast), mode=ExecutionMode(self.life.mode), why="armed")
+            return SendDecision(intent=self._make_intent(forecast), mode=ExecutionMode(self.life.mode), why="armed")
 
         return rule
 
-    def _intent(self, forecast: Forecast) -> Intent:
+    def _make_intent(self, forecast: Forecast) -> Intent:
         action = IntentAction.ORDER if self.clients.cost else IntentAction.FORECAST
         name = derive_id("intent", self.life.venue, ACCOUNT, str(forecast.ref), forecast.id, action)
         return Intent(
@@ -266,7 +266,7 @@ def _run_life(life: ProcessPlan) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        _end(life)
+        _end_process(life)
     _, status = os.waitpid(child, 0)
     ended = "killed" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
     # Less than a pipe takes in one piece, so that no two answers mix.
@@ -274,7 +274,7 @@ def _run_life(life: ProcessPlan) -> None:
     os._exit(0)
 
 
-def _end(life: ProcessPlan) -> None:
+def _end_process(life: ProcessPlan) -> None:
     code = 1
     try:
         if life.mutant:

@@ -142,12 +142,12 @@ async def _campaign(plan: PaidCallsPlan, folder: Path) -> PaidCallCounts:
     while tally.kills < plan.kills:
         dialect = ("tools", "json")[tally.scenarios % 2]
         async with ScriptedModelServer(play, clock=SystemClock()) as server:
-            scenario = _begin(folder / f"story {tally.scenarios}", server.base_url, dialect, plan.questions)
-            lives = await _killed(scenario, plan, chance)
+            scenario = _begin_scenario(folder / f"story {tally.scenarios}", server.base_url, dialect, plan.questions)
+            lives = await _run_killed(scenario, plan, chance)
             tally.kills += lives
             _judge_money(scenario, server, tally, lives)
-            calm = _begin(folder / f"calm {tally.scenarios}", server.base_url, dialect, plan.questions)
-            await _calm(calm)
+            calm = _begin_scenario(folder / f"calm {tally.scenarios}", server.base_url, dialect, plan.questions)
+            await _run_calm(calm)
         answers = _rows(scenario, ANSWERS)
         if answers != _rows(calm, ANSWERS):
             message = f"other forecasts than without kills: {scenario.folder} and {calm.folder}"
@@ -160,7 +160,7 @@ async def _campaign(plan: PaidCallsPlan, folder: Path) -> PaidCallCounts:
     return tally
 
 
-def _begin(folder: Path, base_url: str, dialect: str, questions: int) -> KillScenario:
+def _begin_scenario(folder: Path, base_url: str, dialect: str, questions: int) -> KillScenario:
     folder.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("open_question_plugin.py"), folder)
     text = CONFIG.format(base_url=base_url, dialect=dialect, questions=questions, places=PLACES, trials=TRIALS)
@@ -168,10 +168,10 @@ def _begin(folder: Path, base_url: str, dialect: str, questions: int) -> KillSce
     return KillScenario(folder)
 
 
-async def _killed(scenario: KillScenario, plan: PaidCallsPlan, chance: random.Random) -> int:
+async def _run_killed(scenario: KillScenario, plan: PaidCallsPlan, chance: random.Random) -> int:
     lives = 0
     seen: dict[str, str] = {}
-    while not _done(scenario):
+    while not _is_done(scenario):
         if lives == MOST_LIVES:
             message = f"not done after {lives} lives: {scenario.folder}"
             raise InvariantViolation(message)
@@ -183,14 +183,14 @@ async def _killed(scenario: KillScenario, plan: PaidCallsPlan, chance: random.Ra
     return lives
 
 
-async def _calm(scenario: KillScenario) -> None:
+async def _run_calm(scenario: KillScenario) -> None:
     for _ in range(MOST_LIVES):
         await asyncio.to_thread(scenario.live, 4.0)
-        if _done(scenario):
+        if _is_done(scenario):
             return
 
 
-def _done(scenario: KillScenario) -> bool:
+def _is_done(scenario: KillScenario) -> bool:
     if not scenario.ledger.exists() or scenario.is_half_made():
         return False
     health = run_full_check(scenario.ledger, INVARIANTS)

@@ -77,7 +77,7 @@ class VenueClients:
 
 
 @asynccontextmanager
-async def _reading() -> AsyncIterator[RetryingHttpClient]:
+async def _open_http() -> AsyncIterator[RetryingHttpClient]:
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1), limits=_SETTINGS_LIMITS) as http:
         yield http
 
@@ -85,7 +85,7 @@ async def _reading() -> AsyncIterator[RetryingHttpClient]:
 @asynccontextmanager
 async def _open_context(tools: ClientContext) -> AsyncIterator[VenueWriterContext]:
     rates = RateLimiter((), clock=SystemClock(), random=SeededRandom(1))
-    async with _reading() as http, HttpWriteClient(rates=rates) as wire:
+    async with _open_http() as http, HttpWriteClient(rates=rates) as wire:
         mortal = KillableWriteClient(wire, tools.fuse, tools.number)
         yield VenueWriterContext(clock=tools.clock, http=http, folder=tools.folder, wire=mortal)
 
@@ -113,7 +113,10 @@ async def _manifold(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
 
 @asynccontextmanager
 async def _manifold_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _reading() as http, open_manifold_paper(manifold_settings(tools.url), _paper_place(tools, http)) as book:
+    async with (
+        _open_http() as http,
+        open_manifold_paper(manifold_settings(tools.url), _paper_place(tools, http)) as book,
+    ):
         if not isinstance(book, PaperBook):
             message = f"a {type(book).__name__} is no paper book"
             raise TypeError(message)
@@ -129,7 +132,7 @@ async def _metaculus(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
 
 @asynccontextmanager
 async def _metaculus_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    place = _reading()
+    place = _open_http()
     async with place as http, open_metaculus_paper(metaculus_settings(tools.url), _paper_place(tools, http)) as record:
         if not isinstance(record, MetaculusPaperRecord):
             message = f"a {type(record).__name__} is no paper record"

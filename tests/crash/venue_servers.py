@@ -147,7 +147,7 @@ class MetaculusScenarioVenue(ScenarioVenue):
         ]
 
     def effects(self, ledger: Path) -> Counter[str]:
-        names = {_mark(row["ref"], row["probability"]): row["id"] for row in read_rows(ledger, _FORECAST_INTENTS)}
+        names = {_order_mark(row["ref"], row["probability"]): row["id"] for row in read_rows(ledger, _FORECAST_INTENTS)}
         return Counter(
             names.get(f"{effect.subject} {effect.detail['values'][-1]:.4f}", "?")
             for effect in self.fake.ledger.effects("forecast")
@@ -312,7 +312,7 @@ def _by_expiry(ledger: Path) -> dict[int, str]:
     return {int(row["tag"].rsplit("-", 1)[1]): row["intent"] for row in read_rows(ledger, _TAGS)}
 
 
-def _mark(ref: str, probability: float) -> str:
+def _order_mark(ref: str, probability: float) -> str:
     return f"{ref.rsplit(':', 1)[1]} {probability:.4f}"
 
 

@@ -132,7 +132,7 @@ async def served(
             yield ServedInstallation(app, double)
 
 
-def rain(key: str = "rain") -> Question:
+def rain_question(key: str = "rain") -> Question:
     """Return a live question with a crowd's price."""
     now = SystemClock().now()
     return Question(

@@ -137,7 +137,7 @@ def play(
             stand = VirtualPriceWatch(
                 clock, LedgerFixture(ledger, path, now=clock.now()), feed, PriceWatch(watching), stopping, ready
             )
-            telling = asyncio.create_task(told(stand, scenario))
+            telling = asyncio.create_task(run_scenario(stand, scenario))
             await ready.wait()
             values = await run(stand)
             await telling
@@ -147,7 +147,7 @@ def play(
     return run_in_virtual_time(main, start=NOON, busy=lambda: work[0] > 0)
 
 
-async def told(stand: VirtualPriceWatch, scenario: Callable[[VirtualPriceWatch], Awaitable[None]]) -> None:
+async def run_scenario(stand: VirtualPriceWatch, scenario: Callable[[VirtualPriceWatch], Awaitable[None]]) -> None:
     try:
         await scenario(stand)
     finally:

@@ -132,7 +132,7 @@ async def test_keys_that_the_library_found_itself_are_shown_to_nobody(monkeypatc
         "type": "error",
         "error": {"type": "invalid", "message": "found-in-the-environment at https://x.y/z?k=1"},
     }
-    error, _ = await told(ScriptedResponse(status=400, body=json.dumps(message).encode()))
+    error, _ = await ask_other_form(ScriptedResponse(status=400, body=json.dumps(message).encode()))
     assert type(error) is RequestRejectedError
     assert "*** at https://x.y/z?***" in str(error)
     assert "found-in" not in str(error)
@@ -171,7 +171,7 @@ TOLD = {
 }
 
 
-async def told(
+async def ask_other_form(
     sent: ScriptedResponse, prompt: Prompt = QUESTION, sampling: SamplingSettings = SAMPLING
 ) -> tuple[Any, dict[str, Any]]:
     """Ask through the other form; return the completion or the error, and the body that went out."""
@@ -188,7 +188,7 @@ async def told(
 async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_counted() -> None:
     system = Message(speaker=MessageRole.SYSTEM, text="Forecast.")
     prompt = Prompt(messages=(system, *QUESTION.messages), tools=(SEARCH,), stable=1)
-    answer, body = await told(
+    answer, body = await ask_other_form(
         ScriptedResponse(body=json.dumps(TOLD).encode()), prompt, SamplingSettings(max_tokens=9, seed=4)
     )
     assert body["system"] == [{"type": "text", "text": "Forecast.", "cache_control": {"type": "ephemeral"}}]
@@ -227,14 +227,16 @@ async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_
     ids=["401", "403", "400", "404", "500", "529", "no answer", "half a body", "a web page", "an empty object"],
 )
 async def test_the_other_form_fails_with_the_same_meanings(sent: ScriptedResponse, kind: type[FoxcastError]) -> None:
-    error, _ = await told(sent)
+    error, _ = await ask_other_form(sent)
     assert type(error) is kind
     assert type(error) is not NotFoundError
 
 
 async def test_the_other_form_names_its_wait_too() -> None:
     headers = {"Retry-After": "9", "Content-Type": "application/json"}
-    error, _ = await told(ScriptedResponse(status=429, headers=headers, body=b'{"type": "error", "error": {}}'))
+    error, _ = await ask_other_form(
+        ScriptedResponse(status=429, headers=headers, body=b'{"type": "error", "error": {}}')
+    )
     assert isinstance(error, ServiceUnavailableError)
     assert error.retry_after_s == 9.0
 

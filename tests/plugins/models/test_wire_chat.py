@@ -22,7 +22,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -132,7 +132,7 @@ def test_mistral_gets_ids_of_nine_characters_and_no_user_after_a_tool() -> None:
     conversation = (
         QUESTION,
         foreign(("call_1", "search", "{}"), text="Hm."),
-        told("call_1"),
+        tool_result("call_1"),
         user("Only submit counts."),
     )
     body = body_of(MISTRAL, *conversation, tools=(SEARCH,), effort="high", seed=5)
@@ -155,7 +155,7 @@ def test_mistral_gets_ids_of_nine_characters_and_no_user_after_a_tool() -> None:
 
 
 def test_a_message_of_another_model_has_what_stands_for_its_reasoning() -> None:
-    conversation = (QUESTION, foreign(("x" * 200, "search", "{}")), told("x" * 200))
+    conversation = (QUESTION, foreign(("x" * 200, "search", "{}")), tool_result("x" * 200))
     for model, field in ((DEEPSEEK, " "), (KIMI, " "), ("dashscope/qwen4-max", None), ("openai/gpt-4o", None)):
         _, message, result = body_of(model, *conversation, tools=(SEARCH,))["messages"]
         assert message.get("reasoning_content") == field

@@ -21,7 +21,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -116,7 +116,12 @@ def test_all_items_go_back_in_their_order_and_unchanged_for_three_steps(model: s
 
 def test_a_message_of_another_model_has_no_id_of_an_item_and_none_that_is_too_long() -> None:
     long = "x" * 200
-    conversation = (QUESTION, foreign((long, "search", ""), ("c2", "submit", "{}"), text="Hm."), told("c2"), told(long))
+    conversation = (
+        QUESTION,
+        foreign((long, "search", ""), ("c2", "submit", "{}"), text="Hm."),
+        tool_result("c2"),
+        tool_result(long),
+    )
     items = as_sent(responses_body(wire_call(SOL, *conversation, tools=(SEARCH, SUBMIT))))["input"]
     _, message, first, second, third, fourth = items
     assert message == {"role": "assistant", "content": "Hm."}

@@ -77,7 +77,7 @@ def foreign(*calls: tuple[str, str, str], text: str = "") -> Message:
     return Message(speaker=MessageRole.ASSISTANT, text=text, calls=made, native=native)
 
 
-def told(answers: str, text: str = "...") -> Message:
+def tool_result(answers: str, text: str = "...") -> Message:
     return Message(speaker=MessageRole.TOOL, text=text, answers=answers)
 
 

@@ -108,7 +108,7 @@ class DaemonLives:
         """Return the configuration of the present life, or of the next."""
         return load_config(self.home / "config.toml")
 
-    def lane(self, venue: str) -> ExecutionPolicy:
+    def policy_of(self, venue: str) -> ExecutionPolicy:
         """Return the way out of a venue under that configuration."""
         # What it says depends on no folder, and the digest of a key takes long.
         if venue not in self._lanes:

@@ -75,7 +75,7 @@ class FinalChecks:
         yield from self._once()
         yield from self._same_questions()
         yield from self._ended()
-        yield from self._leave()
+        yield from self._sealed_with_permission()
         yield from self._resumed()
         yield from self._standing()
         yield from self._fills()
@@ -204,7 +204,7 @@ class FinalChecks:
         if states:
             yield f"I2, I9: still {dict(states)}"
 
-    def _leave(self) -> Iterator[str]:
+    def _sealed_with_permission(self) -> Iterator[str]:
         """Nothing was sealed unarmed or halted: the audit's rows are in the order in which all happened."""
         armed: set[str] = set()
         halted: set[str] = set()

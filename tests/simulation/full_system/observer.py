@@ -79,7 +79,7 @@ class VenueObserver:
         for name, server in self.bridges.servers.items():
             first, self._heard[name] = self._heard[name], len(server.requests)
             for place in range(first, len(server.requests)):
-                self._hear(name, server, place)
+                self._judge_request(name, server, place)
         self._judge_stakes()
 
     def note(self, *words: object) -> None:
@@ -95,7 +95,7 @@ class VenueObserver:
         if size > MOST_BYTES:
             self.violations.append(f"I10: a life left {size / 1e6:.0f} MB")
 
-    def _hear(self, name: str, server: FakeService, place: int) -> None:
+    def _judge_request(self, name: str, server: FakeService, place: int) -> None:
         heard = server.requests[place]
         body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
         self.note(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)

@@ -73,12 +73,12 @@ class SimulatedOperators:
         )
         if self.stream.random() < WATCHFUL:
             watchful = [(name, do) for name, do in doing if name.endswith("at a write")]
-            await self._do(*watchful[int(self.stream.integers(len(watchful)))])
+            await self._do_and_undo(*watchful[int(self.stream.integers(len(watchful)))])
         while True:
             await self.clock.sleep(float(self.stream.exponential(3.0 * HOUR_S)))
-            await self._do(*doing[int(self.stream.integers(len(doing)))])
+            await self._do_and_undo(*doing[int(self.stream.integers(len(doing)))])
 
-    async def _do(self, name: str, act: Callable[[], object]) -> None:
+    async def _do_and_undo(self, name: str, act: Callable[[], object]) -> None:
         """Do something, and make it good about an hour later."""
         act()
         patience_s = PATIENCE_S
@@ -139,13 +139,15 @@ class SimulatedOperators:
         self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks into it"))
 
     def _halt_one(self) -> None:
-        self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there", venue=self._any()))
+        self._ask(
+            HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there", venue=self._any_venue())
+        )
 
     def _disarm(self) -> None:
-        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any()))
+        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any_venue()))
 
     def _arm(self, venue: str) -> None:
-        policy = self.lives.lane(venue)
+        policy = self.lives.policy_of(venue)
         money = CAPS if venue in TRADING else {}
         request = ArmVenue(
             by=ADA,
@@ -160,7 +162,7 @@ class SimulatedOperators:
         )
         self._ask(request)
 
-    def _any(self) -> str:
+    def _any_venue(self) -> str:
         return self.live[int(self.stream.integers(len(self.live)))]
 
     def _ask(self, request: OperatorRequest) -> None:

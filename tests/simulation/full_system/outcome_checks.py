@@ -94,49 +94,49 @@ class OutcomeChecks:
         if f"{venue}:{name}" in self.undone:
             return None
         if venue == "manifold" and self.bridges.manifold is not None:
-            return _of_market(self.bridges.manifold.state.markets[name])
+            return _market_outcome(self.bridges.manifold.state.markets[name])
         if venue == "metaculus" and self.bridges.metaculus is not None:
-            return _of_question(self.bridges.metaculus.state, int(name))
+            return _question_outcome(self.bridges.metaculus.state, int(name))
         if venue == "polymarket" and self.bridges.polymarket is not None:
-            return _of_condition(self.bridges.polymarket.state, name)
+            return _condition_outcome(self.bridges.polymarket.state, name)
         return None
 
 
-def _of_market(market: FakeManifoldMarket) -> _VenueOutcome:
+def _market_outcome(market: FakeManifoldMarket) -> _VenueOutcome:
     since = market.resolution_time
     return _VenueOutcome(
         since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
-        told=_called(market.resolution) if market.type == "BINARY" else None,
+        told=_outcome_of_resolution(market.resolution) if market.type == "BINARY" else None,
     )
 
 
-def _of_question(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
+def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
     question = state.questions[number]
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
-        told=_called(question.resolution) if question.type == "binary" else None,
+        told=_outcome_of_resolution(question.resolution) if question.type == "binary" else None,
         # The venue does not show the outcome to an account that forecast nothing.
         shown=any(question.forecasts_of(user.id) for user in state.users.values()),
     )
 
 
-def _of_condition(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
+def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
     markets = [one for one in state.markets.values() if name in {one.condition, one.event}]
     ends = [one.resolved_at for one in markets if one.resolved_at is not None]
     alone = markets[0] if len(markets) == 1 and markets[0].condition == name else None
     return _VenueOutcome(
         since=datetime.fromtimestamp(min(ends), UTC) if ends else None,
-        told=None if alone is None else _paid(alone.payouts),
+        told=None if alone is None else _outcome_of_payouts(alone.payouts),
     )
 
 
-def _called(resolution: str | None) -> tuple[str, float | None] | None:
+def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | None] | None:
     if resolution in CALLED_OFF:
         return "void", None
     return ("happened", CALLED[resolution]) if resolution in CALLED else None
 
 
-def _paid(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
+def _outcome_of_payouts(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
     if payouts is None:
         return None
     return ("happened", float(payouts[0])) if any(payouts) else ("void", None)

@@ -147,7 +147,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
     return SimulationTraits(
-        modes=_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
+        modes=_draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
         has_world=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
         watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
@@ -176,14 +176,14 @@ def simulation_config(traits: SimulationTraits, environment_tables: Mapping[str,
         "log": {"level": "error"},
         "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB},
         "venues": {
-            name: _venue(name, traits, environment_tables["venues"][name], forecaster.get(name, DRIFTER))
+            name: _venue_table(name, traits, environment_tables["venues"][name], forecaster.get(name, DRIFTER))
             for name in traits.modes
         },
     }
     return to_toml(table)
 
 
-def _venue(
+def _venue_table(
     name: str, traits: SimulationTraits, environment_tables: Mapping[str, Any], forecaster: str
 ) -> dict[str, Any]:
     settings = dict(environment_tables["settings"])
@@ -209,7 +209,7 @@ def _venue(
     return found
 
 
-def _modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
+def _draw_modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
     """Draw sides; at least one venue is written to, and Polymarket where orders there are signed."""
     modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
     if "polymarket" in modes:

@@ -56,7 +56,7 @@ def wrong_profits(
     Left out are those of which the ledger may not know everything yet, such as that their market was called off after
     all was sold, or whose outcome was ever taken back. That outcomes become known in time is judged elsewhere.
     """
-    books = {"manifold": _of_manifold(bridges), "polymarket": _of_polymarket(bridges)}
+    books = {"manifold": _manifold_profits(bridges), "polymarket": _polymarket_profits(bridges)}
     with closing(open_reader(ledger)) as database:
         if not database["payout"].exists():
             return
@@ -65,7 +65,7 @@ def wrong_profits(
         for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
             policy = AccountKey(venue=venue, account=account, paper=False)
             contracts = read_trading_book(database, policy, redeems=REDEEMS[venue]).contracts
-            unheard = _paid_back(venue, contracts, bridges) - _heard(database, policy)
+            unheard = _paid_back(venue, contracts, bridges) - _read_since_outcome(database, policy)
             yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
 
 
@@ -115,7 +115,7 @@ def _is_late(one: ContractProfit, bridges: SimulationVenues) -> bool:
     return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / MILLIONTHS - there) >= CENT
 
 
-def _of_manifold(bridges: SimulationVenues) -> dict[str, float]:
+def _manifold_profits(bridges: SimulationVenues) -> dict[str, float]:
     """Return what each market brought its trader, by its bets and payouts."""
     venue, own = bridges.manifold, defaultdict[str, float](float)
     if venue is not None:
@@ -126,7 +126,7 @@ def _of_manifold(bridges: SimulationVenues) -> dict[str, float]:
     return own
 
 
-def _of_polymarket(bridges: SimulationVenues) -> dict[str, float]:
+def _polymarket_profits(bridges: SimulationVenues) -> dict[str, float]:
     """Return what each market brought, by its trades on chain and what its shares pay, redeemed or not."""
     venue, own = bridges.polymarket, defaultdict[str, float](float)
     if venue is None:
@@ -154,7 +154,7 @@ def _paid_back(venue: str, contracts: Collection[ContractProfit], bridges: Simul
     return {contract for contract in sold if contract.partition("/")[0] in paying}
 
 
-def _heard(database: Database, policy: AccountKey) -> set[str]:
+def _read_since_outcome(database: Database, policy: AccountKey) -> set[str]:
     """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
     ((read,),) = database.execute(_READ, policy.values).fetchall()
     if read is None:

@@ -101,21 +101,21 @@ def run_simulation(
     async def main(clock: VirtualClock) -> None:
         traits, chance = draw_traits(plan), SeededRandom(plan.seed)
         async with open_venues(clock, chance, traits, start=START, folder=root) as bridges:
-            parts = _staged(plan, traits, root, bridges, clock)
+            parts = _assemble_parts(plan, traits, root, bridges, clock)
             parts.observer.told = report.told if tell else None
             with simulated_scheduler_time(parts.machine):
-                await _play(parts)
-                await _judge(parts, report)
-            _note(parts, report)
-            judged(_ledger(parts.lives))
+                await _run_days(parts)
+                await _judge_simulation(parts, report)
+            _note_report(parts, report)
+            judged(_ledger_path(parts.lives))
 
-    with patch("httpx.create_ssl_context", _context), patch("hashlib.scrypt", _scrypt):
+    with patch("httpx.create_ssl_context", _make_tls_context), patch("hashlib.scrypt", _scrypt):
         run_in_virtual_time(main, start=START, make=NetworkEventLoop)
     return report
 
 
 @cache
-def _context(**_: object) -> ssl.SSLContext:
+def _make_tls_context(**_: object) -> ssl.SSLContext:
     """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -124,7 +124,7 @@ def _context(**_: object) -> ssl.SSLContext:
 _scrypt = cache(hashlib.scrypt)
 
 
-def _staged(
+def _assemble_parts(
     plan: SimulationPlan, traits: SimulationTraits, root: Path, bridges: SimulationVenues, clock: VirtualClock
 ) -> _SimulationParts:
     loop, chance = clock.loop, SeededRandom(plan.seed)
@@ -174,7 +174,7 @@ def _staged(
     )
 
 
-async def _play(parts: _SimulationParts) -> None:
+async def _run_days(parts: _SimulationParts) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
     parts.weather.begin()
     parts.people.make_good()
@@ -188,14 +188,14 @@ async def _play(parts: _SimulationParts) -> None:
         going.append(asyncio.ensure_future(parts.weather.run_world(parts.bridges.environment.world_runner)))
     if parts.weather.pit is not None:
         going.append(asyncio.ensure_future(parts.weather.pit.run_events()))
-    going += _people(parts)
+    going += _start_people(parts)
     pauses = SeededRandom(parts.plan.seed).stream("pauses")
     end_s, fates = parts.plan.days * DAY_S, iter(parts.traits.endings)
     while parts.clock.monotonic() < end_s:
         await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
         parts.observer.leave(parts.lives.home)
         parts.observer.violations += wrong_profits(
-            _ledger(parts.lives), parts.bridges, parts.traits.modes, parts.weather.undone
+            _ledger_path(parts.lives), parts.bridges, parts.traits.modes, parts.weather.undone
         )
         parts.gauge.over(parts.lives.number)
         if parts.plan.people and parts.lives.ends[-1] == KILLED:
@@ -211,7 +211,7 @@ async def _play(parts: _SimulationParts) -> None:
     await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
 
 
-def _people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
+def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
     acts = [parts.people.act()] if parts.plan.people else []
     if parts.plan.closing:
@@ -220,7 +220,7 @@ def _people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     return [asyncio.ensure_future(act) for act in acts]
 
 
-async def _judge(parts: _SimulationParts, report: SimulationReport) -> None:
+async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -> None:
     observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
@@ -228,7 +228,7 @@ async def _judge(parts: _SimulationParts, report: SimulationReport) -> None:
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
     verdict = FinalChecks(
-        ledger=_ledger(lives),
+        ledger=_ledger_path(lives),
         bridges=parts.bridges,
         modes=parts.traits.modes,
         now=parts.machine.now(),
@@ -243,7 +243,7 @@ async def _judge(parts: _SimulationParts, report: SimulationReport) -> None:
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
 
 
-def _note(parts: _SimulationParts, report: SimulationReport) -> None:
+def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
     note = parts.observer.note
     for server in parts.bridges.servers.values():
         report.faults.update({str(fault): count for fault, count in server.faults.injected.items()})
@@ -253,7 +253,7 @@ def _note(parts: _SimulationParts, report: SimulationReport) -> None:
         for effect in venue.ledger.effects():
             note(name, effect.request, effect.kind, effect.subject)
     for table in _TOLD:
-        for row in read_rows(_ledger(parts.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
+        for row in read_rows(_ledger_path(parts.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
             note(table, *row.values())
     note("turns", parts.loop.turns)
     report.faults.update(parts.people.did)
@@ -263,5 +263,5 @@ def _note(parts: _SimulationParts, report: SimulationReport) -> None:
     report.memory_mb, report.peak = parts.gauge.memory_mb, parts.gauge.peak
 
 
-def _ledger(lives: DaemonLives) -> Path:
+def _ledger_path(lives: DaemonLives) -> Path:
     return lives.folder / LEDGER_FILE

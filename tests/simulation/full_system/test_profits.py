@@ -40,7 +40,7 @@ class SoldPosition:
     def found(self) -> list[str]:
         return [*wrong_profits(self.path, self.bridges, {"manifold": "live"}, ())]
 
-    async def hear(self, outcome: VoidOutcome, at: datetime) -> None:
+    async def record_outcome(self, outcome: VoidOutcome, at: datetime) -> None:
         """Let the ledger have the outcome."""
         ref = QuestionRef("manifold", self.market.id)
         heard = Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=NOON)
@@ -110,7 +110,7 @@ async def test_a_market_that_was_called_off_after_all_was_sold_is_judged_once_th
     assert sold.market.paid[sold.bridges.trader] > 1.0
     await sold.read(LATER - timedelta(hours=1))
     assert sold.found() == []
-    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.record_outcome(VoidOutcome("called off"), LATER)
     await sold.read(LATER + timedelta(minutes=5))
     assert sold.found() == []
 
@@ -119,7 +119,7 @@ async def test_a_loss_that_came_back_and_is_not_on_record_once_the_account_was_r
     sold: SoldPosition,
 ) -> None:
     sold.venue.world.resolve(sold.market, "CANCEL")
-    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.record_outcome(VoidOutcome("called off"), LATER)
     await sold.read(LATER + timedelta(hours=3))
     (values,) = sold.found()
     assert values.endswith("0.0000 at the venue")

@@ -30,9 +30,9 @@ class EchoProgram:
 
     def _start(self) -> LineHandler:
         self.runs += 1
-        return self._said
+        return self._echo_line
 
-    def _said(self, line: str) -> str:
+    def _echo_line(self, line: str) -> str:
         self.heard.append(line)
         if line == "fail":
             raise ValueError

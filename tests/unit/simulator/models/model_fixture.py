@@ -97,7 +97,7 @@ def question_of(world: SimulatedWorld, ask: SimulatedQuestion, day: float, *, cr
     """Return what a venue would show of an ask on the day."""
     at = world.calendar.moment_of
     shape = _shape(world, ask)
-    message = _said(world, ask, day, shape) if crowd and ask.answer_kind is not AnswerKind.DATES else None
+    message = _crowd_prediction(world, ask, day, shape) if crowd and ask.answer_kind is not AnswerKind.DATES else None
     days = ask.horizons or (ask.last_day,)
     return Question(
         ref=QuestionRef("lantern", f"{ask.key}/{day:g}"),
@@ -128,7 +128,7 @@ def _shape(world: SimulatedWorld, ask: SimulatedQuestion) -> Any:
     return CurveShape(grid=grid, unit=unit, open_lower=ask.scale.open_low, open_upper=ask.scale.open_high)
 
 
-def _said(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any) -> Any:
+def _crowd_prediction(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any) -> Any:
     if isinstance(shape, CurveShape):
         assert ask.scale is not None
         values = np.linspace(ask.scale.low, ask.scale.high, 101)

@@ -22,14 +22,14 @@ class SocketClient:
         self.socket = socket
         self._txid = 0
 
-    async def say(self, kind: str, **more: Any) -> Any:
+    async def send(self, kind: str, **more: Any) -> Any:
         self._txid += 1
         await self.socket.send(json.dumps({"type": kind, "txid": self._txid, **more}))
-        ack = await self.hear()
+        ack = await self.receive()
         assert ack == {"type": "ack", "txid": self._txid, "success": True}
         return ack
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         return json.loads(await self.socket.recv())
 
     async def until_ping(self) -> list[Any]:
@@ -37,7 +37,7 @@ class SocketClient:
         self._txid += 1
         await self.socket.send(json.dumps({"type": "ping", "txid": self._txid}))
         found: list[Any] = []
-        while (message := await self.hear()).get("txid") != self._txid:
+        while (message := await self.receive()).get("txid") != self._txid:
             found.append(message)
         return found
 
@@ -64,15 +64,15 @@ async def test_a_frame_that_cannot_be_read_is_answered_without_its_number(
 ) -> None:
     async with line(manifold) as here:
         await here.socket.send(frame)
-        ack = await here.hear()
+        ack = await here.receive()
         assert (ack["type"], ack["success"], "txid" in ack) == ("ack", False, False)
 
 
 async def test_a_bet_is_broadcast_on_each_topic_that_fits(manifold: RawManifoldClient) -> None:
     market, other = manifold.world.add_market(), manifold.world.add_market()
     async with line(manifold) as here:
-        await here.say("identify", uid="whoever")
-        await here.say("subscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
+        await here.send("identify", uid="whoever")
+        await here.send("subscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
         placed = await manifold.placed(market)
         await manifold.placed(other)
         heard = await here.until_ping()
@@ -85,7 +85,7 @@ async def test_a_bet_is_broadcast_on_each_topic_that_fits(manifold: RawManifoldC
         assert heard[0]["data"] == heard[1]["data"]
         [bet] = heard[0]["data"]["bets"]
         assert (bet["id"], bet["userId"]) == (placed["betId"], manifold.ada.id)
-        await here.say("unsubscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
+        await here.send("unsubscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
         await manifold.placed(market)
         assert await here.until_ping() == []
 
@@ -96,7 +96,7 @@ async def test_orders_balances_and_the_market_are_broadcast_in_the_terms_of_the_
     market = manifold.world.add_market()
     topics = [f"contract/{market.id}", f"user/{manifold.ada.id}/orders", f"user/{manifold.ada.id}"]
     async with line(manifold) as here:
-        await here.say("subscribe", topics=topics)
+        await here.send("subscribe", topics=topics)
         placed = await manifold.placed(market, 40, limitProb=0.4)
         await manifold.post(f"/v0/bet/cancel/{placed['betId']}")
         heard: dict[str, list[Any]] = {}
@@ -112,7 +112,7 @@ async def test_orders_balances_and_the_market_are_broadcast_in_the_terms_of_the_
 async def test_an_expired_order_is_not_broadcast(manifold: RawManifoldClient) -> None:
     market = manifold.world.add_market()
     async with line(manifold) as here:
-        await here.say("subscribe", topics=[f"user/{manifold.ada.id}/orders"])
+        await here.send("subscribe", topics=[f"user/{manifold.ada.id}/orders"])
         await manifold.placed(market, 40, limitProb=0.4, expiresMillisAfter=1000)
         assert len(await here.until_ping()) == 1
         await manifold.clock.advance(50.0)
@@ -123,7 +123,7 @@ async def test_answers_and_resolutions_are_broadcast(manifold: RawManifoldClient
     market = manifold.world.add_market(type="MULTIPLE_CHOICE", answers=[("Red", 0.5), ("Blue", 0.3)])
     red = market.answers[0]
     async with line(manifold) as here:
-        await here.say(
+        await here.send(
             "subscribe",
             topics=[f"contract/{market.id}/updated-answers", f"answer/{red.id}/update", f"contract/{market.id}"],
         )
@@ -141,7 +141,7 @@ async def test_answers_and_resolutions_are_broadcast(manifold: RawManifoldClient
 
 async def test_the_global_topic_has_everything(manifold: RawManifoldClient) -> None:
     async with line(manifold) as here:
-        await here.say("subscribe", topics=["global"])
+        await here.send("subscribe", topics=["global"])
         market = manifold.world.add_market()
         manifold.world.resolve(market, "YES")
         heard = [next(iter(message["data"])) for message in await here.until_ping()]
@@ -150,24 +150,24 @@ async def test_the_global_topic_has_everything(manifold: RawManifoldClient) -> N
 
 async def test_an_idle_client_is_cut_between_one_and_two_minutes(manifold: RawManifoldClient) -> None:
     async with line(manifold) as idle, line(manifold) as lively:
-        await lively.say("ping")
+        await lively.send("ping")
         await manifold.clock.advance(30.0)
-        await lively.say("ping")
+        await lively.send("ping")
         await manifold.clock.advance(29.0)
-        await lively.say("ping")
+        await lively.send("ping")
         await manifold.clock.advance(31.0)
-        await lively.say("ping")
+        await lively.send("ping")
         await manifold.clock.advance(31.0)
         with pytest.raises(ConnectionClosed) as caught:
-            await idle.hear()
+            await idle.receive()
         assert caught.value.rcvd is None
-        await lively.say("ping")
+        await lively.send("ping")
 
 
 async def test_a_gapping_socket_loses_a_bet(manifold: RawManifoldClient) -> None:
     market = manifold.world.add_market()
     async with line(manifold) as here:
-        await here.say("subscribe", topics=["global/new-bet"])
+        await here.send("subscribe", topics=["global/new-bet"])
         manifold.venue.faults.on_sockets.add(SocketFault.GAPPING)
         first = await manifold.placed(market)
         second = await manifold.placed(market)

@@ -28,7 +28,7 @@ class SocketClient:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
 
-    async def say(self, **frame: Any) -> None:
+    async def send(self, **frame: Any) -> None:
         await self.socket.send(json.dumps(frame))
 
     async def until_pong(self) -> list[Any]:
@@ -53,14 +53,14 @@ async def line(polymarket: RawPolymarketClient, name: str = "market") -> AsyncIt
 async def listen(here: SocketClient, *markets: FakePolymarketMarket, custom: bool = False) -> list[Any]:
     """Subscribe to the first outcomes; return what comes at once."""
     tokens = [market.tokens[0] for market in markets]
-    await here.say(type="market", assets_ids=tokens, custom_feature_enabled=custom)
+    await here.send(type="market", assets_ids=tokens, custom_feature_enabled=custom)
     return await here.until_pong()
 
 
 async def test_the_first_frame_brings_the_full_books_as_one_list(polymarket: RawPolymarketClient) -> None:
     market, new = polymarket.world.add_market(), polymarket.world.add_market(is_minted=False)
     async with line(polymarket) as here:
-        await here.say(type="market", assets_ids=[*market.tokens, new.tokens[0]], custom_feature_enabled=False)
+        await here.send(type="market", assets_ids=[*market.tokens, new.tokens[0]], custom_feature_enabled=False)
         books = json.loads(await here.socket.recv())
         assert [book["asset_id"] for book in books] == list(market.tokens)
         assert books[0] == {**(await polymarket.read("/book", token_id=market.tokens[0])), "event_type": "book"}
@@ -91,7 +91,7 @@ async def test_what_is_told_rebuilds_the_book_that_is_read(polymarket: RawPolyma
     market = polymarket.world.add_market(bids=[("0.4", "5"), ("0.49", "100")], asks=[("0.51", "100"), ("0.6", "9")])
     yes, no = market.tokens
     async with line(polymarket) as here:
-        await here.say(type="market", assets_ids=[yes, no])
+        await here.send(type="market", assets_ids=[yes, no])
         books: dict[str, dict[tuple[str, str], str]] = {yes: {}, no: {}}
         for event in await here.until_pong():
             for side, name in (("BUY", "bids"), ("SELL", "asks")):
@@ -156,9 +156,9 @@ async def test_subscriptions_change_on_an_open_socket(polymarket: RawPolymarketC
     market, other = polymarket.world.add_market(), polymarket.world.add_market()
     async with line(polymarket) as here:
         await listen(here, market)
-        await here.say(operation="subscribe", assets_ids=[other.tokens[0], market.tokens[0]])
+        await here.send(operation="subscribe", assets_ids=[other.tokens[0], market.tokens[0]])
         assert [event["asset_id"] for event in await here.until_pong()] == [other.tokens[0]]
-        await here.say(operation="unsubscribe", assets_ids=[market.tokens[0]])
+        await here.send(operation="unsubscribe", assets_ids=[market.tokens[0]])
         await here.until_pong()
         polymarket.world.set_level(market, "BUY", "0.50", "7")
         assert await here.kinds() == []
@@ -167,7 +167,7 @@ async def test_subscriptions_change_on_an_open_socket(polymarket: RawPolymarketC
 async def test_more_than_five_hundred_ids_get_no_first_book(polymarket: RawPolymarketClient) -> None:
     market = polymarket.world.add_market()
     async with line(polymarket) as here:
-        await here.say(type="market", assets_ids=[market.tokens[0], *map(str, range(500))])
+        await here.send(type="market", assets_ids=[market.tokens[0], *map(str, range(500))])
         assert await here.kinds() == []
         polymarket.world.set_level(market, "BUY", "0.50", "7")
         assert await here.kinds() == ["price_change"]
@@ -228,8 +228,8 @@ async def test_an_owner_hears_of_orders_and_of_trades_until_they_are_settled(pol
     market, other = polymarket.world.add_market(), polymarket.world.add_market()
     auth = {"apiKey": polymarket.ada.key, "secret": polymarket.ada.secret, "passphrase": polymarket.ada.passphrase}
     async with line(polymarket, "user") as all_of_it, line(polymarket, "user") as one:
-        await all_of_it.say(type="user", auth=auth)
-        await one.say(type="user", auth=auth, markets=[other.condition])
+        await all_of_it.send(type="user", auth=auth)
+        await one.send(type="user", auth=auth, markets=[other.condition])
         assert [await here.until_pong() for here in (all_of_it, one)] == [[], []]
         resting = await polymarket.placed(market, "BUY", "0.49", "10")
         await polymarket.private("DELETE", "/order", {"orderID": resting["orderID"]})
@@ -252,6 +252,6 @@ async def test_an_owner_hears_of_orders_and_of_trades_until_they_are_settled(pol
 async def test_who_cannot_say_who_he_is_is_cut_off(polymarket: RawPolymarketClient) -> None:
     auth = {"apiKey": polymarket.ada.key, "secret": "wrong", "passphrase": polymarket.ada.passphrase}
     async with line(polymarket, "user") as here:
-        await here.say(type="user", auth=auth)
+        await here.send(type="user", auth=auth)
         with pytest.raises(ConnectionClosed):
             await here.until_pong()

@@ -240,20 +240,25 @@ async def test_what_breaks_a_rule_is_refused_with_its_reason(
 async def test_some_refusals_come_under_status_200(polymarket: RawPolymarketClient) -> None:
     market, waiting = deep(polymarket), deep(polymarket, accepting=False)
 
-    def told(reply: httpx.Response) -> tuple[int, bool, str, str]:
+    def reply_fields(reply: httpx.Response) -> tuple[int, bool, str, str]:
         row = reply.json()
         return reply.status_code, row["success"], row["orderID"], row["errorMsg"]
 
-    assert told(await polymarket.post(market, "BUY", "0.57", "10", post_only=True)) == (
+    assert reply_fields(await polymarket.post(market, "BUY", "0.57", "10", post_only=True)) == (
         200,
         False,
         "",
         ORDER_CROSSES_BOOK,
     )
-    assert told(await polymarket.post(market, "BUY", "0.57", "20", kind="FOK")) == (200, False, "", FOK_UNFILLED)
-    assert told(await polymarket.post(waiting, "BUY", "0.5", "20")) == (200, False, "", MARKET_NOT_READY)
+    assert reply_fields(await polymarket.post(market, "BUY", "0.57", "20", kind="FOK")) == (
+        200,
+        False,
+        "",
+        FOK_UNFILLED,
+    )
+    assert reply_fields(await polymarket.post(waiting, "BUY", "0.5", "20")) == (200, False, "", MARKET_NOT_READY)
     polymarket.venue.orders.next_refusals.append("for no reason")
-    assert told(await polymarket.post(market, "BUY", "0.5", "20")) == (200, False, "", "for no reason")
+    assert reply_fields(await polymarket.post(market, "BUY", "0.5", "20")) == (200, False, "", "for no reason")
     assert polymarket.venue.ledger.effects() == []
     assert (await polymarket.placed(market, "BUY", "0.5", "20", post_only=True))["status"] == "live"
 
