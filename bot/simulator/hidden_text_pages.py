@@ -187,13 +187,13 @@ _ALL_WAYS = HIDING_WAYS | {name: way for ways in UNREAD_HIDING_WAYS.values() for
 
 def page_with_hidden_text(way: str, order: str) -> str:
     """Return a page that shows its text and hides the order in that way."""
-    sheet, markup = _ALL_WAYS[way]
-    return plain_page(markup.format(*[order] * markup.count("{")), sheet=sheet)
+    stylesheet, markup = _ALL_WAYS[way]
+    return plain_page(markup.format(*[order] * markup.count("{")), stylesheet=stylesheet)
 
 
-def plain_page(inner: str, *, sheet: str = "", charset: str = "") -> str:
+def plain_page(inner: str, *, stylesheet: str = "", charset: str = "") -> str:
     """Return a page of plain prose around the markup, with the visible sentence in front."""
-    style = f"<style>{sheet}</style>" if sheet else ""
+    style = f"<style>{stylesheet}</style>" if stylesheet else ""
     declared = f'<meta charset="{charset}">' if charset else ""
     return (
         f"<!doctype html><html><head>{declared}<title>The river</title>{style}</head><body><article><h1>The river</h1>"

@@ -28,6 +28,7 @@ UNCLEAN = (
 DATA = {
     "bot.simulator.hidden_text_pages": "pages that hide instructions",
     "bot.simulator.hostile_pages": "pages that hide instructions",
+    "bot.simulator.hostile_responses": "pages that hide instructions",
     "bot.simulator.world.themes": "texts of invented questions",
 }
 # What a docstring says that code raises or implements, and further names of the same list.

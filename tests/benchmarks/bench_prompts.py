@@ -10,8 +10,8 @@ from bot.core.beliefs import ModelUsage
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
 from bot.testing.model_server import ReplyScript, play_moves
-from tests.benchmarks.figures import Size, say
-from tests.integration.provider_installations import FAMILIES, MINDS, rain, served
+from tests.benchmarks.figures import MeasureSize, say
+from tests.integration.provider_installations import FAMILIES, MINDS, rain_question, served
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 
@@ -37,7 +37,7 @@ class PromptShare:
         )
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     warnings.filterwarnings("ignore", category=UserWarning)
     families = [*FAMILIES][: size.pick(len(FAMILIES), 1)]
@@ -53,7 +53,7 @@ def main(size: Size) -> None:
 async def _measured(family: str, name: str, script: ReplyScript, *, trials: int = 1) -> PromptShare:
     with TemporaryDirectory() as folder:
         async with served(Path(folder), FAMILIES[family], script, trials=trials) as opened:
-            trace = await opened.forecast(name, rain())
+            trace = await opened.forecast(name, rain_question())
             double = opened.double
             used = sum((one.trial.usage for one in trace.trials if one.trial is not None), ModelUsage())
             return PromptShare(

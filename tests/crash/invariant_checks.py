@@ -142,8 +142,8 @@ def _answered(case: CheckedScenario) -> None:
     require(len(lost) <= refused["count"], f"I2: nothing left for {lost}", case)
     require(case.paper or not refused["wrongly"], "I2: something was refused without a reason", case)
     if capped:
-        desk, [row] = VENUE_CLIENTS[case.ground.name], read_rows(case.ledger, _AT_STAKE)
-        require(row["cost"] + desk.cost > desk.cap, f"I9: held by the cap, of which {row['cost']} is used", case)
+        clients, [row] = VENUE_CLIENTS[case.ground.name], read_rows(case.ledger, _AT_STAKE)
+        require(row["cost"] + clients.cost > clients.cap, f"I9: held by the cap, of which {row['cost']} is used", case)
 
 
 def _audited(case: CheckedScenario) -> None:

@@ -75,7 +75,7 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     small = {"knowledge_cutoff": None, "asked": 1, "may_be_remembered": None}
     assert plain["memory"]["models"] == {"openai_compatible:local/small": small}
     assert "the knowledge cutoff of openai_compatible:local/small is not known" in on_paper[1]
-    # A model's opinion is told, and is no failure.
+    # A model's opinion is reported, and is no failure.
     assert audited[0] == 0, audited
     opinion = json.loads(audited[1])
     # The question was live, so the filter was not asked, and there is nothing to hold the auditor against.

@@ -21,13 +21,15 @@ from tests.plugins.blf.cases import (
     CURVE,
     CUTOFF,
     believing,
-    desk,
     move,
     priced,
     probability,
     question,
     search,
     submit,
+)
+from tests.plugins.blf.cases import (
+    create_context as desk,
 )
 
 THINK = ToolDefinition(name="think", description="Think", parameters={"type": "object", "properties": {}})

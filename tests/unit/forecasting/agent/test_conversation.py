@@ -38,7 +38,8 @@ from bot.testing.trial_context import (
     tool_call_answer,
 )
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import QUERY, believing, desk, question, searches, steps_of
+from tests.plugins.blf.cases import QUERY, believing, question, searches, steps_of
+from tests.plugins.blf.cases import create_context as desk
 
 
 def tool(name: str) -> ToolDefinition:

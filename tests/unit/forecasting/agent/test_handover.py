@@ -30,7 +30,8 @@ from bot.testing.trial_context import (
     tool_call_answer,
 )
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import believing, desk, move, probability, question, search, steps_of, submit
+from tests.plugins.blf.cases import believing, move, probability, question, search, steps_of, submit
+from tests.plugins.blf.cases import create_context as desk
 
 MAIN, SPARE = "scripted:main", "scripted:spare"
 DOWN = ServiceUnavailableError("down")

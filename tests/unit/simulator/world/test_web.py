@@ -47,7 +47,7 @@ async def found(web: httpx.AsyncClient, **asked: Any) -> list[dict[str, Any]]:
 
 def all_articles(press: NewsServer, kind: ArticleKind) -> list[NewsArticle]:
     keys = [ask.key for ask in press.world.questions]
-    return [article for key in keys for article in press.newsroom.articles(key) if article.kind is kind]
+    return [article for key in keys for article in press.news.articles(key) if article.kind is kind]
 
 
 async def test_nothing_of_the_future_is_found(press: NewsServer, web: httpx.AsyncClient, clock: FakeClock) -> None:
