@@ -1,6 +1,6 @@
-"""`foxcast close`: sell positions on paper or live whatever the forecast says.
+"""`foxcast close` and `withdraw`: sell positions, or withdraw a submitted forecast from its venue.
 
-Through the same gate as every order.
+Positions are sold on paper or live regardless of the forecast, through the same gate as every order.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,13 +19,13 @@ from bot.app.app import open_app
 from bot.app.plugin_factory import PluginFactory
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_config_and_plugins
-from bot.cli.lookup import require_configured_venue
+from bot.cli.lookup import QUESTION_HELP, require_configured_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_number
 from bot.cli.portfolio import load_portfolio
 from bot.cli.shared_rates import open_shared_rates
-from bot.cli.signed_requests import TokenFileOption, sign_request
+from bot.cli.signed_requests import TokenFileOption, sign_request, submit_request
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
@@ -35,9 +36,10 @@ from bot.core.errors import (
     ServiceUnavailableError,
     StateFolderLockedError,
 )
-from bot.core.operator_requests import ClosePositions, PositionToClose
+from bot.core.operator_requests import ClosePositions, PositionToClose, WithdrawForecast
 from bot.core.orders import Account, Order, Position
 from bot.core.submissions import ExecutionMode, HoldDecision
+from bot.evaluation.lookup import find_question, query_ledger
 from bot.execution.gate.execution_policy import paper_venues, venue_policy
 from bot.execution.gate.gate import Gate
 from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
@@ -390,3 +392,26 @@ async def _require_accepted(folder: Path, path: Path) -> None:
     why = next((note.text.partition(": ")[2] for note in notes if path.stem in note.text), "look into that file")
     message = f"it was refused: {why}"
     raise RequestRejectedError(message)
+
+
+withdraw_app = typer.Typer(add_completion=False)
+
+
+@withdraw_app.command()
+def withdraw(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)],
+    *,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, recorded in the audit and with the submission.")
+    ] = "",
+    token_file: TokenFileOption = None,
+) -> None:
+    """Withdraw a submitted forecast from its venue."""
+    config, registry = load_config_and_plugins(ctx)
+    ref = query_ledger(config, lambda records: find_question(records, name))
+
+    def make(by: str, at: datetime) -> WithdrawForecast:
+        return WithdrawForecast(by=by, asked_at=at, ref=ref, reason=reason)
+
+    stdout_console().print(submit_request(config, registry, make, token_file=token_file))

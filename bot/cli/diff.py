@@ -20,8 +20,7 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import NO_VALUE, format_minute, format_percent
-from bot.cli.output.predictions import QUANTILES, order_options, quantile_text
+from bot.cli.output.formatting import NO_VALUE, QUANTILES, format_minute, format_percent, order_options, quantile_text
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.forecasts import Forecast
 from bot.core.predictions import CurvePrediction, CurveShape, Prediction, QuestionShape

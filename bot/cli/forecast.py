@@ -1,6 +1,6 @@
-"""`foxcast forecast`: forecast one question now and show every step.
+"""`foxcast forecast`: choose a forecaster, forecast one question now and show every step.
 
-In this process or through the running daemon.
+The forecast is made in this process, or by the running daemon.
 """
 
 import sys
@@ -19,7 +19,15 @@ from bot.app.forecaster_requirements import trial_limits
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, run_until_terminated
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import confirm_combined_cost
-from bot.cli.forecast_local import LocalForecast, asks_person, is_for_current_version, result_or_failure, shared_cutoff
+from bot.cli.forecast_execution import DaemonForecast as Following
+from bot.cli.forecast_execution import (
+    LocalForecast,
+    asks_person,
+    is_for_current_version,
+    load_newest_attempt,
+    result_or_failure,
+    shared_cutoff,
+)
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import (
     ComparedForecaster,
@@ -31,9 +39,6 @@ from bot.cli.forecast_result import (
     print_forecaster_comparison,
 )
 from bot.cli.forecast_result import forecaster_comparison_to_json as several_as_plain
-from bot.cli.forecast_via_daemon import DaemonForecast as Following
-from bot.cli.forecast_via_daemon import load_newest_attempt
-from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters, parse_forecaster_list
 from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.cli.output.console import SafeConsole, print_json, stdout_console
 from bot.cli.output.files import require_writable
@@ -41,15 +46,102 @@ from bot.cli.question_lookup import FoundQuestion, QuestionFinder, require_any_f
 from bot.cli.signed_requests import TokenFileOption
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
-from bot.core.errors import ServiceUnavailableError, StateFolderLockedError
+from bot.core.errors import ConfigError, NotFoundError, ServiceUnavailableError, StateFolderLockedError
 from bot.core.interfaces import Clock
 from bot.core.plain_text import replace_invisible
+from bot.core.plugin_specs import ForecasterSpec
 from bot.core.questions import Question
 from bot.evaluation.explanation import load_explanation
 from bot.jobs.operator_requests import record_open_question, require_open_question
 from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, find_offering_plugin
 from bot.store.ledger import ReadOnlyState, open_read_only
+
+
+def choose_forecaster(config: Config, registry: Registry, question: Question | str, *, asked: str | None) -> str:
+    """Return who forecasts a question, or any of a venue.
+
+    It is the one asked for, else the first that asks models, else the first; those of the question come before all
+    others. Raises NotFound for a name that nobody has, with the nearest ones, and
+    ConfigError where there is nobody.
+    """
+    there = registry.forecasters
+    if asked is not None:
+        if asked not in there and (faults := [f"{one.plugin} is broken: {one.reason}" for one in registry.broken]):
+            message = f"no enabled plugin offers a forecaster {asked}; {'; '.join(faults)}"
+            raise ConfigError(message)
+        if asked not in there and (plugin := _disabled_plugin_of(registry, asked)):
+            message = f'the forecaster {asked} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
+            raise NotFoundError(message)
+        return there[asked].name
+    names = _candidate_names(config, registry, question)
+    seeing = [name for name in names if not config.forecaster_table(name).clairvoyant]
+    if not seeing:
+        message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
+        if names:
+            message = f"{names[0]} is clairvoyant and forecasts only where it is named: --forecaster {names[0]}"
+        raise ConfigError(message)
+    return _preferred_candidate(registry, seeing)
+
+
+def _disabled_plugin_of(registry: Registry, forecaster: str) -> str | None:
+    return find_offering_plugin(
+        [one for one in registry.found if one not in registry.enabled], ForecasterSpec, forecaster
+    )
+
+
+def parse_forecaster_list(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
+    """Return the forecasters of a comma-separated list, each once; raises as ``choose_forecaster`` does."""
+    listed = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not listed:
+        message = f"--with names no forecaster; there are: {', '.join(registry.forecasters.names) or 'none'}"
+        raise ConfigError(message)
+    try:
+        return tuple(choose_forecaster(config, registry, question, asked=name) for name in listed)
+    except NotFoundError as error:
+        there = registry.forecasters.names
+        if all(name in str(error) for name in there):
+            raise
+        message = f"{error}; there are: {', '.join(there)}"
+        raise NotFoundError(message) from error
+
+
+def clairvoyance_remark(
+    config: Config, registry: Registry, question: Question | str, name: str, *, asked: str | None
+) -> str | None:
+    """Say that who forecasts is clairvoyant, or that somebody was passed over because that one is; else None."""
+    if config.forecaster_table(name).clairvoyant:
+        return f"{name} is clairvoyant: nothing keeps it from what came after the cutoff, so its forecast never leaves"
+    first = _preferred_candidate(registry, _candidate_names(config, registry, question))
+    if asked is not None or not config.forecaster_table(first).clairvoyant:
+        return None
+    return f"{first} is clairvoyant, so {name} forecasts; to ask {first} all the same: --forecaster {first}"
+
+
+def _candidate_names(config: Config, registry: Registry, question: Question | str) -> list[str]:
+    """Return all forecasters, those of the question, or of the venue, before all others."""
+    table = config.venues.get(question if isinstance(question, str) else question.ref.venue)
+    own = () if table is None else table.forecasters if isinstance(question, str) else table.forecasters_of(question)
+    return [name for name in dict.fromkeys((*own, *registry.forecasters.names)) if name in registry.forecasters]
+
+
+def _preferred_candidate(registry: Registry, names: list[str]) -> str:
+    """Return the first that asks models, else the first; there must be one."""
+    return next((name for name in names if registry.forecasters[name].asks_models), names[0])
+
+
+def free_forecasters(config: Config, registry: Registry, *, but: str) -> tuple[str, ...]:
+    """Return the forecasters that cost nothing, to stand beside another one."""
+    return tuple(
+        spec.name
+        for spec in registry.forecasters
+        if spec.name != but
+        and not spec.asks_models
+        # What those cost that it builds on, it costs.
+        and spec.members is None
+        and not config.forecaster_table(spec.name).clairvoyant
+    )
+
 
 app = typer.Typer(add_completion=False)
 

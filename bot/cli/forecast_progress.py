@@ -16,8 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.cli.output.console import print_indented
-from bot.cli.output.formatting import format_argument, format_predictions_short, format_usage
-from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short
+from bot.cli.output.formatting import (
+    describe_changes,
+    describe_prediction,
+    describe_prediction_short,
+    format_argument,
+    format_predictions_short,
+    format_usage,
+)
 from bot.core.beliefs import ModelUsage, Step, StepAction
 from bot.core.errors import strip_error_type
 from bot.core.forecasts import Trial, TrialEnd

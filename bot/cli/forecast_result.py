@@ -11,12 +11,18 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from bot.cli.explain import explanation_to_json as explanation_as_plain
 from bot.cli.explain import unanswered_call_costs
-from bot.cli.explanation import explanation_to_json as explanation_as_plain
 from bot.cli.forecast_progress import trial_end_reasons, trial_end_text
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_indented
-from bot.cli.output.formatting import format_minute, format_predictions_short, format_usage
-from bot.cli.output.predictions import describe_prediction, describe_prediction_short, order_options
+from bot.cli.output.formatting import (
+    describe_prediction,
+    describe_prediction_short,
+    format_minute,
+    format_predictions_short,
+    format_usage,
+    order_options,
+)
 from bot.core.beliefs import Evidence, ModelUsage
 from bot.core.forecasts import Forecast, Trial
 from bot.core.predictions import BinaryPrediction, CurveShape, Prediction

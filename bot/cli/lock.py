@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import QUESTION_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_day
@@ -27,7 +28,6 @@ COLUMNS = (
     TableColumn("until"),
     TableColumn("reason", ColumnKind.TEXT),
 )
-QUESTION_HELP = "A question: venue:key, a key, or a unique part of it."
 FORECASTER_HELP = "Only for this forecaster; default: for all."
 
 lock_app, unlock_app, locks_app = (typer.Typer(add_completion=False) for _ in range(3))

@@ -9,6 +9,7 @@ from bot.plugin_system.registry import Registry
 from bot.store.ledger import ReadOnlyState
 from bot.store.questions import QuestionFilter
 
+QUESTION_HELP = "A question: venue:key, a key, or a unique part of it."
 FORECAST_HELP = (
     f"Forecast id (at least {MIN_ID_CHARS} characters), or a question: its latest forecast, preferring the venue's "
     "first forecaster, then one that uses models."

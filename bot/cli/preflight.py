@@ -31,9 +31,8 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import format_predictions_short
-from bot.cli.output.predictions import describe_prediction_short as in_words
-from bot.cli.output.predictions import order_options
+from bot.cli.output.formatting import describe_prediction_short as in_words
+from bot.cli.output.formatting import format_predictions_short, order_options
 from bot.cli.shared_rates import open_shared_rates
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config

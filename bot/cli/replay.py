@@ -19,8 +19,7 @@ from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP
 from bot.cli.output.console import print_indented, print_json, stdout_console
-from bot.cli.output.formatting import format_predictions_short
-from bot.cli.output.predictions import describe_prediction_short, order_options
+from bot.cli.output.formatting import describe_prediction_short, format_predictions_short, order_options
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError

@@ -27,9 +27,7 @@ from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import unconfirmed_forecasts_message
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, progress_bars, stdout_console
-from bot.cli.output.formatting import NO_VALUE
-from bot.cli.output.outcomes import describe_outcome
-from bot.cli.output.predictions import describe_prediction_short
+from bot.cli.output.formatting import NO_VALUE, describe_outcome, describe_prediction_short
 from bot.cli.output.score_report import print_kinds
 from bot.cli.score import graded_by_forecaster, print_total_scores, rows_by_forecaster
 from bot.cli.trial_failures import failures_exit_code, failures_summary

@@ -22,14 +22,17 @@ from bot.cli.output.console import (
     stdout_console,
 )
 from bot.cli.output.formatting import (
+    describe_outcome,
+    describe_prediction_short,
     format_argument,
     format_minute,
     format_prediction,
     format_predictions,
     format_predictions_short,
+    order_options,
+    score_cells,
+    score_columns,
 )
-from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
-from bot.cli.output.predictions import describe_prediction_short, order_options
 from bot.core.beliefs import Belief, Evidence, ModelUsage, Step
 from bot.core.errors import NotFoundError, strip_error_type
 from bot.core.forecasts import Forecast

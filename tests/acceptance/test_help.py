@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.command_exit import EXIT_CODE_MEANINGS
-from bot.cli.command_table import COMMANDS
+from bot.cli.main import COMMANDS
 from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
 
 # Each takes longer to import than help takes to be read.

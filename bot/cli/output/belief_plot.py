@@ -1,21 +1,23 @@
 """Plots of how beliefs moved over the steps of a forecast, as SVG or PNG.
 
-The same forecast always gives the same file.
+The same forecast always gives the same file. Characters that the plot font lacks are drawn with other installed fonts,
+or as escapes.
 """
 
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from rich.cells import cell_len
 
-from bot.cli.output.plot_fonts import DEFAULT_FONT, apply_fallback_fonts
 from bot.core.distributions import clamped_quantile
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialEnd
@@ -35,7 +37,18 @@ from bot.store.trials import TrialRecord
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontEntry
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_FONT = "DejaVu Sans"
+# It has a box for every character there is.
+LAST_RESORT_FONT = "Last Resort"
+REGULAR_WEIGHT = 400
+LINE_WIDTH, MAX_TITLE_LINES = 88, 2
 
 MAX_OPTIONS_SHOWN = 6
 
@@ -498,3 +511,62 @@ def _legend_handles(trace: ForecastTrace, panels: PlotPanels) -> "Iterator[Line2
 def _shorten_text(text: str, width: int) -> str:
     flat = " ".join(replace_invisible(text).split())
     return flat if len(flat) <= width else f"{flat[: width - 3].rstrip()}..."
+
+
+def apply_fallback_fonts(figure: "Figure", fonts: "Iterable[FontEntry] | None" = None) -> None:
+    """Let every text of a figure be drawn: with fonts that have its characters, and those that none has as escapes.
+
+    ``fonts`` are those that may be used, else all that this computer has.
+    """
+    from matplotlib.font_manager import fontManager
+    from matplotlib.text import Text
+
+    texts = figure.findobj(Text)
+    foreign = missing_characters(DEFAULT_FONT, {character for text in texts for character in text.get_text()} - {"\n"})
+    if not foreign:
+        return
+    families = [DEFAULT_FONT, *_fallback_families(foreign, fontManager.ttflist if fonts is None else fonts)]
+    boxes = set(foreign)
+    for family in families:
+        boxes = missing_characters(family, boxes)
+    for text in texts:
+        text.set_fontfamily(families)
+    if boxes:
+        _escape_characters(figure, texts, boxes)
+        log.warning("no font of this computer has these characters, so they are drawn as escapes", count=len(boxes))
+
+
+def missing_characters(family: str, characters: Collection[str]) -> set[str]:
+    """Return the characters that a font does not have."""
+    from matplotlib.font_manager import findfont, get_font
+
+    font = get_font(findfont(family))
+    return {character for character in characters if not font.get_char_index(ord(character))}
+
+
+def _fallback_families(characters: Collection[str], fonts: "Iterable[FontEntry]") -> Iterator[str]:
+    """Yield families until all characters are covered that can be; regular ones, in alphabetical order."""
+    left = set(characters)
+    regular = {font.name for font in fonts if font.weight == REGULAR_WEIGHT and font.style == "normal"}
+    for family in sorted(regular):
+        if not left:
+            return
+        rest = left if LAST_RESORT_FONT in family else missing_characters(family, left)
+        if rest != left:
+            yield family
+        left = rest
+
+
+def _escape_characters(figure: "Figure", texts: "Iterable[Text]", boxes: AbstractSet[str]) -> None:
+    title = figure.get_suptitle()
+    for text in texts:
+        shown = text.get_text()
+        if boxes.isdisjoint(shown):
+            continue
+        escaped = "".join(_escape_character(one) if one in boxes else one for one in shown.replace("\n", " "))
+        lines = MAX_TITLE_LINES if shown == title else 1
+        text.set_text(textwrap.fill(escaped, LINE_WIDTH, max_lines=lines, placeholder=" ..."))
+
+
+def _escape_character(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,12 +1,24 @@
-"""Numbers, times, predictions and outcomes as short text for people."""
+"""Numbers, times, predictions and outcomes as text for people, in the units of their question."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from bot.cli.output.console import ColumnKind, TableColumn
 from bot.core.beliefs import ModelUsage
-from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
-from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
+from bot.core.distributions import curve_quantile
+from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome, scoring_rules_for
+from bot.core.predictions import (
+    BinaryPrediction,
+    ChoicePrediction,
+    ChoiceShape,
+    CurvePrediction,
+    CurveShape,
+    Prediction,
+    QuestionShape,
+)
 from bot.core.values import Json
 
 NO_VALUE = "-"
@@ -148,3 +160,118 @@ def format_token_counts(usage: ModelUsage) -> tuple[str, str, str]:
     """Return tokens in, the share of them that was cached, and tokens out."""
     share = usage.tokens_cached / usage.tokens_in if usage.tokens_in else 0.0
     return f"{usage.tokens_in:,}", f"{share:.0%}", f"{usage.tokens_out:,}"
+
+
+QUANTILES = (0.1, 0.5, 0.9)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def describe_prediction(prediction: Prediction, shape: QuestionShape) -> str:
+    """Return a prediction in full."""
+    match prediction:
+        case ChoicePrediction(probabilities=options):
+            return ", ".join(f"{name} {format_percent(share)}" for name, share in _order_choice(options, shape).items())
+        case CurvePrediction() if isinstance(shape, CurveShape):
+            return ", ".join(
+                f"{quantile_label(level)} {quantile_text(prediction, shape, level)}" for level in QUANTILES
+            )
+        case _:
+            return format_prediction(prediction)
+
+
+def describe_prediction_short(prediction: Prediction, shape: QuestionShape) -> str:
+    """Return a prediction in a few words: a curve by its quantiles, of many options the likeliest."""
+    match prediction:
+        case CurvePrediction():
+            return describe_prediction(prediction, shape)
+        case ChoicePrediction(probabilities=options):
+            foremost = likeliest_options(options)
+            told = ", ".join(
+                f"{n} {format_percent(share)}" for n, share in _order_choice(options, shape).items() if n in foremost
+            )
+            return told if len(options) == len(foremost) else f"{told}, …"
+        case _:
+            return format_prediction(prediction)
+
+
+def order_options(plain: Any, shape: QuestionShape) -> Any:  # noqa: ANN401 - the JSON edge
+    """Return JSON values with the options of each choice, however deep, in the order of the question."""
+    match plain:
+        case {"kind": "choice", "probabilities": dict(options)}:
+            return {**plain, "probabilities": _order_choice(options, shape)}
+        case dict():
+            return {name: order_options(value, shape) for name, value in plain.items()}
+        case list() | tuple():
+            return [order_options(value, shape) for value in plain]
+        case _:
+            return plain
+
+
+def _order_choice(options: Mapping[str, float], shape: QuestionShape) -> Mapping[str, float]:
+    asked = shape.options if isinstance(shape, ChoiceShape) else ()
+    # Of an earlier version of the question there may be others.
+    others = (name for name in options if name not in asked)
+    return {name: options[name] for name in (*asked, *others) if name in options}
+
+
+def quantile_text(curve: CurvePrediction, shape: CurveShape, level: float) -> str:
+    """Return a quantile with its unit, or on which side of the grid it lies."""
+    found = curve_quantile(curve, shape, level)
+    if found is not None:
+        return format_with_unit(found, shape.unit)
+    below = curve.cdf[0] > level
+    return f"{'below' if below else 'above'} {format_with_unit(shape.value_range[0 if below else 1], shape.unit)}"
+
+
+def quantile_label(level: float) -> str:
+    """Return the name of a quantile."""
+    return f"{100 * level:g}%:"
+
+
+def format_with_unit(number: float, unit: str) -> str:
+    """Return a number in its unit; the unit ``date`` means seconds since 1970."""
+    if unit == "date":
+        return f"{EPOCH + timedelta(seconds=number):%Y-%m-%d}"
+    # Four digits tell enough of a belief, but all of those before the point are shown.
+    shown = f"{number:.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"
+    return f"{shown} {unit}".strip()
+
+
+def describe_changes(
+    before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction], shape: QuestionShape
+) -> list[str]:
+    """Return how each target moved, a line each, or one line for all where they moved together."""
+    lines = {key: _describe_change(before.get(key) if before else None, now, shape) for key, now in after.items()}
+    if len({*lines.values()}) == 1:
+        (line, *_) = lines.values()
+        return [line if len(lines) == 1 else f"{line} ({len(lines)} targets)"]
+    return [f"{key}: {line}" for key, line in lines.items()]
+
+
+def _describe_change(before: Prediction | None, after: Prediction, shape: QuestionShape) -> str:
+    now = describe_prediction(after, shape)
+    if before is None:
+        return now
+    return f"{now}, as before" if before == after else f"{describe_prediction(before, shape)} -> {now}"
+
+
+def describe_outcome(outcome: Outcome | None, shape: QuestionShape) -> str:
+    """Return an outcome in a few words; a value that is only known to lie beyond a bound is told by that bound."""
+    if not isinstance(outcome, NumericOutcome) or not isinstance(shape, CurveShape):
+        return format_outcome(outcome)
+    if math.isinf(outcome.value):
+        above = outcome.value > 0
+        return f"{'above' if above else 'below'} {format_with_unit(shape.value_range[above], shape.unit)}"
+    if shape.unit == "date":
+        return format_with_unit(outcome.value, shape.unit)
+    return f"{format_outcome(outcome)} {shape.unit}".strip()
+
+
+def score_columns(shape: QuestionShape) -> tuple[TableColumn, ...]:
+    """Return a column for each rule by which such questions are scored."""
+    return tuple(TableColumn(rule.title, ColumnKind.NUMBER) for rule in scoring_rules_for(shape.kind))
+
+
+def score_cells(marks: Mapping[str, float], shape: QuestionShape) -> tuple[str, ...]:
+    """Return the values for these columns; a rule without a value has a dash."""
+    return tuple(format_number(marks.get(rule.name), rule.digits) for rule in scoring_rules_for(shape.kind))

@@ -11,8 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, fontManager
 from structlog.testing import capture_logs
 
-from bot.cli.output.belief_plot import ProbabilityPanel, QuantilePanel, draw_beliefs, plot_panels, require_plot_file
-from bot.cli.output.plot_fonts import apply_fallback_fonts, missing_characters
+from bot.cli.output.belief_plot import (
+    ProbabilityPanel,
+    QuantilePanel,
+    apply_fallback_fonts,
+    draw_beliefs,
+    missing_characters,
+    plot_panels,
+    require_plot_file,
+)
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialEnd

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from bot.cli.costs import load_cost_report
-from bot.cli.explain import print_explanation
-from bot.cli.explanation import explanation_to_json
+from bot.cli.explain import explanation_to_json, print_explanation
 from bot.cli.output.console import SafeConsole, to_json_text
-from bot.cli.output.predictions import describe_changes, describe_prediction
+from bot.cli.output.formatting import describe_changes, describe_prediction
 from bot.config.schema import Config
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import NotFoundError, ServiceUnavailableError

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.cli.forecast_local import MAX_SHARED_CUTOFF_AGE, result_or_failure, shared_cutoff
+from bot.cli.forecast_execution import MAX_SHARED_CUTOFF_AGE, result_or_failure, shared_cutoff
 from bot.core.errors import ServiceUnavailableError, StoreError
 from bot.core.forecasts import Trial, TrialEnd
 from bot.forecasting.forecast_run import NoAnswerError

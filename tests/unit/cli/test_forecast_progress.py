@@ -10,7 +10,7 @@ from rich.console import Console
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import ForecastResult, FreeForecast, forecast_result_to_json, print_forecast_result
 from bot.cli.output.console import SafeConsole
-from bot.cli.output.predictions import format_with_unit
+from bot.cli.output.formatting import format_with_unit
 from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
 from bot.core.forecasts import Forecast, Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape, CurvePrediction, CurveShape

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.cli.forecast_execution import DaemonForecast, is_daemon_running, load_newest_attempt
 from bot.cli.forecast_progress import ForecastView
-from bot.cli.forecast_via_daemon import DaemonForecast, is_daemon_running, load_newest_attempt
 from bot.cli.output.console import stdout_console
 from bot.cli.question_lookup import FoundQuestion
 from bot.config.schema import Config

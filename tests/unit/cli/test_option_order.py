@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short, order_options
+from bot.cli.output.formatting import describe_changes, describe_prediction, describe_prediction_short, order_options
 from bot.core.orders import ContractSide, Fill, Order, OrderSide
 from bot.core.predictions import BinaryPrediction, BinaryShape, ChoicePrediction, ChoiceShape
 from bot.core.questions import QuestionRef

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.app.app import open_app
-from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters
+from bot.cli.forecast import choose_forecaster, clairvoyance_remark, free_forecasters
 from bot.cli.question_lookup import QuestionFinder, normalize_address, require_any_future_target
 from bot.config.loader import load_config
 from bot.config.schema import Config

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bot.cli.output.console import SafeConsole, to_json_text
-from bot.cli.output.outcomes import describe_outcome
+from bot.cli.output.formatting import describe_outcome
 from bot.cli.output.score_report import print_kinds, print_report
 from bot.cli.score import graded_by_forecaster
 from bot.cli.show import print_question_record, question_record_to_json

@@ -4,8 +4,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from bot.cli.transcript import tell_steps, transcript_lines
-from bot.cli.transcript_page import ForecastTranscript, render_page
+from bot.cli.transcript import ForecastTranscript, render_page, tell_steps, transcript_lines
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, BinaryShape
