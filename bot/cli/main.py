@@ -51,7 +51,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "explain": CommandEntry(
         "bot.cli.explain", "Explain one forecast: every step with its evidence and cost, and the answer."
     ),
-    "transcript": CommandEntry("bot.cli.transcript", "Show what agents did and said in forecasts, move by move."),
+    "transcript": CommandEntry("bot.cli.transcript", "Show what agents did and wrote in forecasts, step by step."),
     "diff": CommandEntry("bot.cli.diff", "Compare two forecasts of a question: inputs, beliefs, searches and costs."),
     "replay": CommandEntry("bot.cli.replay", "Replay a recorded forecast offline and compare every step."),
     "costs": CommandEntry("bot.cli.costs", "Show model costs and what remains of today's budgets."),
@@ -115,23 +115,23 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 
 
-# Commands that others took the place of.
+# Old names of commands.
 RENAMED_COMMANDS = {"orchestra": "transcript"}
 
 
 class CommandGroup(TyperGroup):
-    """Lists commands without importing them; a name that is not ours is looked for among the enabled plugins."""
+    """Lists commands without importing them; an unknown name is searched among the enabled plugins."""
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """Return the names in the order of the table."""
         return [*COMMANDS]
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
-        """Return what ``--help`` and completion show of a command."""
+        """Return the name and summary of a command, for ``--help`` and completion."""
         return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str, Command, list[str]]":
-        """Load the command that is called; a usage error names the nearest one."""
+        """Load the command that was called; a usage error suggests the nearest name."""
         name, *rest = args
         if name in COMMANDS:
             entry = COMMANDS[name]
@@ -150,7 +150,7 @@ def _unknown_command_message(ctx: "Context", name: str) -> str:
     plugin = find_command_plugin(ctx.params.get("config"), name)
     if plugin is None:
         return f"there is no command {name}; {suggest_names(name, COMMANDS)}"
-    return f'the command {name} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
+    return f'the command {name} is in the plugin {plugin}: add "{plugin}" to plugins in config.toml'
 
 
 def _find_plugin_command(ctx: "Context", name: str) -> typer.Typer | None:
@@ -174,8 +174,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of a callback for a flag
-    if asked:
+def _show_version(requested: bool) -> None:  # noqa: FBT001 - Typer calls it with one positional argument
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"foxcast {version('foxcast')}")
@@ -195,7 +195,7 @@ def foxcast(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Keep the options that stand before the command; without a command print the help."""
+    """Store the global options; without a command print the help."""
     call = ctx.ensure_object(CommandInvocation)
     call.config_path, call.debug = config, debug
     if ctx.invoked_subcommand is None:
@@ -203,11 +203,11 @@ def foxcast(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; ``arguments`` are those of the process unless given."""
+    """Run one command and return its exit code; ``arguments`` defaults to those of the process."""
     configure_process()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # A title in a script that the terminal cannot show must not end the command.
+            # A title with characters that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
     with redacted_streams():
         return _run_command(arguments)
@@ -219,11 +219,11 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         result = get_command(app).main([*call.arguments], prog_name="foxcast", standalone_mode=False, obj=call)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at its end, which must not fail again.
+        # The interpreter flushes stdout once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.PIPE
     except SystemExit as end:
-        # Typer saw the broken pipe first, and has made stdout safe to flush.
+        # Typer caught the broken pipe first, and made stdout safe to flush.
         if isinstance(end.__context__, BrokenPipeError):
             return ExitCode.PIPE
         raise
@@ -231,7 +231,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         return ExitCode.INTERRUPTED
     except TerminatedBySignal:
         return ExitCode.TERMINATED
-    except Exception as error:  # noqa: BLE001 - the last place that can turn an error into one line
+    except Exception as error:  # noqa: BLE001 - the last place that can report an error in one line
         return _report_error(error, call)
     return result if isinstance(result, int) else ExitCode.DONE
 
@@ -253,15 +253,15 @@ def _error_line(error: Exception) -> tuple[str, ExitCode]:
         case typer.TyperException():
             return _usage_message(error), ExitCode.USAGE
         case _:
-            what = describe_error_with_type(error).rstrip(": ")
-            return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
+            text = describe_error_with_type(error).rstrip(": ")
+            return f"unexpected {text}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
 
 
 def _usage_message(error: typer.TyperException) -> str:
-    # Typer passes on what its own checks say with the kind of error in front.
+    # Typer puts the kind of error in front of the messages of its checks.
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     message = message[:1].lower() + message[1:]
     if getattr(error, "option_name", None) in GLOBAL_OPTIONS:
-        return f"{message}; it stands before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"
+        return f"{message}; it goes before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path if context else 'foxcast'} --help"

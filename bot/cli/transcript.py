@@ -14,7 +14,8 @@ from bot.cli.lookup import FORECAST_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import print_json
 from bot.cli.output.files import require_writable, write_text_atomically
-from bot.cli.output.formatting import describe_changes, describe_prediction, format_argument
+from bot.cli.output.formatting import describe_changes, describe_prediction
+from bot.cli.output.trial_text import format_action
 from bot.core.beliefs import Step
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, QuestionShape
@@ -32,10 +33,10 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptOptions:
-    """Which forecasts are read, and how they are shown."""
+    """Which forecasts are shown, and how."""
 
     names: Annotated[list[str], typer.Argument(metavar="FORECAST...", help=FORECAST_HELP)]
-    full: Annotated[bool, typer.Option("--full", help="Show all that each move brought.")] = False
+    full: Annotated[bool, typer.Option("--full", help="Show the full result of each step.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page of HTML.")] = None
 
@@ -43,7 +44,7 @@ class TranscriptOptions:
 @app.command()
 @options_from_dataclass(TranscriptOptions)
 def transcript(ctx: typer.Context, options: TranscriptOptions) -> None:
-    """Show what agents did and said in forecasts, move by move."""
+    """Show what agents did and wrote in forecasts, step by step."""
     require_writable(options.html, "--html")
     config, registry = load_config_and_plugins(ctx)
 
@@ -63,44 +64,47 @@ def transcript(ctx: typer.Context, options: TranscriptOptions) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastTranscript:
-    """One forecast on record, and what was done in each of its trials, by number."""
+    """One recorded forecast, and the transcripts of its trials by number."""
 
     trace: ForecastTrace
     trials: Mapping[int, TrialTranscript]
 
 
 def forecast_source(trace: ForecastTrace) -> str:
-    """Return which forecast it is, by whom and of when."""
+    """Return the id, forecaster and time of a forecast."""
     forecast = trace.forecast
     by = f" by {forecast.forecaster}, {forecast.made_at.isoformat()}" if forecast else f", {trace.state}"
     return f"forecast {trace.id}{by}"
 
 
 def read_transcript(found: ForecastExplanation, registry: Registry) -> ForecastTranscript:
-    """Return the trials as the plugin of the forecaster tells them; step by step where it tells nothing."""
+    """Return the transcript that the plugin of the forecaster makes of the trials, or one entry for each step."""
     trace = found.trace
     names = (trace.forecast.forecaster if trace.forecast else "", (trace.setup and trace.setup.uses) or "")
     specs = [registry.forecasters[name] for name in names if name in registry.forecasters]
-    tell = specs[0].transcript if specs else None
+    make_transcript = specs[0].transcript if specs else None
     shape = trace.question.shape
-    trials = {number: tell(steps) if tell else tell_steps(steps, shape) for number, steps in found.steps.items()}
+    trials = {
+        number: make_transcript(steps) if make_transcript else describe_steps(steps, shape)
+        for number, steps in found.steps.items()
+    }
     return ForecastTranscript(trace=trace, trials=trials)
 
 
-def tell_steps(steps: Sequence[Step], shape: QuestionShape) -> TrialTranscript:
-    """Return a trial of a forecaster that has no transcript of its own: each step, and the belief after it."""
+def describe_steps(steps: Sequence[Step], shape: QuestionShape) -> TrialTranscript:
+    """Return the transcript of a trial whose forecaster makes none: each step, and the belief after it."""
     return TrialTranscript(entries=tuple(_step_entry(number, step, shape) for number, step in enumerate(steps, 1)))
 
 
 def _step_entry(number: int, step: Step, shape: QuestionShape) -> TranscriptEntry:
-    given = ", ".join(f"{name}={_shorten(format_argument(value))}" for name, value in step.action.arguments.items())
-    said = [*step.belief.predictions.values()]
+    predictions = [*step.belief.predictions.values()]
+    first = predictions[0] if len(predictions) == 1 else None
     return TranscriptEntry(
-        title=f"{number}. {step.action.name}({given})",
+        title=f"{number}. {format_action(step.action, argument_chars=ARGUMENT_CHARS)}",
         detail=step.observation.text,
         remarks=step.remarks,
         belief="; ".join(filter(None, (*describe_changes(None, step.belief.predictions, shape), step.belief.reason))),
-        probability=said[0].probability if len(said) == 1 and isinstance(said[0], BinaryPrediction) else None,
+        probability=first.probability if isinstance(first, BinaryPrediction) else None,
     )
 
 
@@ -120,7 +124,7 @@ def _entry_lines(entry: TranscriptEntry, full: bool) -> Iterator[str]:  # noqa: 
     yield from (f"   ! {remark}" for remark in entry.remarks)
     yield from filter(None, (entry.text, entry.detail.strip() if full else ""))
     if entry.belief:
-        yield f"   believed: {entry.belief}"
+        yield f"   belief: {entry.belief}"
     yield ""
 
 
@@ -140,12 +144,7 @@ def _transcript_to_json(found: ForecastTranscript) -> dict[str, Any]:
     }
 
 
-def _shorten(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= ARGUMENT_CHARS else f"{flat[:ARGUMENT_CHARS].rstrip()} ..."
-
-
-# So many who are asked have a colour of their own.
+# Each speaker has a colour, as long as there are enough.
 _COLOURS = ("#3b6ea5", "#b0413e", "#4f8a4b", "#8a5fa8", "#c07d2b", "#2f8f8f", "#7a7a52", "#a0527a")
 _STYLE = (
     ":root{color-scheme:light dark;--ink:#222;--soft:#556;--line:#ccc;--paper:#fdfcf9;--warn:#a33}"
@@ -163,7 +162,7 @@ _STYLE = (
 
 
 def render_page(forecasts: Sequence[ForecastTranscript], *, full: bool = False) -> str:
-    """Return all trials of these forecasts. Every word is put in as text: nothing said becomes markup."""
+    """Return all trials of these forecasts as HTML; every text is escaped, so that nothing becomes markup."""
     html = ET.Element("html", lang="en")
     head, body = ET.SubElement(html, "head"), ET.SubElement(html, "body")
     ET.SubElement(head, "meta", charset="utf-8")
@@ -179,11 +178,11 @@ def render_page(forecasts: Sequence[ForecastTranscript], *, full: bool = False) 
 
 def _add_forecast(body: ET.Element, found: ForecastTranscript, *, full: bool) -> None:
     _add_heading(body, found.trace)
-    voices: dict[str, int] = {}
+    speakers: dict[str, int] = {}
     for number, trial in found.trials.items():
         _add_element(body, "h2", f"Trial {number}")
         for entry in trial.entries:
-            _add_entry(body, entry, voices, full=full)
+            _add_entry(body, entry, speakers, full=full)
         _add_table(body, trial.figures)
         if trial.report:
             _add_element(body, "p", trial.report)
@@ -193,30 +192,32 @@ def _add_heading(body: ET.Element, trace: ForecastTrace) -> None:
     question, forecast = trace.question, trace.forecast
     _add_element(body, "h1", question.title)
     if forecast:
-        answers = [f"{key} {describe_prediction(said, question.shape)}" for key, said in forecast.predictions.items()]
+        answers = [
+            f"{key} {describe_prediction(answer, question.shape)}" for key, answer in forecast.predictions.items()
+        ]
         crowd = question.crowd.prediction if question.crowd and len(answers) == 1 else None
         others = f", the crowd {100 * crowd.probability:.1f} %" if isinstance(crowd, BinaryPrediction) else ""
-        _add_element(body, "p", f"{forecast.forecaster} says {'; '.join(answers)}{others}", "answer")
+        _add_element(body, "p", f"{forecast.forecaster}: {'; '.join(answers)}{others}", "answer")
     _add_element(body, "p", forecast_source(trace), "source")
     if question.criteria:
         _add_element(body, "p", question.criteria)
 
 
-def _add_entry(body: ET.Element, entry: TranscriptEntry, voices: dict[str, int], *, full: bool) -> None:
+def _add_entry(body: ET.Element, entry: TranscriptEntry, speakers: dict[str, int], *, full: bool) -> None:
     article = ET.SubElement(body, "article")
     if entry.speaker:
-        article.set("class", f"voice{voices.setdefault(entry.speaker, len(voices)) % len(_COLOURS)}")
+        article.set("class", f"voice{speakers.setdefault(entry.speaker, len(speakers)) % len(_COLOURS)}")
     _add_element(article, "h3", entry.title)
     for remark in entry.remarks:
         _add_element(article, "p", remark, "remark")
     for text in filter(None, (entry.text, entry.detail if full else "")):
         _add_element(article, "p", text)
     if entry.belief:
-        _add_bar(_add_element(article, "p", f"believed: {entry.belief} ", "belief"), entry.probability)
+        _add_bar(_add_element(article, "p", f"belief: {entry.belief} ", "belief"), entry.probability)
 
 
 def _add_table(body: ET.Element, figures: Sequence[TranscriptFigure]) -> None:
-    """Put in the figures, each probability with a bar; without any there is no table."""
+    """Add a table of the figures, each probability with a bar; no figures, no table."""
     if not figures:
         return
     table = ET.SubElement(body, "table")

@@ -51,7 +51,7 @@ def test_the_portfolio_shows_cash_positions_and_gains(trader: FoxcastInstallatio
     for part in (
         f"{VENUE}: paper, account default",
         "cash, free 88.50",
-        "held back by orders 5.00",
+        "reserved for orders 5.00",
         "equity, COIN 102.00",
         "gain of positions +2.00",
         "realised +0.00",
@@ -92,7 +92,7 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(
     assert "buy 10.00 yes" in said[1]
     assert "resting" in said[1]
     assert "the price is 0.9" in said[1]
-    assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+    assert inside(trader, "orders", "--venue", "nowhere").out == "no orders yet\n"
 
 
 def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
@@ -111,7 +111,7 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: FoxcastInstallat
     said = inside(trader, "orders", "show", name[:10]).out
     for part in (
         "buy 10.00 yes of rain",
-        "let go because: the edge is wide",
+        "submitted because: the edge is wide",
         "1. 20",
         "acked, paper 1",
         "1.1",
@@ -122,7 +122,7 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: FoxcastInstallat
     assert one["fills"][0]["shares"] == 10.0
     assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
     assert inside(trader, "orders", "show", "zz").is_refusal(8, "no order is called zz", "foxcast orders")
-    assert inside(trader, "orders", "show", "").is_refusal(8, "is not one order")
+    assert inside(trader, "orders", "show", "").is_refusal(8, "fits several orders")
 
 
 def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: InProcessCommand) -> None:
@@ -225,10 +225,10 @@ def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: InProc
             pass
 
     asyncio.run(begin())
-    assert "no account has anything yet" in inside(foxcast, "portfolio").out
+    assert "no account holds anything yet" in inside(foxcast, "portfolio").out
     assert json.loads(inside(foxcast, "portfolio", "--json").out) == []
-    assert inside(foxcast, "orders").out == "nothing was to leave yet\n"
-    assert inside(foxcast, "orders", "--open").out == "nothing is under way\n"
+    assert inside(foxcast, "orders").out == "no orders yet\n"
+    assert inside(foxcast, "orders", "--open").out == "no open orders\n"
     assert inside(foxcast, "portfolio", "--venue", "nowhere").is_refusal(8, "nowhere", VENUE)
 
 
@@ -253,4 +253,4 @@ def test_standing_forecasts_are_counted_where_nothing_is_traded(
     (one,) = inside(foxcast, "portfolio", "--json").json
     assert one["cash"] is None
     assert one["standing_forecasts"] > 0
-    assert f"forecasts stand on {one['standing_forecasts']} open questions" in inside(foxcast, "portfolio").out
+    assert f"submitted forecasts on {one['standing_forecasts']} open questions" in inside(foxcast, "portfolio").out

@@ -179,7 +179,7 @@ def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, insid
         assert (total["forecasts"], total["calls"]) == (2, 6)
         assert total["cost_usd"] == pytest.approx(cost)
     assert "all models: 0.0117 of 20.00 USD spent, 19.99 left" in inside(thought, "costs").out
-    assert inside(thought, "costs", "--since", "2999-01-01").out.startswith("no model was asked since 2999-01-01")
+    assert inside(thought, "costs", "--since", "2999-01-01").out.startswith("no model was called since 2999-01-01")
     assert "today, all models: 0.0117 of 20.00 USD spent" in inside(thought, "status").out
     assert inside(thought, "status", "--json").json["models"]["demoted"] == []
 

@@ -144,7 +144,7 @@ def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(
     foxcast.config.write_text(foxcast.config.read_text() + more)
     (foxcast.folder / "dates.toml").write_text('title = "Dry?"\nkey = "dry"\ntargets = [2999-01-01, 2999-02-01]\n')
     shown = inside(foxcast, "forecast", "dates.toml", "--with", "high,seer")
-    assert "seer is clairvoyant: nothing keeps it" in shown.out
+    assert "seer is clairvoyant: it may use information" in shown.out
     assert "moved: from even odds" in shown.out
     assert "2 finished" in shown.out
     assert " 0.300 " in shown.out

@@ -58,7 +58,7 @@ def test_what_ends_the_laboratory_ends_the_command(fresh: FoxcastInstallation) -
     (fresh.folder / "file").touch()
     answer = fresh("lab", "sandbox", "--questions", "20", "--jobs", "1", "--folder", str(fresh.folder / "file"))
     assert answer.code == 1
-    assert "the laboratory ended with code 1" in answer.err
+    assert "the laboratory ended with exit code 1" in answer.err
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(fresh: FoxcastInstallation) -> None:
@@ -79,6 +79,6 @@ def test_leaks_are_measured_and_told_as_json_and_as_a_table(fresh: FoxcastInstal
     assert {one["name"]: one["verdict"] for one in report["recoveries"]}["audit finds leaks"] == "recovered"
     table = fresh(*arguments, "--json", str(fresh.folder / "again.json"))
     assert table.code == 0
-    assert "What was planted, and what was found" in table.out
+    assert "Planted and recovered effects" in table.out
     again = json.loads((fresh.folder / "again.json").read_text(encoding="utf-8"))
     assert [row["brier"] for row in again["rows"]] == [row["brier"] for row in report["rows"]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.signed_requests import terminal_user
+from bot.cli.daemon_requests import terminal_user
 from bot.core.clock import SystemClock
 from bot.simulator.fake_service import serve_service
 from bot.simulator.faults import FaultDetails, RequestFault

@@ -99,7 +99,7 @@ def test_halting_works_where_the_ledger_does_not(live: FoxcastInstallation, insi
     (folder / LEDGER_FILE).write_bytes(b"this is no database, but it is longer than its header" * 9)
     answer = inside(live, "halt", "--reason", "odd")
     assert answer.code == 0
-    assert "the ledger was not told" in answer.out
+    assert "the ledger could not record the halt" in answer.out
     assert (live.folder / "state" / STOP_FILE).exists()
 
 
@@ -107,7 +107,7 @@ def test_from_the_first_token_on_everybody_needs_one_but_to_halt(
     live: FoxcastInstallation, inside: InProcessCommand
 ) -> None:
     inside(live, "resume")
-    assert "whoever can use this state folder is an approver" in inside(live, "principal", "list").out
+    assert "every user of this state folder is an approver" in inside(live, "principal", "list").out
     token = add(inside, live, "ann", "approver")
     arming = ("arm", VENUE, "--for", "1h")
     assert inside(live, *arming).is_refusal(4, "arm needs a token", "FOXCAST_TOKEN")
@@ -155,7 +155,7 @@ def test_the_audit_tells_who_did_what_and_shows_what_was_changed(
     inside(live, "resume")
     rows = inside(live, "audit", "show", "--json").json
     assert [row["kind"] for row in rows] == ["resume", "halt", "arm"]
-    assert inside(live, "audit", "verify").out.startswith("3 rows, the chain is whole")
+    assert inside(live, "audit", "verify").out.startswith("3 rows, the chain is intact")
     head = live.folder / "head"
     assert inside(live, "audit", "head", head).code == 0
     assert "holds the head" in inside(live, "audit", "verify", "--head", head).out

@@ -30,7 +30,7 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
         ended = await told(process)
     first, *_, last = [line for line in ended.err.splitlines() if line.startswith("foxcast: ")]
     assert ended.code == CODES[number]
-    assert first.startswith("foxcast: stopping; what runs may finish within 30 s")
+    assert first.startswith("foxcast: stopping; running jobs may finish within 30 s")
     assert last.startswith("foxcast: interrupted; not begun: reconcile, ready, close, submit, ")
     # What was under way is done, and told.
     assert "2 forecasts made" in ended.out

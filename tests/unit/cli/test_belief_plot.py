@@ -197,7 +197,7 @@ async def test_trials_are_named_with_how_they_ended(theatre: ForecastRunFixture,
 
 @pytest.mark.parametrize("name", ["plot.pdf", "plot"])
 def test_another_kind_of_file_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"\.svg or a \.png"):
+    with pytest.raises(ConfigError, match=r"\.svg or \.png"):
         require_plot_file(Path(name))
 
 
@@ -219,7 +219,7 @@ async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: ForecastRunFix
     begun = await theatre.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
     )
-    with pytest.raises(ConfigError, match="no step"):
+    with pytest.raises(ConfigError, match="no recorded step"):
         draw_beliefs(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
 
 

@@ -56,7 +56,7 @@ async def test_up_to_the_threshold_nobody_is_asked(monkeypatch: pytest.MonkeyPat
     alone(monkeypatch)
     await confirm_cost(payer(0.5), 10, yes=False, above_usd=5.0)
     with pytest.raises(
-        ConfigError, match=r"^10 forecasts by paid are expected to cost about 5.01 US dollars\. Say yes"
+        ConfigError, match=r"^10 forecasts by paid are expected to cost about 5.01 US dollars\. Confirm with"
     ):
         await confirm_cost(payer(0.501), 10, yes=False, above_usd=5.0)
 
@@ -65,9 +65,9 @@ async def test_what_forecasts_usually_cost_is_believed_before_what_they_may_cost
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone(monkeypatch)
-    await confirm_cost(payer(9.0), 1000, yes=False, above_usd=5.0, usual_usd=0.005)
+    await confirm_cost(payer(9.0), 1000, yes=False, above_usd=5.0, typical_usd=0.005)
     with pytest.raises(ConfigError, match=r"about 5.10 US dollars"):
-        await confirm_cost(payer(0.0), 1000, yes=False, above_usd=5.0, usual_usd=0.0051)
+        await confirm_cost(payer(0.0), 1000, yes=False, above_usd=5.0, typical_usd=0.0051)
 
 
 async def test_where_no_terminal_is_nobody_can_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ async def test_a_person_at_a_terminal_is_asked(
     at_a_terminal(monkeypatch, "y\n")
     await confirm_cost(payer(9.0), 2, yes=False, above_usd=5.0)
     said = capsys.readouterr()
-    assert "about 18.00 US dollars. Go on?" in said.out + said.err
+    assert "about 18.00 US dollars. Continue?" in said.out + said.err
 
 
 async def test_a_no_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,9 @@ async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(mo
     alone(monkeypatch)
     paid, free = payer(3.0), payer(3.0, asks=False)
     await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=5.0)
-    with pytest.raises(ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Say yes"):
+    with pytest.raises(
+        ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Confirm with"
+    ):
         await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=2.0)
     with pytest.raises(ConfigError, match=r"^forecasts by paid, paid are expected to cost about 6.00 US dollars\."):
         await confirm_combined_cost(paid.gateway, [paid.forecaster, paid.forecaster], yes=False, above_usd=5.0)

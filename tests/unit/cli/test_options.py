@@ -45,5 +45,5 @@ def test_the_command_keeps_its_own_help() -> None:
 
 def test_a_date_is_read_strictly() -> None:
     assert parse_date("2026-04-26") == date(2026, 4, 26)
-    with pytest.raises(typer.BadParameter, match="is not a date like 2026-04-26"):
+    with pytest.raises(typer.BadParameter, match="is not a date such as 2026-04-26"):
         parse_date("26.4.2026")

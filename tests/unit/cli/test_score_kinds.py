@@ -14,7 +14,7 @@ import pytest
 from bot.cli.output.console import SafeConsole, to_json_text
 from bot.cli.output.formatting import describe_outcome
 from bot.cli.output.score_report import print_kinds, print_report
-from bot.cli.score import graded_by_forecaster
+from bot.cli.score import rule_scores_by_forecaster
 from bot.cli.show import print_question_record, question_record_to_json
 from bot.config.schema import Config
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Outcome, VoidOutcome
@@ -52,17 +52,17 @@ def told(printer: Printer) -> str:
 
 
 async def graded(records: ReadOnlyState) -> list[RuleScoreRow]:
-    return graded_by_forecaster(await records.ledger.scores.read_non_binary_scores(ScoreFilter()))["first"]
+    return rule_scores_by_forecaster(await records.ledger.scores.read_non_binary_scores(ScoreFilter()))["first"]
 
 
 async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: ReadOnlyState) -> None:
     kinds = kind_reports(await graded(records), rng=np.random.default_rng(1))
-    said = told(lambda console: print_kinds(console, kinds, whose="first: "))
+    said = told(lambda console: print_kinds(console, kinds, prefix="first: "))
     assert "first: 1 resolved choice\n" in said
     # 0.78 against the crowd's 0.56: 0.22 worse.
-    assert "Brier (0 to 2) less 0.7800 [0.7800, 0.7800] 0.5600 1 -0.2200 [-0.2200, -0.2200]" in said
+    assert "Brier (0 to 2) lower 0.7800 [0.7800, 0.7800] 0.5600 1 -0.2200 [-0.2200, -0.2200]" in said
     assert "first: 1 resolved curve\n" in said
-    assert re.search(r"baseline more -8\.59 \[-8\.59, -8\.59\] - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
+    assert re.search(r"baseline higher -8\.59 \[-8\.59, -8\.59\] - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
 
 
 async def test_a_report_of_curves_alone_has_no_empty_tables(records: ReadOnlyState) -> None:
@@ -85,7 +85,7 @@ async def test_missing_answers_are_told(records: ReadOnlyState) -> None:
     )
     kinds = kind_reports([choice, missing], rng=np.random.default_rng(1))
     said = told(lambda console: print_kinds(console, kinds))
-    assert "2 resolved choices, 1 of them missing and counted as the flat forecast" in said
+    assert "2 resolved choices, 1 of them missing and counted as uniform forecasts" in said
 
 
 DEPTH = CurveShape(grid=(0.0, 40.0), unit="cm", open_lower=True, open_upper=True)

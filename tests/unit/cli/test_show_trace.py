@@ -69,7 +69,7 @@ def test_reasons_questions_and_cost_are_told() -> None:
         "   + +0.50 log-odds: leads [poll]",
         "   - is tired",
         "   ? who else runs?",
-        "   2 calls, 900 tokens in, 80 out, 0.0123 USD",
+        "   2 calls, 900 tokens in (0% cached), 80 out, 0.0123 USD",
     ):
         assert line in said.splitlines()
 
