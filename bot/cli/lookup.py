@@ -16,7 +16,7 @@ FORECAST_HELP = (
 )
 
 
-FORECASTER_HELP = "Of a question, the latest forecast by NAME."
+FORECASTER_HELP = "With a question: the latest forecast by NAME."
 
 
 async def require_known_venue(records: ReadOnlyState, venue: str | None) -> None:

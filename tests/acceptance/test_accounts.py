@@ -56,7 +56,7 @@ def test_the_portfolio_shows_cash_positions_and_gains(trader: FoxcastInstallatio
         "gain of positions +2.00",
         "realised +0.00",
         "with 100.00",
-        "1 orders open",
+        "1 open orders",
         "Positions (2)",
         "By event",
         "weather 2 6.50 8.50 +2.00",
@@ -100,7 +100,7 @@ def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
 ) -> None:
     cut = inside(trader, "orders", "--limit", "2", "--json")
     assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
-    assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
+    assert cut.err == "the oldest 1 of 3 orders are not shown; see: foxcast orders --all\n"
     whole = inside(trader, "orders", "--limit", "2", "--all", "--json")
     assert (len(whole.json), whole.err) == (3, "")
     assert inside(trader, "orders", "--open", "--limit", "1").err == ""
@@ -121,7 +121,7 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: FoxcastInstallat
     one = inside(trader, "orders", "show", name, "--json").json
     assert one["fills"][0]["shares"] == 10.0
     assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
-    assert inside(trader, "orders", "show", "zz").is_refusal(8, "no order is called zz", "foxcast orders")
+    assert inside(trader, "orders", "show", "zz").is_refusal(8, "no order has the id zz", "foxcast orders")
     assert inside(trader, "orders", "show", "").is_refusal(8, "fits several orders")
 
 
@@ -131,8 +131,8 @@ def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path
     asyncio.run(trade(folder))
     listed = inside(foxcast, "orders", "--json").json
     resting, filled = listed[0]["id"], listed[1]["id"]
-    assert inside(foxcast, "orders", "cancel", filled).is_refusal(9, "does not rest", "filled")
-    assert inside(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} asked for")
+    assert inside(foxcast, "orders", "cancel", filled).is_refusal(9, "is not resting", "filled")
+    assert inside(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} requested")
 
     async def attend() -> str:
         market = FakePaperMarket(resting_time=timedelta(hours=9))

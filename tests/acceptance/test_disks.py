@@ -122,8 +122,8 @@ def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, inside
     before = _written(foxcast)
     assert inside(foxcast, "db", "restore", backup).code == 0
     assert inside(foxcast, "status", "--json").json["restored"] == backup
-    assert "restored: nothing leaves until" in inside(foxcast, "status").out
-    assert "so nothing leaves" in inside(foxcast, "doctor").out
+    assert "restored: nothing is submitted until" in inside(foxcast, "status").out
+    assert "so nothing is submitted" in inside(foxcast, "doctor").out
     assert foxcast("run", "--once").code == 0
     assert inside(foxcast, "status", "--json").json["restored"] is None
     assert _written(foxcast) == before

@@ -161,7 +161,7 @@ def test_two_forecasters_are_compared(thought: FoxcastInstallation, inside: InPr
 def test_one_forecast_is_not_compared_with_that_of_another_unasked(
     thought: FoxcastInstallation, inside: InProcessCommand
 ) -> None:
-    assert inside(thought, "diff", "lamp").is_refusal(8, "one forecast by blf alone", "--forecaster brief")
+    assert inside(thought, "diff", "lamp").is_refusal(8, "only one forecast by blf", "--forecaster brief")
 
 
 def test_whose_forecast_is_meant_can_be_said(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
@@ -191,7 +191,7 @@ def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, insid
         (("replay", "no such question"), 8, "foxcast questions"),
         (("diff", "lamp", "lamp", "--forecaster", "blf"), 2, "--forecaster"),
         (("diff", "lamp", "--forecaster", "nobody"), 8, "nobody has not forecast"),
-        (("diff", "lamp", "--forecaster", "blf"), 8, "alone"),
+        (("diff", "lamp", "--forecaster", "blf"), 8, "only one forecast"),
         (("costs", "--by", "weather"), 2, "weather"),
         (("costs", "--since", "soon"), 2, "is not a date"),
     ],
@@ -213,5 +213,5 @@ def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(
     found = inside(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
     assert "Models" not in inside(foxcast, "explain", found).out
     assert inside(foxcast, "replay", found).code == 0
-    assert inside(foxcast, "costs").out.startswith("no model was asked")
+    assert inside(foxcast, "costs").out.startswith("no model was called")
     assert "today, " not in inside(foxcast, "status").out

@@ -163,7 +163,7 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
         ended = await told(process)
         assert ended.code == 130
         assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
-        again = shlex.split(ended.err.rpartition("go on with: ")[2])[1:]
+        again = shlex.split(ended.err.rpartition("resume with: ")[2])[1:]
         assert again == asked
         desk.server.script = through
         first = conversations([asked for asked in desk.server.requests if asked.assistant_turns == 0])
@@ -202,7 +202,7 @@ async def test_a_budget_that_ends_all_trials_after_evidence_leaves_a_forecast_an
         assert made.code == 0
         assert "trials failed" not in made.err
         assert "the budget of the question does not allow" in made.err
-        assert ": budget: as trial " in made.out
+        assert ": budget: same as trial " in made.out
         assert made.out.count("does not allow the call") == 2
         assert desk.server.count > 0
 

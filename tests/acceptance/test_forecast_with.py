@@ -103,10 +103,10 @@ def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
 
 def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
     unknown = inside(foxcast, "forecast", "q.toml", "--with", "high,evn")
-    assert unknown.is_refusal(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
+    assert unknown.is_refusal(8, "did you mean even?", "available: ensemble, keeper, high, even, mute")
     dormant = inside(foxcast, "forecast", "q.toml", "--with", "high,court")
     assert dormant.is_refusal(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
-    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "there are: ensemble")
+    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "available: ensemble")
     assert inside(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
         3, "no forecaster produced an answer: mute:"
     )
@@ -133,8 +133,8 @@ def test_each_of_several_is_asked_of_the_foxcast_that_runs(
         asked = inside(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
     assert asked.code == 0
     assert "forecasters on" not in asked.out
-    assert "forecast of file:rain by high asked for" in asked.err
-    assert "forecast of file:rain by even asked for" in asked.err
+    assert "forecast of file:rain by high requested" in asked.err
+    assert "forecast of file:rain by even requested" in asked.err
 
 
 def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(

@@ -53,7 +53,7 @@ def test_the_version_is_one_line(fresh: FoxcastInstallation) -> None:
     ("arguments", "words"),
     [
         (["staus"], ["there is no command staus", "did you mean status"]),
-        (["court", "scenarios"], ['the command court comes with the plugin society: add "society" to plugins']),
+        (["court", "scenarios"], ['the command court is in the plugin society: add "society" to plugins']),
         (["status", "--jsn"], ["no such option: --jsn", "see foxcast status --help"]),
         (["status", "--config", "x"], ["it goes before the command", "foxcast --config"]),
         (["show"], ["missing argument 'ID'"]),

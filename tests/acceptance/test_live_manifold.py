@@ -76,7 +76,7 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
         [order] = [row for row in await foxcast.orders("--open") if row["rests"]]
         assert order["filled"] == 0.0
         said = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["orders", "cancel", order["id"]])
-        assert said.out.startswith(f"cancel of {order['id']} asked for")
+        assert said.out.startswith(f"cancel of {order['id']} requested")
         kinds = [row["kind"] for row in (await foxcast("audit", "show", "--json")).json]
         assert kinds[:2] == ["cancelled", "cancel"]
         [again] = [row for row in await foxcast.orders() if row["id"] == order["id"]]

@@ -63,7 +63,7 @@ def test_a_held_forecast_says_when_it_is_asked_again(harbour: FoxcastInstallatio
     (harbour.folder / "state").mkdir()
     (harbour.folder / "state" / "STOP").touch()
     run_jobs(harbour, "discover harbour", "forecast", "submit")
-    assert "hold: halted by STOP; asked again from" in inside(harbour, "show", "lamp").out
+    assert "hold: halted by STOP; decided again from" in inside(harbour, "show", "lamp").out
 
 
 def test_a_venue_that_is_off_holds_for_good(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
@@ -108,7 +108,7 @@ def test_a_forecaster_that_learns_nothing_cannot_be_fitted(
     harbour: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
 ) -> None:
     answer = inside(harbour, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
-    assert answer.is_refusal(2, "keeper learns nothing from outcomes")
+    assert answer.is_refusal(2, "keeper has no parameters to fit")
 
 
 def test_parameters_can_be_written_to_stdout_alone(tmp_path: Path, inside: InProcessCommand) -> None:
@@ -130,5 +130,5 @@ def test_the_beginning_of_several_ids_lists_them(
             connection.execute("update forecast set id = ? where id = ?", (new, old))
     answer = inside(copy, "show", "abcdef")
     assert answer.code == 8
-    assert "abcdef begins several forecasts; name one of" in answer.err
+    assert "abcdef fits several forecasts; name one of" in answer.err
     assert answer.err.count("forecastbench:") == 2

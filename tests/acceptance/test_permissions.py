@@ -64,7 +64,7 @@ def test_any_change_of_the_configuration_disarms_and_says_so(
         (["approve", "abc"], 8, ["no request for approval", "foxcast approvals"]),
         (["principal", "add", "bob", "--role", "viewer"], 9, ["must be an approver"]),
         (["principal", "add", "bob", "--role", "king"], 2, ["--role"]),
-        (["principal", "add", "b b", "--role", "viewer"], 2, ["no name"]),
+        (["principal", "add", "b b", "--role", "viewer"], 2, ["is not a name"]),
         (["principal", "revoke", "bob"], 8, ["no principal bob"]),
         (["audit", "verify", "--head", "nowhere"], 8, ["no exported head"]),
         (["preflight", "nowhere"], 8, ["no venue nowhere"]),
@@ -158,7 +158,7 @@ def test_the_audit_tells_who_did_what_and_shows_what_was_changed(
     assert inside(live, "audit", "verify").out.startswith("3 rows, the chain is intact")
     head = live.folder / "head"
     assert inside(live, "audit", "head", head).code == 0
-    assert "holds the head" in inside(live, "audit", "verify", "--head", head).out
+    assert "contains the head" in inside(live, "audit", "verify", "--head", head).out
     with closing(sqlite3.connect(live.folder / "state" / "live" / LEDGER_FILE)) as connection:
         connection.execute("drop trigger audit_is_not_shortened")
         connection.execute("delete from audit where seq = 3")

@@ -59,7 +59,7 @@ def test_an_ambiguous_name_lists_the_candidates(foxcast: FoxcastInstallation, in
     answer = inside(foxcast, "show", "polymarket/0xf0c5a5700001")
     assert answer.code == 8
     first, *candidates = answer.err.splitlines()
-    assert "fits several questions" in first
+    assert "is not one question" in first
     assert [line.split()[0] for line in candidates] == [
         f"forecastbench:2026-{day}/polymarket/0xf0c5a5700001" for day in ("05-24", "06-07", "06-21")
     ]
@@ -178,7 +178,7 @@ def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) ->
     ("arguments", "code", "word"),
     [
         (("lock", REF), 2, "--reason"),
-        (("lock", REF, "--reason", " "), 2, "say in a few words"),
+        (("lock", REF, "--reason", " "), 2, "give a reason in a few words"),
         (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a time"),
         (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "in the past"),
         (("lock", "no such question", "--reason", "x"), 8, "foxcast questions"),

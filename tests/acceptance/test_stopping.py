@@ -69,7 +69,7 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
         ended = await told(process)
     assert ended.code == 143
-    assert ended.err.splitlines()[-1].startswith("foxcast: ended by SIGTERM; what was answered is on record")
+    assert ended.err.splitlines()[-1].startswith("foxcast: ended by SIGTERM; answers so far are recorded")
 
 
 async def test_a_pass_whose_key_is_refused_ends_with_the_variable_to_set(tmp_path: Path) -> None:

@@ -399,7 +399,7 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
     assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
     assert "no leaks found" in printed(lambda console: print_leak_audit(console, good))
     hindered = dataclasses.replace(good, interruption="ServiceUnavailableError: busy", unguarded=2)
-    assert "forecasts: 3, and 2 left aside that may see everything; documents: 30" in printed(
+    assert "forecasts: 3 (2 clairvoyant ones skipped); documents: 30" in printed(
         lambda console: print_leak_audit(console, hindered)
     )
 
