@@ -102,19 +102,32 @@ async def record_open_question(ledger: Ledger, question: Question, *, now: datet
     await ledger.resolutions.record(undone, seen_at=now)
 
 
+async def is_closed_or_resolved(ledger: Ledger, question: Question, *, now: datetime) -> bool:
+    """Return whether a question has closed, or all its targets have resolved, according to the ledger."""
+    return is_closed(question, now=now) or await _is_resolved(ledger, question)
+
+
+def is_closed(question: Question, *, now: datetime) -> bool:
+    """Return whether a question has closed at the cutoff of a forecast made now."""
+    return question.closes_at is not None and question.closes_at <= question_cutoff(question, now)
+
+
+async def _is_resolved(ledger: Ledger, question: Question) -> bool:
+    resolutions = await ledger.resolutions.current(question.ref)
+    resolved = {found.target for found in resolutions if not is_withdrawn_outcome(found.outcome)}
+    return resolved.issuperset(target.key for target in question.targets)
+
+
 async def require_open_question(ledger: Ledger, question: Question, forecaster: str, *, now: datetime) -> None:
     """Raise RequestRejectedError, with what can be done, for a question that is closed, has resolved, or is locked.
 
     A question that its venue dates is forecast with what was known at that date, even after it has resolved.
     """
     ref = question.ref
-    if question.closes_at is not None and question.closes_at <= question_cutoff(question, now):
+    if question.closes_at is not None and is_closed(question, now=now):
         message = f"{ref} closed at {_format_moment(question.closes_at)}, so there is nothing left to forecast"
         raise RequestRejectedError(message)
-    resolved = {
-        found.target for found in await ledger.resolutions.current(ref) if not is_withdrawn_outcome(found.outcome)
-    }
-    if question.as_of is None and resolved.issuperset(target.key for target in question.targets):
+    if question.as_of is None and await _is_resolved(ledger, question):
         message = f"{ref} has resolved; see its forecasts with: foxcast show {ref}"
         raise RequestRejectedError(message)
     for lock in await ledger.schedule.locks(now):

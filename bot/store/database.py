@@ -270,6 +270,15 @@ def is_holder_running(holder: LockHolder) -> bool:
     return True
 
 
+def find_running_holder(folder: Path) -> LockHolder | None:
+    """Return the process that uses the state folder; None if none is known to run.
+
+    A missing or unreadable lock file counts as none: the lock itself decides when a program needs the folder.
+    """
+    holder = last_holder(folder)
+    return holder if holder is not None and is_holder_running(holder) else None
+
+
 def _locked_message(path: Path) -> str:
     holder = last_holder(path.parent)
     who = (

@@ -53,12 +53,12 @@ def test_the_portfolio_shows_cash_positions_and_gains(
     for part in (
         f"{VENUE}: paper, account default",
         "cash, free 88.50",
-        "held back by orders 5.00",
+        "reserved for orders 5.00",
         "equity, COIN 102.00",
         "gain of positions +2.00",
         "realised +0.00",
         "with 100.00",
-        "1 orders open",
+        "1 open orders",
         "Positions (2)",
         "By event",
         "weather 2 6.50 8.50 +2.00",
@@ -94,7 +94,7 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(
     assert "buy 10.00 yes" in output[1]
     assert "resting" in output[1]
     assert "the price is 0.9" in output[1]
-    assert run_command(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+    assert run_command(trader, "orders", "--venue", "nowhere").out == "no orders yet\n"
 
 
 def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
@@ -102,7 +102,7 @@ def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
 ) -> None:
     cut = run_command(trader, "orders", "--limit", "2", "--json")
     assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
-    assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
+    assert cut.err == "the oldest 1 of 3 orders are not shown; see: foxcast orders --all\n"
     whole = run_command(trader, "orders", "--limit", "2", "--all", "--json")
     assert (len(whole.json), whole.err) == (3, "")
     assert run_command(trader, "orders", "--open", "--limit", "1").err == ""
@@ -115,7 +115,7 @@ def test_one_order_is_shown_with_its_attempts_and_fills(
     output = run_command(trader, "orders", "show", name[:10]).out
     for part in (
         "buy 10.00 yes of rain",
-        "let go because: the edge is wide",
+        "submitted because: the edge is wide",
         "1. 20",
         "acked, paper 1",
         "1.1",
@@ -125,8 +125,8 @@ def test_one_order_is_shown_with_its_attempts_and_fills(
     one = run_command(trader, "orders", "show", name, "--json").json
     assert one["fills"][0]["shares"] == 10.0
     assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
-    assert run_command(trader, "orders", "show", "zz").is_refusal(8, "no order is called zz", "foxcast orders")
-    assert run_command(trader, "orders", "show", "").is_refusal(8, "is not one order")
+    assert run_command(trader, "orders", "show", "zz").is_refusal(8, "no order has the id zz", "foxcast orders")
+    assert run_command(trader, "orders", "show", "").is_refusal(8, "fits several orders")
 
 
 def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(
@@ -137,8 +137,8 @@ def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(
     asyncio.run(trade(folder))
     listed = run_command(foxcast, "orders", "--json").json
     resting, filled = listed[0]["id"], listed[1]["id"]
-    assert run_command(foxcast, "orders", "cancel", filled).is_refusal(9, "does not rest", "filled")
-    assert run_command(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} asked for")
+    assert run_command(foxcast, "orders", "cancel", filled).is_refusal(9, "is not resting", "filled")
+    assert run_command(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} requested")
 
     async def attend() -> str:
         market = FakePaperMarket(resting_time=timedelta(hours=9))
@@ -233,10 +233,10 @@ def test_an_installation_without_accounts_says_so(tmp_path: Path, run_command: I
             pass
 
     asyncio.run(begin())
-    assert "no account has anything yet" in run_command(foxcast, "portfolio").out
+    assert "no account holds anything yet" in run_command(foxcast, "portfolio").out
     assert json.loads(run_command(foxcast, "portfolio", "--json").out) == []
-    assert run_command(foxcast, "orders").out == "nothing was to leave yet\n"
-    assert run_command(foxcast, "orders", "--open").out == "nothing is under way\n"
+    assert run_command(foxcast, "orders").out == "no orders yet\n"
+    assert run_command(foxcast, "orders", "--open").out == "no open orders\n"
     assert run_command(foxcast, "portfolio", "--venue", "nowhere").is_refusal(8, "nowhere", VENUE)
 
 
@@ -261,4 +261,4 @@ def test_standing_forecasts_are_counted_where_nothing_is_traded(
     (one,) = run_command(foxcast, "portfolio", "--json").json
     assert one["cash"] is None
     assert one["standing_forecasts"] > 0
-    assert f"forecasts stand on {one['standing_forecasts']} open questions" in run_command(foxcast, "portfolio").out
+    assert f"submitted forecasts on {one['standing_forecasts']} open questions" in run_command(foxcast, "portfolio").out

@@ -33,11 +33,11 @@ def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(
         connection.execute("update book set cash = cash + 1")
     checked = run_command(foxcast, "db", "check")
     assert checked.code == 1
-    assert "the book does not agree with itself" in checked.out
+    assert "the book is inconsistent" in checked.out
 
     answer = run_command(foxcast, "db", "restore", made["path"])
     assert answer.code == 0
-    assert f"with it came the paper books {VENUE}/book.sqlite" in answer.out
+    assert f"restored paper books: {VENUE}/book.sqlite" in answer.out
     assert cash_of(book) == before
     assert run_command(foxcast, "db", "check").code == 0
 

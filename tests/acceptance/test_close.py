@@ -43,7 +43,7 @@ async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: Fak
         )
         unasked = await foxcast("close", "market000001")
         assert unasked.code == 2
-        assert "say yes with --yes" in unasked.err
+        assert "confirm with --yes" in unasked.err
         assert sales(venue) == []
         done = await foxcast("close", "market000001", "--yes")
         assert done.code == 0, done.err

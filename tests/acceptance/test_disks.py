@@ -122,8 +122,8 @@ def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, run_co
     before = _written(foxcast)
     assert run_command(foxcast, "db", "restore", backup).code == 0
     assert run_command(foxcast, "status", "--json").json["restored"] == backup
-    assert "restored: nothing leaves until" in run_command(foxcast, "status").out
-    assert "so nothing leaves" in run_command(foxcast, "doctor").out
+    assert "restored: nothing is submitted until" in run_command(foxcast, "status").out
+    assert "so nothing is submitted" in run_command(foxcast, "doctor").out
     assert foxcast("run", "--once").code == 0
     assert run_command(foxcast, "status", "--json").json["restored"] is None
     assert _written(foxcast) == before

@@ -163,7 +163,7 @@ def test_two_forecasters_are_compared(thought: FoxcastInstallation, run_command:
 def test_one_forecast_is_not_compared_with_that_of_another_unasked(
     thought: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    assert run_command(thought, "diff", "lamp").is_refusal(8, "one forecast by blf alone", "--forecaster brief")
+    assert run_command(thought, "diff", "lamp").is_refusal(8, "only one forecast by blf", "--forecaster brief")
 
 
 def test_whose_forecast_is_meant_can_be_said(thought: FoxcastInstallation, run_command: InProcessCommand) -> None:
@@ -181,7 +181,7 @@ def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, run_c
         assert (total["forecasts"], total["calls"]) == (2, 6)
         assert total["cost_usd"] == pytest.approx(cost)
     assert "all models: 0.0117 of 20.00 USD spent, 19.99 left" in run_command(thought, "costs").out
-    assert run_command(thought, "costs", "--since", "2999-01-01").out.startswith("no model was asked since 2999-01-01")
+    assert run_command(thought, "costs", "--since", "2999-01-01").out.startswith("no model was called since 2999-01-01")
     assert "today, all models: 0.0117 of 20.00 USD spent" in run_command(thought, "status").out
     assert run_command(thought, "status", "--json").json["models"]["demoted"] == []
 
@@ -193,7 +193,7 @@ def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, run_c
         (("replay", "no such question"), 8, "foxcast questions"),
         (("diff", "lamp", "lamp", "--forecaster", "blf"), 2, "--forecaster"),
         (("diff", "lamp", "--forecaster", "nobody"), 8, "nobody has not forecast"),
-        (("diff", "lamp", "--forecaster", "blf"), 8, "alone"),
+        (("diff", "lamp", "--forecaster", "blf"), 8, "only one forecast"),
         (("costs", "--by", "weather"), 2, "weather"),
         (("costs", "--since", "soon"), 2, "is not a date"),
     ],
@@ -217,5 +217,5 @@ def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(
     found = run_command(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
     assert "Models" not in run_command(foxcast, "explain", found).out
     assert run_command(foxcast, "replay", found).code == 0
-    assert run_command(foxcast, "costs").out.startswith("no model was asked")
+    assert run_command(foxcast, "costs").out.startswith("no model was called")
     assert "today, " not in run_command(foxcast, "status").out

@@ -136,9 +136,9 @@ async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Pa
         context.server.script = through
         made = await context("forecast", name)
         assert made.code == 0
-        assert "was cut off; it goes on" in made.out
-        assert (await context("show", "file:rain", "--json")).json["history"][-1]["revision"] == 1
-        again = conversations(context.server.requests)
+        assert "was interrupted; it is resumed" in made.out
+        assert (await desk("show", "file:rain", "--json")).json["history"][-1]["revision"] == 1
+        again = conversations(desk.server.requests)
     assert not {*paid} & {*again}
     assert {*unpaid} <= {*again}
     assert len(again) == len(set(again)) == 4
@@ -165,14 +165,14 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
         ended = await wait_for_result(process)
         assert ended.code == 130
         assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
-        again = shlex.split(ended.err.rpartition("go on with: ")[2])[1:]
+        again = shlex.split(ended.err.rpartition("resume with: ")[2])[1:]
         assert again == asked
-        context.server.script = through
-        first = conversations([asked for asked in context.server.requests if asked.assistant_turns == 0])
-        context.server.requests.clear()
-        made = await context(*again)
-        closer = shlex.split(made.out.rpartition("look closer with: ")[2])[1:]
-        explained = await context(*closer)
+        desk.server.script = through
+        first = conversations([asked for asked in desk.server.requests if asked.assistant_turns == 0])
+        desk.server.requests.clear()
+        made = await desk(*again)
+        closer = shlex.split(made.out.rpartition("see every step with: ")[2])[1:]
+        explained = await desk(*closer)
     assert (made.code, explained.code) == (0, 0)
     assert closer[:3] == ["--config", "my own.toml", "explain"]
     assert not {*first} & {*conversations(context.server.requests)}
@@ -204,7 +204,7 @@ async def test_a_budget_that_ends_all_trials_after_evidence_leaves_a_forecast_an
         assert made.code == 0
         assert "trials failed" not in made.err
         assert "the budget of the question does not allow" in made.err
-        assert ": budget: as trial " in made.out
+        assert ": budget: same as trial " in made.out
         assert made.out.count("does not allow the call") == 2
         assert context.server.count > 0
 
@@ -240,9 +240,9 @@ async def test_a_pass_tells_what_it_holds_and_does_it_after_a_yes(tmp_path: Path
         held = await context("run", "--once")
         assert held.code == 0
         assert "1 forecast by blf held: expected to cost about" in held.out
-        assert "say yes with --yes" in held.out
-        assert context.server.count == 0
-        done = await context("run", "--once", "--yes")
+        assert "confirm with --yes" in held.out
+        assert desk.server.count == 0
+        done = await desk("run", "--once", "--yes")
         assert (done.code, done.err) == (0, "")
         assert " held: " not in done.out
         assert context.server.count == 2
@@ -264,7 +264,7 @@ async def test_trials_that_a_provider_cut_short_are_no_answer_whatever_they_beli
     async with serving(tmp_path, play) as context:
         made = await context("forecast", context.write("q.toml", RAIN))
         assert made.code == 4
-        assert "look closer with" not in made.out
+        assert "see every step with" not in made.out
         last = made.err.splitlines()[-1]
         assert last.startswith("foxcast: 2 trials failed: ")
         assert "status 401" in last
@@ -278,7 +278,7 @@ async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_
         made = await context("forecast", context.write("q.toml", RAIN), "--forecaster", "blf")
         assert (made.code, made.err) == (0, "")
         for part in (
-            "asked for; the Foxcast that runs",
+            "requested; the running Foxcast",
             "web_search(query=rain 0",
             "logit-mean of the trials 1, 2: 20.0%",
         ):
@@ -306,12 +306,12 @@ async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_k
             await hung.wait()
             second = await context.begin("forecast", name)
             assert second.stdout
-            assert (await second.stdout.readline()).startswith(b"asked for; the Foxcast that runs")
-        context.server.script = searching(1, probability=0.2)
+            assert (await second.stdout.readline()).startswith(b"requested; the running Foxcast")
+        desk.server.script = searching(1, probability=0.2)
         first.kill()
         made = await wait_for_result(second)
         assert made.code == 0
-        for part in ("the forecast goes on here", "20.0%"):
+        for part in ("the forecast continues here", "20.0%"):
             assert part in made.out
         history = (await context("show", "file:rain", "--json")).json["history"]
     assert [one["revision"] for one in history if one["forecaster"] == "blf"] == [1]
@@ -338,10 +338,8 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
         await daemon.communicate()
         made = await wait_for_result(command)
     assert made.code == 0
-    assert "the other Foxcast has ended; the forecast goes on here" in made.out
-    paid = [
-        asked for asked in context.server.requests if asked.assistant_turns == 0 and "Paris" in asked.outside_text()
-    ]
+    assert "the other Foxcast has ended; the forecast continues here" in made.out
+    paid = [asked for asked in desk.server.requests if asked.assistant_turns == 0 and "Paris" in asked.outside_text()]
     assert len({*conversations(paid)}) == len(paid) == 2
 
 
@@ -363,7 +361,7 @@ async def test_on_a_terminal_the_trials_stand_below_their_steps(tmp_path: Path) 
         os.close(theirs)
         shown = await asyncio.to_thread(_read_until_closed, ours)
         assert await process.wait() == 0
-    assert b"did last" in shown
+    assert b"action" in shown
     assert b"0/10" in shown
 
 

@@ -54,7 +54,7 @@ def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_f
         ("odd.toml", 9, ("odd.toml: titel: there is no such key; did you mean title?",)),
         ("over.toml", 9, ("file:over closed at 2020-01-01",)),
         ("https://nowhere.example/x", 8, ("https://nowhere.example/x",)),
-        ("lamp", 8, ("nothing in the ledger is called lamp", "foxcast questions")),
+        ("lamp", 8, ("no question fits lamp in the ledger", "foxcast questions")),
     ],
 )
 def test_what_cannot_be_forecast_is_refused_with_a_remedy(
@@ -109,7 +109,7 @@ def test_an_endpoint_that_is_not_there_is_told_as_that_by_all_trials_and_by_the_
     last = made.err.splitlines()[-1]
     assert (made.code, why in last, "not used for" in last) == (3, True, False)
     # Five trials with one cause.
-    assert made.out.count(": as trial ") == 4
+    assert made.out.count(": same as trial ") == 4
     checked = run_command(foxcast, "doctor", "--json")
     (found,) = [one for one in checked.json if one["check"] == "endpoints"]
     assert found["verdict"] == "fail"

@@ -101,14 +101,12 @@ def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
     assert again["forecasts"]["high"]["forecast"]["revision"] == 2
 
 
-def test_what_cannot_be_is_refused_with_what_there_is(
-    foxcast: FoxcastInstallation, run_command: InProcessCommand
-) -> None:
+def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
     unknown = run_command(foxcast, "forecast", "q.toml", "--with", "high,evn")
-    assert unknown.is_refusal(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
+    assert unknown.is_refusal(8, "did you mean even?", "available: ensemble, keeper, high, even, mute")
     dormant = run_command(foxcast, "forecast", "q.toml", "--with", "high,court")
     assert dormant.is_refusal(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
-    assert run_command(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "there are: ensemble")
+    assert run_command(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "available: ensemble")
     assert run_command(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
         3, "no forecaster produced an answer: mute:"
     )
@@ -135,8 +133,8 @@ def test_each_of_several_is_asked_of_the_foxcast_that_runs(
         asked = run_command(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
     assert asked.code == 0
     assert "forecasters on" not in asked.out
-    assert "forecast of file:rain by high asked for" in asked.err
-    assert "forecast of file:rain by even asked for" in asked.err
+    assert "forecast of file:rain by high requested" in asked.err
+    assert "forecast of file:rain by even requested" in asked.err
 
 
 def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(
@@ -146,7 +144,7 @@ def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(
     foxcast.config.write_text(foxcast.config.read_text() + more)
     (foxcast.folder / "dates.toml").write_text('title = "Dry?"\nkey = "dry"\ntargets = [2999-01-01, 2999-02-01]\n')
     shown = run_command(foxcast, "forecast", "dates.toml", "--with", "high,seer")
-    assert "seer is clairvoyant: nothing keeps it" in shown.out
+    assert "seer is clairvoyant: it may use information" in shown.out
     assert "moved: from even odds" in shown.out
     assert "2 finished" in shown.out
     assert " 0.300 " in shown.out

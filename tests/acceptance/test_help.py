@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli.command_exit import EXIT_CODE_MEANINGS
-from bot.cli.command_table import COMMANDS
+from bot.cli.main import COMMANDS
 from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
 
 # Each takes longer to import than help takes to be read.
@@ -53,9 +53,9 @@ def test_the_version_is_one_line(new_installation: FoxcastInstallation) -> None:
     ("arguments", "words"),
     [
         (["staus"], ["there is no command staus", "did you mean status"]),
-        (["court", "scenarios"], ['the command court comes with the plugin society: add "society" to plugins']),
+        (["court", "scenarios"], ['the command court is in the plugin society: add "society" to plugins']),
         (["status", "--jsn"], ["no such option: --jsn", "see foxcast status --help"]),
-        (["status", "--config", "x"], ["it stands before the command", "foxcast --config"]),
+        (["status", "--config", "x"], ["it goes before the command", "foxcast --config"]),
         (["show"], ["missing argument 'ID'"]),
         (["db"], ["missing command"]),
         (["questions", "--state", "asleep"], ["--state", "asleep"]),

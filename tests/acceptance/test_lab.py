@@ -55,7 +55,7 @@ def test_parts_and_whole_forecasters_are_not_asked_for_at_once(
     new_installation: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     answer = run_command(new_installation, "lab", "sandbox", "--only", "trials", "--forecasters", "blf,solo")
-    assert answer.is_refusal(2, "--only", "--forecasters", "leave one")
+    assert answer.is_refusal(2, "--only", "--forecasters", "leave out one")
 
 
 def test_what_ends_the_laboratory_ends_the_command(new_installation: FoxcastInstallation) -> None:
@@ -64,7 +64,7 @@ def test_what_ends_the_laboratory_ends_the_command(new_installation: FoxcastInst
         "lab", "sandbox", "--questions", "20", "--jobs", "1", "--folder", str(new_installation.folder / "file")
     )
     assert answer.code == 1
-    assert "the laboratory ended with code 1" in answer.err
+    assert "the laboratory ended with exit code 1" in answer.err
 
 
 def test_a_folder_that_holds_something_is_left_as_it_is(new_installation: FoxcastInstallation) -> None:
@@ -85,6 +85,6 @@ def test_leaks_are_measured_and_told_as_json_and_as_a_table(new_installation: Fo
     assert {one["name"]: one["verdict"] for one in report["recoveries"]}["audit finds leaks"] == "recovered"
     table = new_installation(*arguments, "--json", str(new_installation.folder / "again.json"))
     assert table.code == 0
-    assert "What was planted, and what was found" in table.out
+    assert "Planted and recovered effects" in table.out
     again = json.loads((new_installation.folder / "again.json").read_text(encoding="utf-8"))
     assert [row["brier"] for row in again["rows"]] == [row["brier"] for row in report["rows"]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.signed_requests import terminal_user
+from bot.cli.daemon_requests import terminal_user
 from bot.core.clock import SystemClock
 from bot.simulator.fake_service import serve_service
 from bot.simulator.faults import FaultDetails, RequestFault
@@ -78,7 +78,7 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
         [order] = [row for row in await foxcast.orders("--open") if row["rests"]]
         assert order["filled"] == 0.0
         output = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["orders", "cancel", order["id"]])
-        assert output.out.startswith(f"cancel of {order['id']} asked for")
+        assert output.out.startswith(f"cancel of {order['id']} requested")
         kinds = [row["kind"] for row in (await foxcast("audit", "show", "--json")).json]
         assert kinds[:2] == ["cancelled", "cancel"]
         [again] = [row for row in await foxcast.orders() if row["id"] == order["id"]]

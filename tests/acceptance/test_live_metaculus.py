@@ -117,7 +117,7 @@ async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_pat
     assert [one["why"] for one in reported["unscored"]] == ["void: annulled"]
     for line in (
         "metaculus, account default: 2 resolved questions",
-        "Standings, as the venues tell them",
+        "Standings reported by the venues",
         f"{peer:.2f}",
     ):
         assert line in shown
@@ -142,5 +142,5 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
         shown = await foxcast("preflight", "metaculus")
         assert "1 would leave to the venue, 0 are held; nothing was sent" in shown.out
         assert '[{"question":50001,"probability_yes":0.7}]' in shown.out
-        assert "then, once it stands, the comment:" in shown.out
+        assert "then, once it is accepted, the comment:" in shown.out
     assert writes(venue) == []

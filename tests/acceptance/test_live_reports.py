@@ -40,7 +40,7 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         found = (await checked(foxcast))["credentials"]
         assert (found["verdict"], found["found"]) == (
             "warn",
-            "manifold: not proved yet, and nothing is submitted before",
+            "manifold: not verified yet; nothing is submitted before that",
         )
         await foxcast.once()
         found = (await checked(foxcast))["credentials"]

@@ -64,7 +64,7 @@ def test_any_change_of_the_configuration_disarms_and_says_so(
         (["approve", "abc"], 8, ["no request for approval", "foxcast approvals"]),
         (["principal", "add", "bob", "--role", "viewer"], 9, ["must be an approver"]),
         (["principal", "add", "bob", "--role", "king"], 2, ["--role"]),
-        (["principal", "add", "b b", "--role", "viewer"], 2, ["no name"]),
+        (["principal", "add", "b b", "--role", "viewer"], 2, ["is not a name"]),
         (["principal", "revoke", "bob"], 8, ["no principal bob"]),
         (["audit", "verify", "--head", "nowhere"], 8, ["no exported head"]),
         (["preflight", "nowhere"], 8, ["no venue nowhere"]),
@@ -99,7 +99,7 @@ def test_halting_works_where_the_ledger_does_not(live: FoxcastInstallation, run_
     (folder / LEDGER_FILE).write_bytes(b"this is no database, but it is longer than its header" * 9)
     answer = run_command(live, "halt", "--reason", "odd")
     assert answer.code == 0
-    assert "the ledger was not told" in answer.out
+    assert "the ledger could not record the halt" in answer.out
     assert (live.folder / "state" / STOP_FILE).exists()
 
 
@@ -107,8 +107,8 @@ def test_from_the_first_token_on_everybody_needs_one_but_to_halt(
     live: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     run_command(live, "resume")
-    assert "whoever can use this state folder is an approver" in run_command(live, "principal", "list").out
-    token = add(run_command, live, "ann", "approver")
+    assert "every user of this state folder is an approver" in run_command(live, "principal", "list").out
+    token = add(inside, live, "ann", "approver")
     arming = ("arm", VENUE, "--for", "1h")
     assert run_command(live, *arming).is_refusal(4, "arm needs a token", "FOXCAST_TOKEN")
     wrong = live.with_environment(FOXCAST_TOKEN=token + "x")
@@ -155,10 +155,10 @@ def test_the_audit_tells_who_did_what_and_shows_what_was_changed(
     run_command(live, "resume")
     rows = run_command(live, "audit", "show", "--json").json
     assert [row["kind"] for row in rows] == ["resume", "halt", "arm"]
-    assert run_command(live, "audit", "verify").out.startswith("3 rows, the chain is whole")
+    assert run_command(live, "audit", "verify").out.startswith("3 rows, the chain is intact")
     head = live.folder / "head"
     assert run_command(live, "audit", "head", head).code == 0
-    assert "holds the head" in run_command(live, "audit", "verify", "--head", head).out
+    assert "contains the head" in run_command(live, "audit", "verify", "--head", head).out
     with closing(sqlite3.connect(live.folder / "state" / "live" / LEDGER_FILE)) as connection:
         connection.execute("drop trigger audit_is_not_shortened")
         connection.execute("delete from audit where seq = 3")

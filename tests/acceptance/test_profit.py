@@ -130,7 +130,7 @@ def test_a_closed_market_gained_what_the_bets_and_payouts_of_the_venue_come_to(l
         assert (one["shares"], one["closed_at"] is None) == ({}, False)
     assert lived.market(lived.pays)["paid_out"] > 0.0 > lived.market(lived.pays_nothing)["realised"]
     assert lived.market(lived.is_open)["closed_at"] is None
-    assert lived.account["remarks"] == ["the venue says the same of all 2 closed markets that it tells of"]
+    assert lived.account["remarks"] == ["the venue reports the same gains for all 2 closed markets that it reports"]
 
 
 def test_a_deposit_and_a_loan_are_in_the_cash_and_no_gain(lived: TradedInstallation) -> None:
@@ -153,8 +153,8 @@ def test_the_history_ends_where_the_account_stands(lived: TradedInstallation) ->
     assert "+500.00" in lived.history_shown
 
 
-def test_a_person_sees_what_is_no_gain(lived: TradedInstallation) -> None:
-    for part in ("not from orders: deposits", "+500.00", "lent by the venue", "By forecaster", "Markets (3)"):
+def test_a_person_sees_what_is_no_gain(lived: Lived) -> None:
+    for part in ("not from orders: deposits", "+500.00", "loan of the venue", "By forecaster", "Markets (3)"):
         assert part in lived.shown
 
 

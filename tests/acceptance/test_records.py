@@ -148,7 +148,7 @@ def test_what_is_not_forecast_yet_says_so(tmp_path: Path, run_command: InProcess
     foxcast = installed(tmp_path, CONFIG.replace('["steady"]\n\n', '["steady"]\nmode = "off"\n\n', 1))
     assert run_command(foxcast, "run", "--once").code == 0
     assert "no question fits" in run_command(foxcast, "questions").out
-    assert "nothing that was asked for has resolved yet" in run_command(foxcast, "score").out
+    assert "nothing selected has resolved yet" in run_command(foxcast, "score").out
     assert run_command(foxcast, "score", "--json", "-").json["forecaster"] is None
 
 
@@ -180,9 +180,9 @@ def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) ->
     ("arguments", "code", "word"),
     [
         (("lock", REF), 2, "--reason"),
-        (("lock", REF, "--reason", " "), 2, "say in a few words"),
-        (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a moment"),
-        (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "already over"),
+        (("lock", REF, "--reason", " "), 2, "give a reason in a few words"),
+        (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a time"),
+        (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "in the past"),
         (("lock", "no such question", "--reason", "x"), 8, "foxcast questions"),
         (("unlock", "no such question"), 8, "foxcast questions"),
     ],

@@ -20,7 +20,7 @@ LEDGER = Path("state") / "paper" / "ledger.sqlite"
 def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[FoxcastInstallation, CommandResult]) -> None:
     foxcast, answer = first_pass
     assert (answer.code, answer.err) == (0, "")
-    for part in ("Newest forecasts", "Brier Index", "crowd", "Where it is", "Try next"):
+    for part in ("Newest forecasts", "Brier Index", "crowd", "Files", "Try next"):
         assert part in answer.out
     assert str(foxcast.folder / LEDGER) in answer.out
     written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))

@@ -111,7 +111,7 @@ def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(
     for option, value in (("--forecaster", "nobody"), ("--since", "2030-01-01")):
         answer = run_command(foxcast, "score", option, value)
         assert answer.code == 0
-        assert "nothing that was asked for has resolved yet" in answer.out
+        assert "nothing selected has resolved yet" in answer.out
 
 
 def test_a_window_of_rounds_includes_its_ends(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:

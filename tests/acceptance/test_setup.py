@@ -360,7 +360,7 @@ FIT = ("fit", "steady", "--rounds", "sample", "--before")
         ((*BACKTEST, "steady", "--venue", "elsewhere"), 2, ["--venue"]),
         ((*BACKTEST, "steady", "--json", "no/such/folder/report.json"), 2, ["report.json", "cannot be written"]),
         ((*FIT, "2020-01-01"), 8, ["no outcome", "2020-01-01"]),
-        ((*FIT, "2999-01-01"), 2, ["has not come yet"]),
+        ((*FIT, "2999-01-01"), 2, ["is in the future"]),
         # Found out before the work, which would find nothing.
         ((*FIT, "2020-01-01", "--out", "nowhere/x.json"), 2, ["--out nowhere/x.json", "cannot be written"]),
         (("forecast", "none:x", "--plot", "nowhere/x.svg"), 2, ["--plot nowhere/x.svg", "cannot be written"]),

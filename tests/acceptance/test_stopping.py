@@ -40,7 +40,7 @@ async def test_a_stopped_pass_says_so_at_once_and_what_it_left(tmp_path: Path, n
         ended = await wait_for_result(process)
     first, *_, last = [line for line in ended.err.splitlines() if line.startswith("foxcast: ")]
     assert ended.code == CODES[number]
-    assert first.startswith("foxcast: stopping; what runs may finish within 30 s")
+    assert first.startswith("foxcast: stopping; running jobs may finish within 30 s")
     assert last.startswith("foxcast: interrupted; not begun: reconcile, ready, close, submit, ")
     # What was under way is done, and reported.
     assert "2 forecasts made" in ended.out
@@ -79,7 +79,7 @@ async def test_sigterm_ends_a_forecast_as_the_keyboard_does(tmp_path: Path) -> N
         process.send_signal(signal.SIGTERM)
         ended = await wait_for_result(process)
     assert ended.code == 143
-    assert ended.err.splitlines()[-1].startswith("foxcast: ended by SIGTERM; what was answered is on record")
+    assert ended.err.splitlines()[-1].startswith("foxcast: ended by SIGTERM; answers so far are recorded")
 
 
 async def test_a_pass_whose_key_is_refused_ends_with_the_variable_to_set(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from bot.app.app import FoxcastApp, open_app
-from bot.cli.signed_requests import terminal_user
+from bot.cli.daemon_requests import terminal_user
 from bot.config.loader import load_config
 from bot.core.clock import SystemClock
 from bot.core.operator_requests import ArmVenue

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli.explain import print_explanation
-from bot.cli.explanation import explanation_to_json
+from bot.cli.explain import explanation_to_json, print_explanation
 from bot.cli.output.console import SafeConsole
 from bot.config.schema import Config
 from bot.core.language_models import ModelCompletion, Prompt

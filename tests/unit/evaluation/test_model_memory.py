@@ -152,7 +152,7 @@ def test_where_no_known_cutoff_reaches_an_outcome_an_unknown_one_leaves_it_uncle
 
 MANY = (
     "memory: 1 of 1 outcomes were known before the knowledge cutoff of a model (local:small, 2025-06-01: 1), "
-    "which may simply remember them"
+    "which may remember them"
 )
 NONE = "memory: none of 1 outcomes was known before the knowledge cutoff of a model (local:small, 2025-05-31)"
 UNKNOWN = 'memory: the knowledge cutoff of local:small is not known: set knowledge_cutoff in [llm.models."local:small"]'
@@ -176,7 +176,7 @@ def test_an_audit_has_a_section_of_it() -> None:
     assert "What models may remember" in text
     assert "local:small 2025-06-01 1 1" in text
     assert "local:large not known 1 not known" in text
-    assert "1 of 2 forecasts are of outcomes that a model may simply remember" in text
+    assert "1 of 2 forecasts are of outcomes that a model may remember" in text
     assert 'set knowledge_cutoff in [llm.models."local:large"]' in text
 
 

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from bot.cli.shared_rates import open_shared_rates
+from bot.cli.read_only_plugins import open_shared_rates
 from bot.config.loader import load_config
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom

@@ -1,22 +1,30 @@
-"""A forecast that another process makes, followed in its ledger to each of its ends."""
+"""Forecasts that a person asked for: followed in the ledger of the daemon, and their shared cutoff."""
 
 import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from bot.cli.forecast_execution import (
+    MAX_SHARED_CUTOFF_AGE,
+    DaemonForecast,
+    load_newest_attempt,
+    result_or_failure,
+    shared_cutoff,
+)
 from bot.cli.forecast_progress import ForecastView
-from bot.cli.forecast_via_daemon import DaemonForecast, is_daemon_running, load_newest_attempt
 from bot.cli.output.console import stdout_console
 from bot.cli.question_lookup import FoundQuestion
 from bot.config.schema import Config
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
-from bot.core.errors import RequestRejectedError, ServiceUnavailableError
+from bot.core.errors import RequestRejectedError, ServiceUnavailableError, StoreError
 from bot.core.forecasts import Forecast, Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
+from bot.forecasting.forecast_run import NoAnswerError
+from bot.forecasting.tool_factory import LIVE_CUTOFF_AGE
 from bot.store.forecast_queries import ForecastAttempt
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.ledger import ReadOnlyState, open_ledger
@@ -104,12 +112,12 @@ async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_d
     records: ReadOnlyState,
 ) -> None:
     running = await begun(records)
-    before = await load_newest_attempt(records, FoundQuestion(QUESTION, needs_recording=False), FOX)
+    before = await load_newest_attempt(records, QUESTION, FOX)
     assert before is not None
     assert before.state == "running"
     await ended(records, running)
     assert await beside(records, before).wait_for_forecast(taken(records)) == running.id
-    done = await load_newest_attempt(records, FoundQuestion(QUESTION, needs_recording=False), FOX)
+    done = await load_newest_attempt(records, QUESTION, FOX)
     dead(records)
     assert await beside(records, done).wait_for_forecast(taken(records)) is None
 
@@ -117,14 +125,16 @@ async def test_one_that_was_under_way_is_taken_for_the_answer_and_one_that_was_d
 async def test_a_forecast_without_an_answer_is_told_with_its_reason(records: ReadOnlyState) -> None:
     running = await begun(records)
     await records.ledger.forecasts.fail(running.id, why="trial 1: asleep", at=FakeClock().now())
-    with pytest.raises(ServiceUnavailableError, match="fox came to no answer on lantern:rain: trial 1: asleep"):
+    with pytest.raises(ServiceUnavailableError, match="fox gave no answer on lantern:rain: trial 1: asleep"):
         await beside(records).wait_for_forecast(taken(records))
 
 
 async def test_a_question_that_was_put_off_is_told_with_the_moment_and_the_reason(records: ReadOnlyState) -> None:
     later = FakeClock().now() + timedelta(hours=1)
     await records.ledger.schedule.plan([DueEntry(ref=REF, forecaster=FOX, due_at=later, why="no network")])
-    with pytest.raises(ServiceUnavailableError, match=r"put off until 2026-01-01 01:00 UTC for fox: no network"):
+    with pytest.raises(
+        ServiceUnavailableError, match=r"postponed lantern:rain until 2026-01-01 01:00 UTC for fox: no network"
+    ):
         await beside(records).wait_for_forecast(taken(records))
 
 
@@ -142,8 +152,29 @@ async def test_a_refusal_is_told_with_the_reason_of_this_very_request(records: R
 async def test_a_request_that_nobody_came_to_is_taken_back_when_the_other_has_ended(records: ReadOnlyState) -> None:
     request = await beside(records).send_request()
     assert request.exists()
-    assert is_daemon_running(records.folder)
     dead(records)
-    assert not is_daemon_running(records.folder)
     assert await beside(records).wait_for_forecast(request) is None
     assert not request.exists()
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_what_one_command_knows_is_shared_until_the_world_has_gone_on() -> None:
+    assert shared_cutoff(NOW, NOW + MAX_SHARED_CUTOFF_AGE) == NOW
+    assert shared_cutoff(NOW, NOW + MAX_SHARED_CUTOFF_AGE + timedelta(seconds=1)) is None
+    assert shared_cutoff(None, NOW) is None
+    assert MAX_SHARED_CUTOFF_AGE < LIVE_CUTOFF_AGE
+
+
+async def failing(error: Exception) -> str:
+    raise error
+
+
+async def test_a_failure_is_a_reason_unless_nothing_can_be_written_any_more() -> None:
+    assert await result_or_failure(failing(ServiceUnavailableError("down"))) == (None, "down")
+    failed = Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="RequestRejectedError: no money")
+    nothing = NoAnswerError([failed], wanted=1)
+    assert await result_or_failure(failing(nothing)) == (None, str(nothing))
+    with pytest.raises(StoreError, match="the disk is full"):
+        await result_or_failure(failing(StoreError("the disk is full")))

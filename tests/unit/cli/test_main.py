@@ -8,7 +8,7 @@ from typer import Typer
 from typer.main import get_command
 
 import bot.cli
-from bot.cli.command_table import COMMANDS
+from bot.cli.main import COMMANDS
 
 MODULES = [f"bot.cli.{found.name}" for found in pkgutil.iter_modules(bot.cli.__path__) if not found.ispkg]
 

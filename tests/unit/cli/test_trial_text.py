@@ -3,7 +3,7 @@
 import pytest
 
 from bot.cli.command_exit import ExitCode
-from bot.cli.trial_failures import failures_exit_code, failures_summary, step_limit_warnings
+from bot.cli.output.trial_text import failures_exit_code, failures_summary, step_limit_warnings
 from bot.core.beliefs import Belief
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction
@@ -78,7 +78,7 @@ def test_too_few_trials_are_told_with_their_number() -> None:
 @pytest.mark.parametrize(
     ("ends", "told"),
     [
-        ({TrialEnd.STEP_LIMIT: 5}, ["all 5 trials of blf ended at their limit of steps, none by submitting"]),
+        ({TrialEnd.STEP_LIMIT: 5}, ["all 5 trials of blf ended at the step limit, none by submitting"]),
         # Too few to say anything.
         ({TrialEnd.STEP_LIMIT: 4}, []),
         ({TrialEnd.STEP_LIMIT: 50, TrialEnd.FINISHED: 1}, []),
