@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.store.audit_log import verify_audit_chain
 from bot.store.database import open_reader
 from bot.store.integrity_checks import INVARIANTS, run_full_check

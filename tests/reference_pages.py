@@ -14,7 +14,7 @@ from bot.cli.command_table import COMMANDS
 from bot.cli.main import app
 from bot.config.plugin_settings import settings_key
 from bot.config.schema import Config
-from bot.config.setting_reference import ANY_ENTRY, SettingDescription, describe_settings
+from bot.config.settings_report import ANY_ENTRY, SettingDescription, describe_settings
 from bot.core.plugin_specs import PluginTableName
 from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.plugin_system.registry import Registry, build_registry

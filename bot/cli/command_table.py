@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 
 if TYPE_CHECKING:
     import typer

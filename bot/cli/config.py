@@ -15,13 +15,16 @@ from pydantic import BaseModel
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.files import write_text_atomically
-from bot.config.origins import SETTINGS_FIELD, ValueOrigin, find_values, list_origins
 from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
 from bot.config.schema import Config
-from bot.config.setting_reference import (
+from bot.config.settings_report import (
+    SETTINGS_FIELD,
     SettingDescription,
+    ValueOrigin,
     describe_settings,
     find_setting,
+    find_values,
+    list_origins,
     parse_key,
     suggest_settings,
 )

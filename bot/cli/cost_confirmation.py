@@ -98,7 +98,7 @@ async def unconfirmed_forecasts_message(app: FoxcastApp) -> str | None:
     if app.gateway is None:
         return None
     due = await app.ledger.schedule.count_due(app.clock.now())
-    held = await app.spending.forecasters_on_hold(app.forecasters, due, now=app.clock.now())
+    held = await app.cost_check.forecasters_on_hold(app.forecasters, due, now=app.clock.now())
     if not held:
         return None
     costs = [await expected_cost(app.gateway, app.forecasters[name], due[name]) for name in held]
@@ -112,7 +112,7 @@ async def unconfirmed_forecasts_message(app: FoxcastApp) -> str | None:
     count, names = sum(due[name] for name in held), ", ".join(held)
     return (
         f"{count:,} {'forecast' if count == 1 else 'forecasts'} by {names} held: expected to cost {said}, more than "
-        f"llm.budget.ask_above_usd = {app.spending.ask_above_usd:g}; say yes with --yes, or raise that"
+        f"llm.budget.ask_above_usd = {app.cost_check.ask_above_usd:g}; say yes with --yes, or raise that"
     )
 
 

@@ -14,7 +14,7 @@ from bot.cli.output.formatting import format_bytes
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store import backups
 from bot.store.backups import backup_books_folder, find_books

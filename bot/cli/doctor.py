@@ -46,8 +46,7 @@ from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
 from bot.daemon.recorder import read_last_heartbeat
 from bot.llm.roles import ModelRoles
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry, load_registry
+from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import list_backups
 from bot.store.database import WAL_LIMIT_BYTES, is_holder_running, last_holder
 from bot.store.event_log import LedgerEvent

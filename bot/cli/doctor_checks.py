@@ -31,7 +31,7 @@ from bot.core.errors import (
     StoreError,
 )
 from bot.core.interfaces import ModelProvider
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason

@@ -47,8 +47,7 @@ from bot.core.plain_text import replace_invisible
 from bot.core.questions import Question
 from bot.evaluation.explanation import load_explanation
 from bot.jobs.operator_requests import record_open_question, require_open_question
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, with_all_members
 from bot.store.ledger import ReadOnlyState, open_read_only
 
 app = typer.Typer(add_completion=False)
@@ -262,7 +261,7 @@ class _ForecastCommand:
     async def _require_payable(self, opened: FoxcastApp, names: Iterable[str]) -> None:
         seats = [opened.forecasters[name] for name in names]
         if any(seat.uses_models for seat in seats):
-            await opened.spending.log_budget_warnings()
+            await opened.cost_check.log_budget_warnings()
         above_usd = self.config.llm.budget.ask_above_usd
         await confirm_combined_cost(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
 

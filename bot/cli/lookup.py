@@ -3,7 +3,7 @@
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.evaluation.lookup import MIN_ID_CHARS
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import ReadOnlyState

@@ -425,7 +425,7 @@ async def _load_profit(
         found.book,
         account,
         points,
-        said=found.venue_gains,
+        venue_gains=found.venue_gains,
         comment_fees=sum(fee for _, fee in found.fees) / MILLIONTHS,
         paper=lane.paper,
     )

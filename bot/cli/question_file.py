@@ -29,8 +29,7 @@ from bot.config.sources import KeyPath
 from bot.config.validation import FAULT_TEXTS, TYPE_NAMES, annotation_at, dotted_key, field_names, known_key
 from bot.core.distributions import curve_from_quantiles
 from bot.core.errors import MalformedDataError, NotFoundError
-from bot.core.nearest_names import suggest_names
-from bot.core.plain_text import strip_invisible
+from bot.core.plain_text import strip_invisible, suggest_names
 from bot.core.predictions import (
     BinaryPrediction,
     BinaryShape,

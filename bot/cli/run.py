@@ -41,9 +41,8 @@ from bot.core.outcomes import Resolution
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import CurveShape, Prediction, QuestionShape
 from bot.core.questions import SINGLE_TARGET
-from bot.daemon.health_events import JobRun
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
-from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason, JobRun
 from bot.daemon.service import handle_signals, run_daemon
 from bot.daemon.service import run_jobs_once as one_pass
 from bot.evaluation.score_report import kind_reports
@@ -351,7 +350,7 @@ def run(
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
     opening = open_app(
-        config, registry, clock=SystemClock(), patience_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
+        config, registry, clock=SystemClock(), pass_limit_s=math.inf if once else FORECAST_PASS_LIMIT_S, confirmed=yes
     )
     watch = DaemonLimits(seed=config.seed, notify_socket=notify_socket)
     if once:
@@ -396,7 +395,7 @@ async def _run_daemon(opening: AppOpener, watch: DaemonLimits) -> DaemonExit:
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
-            return await run_daemon(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
+            return await run_daemon(jobs, clock=opened.clock, limits=watch, record=record, stop=opened.stopping)
 
 
 async def _execute_pass(

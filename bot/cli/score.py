@@ -25,11 +25,16 @@ from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
 from bot.core.outcomes import CROWD_RULE_PREFIX
-from bot.evaluation.forecast_files import ScoredForecastFile, pooling_notes, score_forecast_files
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
-from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
+from bot.evaluation.score_rows import (
+    BinaryScoreRow,
+    RuleScoreRow,
+    ScoredForecastFile,
+    pooling_notes,
+    score_forecast_files,
+)
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import ReadOnlyState
 from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter

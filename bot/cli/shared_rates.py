@@ -49,4 +49,4 @@ async def open_shared_rates(
     shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER) if os.access(folder, os.W_OK) else None
     if path.exists():
         book = ReadOnlyRateBook((await stack.enter_async_context(open_ledger_read_only(path))).rates, shared)
-    return RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)
+    return RateLimiter(wanted, clock=clock, random=random, store=book, shared=shared)

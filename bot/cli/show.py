@@ -162,7 +162,7 @@ def print_question_record(console: Console, found: QuestionRecord) -> None:
     _print_question_header(console, found.question, found.state)
     if found.excluded:
         print_heading(console, "Left out")
-        console.print(f"{found.excluded}: it is neither forecast nor bet on")
+        console.print(f"{found.excluded}: it is neither forecast nor traded")
     elif not found.recorded_forecasts:
         print_heading(console, "Not forecast yet")
         console.print("forecast what is due with: foxcast run --once")

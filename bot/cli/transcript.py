@@ -17,9 +17,9 @@ from bot.cli.output.formatting import format_argument
 from bot.cli.output.predictions import describe_changes
 from bot.cli.transcript_page import ForecastTranscript, forecast_source, render_page
 from bot.core.beliefs import Step
+from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, QuestionShape
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.evaluation.explanation import ForecastExplanation, load_explanation
 from bot.evaluation.lookup import query_ledger
 from bot.plugin_system.registry import Registry

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from bot.cli.output.predictions import describe_prediction
+from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.store.forecasts import ForecastTrace
 
 # So many who are asked have a colour of their own.

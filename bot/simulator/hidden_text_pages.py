@@ -115,7 +115,7 @@ HIDING_WAYS = {
     "dark names": ("", '<p style="color:darkblue;background:darkblue">{}</p>'),
 }
 
-# Why the simple rules of bot.net.html.hidden_styles do not detect a hidden text -> name -> (a style sheet, the markup).
+# Why the simple rules of bot.net.html.visible_text do not detect a hidden text -> name -> (a style sheet, the markup).
 # Such texts reach a model like visible ones: fenced as the words of others.
 UNREAD_HIDING_WAYS = {
     "needs a cascade: which rule sets the paper under the ink of a sheet": {

@@ -205,7 +205,7 @@ class BlfForecaster:
         else:
             session = open_session(context, MAIN_ROLE, seed=derive_seed(context, "seed"), folder=settings.prompts)
             manner = narrow_margins(question, anchor, settings.answer_settings)
-            loop = create_belief_loop(question, session, anchor, steps=settings.most_steps, manner=manner)
+            loop = create_belief_loop(question, session, anchor, steps=settings.most_steps, settings=manner)
             asked = _question_prompt(loop, anchor, settings)
             is_batch = settings.mode is SearchMode.BATCH and settings.zero_shot is ZeroShotMode.OFF
             passed = (run_batch if is_batch else _run_sequential)(loop, settings, asked)

@@ -232,7 +232,7 @@ def _create_trial(question: Question, context: TrialContext, settings: Orchestra
     session = open_session(context, ORCHESTRATOR, MAIN_ROLE, seed=derive_seed(context, ORCHESTRATOR))
     # The final merge needs a step of its own.
     steps = min(settings.steps, context.limits.steps - _merges_answers(run_context))
-    loop = create_belief_loop(question, session, run_context.anchor, steps=steps, manner=manner)
+    loop = create_belief_loop(question, session, run_context.anchor, steps=steps, settings=manner)
     known = lessons.load_lessons(context.fitted, context.cutoff, days=settings.lesson_days) if settings.lessons else []
     orchestrator = OrchestratorActions(
         context=run_context,

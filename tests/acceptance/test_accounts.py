@@ -14,8 +14,8 @@ from bot.core.clock import SystemClock
 from bot.core.orders import ContractSide
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef
-from bot.jobs.account_settlement import settle_accounts
-from bot.jobs.order_cancellation import cancel_requested_orders
+from bot.jobs.reconciliation import settle_accounts
+from bot.jobs.withdrawals import cancel_requested_orders
 from bot.store.ledger import open_ledger
 from bot.testing.paper_market import FakePaperMarket
 from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed

@@ -42,4 +42,4 @@ def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(
     assert run_command(foxcast, "db", "check").code == 0
 
     shutil.rmtree(Path(made["path"]).with_suffix(".books"))
-    assert run_command(foxcast, "db", "restore", made["path"]).is_refusal(5, "half a backup", f"{VENUE}/book.sqlite")
+    assert run_command(foxcast, "db", "restore", made["path"]).is_refusal(5, "is incomplete", f"{VENUE}/book.sqlite")

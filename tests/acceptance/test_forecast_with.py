@@ -171,7 +171,7 @@ def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(
     ("members", "words"),
     [
         ('["hihg"]', ("did you mean high?",)),
-        ('["ensemble"]', ("builds on itself: ensemble -> ensemble",)),
+        ('["ensemble"]', ("is a member of itself: ensemble -> ensemble",)),
         ('["high", "seer"]', ("its member seer is clairvoyant",)),
         ("[]", ("has no members",)),
     ],

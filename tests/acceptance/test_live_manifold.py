@@ -198,7 +198,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
             runs = {run["job"]: run for run in (await foxcast("status", "--json")).json["runs"]}
             assert "audit: is broken: row 1 was changed" in runs["ready"]["detail"]
             assert runs["submit"]["detail"].startswith("0 planned, 1 held, 0 acknowledged")
-            assert "everything stopped: the audit is broken" in runs["audit"]["detail"]
+            assert "everything is halted: the audit is broken" in runs["audit"]["detail"]
             assert (await foxcast("resume")).is_refusal(9, "nothing is resumed while the audit is broken")
         assert writes(venue) == []
         tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = substr(actor, 2) where seq = 1")
@@ -225,5 +225,5 @@ async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_
         assert (await foxcast("halt", "--reason", "odder")).code == 0
         shown = (await foxcast("status")).out
         assert [line.split(":")[0] for line in shown.splitlines() if "odd" in line] == ["halted", "stopped"]
-        assert (await foxcast("resume")).out == "everything resumed, 2 stops ended and the file STOP is removed\n"
+        assert (await foxcast("resume")).out == "everything resumed, 2 halts ended and the file STOP is removed\n"
         assert (await foxcast("status", "--json")).json["stops"] == []

@@ -90,7 +90,7 @@ def test_halting_holds_at_once_and_resuming_ends_it(live: FoxcastInstallation, r
     assert "prices look odd" in run_command(live, "doctor").out
     assert "everything resumed" in run_command(live, "resume").out
     assert not stop.exists()
-    assert run_command(live, "resume").out == "everything was not stopped\n"
+    assert run_command(live, "resume").out == "everything was not halted\n"
 
 
 def test_halting_works_where_the_ledger_does_not(live: FoxcastInstallation, run_command: InProcessCommand) -> None:

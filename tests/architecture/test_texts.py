@@ -19,10 +19,6 @@ MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
 # Packages whose texts still need work; the list only shrinks.
 UNCLEAN = (
     "bot.cli",
-    "bot.config",
-    "bot.execution",
-    "bot.forecasting",
-    "bot.net",
     "plugins.orchestra",
     "plugins.society",
     "plugins.solo",

@@ -28,7 +28,7 @@ def main(size: MeasureSize) -> None:
 
 async def _measure(state: Path, size: MeasureSize) -> None:
     config = load_config(None, environment(state, source=rounds(size), chosen="latest"))
-    async with open_app(config, load_registry(config), clock=SystemClock(), patience_s=math.inf) as app:
+    async with open_app(config, load_registry(config), clock=SystemClock(), pass_limit_s=math.inf) as app:
         questions = [question async for question in app.venues[VENUE].questions()]
         started = perf_counter()
         known = await app.forecast_context.parameter_fitter.parameters_for(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.language_models import (
     CostAttribution,

@@ -130,7 +130,7 @@ async def _replayed(runs: ForecastRunFixture, ids: Sequence[str], steps: int) ->
     with _Watch(steps) as reading_told:
         for name in ids:
             for trial in range(1, TRIALS + 1):
-                await runs.ledger.recordings.read_trial(name, trial, {"desk", "dialect", "model", "tool"})
+                await runs.ledger.recordings.read_trial(name, trial, {"opening", "dialect", "model", "tool"})
     rest = 1000 * (whole.used - reading_steps.used - reading_told.used) / steps
     say("replayed by BLF, reading included", str(whole))
     say("of this reading the steps", str(reading_steps))

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store.database import open_reader
 from tests.crash.kill_points import LIFE_HEADER

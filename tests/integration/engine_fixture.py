@@ -12,8 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.beliefs import Step
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.forecasts import Trial, TrialLimits

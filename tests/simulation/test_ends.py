@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.daemon.health_events import HeartbeatRecord
-from bot.daemon.runner import DaemonExit, ExitReason
+from bot.daemon.runner import DaemonExit, ExitReason, HeartbeatRecord
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from tests.simulation.virtual_daemon import VirtualDaemon
 

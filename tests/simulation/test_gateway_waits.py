@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.config.llm_schema import LlmSection, ProviderSection
+from bot.config.schema import LlmSection, ProviderSection
 from bot.core.clock import SeededRandom
 from bot.core.errors import RequestRejectedError, ServiceUnavailableError
 from bot.core.language_models import ModelRequest, TokenPrice
@@ -248,7 +248,7 @@ def test_who_has_no_time_left_to_wait_for_the_budget_is_told_of_the_budget(virtu
         error = await failure(fixture, text="second", deadline_s=30)
         assert fixture.clock.monotonic() == pytest.approx(31, abs=0.1)
         assert isinstance(error, RequestRejectedError)
-        for words in ("it may cost 1.20", "of 2 there are 0.79", "[llm.budget] question_usd", "waited 30 s"):
+        for words in ("it may cost 1.20", "of 2 are left", "[llm.budget] question_usd", "waited 30 s"):
             assert words in str(error)
         await fixture.settled()
         assert [subject for subject, _ in fixture.alerts] == ["Budget of the question reached"]
@@ -292,8 +292,8 @@ async def test_a_lane_lets_no_request_out_before_the_pause_that_was_asked_for_is
 
     async def alert(subject: str, text: str) -> None: ...
 
-    alarm = DailyAlerts(alert, errands=BackgroundTasks(), clock=clock)
-    policy = ServerState("prime", LIMITS, world=ServerServices(clock=clock, random=SeededRandom(1), alerts=alarm))
+    alarm = DailyAlerts(alert, tasks=BackgroundTasks(), clock=clock)
+    policy = ServerState("prime", LIMITS, services=ServerServices(clock=clock, random=SeededRandom(1), alerts=alarm))
     not_before = 0.0
     for verdict, asked_s, gap_s in moves:
         clock.advance_without_waking(gap_s)

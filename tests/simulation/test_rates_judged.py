@@ -70,7 +70,7 @@ class SharedService:
             del self.pending[id(asyncio.current_task())]
             if not answered:
                 raise ConnectionError
-            turn.record_answer(200, {})
+            turn.record_response(200, {})
 
     def killed(self) -> None:
         """What was on its way arrives soon or never."""

@@ -12,12 +12,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.clock import SeededRandom
-from bot.daemon.health import HeartbeatLoop, nearest_rank
-from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, JobRunner
+from bot.daemon.health import HeartbeatLoop, SystemdNotifier, nearest_rank
+from bot.daemon.runner import (
+    ClockStep,
+    DaemonExit,
+    DaemonLimits,
+    ExitReason,
+    HealthEvent,
+    HeartbeatRecord,
+    JobOutcome,
+    JobRun,
+    JobRunner,
+)
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.service import run_daemon
-from bot.daemon.systemd import SystemdNotifier
 from bot.testing.event_loop import EventTrace, VirtualClock, run_in_virtual_time
 from tests.simulation.virtual_daemon import CALM, MINUTE, WEEK, VirtualDaemon
 
@@ -193,7 +201,7 @@ def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> Non
                 beats.append(event.monotonic_s)
 
         runner = JobRunner(clock=clock, record=record, stop=asyncio.Event())
-        pulse = HeartbeatLoop(watch=CALM, runner=runner, ticker=ticker, supervisor=SystemdNotifier(None))
+        pulse = HeartbeatLoop(limits=CALM, runner=runner, scheduler=ticker, supervisor=SystemdNotifier(None))
         ticker.start()
         ticker.schedule_every(timedelta(seconds=10), "heartbeat", pulse.send_heartbeat)
         watching = asyncio.create_task(pulse.keep_watch())
@@ -223,7 +231,7 @@ def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capf
             hang = True
 
         daemon.at(100, break_down)
-        return await run_daemon([], clock=clock, watch=CALM, record=record, stop=daemon.stop), clock.monotonic()
+        return await run_daemon([], clock=clock, limits=CALM, record=record, stop=daemon.stop), clock.monotonic()
 
     end, ended_s = run_in_virtual_time(main)
     assert (end.reason, end.is_clean) == (ExitReason.STALLED, False)

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from bot.core.errors import StoreError
-from bot.daemon.health_events import HealthEvent, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits
+from bot.daemon.runner import DaemonExit, DaemonLimits, HealthEvent, JobRun
 from bot.daemon.service import run_daemon
 from bot.jobs.job import DaemonJob
 from bot.testing.event_loop import VirtualClock
@@ -42,7 +41,7 @@ class VirtualDaemon:
 
     async def serve(self, *, until_s: float) -> DaemonExit:
         self.at(until_s, self.stop.set)
-        return await run_daemon(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
+        return await run_daemon(self.jobs, clock=self.clock, limits=self.watch, record=self.record, stop=self.stop)
 
     async def record(self, event: HealthEvent, /) -> None:
         if self.full:

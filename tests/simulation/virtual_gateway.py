@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.language_models import TokenPrice
 from bot.store.ledger import BALLAST_FILE

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from bot.core.clock import SeededRandom
 from bot.core.predictions import BinaryPrediction, Prediction
 from bot.core.questions import Question, QuestionRef, Quote
-from bot.daemon.health_events import JobRun
+from bot.daemon.runner import JobRun
 from bot.daemon.service import run_daemon
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.job import DaemonJob
@@ -98,7 +98,7 @@ async def served(stand: VirtualPriceWatch) -> str:
     job = DaemonJob(
         name="prices", summary="", interval=WATCH_INTERVAL, run=stand.watch.watch_prices, time_limit=WATCH_TIME_LIMIT
     )
-    await run_daemon([job], clock=stand.clock, watch=CALM, record=daemon.record, stop=daemon.stop)
+    await run_daemon([job], clock=stand.clock, limits=CALM, record=daemon.record, stop=daemon.stop)
     return " ".join(run.outcome.value for run in daemon.of(JobRun) if isinstance(run, JobRun))
 
 

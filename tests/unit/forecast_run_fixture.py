@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.beliefs import ModelUsage, Step
 from bot.core.clock import SeededRandom
 from bot.core.forecasts import Forecast, TrialLimits

@@ -268,7 +268,7 @@ class DemoRun:
             return await run_daemon(
                 jobs,
                 clock=clock,
-                watch=_DAEMON_LIMITS,
+                limits=_DAEMON_LIMITS,
                 record=DaemonRecorder(app.ledger, app.folder),
                 stop=app.stopping,
             )

@@ -13,7 +13,7 @@ from bot.core.errors import ConfigError, MalformedDataError, ServiceUnavailableE
 from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
 from bot.core.research import SourcePolicy
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.testing.json_schema import fill_schema
 from bot.testing.trial_context import ScriptedTool, ScriptedTrialContext, fixed_text_tool, offered_tool_names
 from plugins.blf.settings import DEFAULT_TOOLS, OPTIONAL_TOOLS, BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode

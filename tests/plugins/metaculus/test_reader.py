@@ -356,7 +356,7 @@ async def test_mc_l1_whoever_asks_waits_for_his_turn() -> None:
     async def ask(method: str) -> None:
         async with rates.acquire(method, LIST, patience_s=10.0) as turn:
             left.append(clock.monotonic())
-            turn.record_answer(200, {})
+            turn.record_response(200, {})
 
     asking = [asyncio.create_task(ask(method)) for method in ("GET", "POST", "GET", "POST")]
     await clock.advance(60)

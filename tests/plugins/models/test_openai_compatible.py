@@ -267,7 +267,7 @@ def test_the_key_of_an_endpoint_comes_from_the_environment(tmp_path: Path) -> No
 
 def test_the_key_of_an_endpoint_is_refused_in_the_file(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, f'api_key = "{KEY}"'), environ={})
-    with pytest.raises(ConfigError, match="a secret must not stand in this file") as caught:
+    with pytest.raises(ConfigError, match="a secret must not be in this file") as caught:
         load_plugin_settings(SPEC, config)
     assert KEY not in str(caught.value)
 

@@ -14,9 +14,8 @@ from bot.app.app import FoxcastApp, open_app
 from bot.config.loader import load_config
 from bot.core.errors import FoxcastError
 from bot.core.redaction import temporary_secrets
-from bot.daemon.health_events import HealthEvent, HeartbeatRecord
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord
 from bot.daemon.service import run_daemon
 from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions
@@ -196,7 +195,7 @@ class DaemonLives:
             jobs = [replace(job, run_requested=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.price_watches()
             try:
-                return await run_daemon(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+                return await run_daemon(jobs, clock=self.clock, limits=WATCH, record=record, stop=app.stopping)
             finally:
                 if disk is not None:
                     disk.cancel()

@@ -23,7 +23,7 @@ from bot.evaluation.explanation import (
     no_search_reasons,
 )
 from bot.forecasting.tool_factory import ToolFactory
-from bot.forecasting.trial_opening import TrialOpening
+from bot.forecasting.trial_memory import TrialOpening
 from bot.store.ledger import ReadOnlyState
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider

@@ -225,7 +225,7 @@ def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
 
 BUDGET = (
     "BudgetExhaustedError: prime:big, for file:rain: the budget of the question does not allow the call: "
-    "it may cost 0.1 US dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to continue"
+    "it may cost 0.1 US dollars, and {} of 1 are left; raise [llm.budget] question_usd in config.toml to continue"
 )
 
 

@@ -173,7 +173,7 @@ FAULTS = {
     ),
     "truth in a grid": ('title = "x"\nshape = { kind = "number", grid = [true, 3] }', "(found true or false)"),
     "nameless target": ('title = "x"\ntargets = [{}]', "targets[0]: a target needs resolves_at or a key"),
-    "twice the same date": ('title = "x"\ntargets = [2026-12-01, 2026-12-01]', "have different keys"),
+    "twice the same date": ('title = "x"\ntargets = [2026-12-01, 2026-12-01]', "all with different keys"),
     "no letter": ('title = "??"', 'add one, such as key = "rain-in-paris"'),
     "half a line": ("title = ", "is not valid TOML"),
     "no such day": ('title = "x"\ncloses_at = 2026-02-30', "is not valid TOML"),

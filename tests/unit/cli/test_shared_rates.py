@@ -24,13 +24,13 @@ def configured(folder: Path) -> Config:
 
 async def ask(rates: RateLimiter) -> None:
     async with rates.acquire("GET", "https://quay.example/1", patience_s=900.0) as turn:
-        turn.record_answer(200, {})
+        turn.record_response(200, {})
 
 
 async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
     async with open_ledger(state_folder(config) / LEDGER_FILE, now=clock.now()) as ledger:
-        await ask(RateLimiter([RATE], clock=clock, random=random, book=ledger.rates))
+        await ask(RateLimiter([RATE], clock=clock, random=random, store=ledger.rates))
         async with AsyncExitStack() as stack:
             asking = asyncio.ensure_future(
                 ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))
@@ -46,7 +46,7 @@ async def test_what_a_command_used_the_daemon_counts(tmp_path: Path) -> None:
     folder = state_folder(config)
     async with open_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
         shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
-        daemon = RateLimiter([RATE], clock=clock, random=random, book=ledger.rates, shared=shared)
+        daemon = RateLimiter([RATE], clock=clock, random=random, store=ledger.rates, shared=shared)
         await ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))
         asking = asyncio.ensure_future(ask(daemon))
         await clock.advance(59.0)

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 from bot.cli.transcript import tell_steps, transcript_lines
 from bot.cli.transcript_page import ForecastTranscript, render_page
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from tests.recorded_explanations import ASKED, MADE_AT, recorded_explanation
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)> & \x1b[31m \u202e "quoted"'

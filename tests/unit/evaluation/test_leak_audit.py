@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from bot.cli.leaks import leak_audit_to_json, print_leak_audit, print_self_test, self_test_to_json
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.beliefs import ModelUsage
 from bot.core.clock import SeededRandom
 from bot.core.errors import ServiceUnavailableError
@@ -31,7 +31,7 @@ from bot.evaluation.leak_audit import (
 from bot.evaluation.planted_leaks import PLANTED_LEAKS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer, SeenDocument
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.trial_memory import FilterCounts
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock

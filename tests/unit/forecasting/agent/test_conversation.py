@@ -25,7 +25,7 @@ from bot.core.language_models import (
 from bot.core.values import Json
 from bot.forecasting.agent.chat_session import ChatSession, open_session
 from bot.forecasting.agent.dialects import NOT_RUN
-from bot.forecasting.agent.model_actions import EMPTY_ANSWER
+from bot.forecasting.agent.parsing import EMPTY_ANSWER
 from bot.testing.trial_context import (
     AnswerScript,
     ScriptedAnswer,

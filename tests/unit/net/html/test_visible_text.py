@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from bot.net.html.hidden_styles import read_sheet, read_style
 from bot.net.html.text import page_text
-from bot.net.html.visible_text import strip_hidden
+from bot.net.html.visible_text import read_sheet, read_style, strip_hidden
 from bot.simulator.hidden_text_pages import (
     HIDING_WAYS,
     UNREAD_HIDING_WAYS,

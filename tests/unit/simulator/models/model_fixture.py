@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.plugin_specs import DataSpec, PluginSettings
 from bot.core.predictions import (
     BinaryPrediction,
