@@ -52,6 +52,7 @@ def test_parts_and_whole_forecasters_are_not_asked_for_at_once(
 ) -> None:
     answer = inside(fresh, "lab", "sandbox", "--only", "trials", "--forecasters", "blf,solo")
     assert answer.is_refusal(2, "--only", "--forecasters", "leave one")
+    assert inside(fresh, "lab", "sandbox", "--hide-crowd").is_refusal(2, "--hide-crowd", "--forecasters")
 
 
 def test_what_ends_the_laboratory_ends_the_command(fresh: FoxcastInstallation) -> None:
