@@ -108,6 +108,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
     "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
     "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),

@@ -73,7 +73,7 @@ def check_prompt_folder(package: str, folder: Path) -> Path:
     if not folder.is_dir():
         message = f"{folder} is not a folder; name a folder with prompt files, or remove the setting prompts"
         raise ValueError(message)
-    shipped = _shipped_prompts(package)
+    shipped = list_prompt_files(package)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_dir() or any(part.startswith(".") for part in name.split("/")):
@@ -85,13 +85,15 @@ def check_prompt_folder(package: str, folder: Path) -> Path:
     return folder
 
 
-def _shipped_prompts(package: str) -> Mapping[str, str]:
-    """Return the packages of all prompts that may be replaced, by the name of the file."""
-    return {name: source for source in (SHARED_PACKAGE, package) for name in _prompt_names(files(source) / "prompts")}
+def list_prompt_files(package: str) -> Mapping[str, str]:
+    """Return the package of each prompt file that a forecaster of a package uses: its own, then the shared ones."""
+    own = dict.fromkeys(sorted(_prompt_names(files(package) / "prompts")), package)
+    shared = dict.fromkeys(sorted(_prompt_names(files(SHARED_PACKAGE) / "prompts")), SHARED_PACKAGE)
+    return {**own, **{name: source for name, source in shared.items() if name not in own}}
 
 
 def _prompt_names(folder: Traversable, under: str = "") -> Iterator[str]:
-    for entry in folder.iterdir():
+    for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.is_dir():
             yield from _prompt_names(entry, f"{under}{entry.name}/")
         elif entry.name.endswith(SUFFIX):
