@@ -35,6 +35,7 @@ from plugins.society.agent_prompts import (
     prompt_version,
     system_prompt,
 )
+from plugins.society.article_rating import ArticleRater
 from plugins.society.article_retrieval import ArticleRetrieval
 from plugins.society.court_state import CourtState, describe_sides
 from plugins.society.participants import CourtParticipant, ParticipantGroup
@@ -97,7 +98,7 @@ class CourtSession:
             {name: VariableValue(text, is_trusted=True) for name, text in resolve_values(self.scenario.values).items()},
             pinned,
         )
-        self.retrieval = ArticleRetrieval(participants=self.participants, settings=settings)
+        self.retrieval = ArticleRetrieval(context=context, settings=settings)
         self.has_answer = False
         self._late = False
         self._remarks: list[str] = []
@@ -195,9 +196,10 @@ class CourtSession:
         )
 
     async def _process(self, at: PlacedMove) -> MoveOutcome:
-        agent = self.agents[str(at.move.agent)]
         criteria = self._fill_placeholders(at.move.criteria, at)
-        read = await self.retrieval.process(self._open(agent, at), criteria, at.move)
+        opening = "\n\n".join(filter(None, (self._question(self.state.answer_format), criteria)))
+        rater = ArticleRater(participants=self.participants, settings=self.settings, opening=opening)
+        read = await self.retrieval.process(rater, at.move.num_top_articles)
         self.variables.store(at.move.store, read.text, own=True)
         arguments: dict[str, Json] = {"agent": at.move.agent, "articles": [*read.recorded_articles]}
         return MoveOutcome(
@@ -318,15 +320,18 @@ class CourtSession:
                 person.system, at, {"profile": VariableValue(person.profile, is_trusted=True)}
             )
             person.system = system_prompt(own, self.question)
-            person.opening = question_text(
-                self.question,
-                answer_format,
-                self.state.starting_point,
-                cutoff=self.context.cutoff,
-                crowd=self.settings.crowd,
-            )
+            person.opening = self._question(answer_format)
             person.session.declare_tools(self._possible_tools(person, answer_format))
         return person
+
+    def _question(self, answer_format: AnswerFormat) -> str:
+        return question_text(
+            self.question,
+            answer_format,
+            self.state.starting_point,
+            cutoff=self.context.cutoff,
+            crowd=self.settings.crowd,
+        )
 
     def _possible_tools(self, person: CourtParticipant, answer_format: AnswerFormat) -> tuple[ToolDefinition, ...]:
         """Return all tools that the scenario will ever ask of a participant, so that each request offers the same."""

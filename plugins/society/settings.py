@@ -52,6 +52,12 @@ class CourtSettings(PluginSettings):
     max_chunks: int = Field(default=3, ge=1, le=10)
     """Parts of an article that are read."""
 
+    rating_batch: int = Field(default=10, ge=1, le=50)
+    """Parts of articles that the role `rater` rates in one call."""
+
+    excerpt_chars: int = Field(default=4000, ge=200, le=60_000)
+    """Characters of each kept article that the court reads: those of its most relevant parts."""
+
     margin: ProbabilityMargin = 0.02
     """How far a yes-or-no probability stays from 0 and 1."""
 

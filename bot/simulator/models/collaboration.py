@@ -100,9 +100,7 @@ class CollaborationAnswers:
             "leaning": lambda _: "as it is",
             "task_status": lambda _: "complete" if self._quotes() else "partial",
             "criteria_restated": self._criteria,
-            "finding": lambda schema: _cut(schema, "; ".join(one.words for one in self._readings()) or "nothing"),
-            "relevance": self._relevance,
-            "objectivity": lambda _: 1 if is_instruction(self._shown()) else 8,
+            "ratings": self._ratings,
             "points": self._points,
             "facts": self._facts,
             "jurors": _jurors,
@@ -131,14 +129,30 @@ class CollaborationAnswers:
         days = ", ".join(str(day) for day in task.targets.values() if day)
         return _cut(schema, f"{task.criteria} It is decided on {days}, by the source that the criteria name.")
 
-    def _shown(self) -> str:
-        """Return the text that is to be rated: the last one shown."""
-        texts = [content for _, content in fenced_parts(last_message_text(self.messages))]
-        return texts[-1] if texts else ""
+    def _ratings(self, schema: MoveSchema) -> list[dict[str, Any]]:
+        """Return a rating of each numbered text."""
+        fields: Mapping[str, MoveSchema] = schema.get("items", {}).get("properties", {})
+        return [
+            {
+                "number": number,
+                "finding": _cut(fields.get("finding", {}), self._finding(text)),
+                "relevance": self._relevance(fields.get("relevance", {}), text),
+                "objectivity": 1 if is_instruction(text) else 8,
+            }
+            for number, text in enumerate(self._numbered_texts(), 1)
+        ]
 
-    def _relevance(self, schema: MoveSchema) -> int:
+    def _numbered_texts(self) -> list[str]:
+        """Return the contents of the numbered texts that are to be rated."""
+        pieces = re.split(r"^Text \d+:\n", last_message_text(self.messages), flags=re.MULTILINE)[1:]
+        return [content for piece in pieces for _, content in [*fenced_parts(piece)][:1]]
+
+    def _finding(self, text: str) -> str:
+        return "; ".join(one.words for one in self._readings() if one.words in text) or "nothing"
+
+    def _relevance(self, schema: MoveSchema, text: str) -> int:
         low, high = int(schema.get("minimum", 1)), int(schema.get("maximum", 10))
-        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, self._shown())))
+        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, text)))
 
     def _points(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the points of a case: those of the model's assigned side, all where it has none."""

@@ -190,8 +190,8 @@ def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: 
     (folder / "state" / "paper").mkdir(parents=True)
     made = asyncio.run(sat_through(folder / "state" / "paper"))
     assert (folder / "state" / "paper" / LEDGER_FILE).exists()
-    # Two trials: clerk, queries, three ratings, summary, rules, two openings, three votes, synthesis.
-    assert made["court asked"] == "26"
+    # Two trials: clerk, queries, one call for all ratings, summary, rules, two openings, three votes, synthesis.
+    assert made["court asked"] == "22"
     # The variant asks again from the first message on that holds the rules: openings and votes, and the synthesis where
     # the votes are not the same by chance. What comes before is answered from the record.
     assert 10 <= int(made["court_b asked"]) <= 12
