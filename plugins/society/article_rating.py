@@ -31,6 +31,8 @@ FINDING_CHARS = 500
 LOWEST_GRADE, HIGHEST_GRADE = 1, 10
 # After this many calls in a row without a rating, no further one is made.
 MAX_FAILED_CALLS = 2
+# So many calls are made at once at first: enough for twenty pages of usual length.
+FIRST_CALLS = 4
 
 Ratings = Mapping[int, ArticleRating]
 
@@ -77,7 +79,7 @@ class ArticleRater:
         size = self.settings.rating_batch
         batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
         outcome, why = RatingOutcome(split), ""
-        done, at_once = 0, MAX_FAILED_CALLS
+        done, at_once = 0, FIRST_CALLS
         while done < len(batches) and not why:
             some = batches[done : done + at_once]
             answers = await gather_all(map(self._rate_batch, some))
@@ -112,7 +114,7 @@ class ArticleRater:
         )
 
     async def _ask(self, batch: Sequence[UnratedChunk]) -> StructuredAnswer[Ratings]:
-        rater = CourtParticipant(name=RATER, label="The rater", system="", roles=(RATER, MAIN_ROLE))
+        rater = CourtParticipant(name=RATER, label="The rater", part="", roles=(RATER, MAIN_ROLE))
         # A session for each call, so that no call influences the ratings of the next one.
         label = f"{batch[0].article}/{batch[0].place}/{len(batch)}"
         try:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.api import Json, ToolDefinition, UnreadableAnswer, fence_text, parsing
+from bot.api import Json, ToolDefinition, UnreadableAnswer, parsing
 from plugins.society.agent_prompts import object_schema
 from plugins.society.scenario import JuryRequirements, JurySelection
+from plugins.society.text_cuts import cut_at_word
 
 JurorProfile = Mapping[str, str]
 
 FIELD_CHARS = 160
 NAME_FIELD = "name"
+JURY_TOOL = "seat_jury"
+# A profile is part of a juror's instructions, so it holds words and numbers, and nothing that looks like a mark.
+_NOT_IN_PROFILE = re.compile(r"[^\w .,:;()'\u2019&/+%-]+")
 
 # Ten people who differ in age, trade, means and home; further ones repeat them with another outlook.
 _STAND_INS = (
@@ -54,7 +59,7 @@ def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
     }
     jurors: Json = {"type": "array", "items": object_schema(properties), "minItems": count, "maxItems": count}
     return ToolDefinition(
-        name="seat_jury",
+        name=JURY_TOOL,
         description=f"Name {count} jurors by their profiles",
         parameters=object_schema({"jurors": jurors}),
     )
@@ -102,8 +107,8 @@ def requirements_text(requirements: JuryRequirements) -> str:
 
 
 def profile_text(profile: JurorProfile) -> str:
-    """Return a profile for the juror's own instructions; its words are the clerk's, so they are fenced."""
-    return fence_text("\n".join(f"{field}: {value}" for field, value in profile.items()), "your profile")
+    """Return a profile as it is in the juror's own instructions: plain words, a line for each field."""
+    return "\n".join(f"- {field}: {_NOT_IN_PROFILE.sub(' ', value).strip()}" for field, value in profile.items())
 
 
 def _other_fields(selection: JurySelection) -> tuple[str, ...]:
@@ -112,4 +117,4 @@ def _other_fields(selection: JurySelection) -> tuple[str, ...]:
 
 def _read_line(raw: Json) -> str:
     value = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
-    return " ".join(parsing.read_text(value, FIELD_CHARS).split())
+    return cut_at_word(" ".join(parsing.read_text(value, 2 * FIELD_CHARS).split()), FIELD_CHARS)

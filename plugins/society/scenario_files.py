@@ -52,7 +52,9 @@ def read_shipped_text(name: str) -> str:
         suggestion = suggest_name(name, SHIPPED_SCENARIOS)
         message = f"no scenario {name} comes with the package; {suggestion}, or name a .toml or .json file"
         raise NotFoundError(message)
-    return (files("plugins.society") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+    folder = files("plugins.society") / "scenarios"
+    # Both have the same agents.
+    return "\n".join((folder / f"{part}.toml").read_text(encoding="utf-8") for part in (name, "agents"))
 
 
 def read_scenario_file(path: Path) -> str:

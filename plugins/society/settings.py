@@ -44,7 +44,10 @@ class CourtSettings(PluginSettings):
     """How the votes of the jurors become one answer."""
 
     crowd: bool = True
-    """Show the market price or community forecast to the model, and start from it."""
+    """Start from the market price or community forecast, until an agent has given an estimate."""
+
+    show_crowd: bool = False
+    """Show the market price or community forecast to everybody in the court, if `crowd` is on."""
 
     chunk_tokens: int = Field(default=2000, ge=100, le=20_000)
     """Tokens of one part of an article."""

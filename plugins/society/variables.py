@@ -82,6 +82,10 @@ class VariableStore:
         if name is not None and name not in self.pinned:
             self.values[name] = VariableValue(text, is_trusted=own)
 
+    def pinned_value(self, name: str | None) -> VariableValue | None:
+        """Return the value of a pinned variable, None for any other."""
+        return self.values.get(name) if name is not None and name in self.pinned else None
+
     def fill(
         self, text: str, more: Mapping[str, VariableValue], unset: Callable[[str], None], *, fenced: bool = True
     ) -> str:

@@ -163,9 +163,10 @@ class CollaborationAnswers:
         ]
 
     def _side(self) -> bool | None:
-        system = "\n".join(message_text(one) for one in self.messages if one.get("role") == "system")
-        found = re.search(r"you argue for ([^.\n]+)", system)
-        return None if found is None else re.search(r"\b(?:no|not|low\w*)\b", found[1].casefold()) is None
+        """Return whether the model argues for or against, as its instructions say last; None if it takes no side."""
+        spoken = (message_text(one) for one in self.messages if one.get("role") in {"system", "user"})
+        found = re.findall(r"you argue for ([^.\n]+)", "\n".join(spoken))
+        return re.search(r"\b(?:no|not|low\w*|early|any other)\b", found[-1].casefold()) is None if found else None
 
     def _facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""

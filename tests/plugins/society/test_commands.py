@@ -58,7 +58,7 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
     own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "check", str(own))
     assert "own.toml holds together: 10 steps, 12 moves" in capsys.readouterr().out
-    own.write_text(read_shipped_text("ten").replace("{rules}", "{synthesis}", 1))
+    own.write_text(read_shipped_text("ten").replace("{votes}", "{synthesis}", 1))
     foxcast(folder, "court", "check", str(own))
     told = capsys.readouterr().out.splitlines()
     assert [line.endswith("no step before this one stores {synthesis}, so it says (nothing yet)") for line in told] == [
@@ -69,9 +69,9 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
     own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "schema")
     jsonschema.validate(tomllib.loads(own.read_text()), json.loads(capsys.readouterr().out))
-    own.write_text(read_shipped_text("ten").replace("{rules}", "{ruels}", 1))
+    own.write_text(read_shipped_text("ten").replace("{votes}", "{votse}", 1))
     with pytest.raises(
-        ConfigError, match=r"own\.toml:\d+: steps\[6\]\.message: nothing fills the placeholder \{ruels\}"
+        ConfigError, match=r"own\.toml:\d+: steps\[11\]\.message: nothing fills the placeholder \{votse\}"
     ):
         foxcast(folder, "court", "check", str(own))
 

@@ -270,9 +270,9 @@ async def test_a_reader_that_fails_leaves_articles_without_a_score_and_none_is_k
     assert any("chunks not rated" in remark for remark in ranking.remarks)
 
 
-@pytest.mark.parametrize(("good", "asked"), [(0, 2), (1, 6), (6, 14), (99, 20)])
+@pytest.mark.parametrize(("good", "asked"), [(0, 4), (1, 4), (6, 12), (99, 20)])
 async def test_a_rater_that_rates_nothing_any_more_is_soon_given_up(good: int, asked: int) -> None:
-    # Two calls are made at once, then four, then eight; after two in a row without a rating no further ones.
+    # Four calls are made at once, then eight, then sixteen; after two in a row without a rating no further ones.
     results = found(*[(f"Ship {place}", f"https://news.example/{place}", "It sailed.") for place in range(1, 21)])
     others = ScriptedParticipant()
     rated: list[int] = []

@@ -1,7 +1,7 @@
 """A trial from the first move to the answer: who is told what, what is on record, and how the belief moves."""
 
 import json
-from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect
 from bot.core.predictions import ChoiceShape, CurveShape
 from bot.core.research import SourcePolicy
+from bot.simulator.models.prompt_reading import fenced_parts
 from bot.testing.trial_context import ScriptedModel, changed_prefixes, fixed_text_tool
 from plugins.society.settings import CourtSettings
 from plugins.society.step_packing import SEVERAL_MOVES
@@ -275,13 +276,114 @@ message = "{word}"
     assert probability(steps[-1]) == 0.6
 
 
-async def test_each_conversation_only_grows_and_offers_the_same_forms_throughout() -> None:
-    at = scripted_context()
-    await done(at)
+@pytest.mark.parametrize("scenario", ["ten", "full"])
+async def test_all_requests_of_a_trial_begin_alike_and_each_conversation_only_grows(scenario: str) -> None:
+    at = scripted_context(rater=ScriptedParticipant())
+    await done(at, CourtSettings(scenario=scenario))
     assert changed_prefixes(at.prompts) == []
-    # More is asked of a juror than a vote, and each form is there from the beginning.
-    asked = Counter((one.role, one.seed) for one in at.prompts)
-    often = [one.prompt for one in at.prompts if asked[one.role, one.seed] > 1]
-    assert {len(prompt.allowed) for prompt in often if len(prompt.tools) > 1} == {1}
-    assert max(len(prompt.tools) for prompt in often) > 1
-    assert not any(prompt.allowed for prompt in often if len(prompt.tools) == 1)
+    asked = [one.prompt for one in at.prompts if one.role != "rater"]
+    # One list of tools and one system text for everybody, and one call that is asked for each time.
+    assert len({tuple(map(id, prompt.tools)) for prompt in asked}) == 1
+    assert len({prompt.messages[0].text for prompt in asked}) == 1
+    assert {len(prompt.allowed) for prompt in asked} == {1}
+    # Question and case file come first, and the case file only grows.
+    openings = [prompt.messages[1].text.partition("# Your part\n")[0] for prompt in asked]
+    assert all(later.startswith(before) for before, later in pairwise(sorted(openings, key=len)))
+
+
+async def test_everybody_reads_what_the_court_has_heard_once_and_before_their_own_part() -> None:
+    at = scripted_context(
+        ScriptedParticipant(says={"say": {"statement": "count the masts"}}),
+        prosecution=ScriptedParticipant(says={"argue": {"statement": "it has sailed"}}),
+        defence=ScriptedParticipant(says={"argue": {"statement": "a storm came"}}),
+        juror=ScriptedParticipant(),
+    )
+    await done(at, CourtSettings(rounds=2))
+    words = heard(at, "juror")
+    places = [words.index(part) for part in ("# Question", "The whole story.", "words to estimate", "count the masts",
+              "it has sailed", "a storm came", "# Your part", "- age: age", "# Your task")]  # fmt: skip
+    assert places == sorted(places)
+    assert (words.count("count the masts"), words.count("it has sailed"), words.count("The whole story.")) == (1, 3, 2)
+    # A side reads its own words in the case file, and is not told them again.
+    assert heard(at, "defence").count("a storm came") == 2
+
+
+async def test_profile_and_rules_are_instructions_and_all_else_is_fenced() -> None:
+    at = scripted_context(
+        ScriptedParticipant(says={"say": {"statement": "count the masts"}, "estimate": {"statement": "a fair wind"}}),
+        juror=ScriptedParticipant(),
+    )
+    await done(at)
+    fenced = [text for _, text in fenced_parts(heard(at, "juror"))]
+    assert any("a fair wind" in text for text in fenced)
+    assert any("The whole story." in text for text in fenced)
+    assert not any("count the masts" in text or "age 3" in text for text in fenced)
+    assert "\n- age: age 3\n- background: background 3\n" in heard(at, "juror")
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"), [({}, 0), ({"show_crowd": True}, 1), ({"show_crowd": True, "crowd": False}, 0)]
+)
+async def test_nobody_reads_the_price_of_the_crowd_unless_a_setting_asks_for_it(
+    settings: dict[str, Any], shown: int
+) -> None:
+    at = scripted_context(rater=ScriptedParticipant())
+    steps = await done(at, CourtSettings(**settings), asked=priced(0.31))
+    texts = ["\n".join(message.text for message in one.prompt.messages) for one in at.prompts]
+    # What an article is worth does not depend on the price.
+    wanted_counts = [shown * (one.role != "rater") for one in at.prompts]
+    assert [text.count("## Crowd") for text in texts] == wanted_counts
+    assert [text.count("0.31") for text in texts] == wanted_counts
+    assert probability(steps[0]) == (0.31 if settings.get("crowd", True) else 0.5)
+
+
+async def test_an_answer_that_the_case_file_does_not_hold_is_told_to_the_one_who_gave_it() -> None:
+    at = scripted_context(
+        head=ScriptedParticipant(says={"search_for": {"queries": ["tides of the harbour"]}}),
+        judge=ScriptedParticipant(),
+    )
+    await done(at)
+    assert "In this trial you said before:" in heard(at, "head")
+    assert "tides of the harbour" in heard(at, "head")
+    assert "tides of the harbour" not in heard(at, "judge")
+
+
+@pytest.mark.parametrize(
+    ("shape", "estimate", "high", "low"),
+    [
+        (CHOICE, {"red": 0.2, "green": 0.1, "blue": 0.7}, ["blue"], ["blue", "red"]),
+        (CHOICE, {"red": 0.1, "green": 0.5, "blue": 0.4}, ["green"], ["green", "blue"]),
+    ],
+)
+async def test_of_options_the_sides_argue_for_the_two_that_lead_by_the_estimate(
+    shape: Any, estimate: Any, high: list[str], low: list[str]
+) -> None:
+    at = scripted_context(
+        ScriptedParticipant(answers=(estimate, {"red": 0.9, "green": 0.05, "blue": 0.05})),
+        prosecution=ScriptedParticipant(), defence=ScriptedParticipant(),
+    )  # fmt: skip
+    await done(at, CourtSettings(jurors=1, rounds=1), asked=question(shape))
+    for role, options in (("prosecution", high), ("defence", low)):
+        part = heard(at, role).partition("# Your part")[2]
+        assert [text for label, text in fenced_parts(part) if "option" in label or "rival" in label] == options
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer", "high", "low"),
+    [
+        (NUMBER, 40.0, "a high value, above 40.", "a low value, below 40."),
+        (DATE, "2026-01-20", "a late date, later than 2026-01-", "an early date, earlier than 2026-01-"),
+    ],
+)
+async def test_of_numbers_and_dates_the_sides_argue_above_and_below_the_median_of_the_estimate(
+    shape: Any, answer: Any, high: str, low: str
+) -> None:
+    levels = (5, 10, 25, 50, 75, 90, 95)
+    values = {f"p{level}": 10.0 * place if shape is NUMBER else answer for place, level in enumerate(levels, 1)}
+    at = scripted_context(
+        ScriptedParticipant(answers=(values,)), prosecution=ScriptedParticipant(), defence=ScriptedParticipant()
+    )
+    await done(at, asked=question(shape))
+    assert f"you argue for {high}" in heard(at, "prosecution")
+    assert f"you argue for {low}" in heard(at, "defence")
+    assert "the median of the first estimate" in heard(at, "defence")
