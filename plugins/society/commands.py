@@ -24,7 +24,6 @@ from plugins.society.scenario_files import (
     read_scenario_file,
 )
 from plugins.society.settings import CourtSettings, count_moves
-from plugins.society.step_packing import SEVERAL_MOVES
 
 
 class CourtCommand(StrEnum):
@@ -105,7 +104,7 @@ def _load_court_forecast(ctx: typer.Context, name: str) -> ForecastExplanation:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
     found = explain_forecast(ctx, name)
     moves = {step.action.name for steps in found.steps.values() for step in steps}
-    is_played = partial(moves.issubset, {*MoveAction, SEVERAL_MOVES})
+    is_played = partial(moves.issubset, {*MoveAction, transcripts.SEVERAL_MOVES})
     require_forecaster_kind(found, "a court", keys=("scenario",), is_played=is_played)
     return found
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar
 
 from bot.api import (
@@ -53,7 +55,6 @@ from plugins.society.scenario import (
     expand_loops,
 )
 from plugins.society.settings import CourtSettings, count_moves, count_step_moves
-from plugins.society.step_packing import join_steps
 from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import VariableStore, VariableValue, resolve_values
 
@@ -84,6 +85,7 @@ class CourtSession:
         self.question, self.context, self.settings = question, context, settings
         self.scenario: CourtScenario = settings.effective_scenario()
         self.planned = count_moves(self.scenario)
+        self.made = 0
         for role in settings.interventions.roles.values():
             # Not passed on silently to the main model: the comparison would be meaningless.
             context.dialect(role)
@@ -121,22 +123,21 @@ class CourtSession:
         began: tuple[str, ...] = (f"began with {first}: {self.state.starting_point.text}",)
         began += self.settings.interventions.describe()
         held: list[Step] = []
-        made = 0
         async with aclosing(self._outcomes()) as outcomes:
             async for at, outcome in outcomes:
-                made += 1
-                if made == self.planned:
+                self.made += 1
+                if self.made == self.planned:
                     self._close(outcome)
                     await self.participants.report_performance()
                 step = self._step(at, replace(outcome, documents=documents + outcome.documents), began)
                 documents, began = (), ()
-                held.append(replace(step, final=made == self.planned and self.state.has_verdict))
+                held.append(replace(step, final=self.made == self.planned and self.state.has_verdict))
                 # Before the first answer of a model there is no forecast of this court.
                 for ready in held if self.has_answer else ():
                     yield ready
                 held = [] if self.has_answer else held
         if held:
-            yield join_steps(held)
+            yield _join_held_steps(held)
         if not self.state.has_verdict:
             voted = f"{self.state.vote_count} of {len(self.state.jurors)} jurors voted, fewer than half"
             message = f"no verdict: {voted if self.state.has_jury else 'nobody gave an answer'}"
@@ -158,21 +159,39 @@ class CourtSession:
 
     async def _outcomes(self) -> AsyncGenerator[tuple[PlacedMove, MoveOutcome], None]:
         placed_moves = [*expand_loops(self.scenario)]
-        for at in placed_moves:
-            if at is not placed_moves[-1] and self._is_left_out(at):
+        for number, at in enumerate(placed_moves):
+            later = placed_moves[number + 1 :]
+            if later and (why := self._left_out_reason(at, later)):
                 self.planned -= count_step_moves(self.scenario, at)
-                self._remarks.append(f"step {at.place} was left out: there is only time for a verdict")
+                self._remarks.append(f"step {at.place} was left out: {why}")
                 continue
             async with aclosing(self._run_move(at)) as outcomes:
                 async for outcome in outcomes:
                     yield at, outcome
 
-    def _is_left_out(self, at: PlacedMove) -> bool:
-        """Say whether a move is left out because time is short: only moves that lead to a verdict remain."""
+    def _left_out_reason(self, at: PlacedMove, later: Sequence[PlacedMove]) -> str:
+        """Say why a move is left out: where time or steps are short, only moves that lead to a verdict remain."""
         self._late = self._late or self.context.is_final_answer_time(f"move {at.place}")
+        if self._leads_to_verdict(at):
+            return ""
+        wanted = count_step_moves(self.scenario, at) + self._reserved_steps(later)
+        short = self.made + wanted > self.context.limits.steps
+        return "there is only time for a verdict" if self._late else "the steps left are for a verdict" if short else ""
+
+    def _leads_to_verdict(self, at: PlacedMove) -> bool:
+        """Say whether the court needs a move for its verdict."""
+        if self.state.has_verdict:
+            return False
         kinds = {MessageKind.VOTE} if self.state.has_jury else {MessageKind.ESTIMATE, MessageKind.SYNTHESIS}
-        leads = at.move.action is MoveAction.GENERATE_JURY or at.move.kind in kinds
-        return self._late and (self.state.has_verdict or not leads)
+        if at.move.action is MoveAction.GENERATE_JURY:
+            return not self.state.jurors
+        return at.move.action is MoveAction.MESSAGE and at.move.kind in kinds
+
+    def _reserved_steps(self, later: Sequence[PlacedMove]) -> int:
+        """Return how many steps the first answer of each kind that the verdict needs takes, and the last move."""
+        needed = {(at.move.action, at.move.kind): at for at in reversed(later) if self._leads_to_verdict(at)}
+        places = {at.place: count_step_moves(self.scenario, at) for at in (*needed.values(), later[-1])}
+        return sum(places.values())
 
     def _run_move(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
         if at.move.action is not MoveAction.MESSAGE:
@@ -465,3 +484,15 @@ def _create_participant(agent: ScenarioAgent) -> CourtParticipant:
 
 def _statement_text(person: CourtParticipant, filled: StructuredAnswer[AgentStatement]) -> str:
     return filled.value.words if filled.value is not None else f"({person.label} said nothing.)"
+
+
+def _join_held_steps(held: Sequence[Step]) -> Step:
+    """Return the last of the steps before which no model had answered, with what all of them cost and remarked."""
+    return replace(
+        held[-1],
+        observation=replace(
+            held[-1].observation, documents=tuple(one for step in held for one in step.observation.documents)
+        ),
+        usage=reduce(add, (step.usage for step in held), ModelUsage()),
+        remarks=tuple(remark for step in held for remark in step.remarks),
+    )

@@ -24,9 +24,11 @@ from bot.api import (
     TrialTranscript,
     replace_invisible,
 )
-from plugins.society.step_packing import SEVERAL_MOVES
 
 MoveArguments = Mapping[str, Any]
+
+# The action of a step of earlier versions, which held several moves.
+SEVERAL_MOVES = "proceedings"
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100

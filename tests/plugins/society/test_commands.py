@@ -162,7 +162,7 @@ async def sat_through(folder: Path) -> dict[str, str]:
     async with open_forecast_runs(folder, llm) as forecast_fixture:
         forecast_fixture.forecasters |= {"court": CourtForecaster(CourtSettings()), "court_b": CourtForecaster(changed)}
         for name in forecast_fixture.forecasters:
-            forecast_fixture.limits = TrialLimits(steps=10 if name == "court" else 50)
+            forecast_fixture.limits = TrialLimits(steps=50)
             asked = len(llm.requests)
             # The one is known by its moves, the other, under a name of its own, by its settings.
             kept: dict[str, Any] = (
@@ -175,7 +175,7 @@ async def sat_through(folder: Path) -> dict[str, str]:
                 trace, forecast_fixture.seat(name), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
             )
             assert again.is_identical, again
-            assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
+            assert [len(record.steps) for record in trace.trials] == [12] * 2
             made[f"{name} asked"] = str(len(llm.requests) - asked)
         elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
         made["elsewhere"] = (await forecast_fixture.forecast(elsewhere, name, trials=1, **kept)).id

@@ -11,7 +11,6 @@ from bot.core.forecasts import TrialLimits
 from bot.core.language_models import Prompt
 from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, tool_call_answer
 from plugins.society.settings import CourtSettings
-from plugins.society.step_packing import SEVERAL_MOVES
 from plugins.society.vote_pooling import VoteAggregate
 from tests.plugins.society.cases import (
     ScriptedParticipant,
@@ -139,7 +138,7 @@ async def test_without_any_model_there_is_one_step_with_the_start_and_the_reason
     )
     assert isinstance(error, RequestRejectedError)
     (step,) = steps
-    assert (step.action.name, probability(step), step.final) == (SEVERAL_MOVES, 0.3, False)
+    assert (probability(step), step.final) == (0.3, False)
     assert any("the budget of the day is spent" in remark for remark in step.remarks)
 
 

@@ -1,20 +1,25 @@
 """A trial from the first move to the answer: who is told what, what is on record, and how the belief moves."""
 
 import json
+from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from bot.core.beliefs import ConfidenceLevel, ModelUsage, belief_mismatch
-from bot.core.forecasts import TrialLimits
-from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.core.beliefs import ConfidenceLevel, Step, belief_mismatch
+from bot.core.forecasts import Trial, TrialLimits
+from bot.core.language_models import ModelAnswer, ModelCompletion, ModelDialect, Prompt
 from bot.core.predictions import ChoiceShape, CurveShape
 from bot.core.research import SourcePolicy
+from bot.forecasting.trial import TrialSettings, run_trial
 from bot.simulator.models.prompt_reading import fenced_parts
-from bot.testing.trial_context import ScriptedModel, changed_prefixes, fixed_text_tool
-from plugins.society.settings import CourtSettings
-from plugins.society.step_packing import SEVERAL_MOVES
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from bot.testing.trial_context import ScriptedModel, ScriptedTrialContext, changed_prefixes, fixed_text_tool
+from plugins.society.forecaster import CourtForecaster
+from plugins.society.scenario_files import load_shipped_scenario
+from plugins.society.settings import CourtSettings, count_moves
 from plugins.society.vote_pooling import VoteAggregate
 from tests.plugins.society.cases import (
     CUTOFF,
@@ -216,15 +221,78 @@ async def test_choices_numbers_and_several_targets_are_voted_on(shape: Any, dial
         assert mean["a"]["p50"] == pytest.approx(40.0, abs=0.5)
 
 
-async def test_more_moves_than_steps_are_packed_and_nothing_is_cut_off() -> None:
-    at = scripted_context(**jurors(0.6, 0.8, 0.1), limits=TrialLimits(steps=5))
-    steps = await done(at)
-    whole = await done(scripted_context(**jurors(0.6, 0.8, 0.1)))
-    assert len(steps) == 5
-    moves = [move for step in steps for move in (told(step, "moves") if step.action.name == SEVERAL_MOVES else [None])]
-    assert len(moves) == len(whole) == 12
-    assert steps[-1].belief == whole[-1].belief
-    assert sum((step.usage for step in steps), ModelUsage()) == sum((step.usage for step in whole), ModelUsage())
+@pytest.mark.parametrize(
+    ("limit", "played"),
+    [
+        (200, [("jury", 1), ("queries", 1), ("search", 1), ("ranking", 1), ("summary", 1), ("rules", 1),
+               ("prosecution_opening", 1), ("defence_opening", 1), ("votes", 3), ("synthesis", 1)]),
+        (10, [("jury", 1), ("queries", 1), ("search", 1), ("ranking", 1), ("summary", 1), ("rules", 1), ("votes", 3),
+              ("synthesis", 1)]),
+        (5, [("jury", 1), ("votes", 3), ("synthesis", 1)]),
+    ],
+)  # fmt: skip
+async def test_steps_for_the_vote_are_reserved(limit: int, played: list[tuple[str, int]]) -> None:
+    steps = await done(scripted_context(**jurors(0.6, 0.8, 0.1), limits=TrialLimits(steps=limit)))
+    assert [*Counter(told(step, "name") for step in steps).items()] == played
+    assert steps[-1].final
+    assert probability(steps[-1]) == pytest.approx(0.5)
+    left_out = {remark for step in steps for remark in step.remarks if "was left out" in remark}
+    assert len(left_out) == 10 - len(played)
+    assert all(remark.endswith("the steps left are for a verdict") for remark in left_out)
+
+
+@dataclass(kw_only=True)
+class SlowTrialContext(ScriptedTrialContext):
+    """A context whose models take their time, on a virtual clock that also says how much of it is left."""
+
+    clock: VirtualClock
+    call_seconds: float
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        await self.clock.sleep(self.call_seconds)
+        return await ScriptedTrialContext.ask_model(self, role, prompt, seed=seed)
+
+    def is_final_answer_time(self, place: str) -> bool:
+        self.seconds_left = self.limits.seconds - self.clock.monotonic()
+        return ScriptedTrialContext.is_final_answer_time(self, place)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "call_seconds", "ended_s", "votes"),
+    [
+        # By default a trial has the time that it needs: all 28 steps, 26 of them calls that wait for each other.
+        (1680.0, 4.0, 104.0, 10),
+        (1680.0, 60.0, 1560.0, 10),
+        # With less, some exchanges and the second vote are left out, never the first vote.
+        (100.0, 4.0, 88.0, 5),
+        (60.0, 4.0, 56.0, 5),
+        (40.0, 4.0, 40.0, 5),
+    ],
+)
+def test_a_court_of_28_steps_votes_within_its_time_also_with_a_slow_model(
+    seconds: float, call_seconds: float, ended_s: float, votes: int
+) -> None:
+    limits = TrialLimits(steps=count_moves(load_shipped_scenario("full")), seconds=seconds)
+    kept: list[Step] = []
+
+    async def log(_number: int, step: Step) -> None:
+        kept.append(step)
+
+    async def main(clock: VirtualClock) -> tuple[Trial, float]:
+        at = SlowTrialContext(
+            clock=clock, call_seconds=call_seconds, limits=limits, cutoff=CUTOFF,
+            models={"main": ScriptedModel(ScriptedParticipant())}, scripted_tools=[searches(), reads()],
+        )  # fmt: skip
+        court = CourtForecaster(CourtSettings(scenario="full"))
+        return await run_trial(court, question(), at, TrialSettings(limits=limits, log=log)), clock.monotonic()
+
+    trial, took_s = run_in_virtual_time(main)
+    assert trial.is_answer
+    assert trial.belief is not None
+    assert (trial.belief.stated, trial.belief.reason) == (True, "mean of 5 of 5 jurors")
+    assert sum(step.action.arguments.get("kind") == "vote" for step in kept) == votes
+    assert took_s == pytest.approx(ended_s)
+    assert took_s <= seconds
 
 
 async def test_what_the_policy_of_a_source_wants_first_is_used_and_kept_as_an_article() -> None:
