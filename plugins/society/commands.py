@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from bot.api import ConfigError, ForecastExplanation, explain_forecast, require_forecaster_kind
 from plugins.society import transcripts
+from plugins.society.court_scores import score_forecasts
 from plugins.society.interventions import ScenarioInterventions
 from plugins.society.scenario import CourtScenario, MoveAction, expand_loops, suggest_name
 from plugins.society.scenario_files import (
@@ -76,7 +77,7 @@ def run_court_command(
         case CourtCommand.VARIANT:
             text = format_variant(given)
         case CourtCommand.SCORE:
-            text = transcripts.score_forecasts([_load_court_forecast(ctx, name) for name in given])
+            text = score_forecasts([_load_court_forecast(ctx, name) for name in given])
         case CourtCommand.COMPARE:
             text = transcripts.compare_forecasts(
                 *_require_same_question(*(_load_court_forecast(ctx, name) for name in given))
