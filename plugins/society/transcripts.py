@@ -23,6 +23,7 @@ from bot.api import (
     TrialTranscript,
     replace_invisible,
 )
+from plugins.society.scenario import MoveAction
 from plugins.society.vote_pooling import encode_predictions
 
 MoveArguments = Mapping[str, Any]
@@ -32,10 +33,12 @@ SEVERAL_MOVES = "proceedings"
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
+# What these brought is told after what was said.
+_RETRIEVAL = frozenset({MoveAction.WEB_SEARCH.value, MoveAction.PROCESS_ARTICLES.value})
 
 
 def tell_court(steps: Sequence[Step]) -> TrialTranscript:
-    """Return what was said in a trial, and the last count of the jury."""
+    """Return what was said in a trial, then what was searched and read, and the last count of the jury."""
     # Answers of other kinds are points of a scale.
     kinds = {type(one) for step in steps[-1:] for one in step.belief.predictions.values()}
     has_chances = kinds <= {BinaryPrediction, ChoicePrediction}
@@ -43,16 +46,25 @@ def tell_court(steps: Sequence[Step]) -> TrialTranscript:
         TranscriptFigure(name=name, value=value, is_probability=has_chances and not name.startswith("spread"))
         for name, value in tally_rows(closing_tally(steps)).items()
     )
-    return TrialTranscript(entries=tuple(transcript_entries(steps)), figures=tuple(figures))
+    entries = [*_named_entries(steps)]
+    said = [entry for name, entry in entries if name not in _RETRIEVAL]
+    return TrialTranscript(
+        entries=(*said, *(entry for name, entry in entries if name in _RETRIEVAL)), figures=tuple(figures)
+    )
 
 
 def transcript_entries(steps: Sequence[Step]) -> Iterator[TranscriptEntry]:
-    """Yield the moves of one trial in order, also where a step holds several."""
+    """Yield the moves of one trial in the order in which they were made."""
+    yield from (entry for _, entry in _named_entries(steps))
+
+
+def _named_entries(steps: Sequence[Step]) -> Iterator[tuple[str, TranscriptEntry]]:
+    """Yield each move with the name of its action, also where a step holds several."""
     for place, step in enumerate(steps, 1):
         moves = list(_step_moves(step))
         for number, (name, arguments, text) in enumerate(moves):
             is_last = number == len(moves) - 1
-            yield TranscriptEntry(
+            entry = TranscriptEntry(
                 title=_move_title(name, arguments, place),
                 text="(kept out of the transcript)" if arguments.get("silent") else text,
                 speaker=str(arguments.get("to") or arguments.get("agent") or ""),
@@ -60,6 +72,7 @@ def transcript_entries(steps: Sequence[Step]) -> Iterator[TranscriptEntry]:
                 belief=_belief_text(step.belief) if is_last else "",
                 probability=_single_probability(step.belief) if is_last else None,
             )
+            yield name, entry
 
 
 def closing_tally(steps: Sequence[Step]) -> MoveArguments:

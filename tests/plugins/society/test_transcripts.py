@@ -98,6 +98,19 @@ def test_moves_that_share_a_step_are_told_one_by_one_and_silent_ones_kept_back()
     assert second.belief
 
 
+def test_arguments_and_votes_come_before_what_was_searched_and_read() -> None:
+    steps = [
+        step("web_search", "found", step=1, agent="head"),
+        step("process_articles", "rated", step=2, agent="head"),
+        said("62 %. The tide."),
+        step("tally", "counted", step=4),
+    ]
+    assert [entry.text for entry in transcripts.tell_court(steps).entries] == [
+        "62 %. The tide.", "counted", "found", "rated"
+    ]  # fmt: skip
+    assert [entry.text for entry in transcripts.transcript_entries(steps)] == [one.observation.text for one in steps]
+
+
 def test_two_trials_stand_side_by_side_with_what_was_changed() -> None:
     first = record(said("A"), step("tally", tally=counted(0.6, 0.8)), p=0.7)
     second = record(
