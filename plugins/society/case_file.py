@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bot.api import clean_unfenced_text, fence_text
+from plugins.society.variables import MAX_VALUE_CHARS
 
 CASE_HEADING = "# Case file"
 PART_HEADING = "# Your part"
 TASK_HEADING = "# Your task"
-STATEMENT_CHARS = 2**20
 
 
 @dataclass(slots=True)
@@ -23,14 +23,14 @@ class CaseFile:
 
     def add(self, title: str, text: str, *, fenced: bool) -> None:
         """Add a result; ``fenced`` if others than the court's own code and its judge wrote its words."""
-        self.entries.append(f"## {title}\n{fence_text(text, title, STATEMENT_CHARS) if fenced else text}")
+        self.entries.append(f"## {title}\n{fence_text(text, title, MAX_VALUE_CHARS) if fenced else text}")
 
     def opening(self, question: str, part: str, earlier_answers: list[str]) -> str:
         """Return how a conversation begins: question, case file, and the part of the participant."""
         file = [CASE_HEADING, *self.entries] if self.entries else []
         earlier = [
             "In this trial you said before:",
-            *(fence_text(answer, "your own words", STATEMENT_CHARS) for answer in earlier_answers),
+            *(fence_text(answer, "your own words", MAX_VALUE_CHARS) for answer in earlier_answers),
         ]
         return "\n\n".join(
             filter(None, (question, *file, f"{PART_HEADING}\n{part}", *(earlier if earlier_answers else ())))
@@ -39,4 +39,4 @@ class CaseFile:
 
 def instruction_text(text: str) -> str:
     """Return words of an agent that bind the others: clean, and without anything that looks like a fence."""
-    return clean_unfenced_text(text, STATEMENT_CHARS)
+    return clean_unfenced_text(text, MAX_VALUE_CHARS)

@@ -139,6 +139,7 @@ def describe_scenario(scenario: CourtScenario) -> str:
         turn = f" {at.turn}/{at.turns}" if at.turns > 1 else ""
         who = f"{move.initiator} -> {move.receiver} ({move.kind})" if move.initiator else move.agent or ""
         stored = f", stored as {move.store}" if move.store else ""
+        stored += ", shared" if move.shared else ""
         lines.append(f"{at.place:>3}  {move.name or move.action}{turn}: {move.action} {who}{stored}".rstrip())
     return "\n".join(lines)
 

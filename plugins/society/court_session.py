@@ -252,8 +252,8 @@ class CourtSession:
             )
         )
         self._note_answer(filled)
-        seated = jury.fill_jury(filled.value, count, filled.reason)
-        for number, profile in enumerate(seated.profiles, 1):
+        profiles, note = jury.fill_jury(filled.value, count, filled.reason)
+        for number, profile in enumerate(profiles, 1):
             person = CourtParticipant(
                 name=f"juror_{number}",
                 label=profile.get(jury.NAME_FIELD, f"Juror {number}"),
@@ -265,12 +265,12 @@ class CourtSession:
             self.state.jurors.append(self.participants.join(person))
         shown = [
             f"{one.name}: {', '.join(profile.values())}"
-            for one, profile in zip(self.state.jurors, seated.profiles, strict=True)
+            for one, profile in zip(self.state.jurors, profiles, strict=True)
         ]
         self._keep_result(at, "\n".join(shown))
-        recorded: dict[str, Json] = {"agent": at.move.agent, "jurors": [dict(profile) for profile in seated.profiles]}
+        recorded: dict[str, Json] = {"agent": at.move.agent, "jurors": [dict(profile) for profile in profiles]}
         absent = [f"{one.name} {one.left_out_reason}" for one in self.state.jurors if one.left_out_reason]
-        notes = (*filled.notes, *([seated.note] if seated.note else ()), *absent)
+        notes = (*filled.notes, *filter(None, [note]), *absent)
         return MoveOutcome(
             text="\n".join(shown), arguments=recorded, usage=filled.usage, documents=filled.documents, remarks=notes
         )

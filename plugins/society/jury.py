@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from bot.api import Json, ToolDefinition, UnreadableAnswer, parsing
 from plugins.society.agent_prompts import object_schema
@@ -43,15 +42,6 @@ _FIELDS = ("age", "profession", "education", "region", "expertise")
 _OUTLOOKS = ("weighs both sides before numbers", "begins with how such things usually end", "doubts what is announced")
 
 
-@dataclass(frozen=True, slots=True)
-class SeatedJury:
-    """The profiles of a jury, and notes on missing ones; ``chosen`` is how many the clerk named."""
-
-    profiles: tuple[JurorProfile, ...]
-    chosen: int
-    note: str = ""
-
-
 def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
     """Return the call by which the clerk names exactly this many jurors."""
     properties: dict[str, Json] = {
@@ -80,13 +70,12 @@ def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: in
     return tuple(profiles)
 
 
-def fill_jury(named: Sequence[JurorProfile] | None, count: int, why: str) -> SeatedJury:
-    """Return a jury of exactly ``count``: the named jurors, and stand-ins for the missing ones."""
+def fill_jury(named: Sequence[JurorProfile] | None, count: int, why: str) -> tuple[tuple[JurorProfile, ...], str]:
+    """Return a jury of exactly ``count``, stand-ins for the missing jurors, and a note on those, if there are any."""
     kept = tuple(named or ())[:count]
-    if len(kept) == count:
-        return SeatedJury(kept, count)
-    note = f"{count - len(kept)} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}"
-    return SeatedJury((*kept, *map(create_stand_in, range(len(kept), count))), len(kept), note)
+    missing = count - len(kept)
+    note = f"{missing} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}" if missing else ""
+    return (*kept, *map(create_stand_in, range(len(kept), count))), note
 
 
 def create_stand_in(number: int) -> JurorProfile:

@@ -95,7 +95,7 @@ class JuryRequirements(ScenarioPart):
 
 
 class JurySelection(ScenarioPart):
-    """How the clerk chooses a jury; ``prompt_template`` becomes the system message of each juror."""
+    """How the clerk chooses a jury; ``prompt_template`` describes the part of each juror."""
 
     requirements: JuryRequirements = JuryRequirements()
     profile_fields: tuple[ScenarioName, ...] = Field(

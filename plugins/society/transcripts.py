@@ -24,6 +24,7 @@ from bot.api import (
     replace_invisible,
 )
 from plugins.society.scenario import MoveAction
+from plugins.society.text_cuts import cut_at_word
 from plugins.society.vote_pooling import encode_predictions
 
 MoveArguments = Mapping[str, Any]
@@ -33,7 +34,7 @@ SEVERAL_MOVES = "proceedings"
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
-# What these brought is told after what was said.
+# The results of these come after what was said.
 _RETRIEVAL = frozenset({MoveAction.WEB_SEARCH.value, MoveAction.PROCESS_ARTICLES.value})
 
 
@@ -172,7 +173,7 @@ def _first_difference(one: Sequence[Step] | None, other: Sequence[Step] | None) 
     for mine, yours in zip_longest(transcript_entries(one), transcript_entries(other)):
         if mine is None or yours is None or (mine.title, mine.text) != (yours.title, yours.text):
             sides = (("A", mine), ("B", yours))
-            told = [f"  {name}: {' '.join(entry.text.split())[:_WIDTH]}" for name, entry in sides if entry]
+            told = [f"  {name}: {cut_at_word(' '.join(entry.text.split()), _WIDTH)}" for name, entry in sides if entry]
             return [f"first said otherwise: {(mine or yours).title if mine or yours else ''}", *told]
     return ["every word is the same"]
 

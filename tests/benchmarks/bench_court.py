@@ -42,7 +42,7 @@ class Library:
         at = datetime(2026, 1, 2, tzinfo=UTC)
         found = []
         for number in range(limit):
-            name = f"{abs(hash(query)) % 997}-{number}"
+            name = f"{sum(map(ord, query)) % 997}-{number}"
             words = f"On day {number} the gauge {name} at Orly in Paris read {number} mm of rain. " * 150
             found.append(SearchResult(url=f"https://almanac.example/{name}", title=f"Rain {name}", snippet=words[:500],
                                       published_at=at, text=words[:10_000]))

@@ -405,6 +405,13 @@ async def test_nobody_reads_the_price_of_the_crowd_unless_a_setting_asks_for_it(
     assert probability(steps[0]) == (0.31 if settings.get("crowd", True) else 0.5)
 
 
+async def test_the_judge_reads_every_word_of_a_large_jury() -> None:
+    words = " ".join(f"reason{number}" for number in range(250))
+    at = scripted_context(juror=ScriptedParticipant(says={"vote": {"statement": words}}), judge=ScriptedParticipant())
+    await done(at, CourtSettings(jurors=25))
+    assert heard(at, "judge").count("reason249") == 25
+
+
 async def test_an_answer_that_the_case_file_does_not_hold_is_told_to_the_one_who_gave_it() -> None:
     at = scripted_context(
         head=ScriptedParticipant(says={"search_for": {"queries": ["tides of the harbour"]}}),
