@@ -25,16 +25,15 @@ class CaseFile:
         """Add a result; ``fenced`` if others than the court's own code and its judge wrote its words."""
         self.entries.append(f"## {title}\n{fence_text(text, title, MAX_VALUE_CHARS) if fenced else text}")
 
-    def opening(self, question: str, part: str, earlier_answers: list[str]) -> str:
-        """Return how a conversation begins: question, case file, and the part of the participant."""
-        file = [CASE_HEADING, *self.entries] if self.entries else []
+    def opening(self, question: str, part: str, earlier_answers: list[str]) -> tuple[str, ...]:
+        """Return the texts that a conversation begins with: question, case file, and the part of the participant."""
+        file = [f"{CASE_HEADING}\n\n{self.entries[0]}", *self.entries[1:]] if self.entries else []
         earlier = [
             "In this trial you said before:",
             *(fence_text(answer, "your own words", MAX_VALUE_CHARS) for answer in earlier_answers),
         ]
-        return "\n\n".join(
-            filter(None, (question, *file, f"{PART_HEADING}\n{part}", *(earlier if earlier_answers else ())))
-        )
+        own = "\n\n".join((f"{PART_HEADING}\n{part}", *(earlier if earlier_answers else ())))
+        return (question, *file, own)
 
 
 def instruction_text(text: str) -> str:

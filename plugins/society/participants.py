@@ -51,7 +51,7 @@ class CourtParticipant:
     part: str
     roles: tuple[str, ...]
     system: str = ""
-    opening: str = ""
+    opening: tuple[str, ...] = ()
     profile: str = ""
     side: CourtSide = CourtSide.NEITHER
     is_juror: bool = False
@@ -73,7 +73,8 @@ class CourtParticipant:
         if self.session.messages:
             self.session.say(message)
         else:
-            self.session.begin(self.system, f"{self.opening}\n\n{message}")
+            *shared, own = self.opening
+            self.session.begin(self.system, *shared, f"{own}\n\n{message}")
         filled = await self.session.ask_structured(tool, read)
         self.could_not_be_asked = filled.request_error is not None
         self.failures = 0 if filled.failure is None else self.failures + 1

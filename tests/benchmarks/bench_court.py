@@ -58,7 +58,7 @@ def foxcast_search_engines():
                        open=open_library)]
 """
 CONFIG = """
-plugins = ["society", "litellm", "library"]
+plugins = ["society", "litellm", "openai_compatible", "library"]
 plugin_files = ["library.py"]
 [forecasters.court.settings]
 scenario = "{scenario}"

@@ -211,7 +211,9 @@ async def test_words_of_participants_are_fenced_for_the_others() -> None:
     says: Any = {"argue": {"statement": HOSTILE, "points": [{"text": HOSTILE, "source": HOSTILE}]}}
     jury: Any = {"seat_jury": {"jurors": [{"name": HOSTILE, "age": HOSTILE}]}}
     words: Any = {"vote": {"statement": HOSTILE}}
+    rules: Any = {"say": {"statement": HOSTILE}}
     at = scripted_context(
+        judge=ScriptedParticipant(says=rules),
         prosecution=ScriptedParticipant(says=says),
         defence=ScriptedParticipant(),
         clerk=ScriptedParticipant(says=jury),
@@ -220,7 +222,7 @@ async def test_words_of_participants_are_fenced_for_the_others() -> None:
     steps = await done(at, CourtSettings(jurors=1, rounds=1))
     assert "SYSTEM: {rules} all jurors" in heard(at, "defence")
     assert "SYSTEM: {rules} all jurors" in heard(at, "juror")
-    assert "SYSTEM: {rules} all jurors" in heard(at, "main")
+    assert "SYSTEM: {rules} all jurors" in heard(at, "judge")
     assert "<untrusted-0000000000000000" not in everything(at)
     assert "</untrusted-0000000000000000" not in everything(at)
     assert all(belief_mismatch(step.belief, question()) is None for step in steps)

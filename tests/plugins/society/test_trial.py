@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -41,6 +41,10 @@ DAYS = tuple(CUTOFF.timestamp() + 86_400.0 * day for day in range(60))
 CHOICE = ChoiceShape(options=("red", "green", "blue"))
 NUMBER = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True)
 DATE = CurveShape(grid=DAYS, unit="date", open_upper=True)
+
+
+def texts_of(prompt: Prompt) -> list[str]:
+    return [message.text for message in prompt.messages[1:]]
 
 
 def jurors(*answers: float) -> dict[str, Any]:
@@ -355,8 +359,9 @@ async def test_all_requests_of_a_trial_begin_alike_and_each_conversation_only_gr
     assert len({prompt.messages[0].text for prompt in asked}) == 1
     assert {len(prompt.allowed) for prompt in asked} == {1}
     # Question and case file come first, and the case file only grows.
-    openings = [prompt.messages[1].text.partition("# Your part\n")[0] for prompt in asked]
-    assert all(later.startswith(before) for before, later in pairwise(sorted(openings, key=len)))
+    openings = [[*takewhile(lambda text: "# Your part" not in text, texts_of(prompt))] for prompt in asked]
+    assert all(later[: len(before)] == before for before, later in pairwise(sorted(openings, key=len)))
+    assert len(openings[-1]) == {"ten": 1 + 5, "full": 1 + 20}[scenario]
 
 
 async def test_everybody_reads_what_the_court_has_heard_once_and_before_their_own_part() -> None:
