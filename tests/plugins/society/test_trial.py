@@ -245,6 +245,19 @@ async def test_steps_for_the_vote_are_reserved(limit: int, played: list[tuple[st
     assert all(remark.endswith("the steps left are for a verdict") for remark in left_out)
 
 
+@pytest.mark.parametrize(("limit", "is_answer"), [(5, True), (4, True), (3, True), (2, False)])
+async def test_with_steps_for_less_than_half_of_the_votes_a_trial_has_failed(limit: int, is_answer: bool) -> None:  # noqa: FBT001 - a case
+    limits = TrialLimits(steps=limit)
+    at = scripted_context(limits=limits)
+
+    async def log(_number: int, _step: Step) -> None:
+        """Keep nothing."""
+
+    court = CourtForecaster(CourtSettings())
+    trial = await run_trial(court, question(), at, TrialSettings(limits=limits, log=log))
+    assert (trial.is_answer, trial.steps) == (is_answer, limit)
+
+
 @dataclass(kw_only=True)
 class SlowTrialContext(ScriptedTrialContext):
     """A context whose models take their time, on a virtual clock that also says how much of it is left."""
