@@ -44,7 +44,7 @@ def sides_definition(question: Question) -> str:
             high, low = "a higher value than the median of the first estimate", "a lower one"
         case _:
             high, low = "yes", "no"
-    return f'The prosecution, and what is called "for", speaks for {high}; the defence, "against", for {low}.'
+    return f'The prosecution, and points "for", speak for {high}; the defence, and points "against", for {low}.'
 
 
 def juror_prompt(selection: JurySelection) -> str:

@@ -83,23 +83,26 @@ class ArticleRetrieval:
         return done
 
     async def process(self, rater: ArticleRater, most: int) -> RetrievalResult:
-        """Read and rate the results, drop those that an intervention excludes, and keep the best articles."""
+        """Read and rate the results, drop those that an intervention excludes, and keep the best articles.
+
+        Excluded ones are rated too: else the others would be rated anew, and differ by chance from a trial with them.
+        """
         done = RetrievalResult()
-        left_out = [one for one in self.found.values() if self._is_left_out(one)]
-        done.remarks += tuple(f"left out by an intervention: {one.id} {one.url}" for one in left_out)
-        chosen = [one for one in self.found.values() if one not in left_out][:MAX_ARTICLES_READ]
-        read = await gather_all(map(self._read, chosen))
+        read = await gather_all(map(self._read, [*self.found.values()][:MAX_ARTICLES_READ]))
         for _, results in read:
             for result in results:
                 done.add(result)
         rated = await rater.rate([article for article, _ in read])
         done.usage += rated.usage
         done.documents += rated.documents
+        left_out = [one for one in rated.articles if self._is_left_out(one)]
+        done.remarks += tuple(f"left out by an intervention: {one.id} {one.url}" for one in left_out)
         done.remarks += rated.remarks
-        kept = rank_articles(rated.articles, most)
-        done.recorded_articles = tuple(article.to_record(kept=article in kept) for article in rated.articles)
+        articles = [one for one in rated.articles if one not in left_out]
+        kept = rank_articles(articles, most)
+        done.recorded_articles = tuple(article.to_record(kept=article in kept) for article in articles)
         done.text = articles_text(kept, self.settings.excerpt_chars)
-        lines = [article_line(article, kept=article in kept) for article in rated.articles]
+        lines = [article_line(article, kept=article in kept) for article in articles]
         done.display_text = "\n".join(lines) or "No article."
         return done
 
