@@ -100,7 +100,7 @@ def _problem_in_messages(messages: Any) -> RequestProblem | None:  # noqa: ANN40
 
 
 def _problem_in_message(message: Any) -> str | None:  # noqa: ANN401 - any JSON
-    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+    if not isinstance(message, dict) or str(message.get("role")) not in _ROLES:
         return "role"
     content = message.get("content")
     if isinstance(content, list):
