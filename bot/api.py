@@ -246,7 +246,7 @@ from bot.forecasting.aggregation import (
     read_predictions,
 )
 from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
-from bot.forecasting.untrusted_text import fence_text
+from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
@@ -472,6 +472,7 @@ __all__ = [
     "belief_schema",
     "bounds_text",
     "check_prompt_folder",
+    "clean_unfenced_text",
     "combine_trials",
     "create_answer_format",
     "create_belief_loop",

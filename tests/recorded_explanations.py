@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from bot.core.beliefs import Step
 from bot.core.forecasts import Forecast, ForecasterSetup
 from bot.core.outcomes import Outcome, Resolution
-from bot.core.predictions import BinaryPrediction, BinaryShape
+from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import Question, QuestionRef, Target
 from bot.evaluation.explanation import ForecastExplanation, RecordedCalls
 from bot.evaluation.question_record import QuestionRecord
@@ -31,9 +31,10 @@ def recorded_explanation(
     probability: float = 0.6,
     setup: ForecasterSetup | None = None,
     outcomes: Mapping[str, Outcome] | None = None,
+    predictions: Mapping[str, Prediction] | None = None,
 ) -> ForecastExplanation:
     """Return what is on record of these steps; a forecast was completed where a forecaster is named."""
-    predictions = {"outcome": BinaryPrediction(probability)}
+    predictions = predictions or {"outcome": BinaryPrediction(probability)}
     forecast = Forecast(
         id=identity,
         ref=question.ref,

@@ -39,12 +39,16 @@ def fence_text(text: str, label: str, limit: int = QUOTE_CHARS) -> str:
     The mark in the fence derives from the text, so the same text always looks the same, and no text can hold its own
     mark; anything that looks like the fence inside is made harmless. ``label`` describes the text in a few plain words.
     """
-    inside = clean_text(text, limit)
-    if any(bracket in inside for bracket in _BRACKETS):
-        inside = _FENCE.sub("&lt;", inside)
+    inside = clean_unfenced_text(text, limit)
     mark = sha256_hex(f"{label}\n{inside}".encode())[:16]
     name = _NOT_IN_LABEL.sub(" ", clean_text(label, LABEL_CHARS)).strip() or "text"
     return f'<untrusted-{mark} label="{name}">\n{inside}\n</untrusted-{mark}>'
+
+
+def clean_unfenced_text(text: str, limit: int = QUOTE_CHARS) -> str:
+    """Return a clean text in which nothing looks like a fence, for words that stand outside of one."""
+    inside = clean_text(text, limit)
+    return _FENCE.sub("&lt;", inside) if any(bracket in inside for bracket in _BRACKETS) else inside
 
 
 def _visible_text(text: str) -> str:

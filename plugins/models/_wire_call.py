@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -292,6 +293,16 @@ def conversation_turns(messages: Sequence[Message]) -> Iterator[ConversationTurn
         open_turn.end = place
     if open_turn is not None:
         yield open_turn
+
+
+def shared_opening_place(messages: Sequence[Message]) -> int | None:
+    """Return the place of the last text that other conversations may begin with too; None where there is none.
+
+    That is the one before the last text of an opening that has several.
+    """
+    first = next((place for place, one in enumerate(messages) if one.speaker is not MessageRole.SYSTEM), 0)
+    opening = [*takewhile(lambda one: one.speaker is MessageRole.USER, messages[first:])]
+    return first + len(opening) - 2 if len(opening) > 1 else None
 
 
 def last_stable_turn(turns: Sequence[ConversationTurn], stable: int) -> int | None:

@@ -44,6 +44,7 @@ from plugins.models._wire_call import (
     replace_surrogates,
     reported_usage,
     schema_instruction,
+    shared_opening_place,
 )
 
 # Some models require reasoning in every message with a call, also where another model made it. They accept a space.
@@ -71,7 +72,7 @@ def chat_body(call: WireCall) -> dict[str, Json]:
 
 def chat_messages(call: WireCall) -> list[Json]:
     """Return the messages as they are sent."""
-    profile, marked = call.profile, _last_cacheable_message(call)
+    profile, marked = call.profile, _cacheable_places(call)
     sent: list[dict[str, Json]] = []
     own: set[str] = set()
     for place, message in enumerate(_with_schema_instruction(call)):
@@ -81,20 +82,33 @@ def chat_messages(call: WireCall) -> list[Json]:
             sent.append(_own_message(kept, profile))
         elif profile.short_call_ids and message.speaker is MessageRole.USER and sent and sent[-1]["role"] == "tool":
             sent[-1]["content"] = f"{sent[-1]['content']}\n\n{replace_surrogates(message.text)}"
+        elif message.speaker is MessageRole.USER and sent and sent[-1]["role"] == "user":
+            # Many servers refuse two messages of one speaker in a row.
+            _add_text(sent[-1], message, marked=place in marked)
         else:
             sent.append(_encode_message(message, own, profile))
             if profile.cache_marks and message.speaker is not MessageRole.ASSISTANT:
-                sent[-1]["content"] = [_text_part(message, marked=place == marked)]
+                sent[-1]["content"] = [_text_part(message, marked=place in marked)]
     return [*sent]
 
 
-def _last_cacheable_message(call: WireCall) -> int | None:
-    """Return the place of the last message that will not change and may be marked, where the vendor uses marks."""
+def _add_text(sent: dict[str, Json], message: Message, *, marked: bool) -> None:
+    """Add a text to a message, as a part of it where it has parts."""
+    content = sent["content"]
+    if isinstance(content, list):
+        content.append(_text_part(message, marked=marked))
+    else:
+        sent["content"] = f"{content}\n\n{replace_surrogates(message.text)}"
+
+
+def _cacheable_places(call: WireCall) -> Sequence[int]:
+    """Return the places of messages to mark, where the vendor uses marks: of the shared opening, and the last one."""
     messages = call.prompt.messages[: call.prompt.stable] if call.profile.cache_marks else ()
     places = [
         place for place, one in enumerate(messages) if one.text.strip() and one.speaker is not MessageRole.ASSISTANT
     ]
-    return places[-1] if places else None
+    shared = shared_opening_place(messages)
+    return [*places[-1:], *([shared] if shared in places else [])]
 
 
 def _text_part(message: Message, *, marked: bool) -> Json:

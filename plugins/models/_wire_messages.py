@@ -45,6 +45,7 @@ from plugins.models._wire_call import (
     portable_call_id,
     replace_surrogates,
     schema_instruction,
+    shared_opening_place,
     system_text,
 )
 
@@ -236,16 +237,21 @@ def _tool_fields(tools: Sequence[ToolDefinition]) -> dict[str, Json]:
 def _encode_messages(call: WireCall) -> list[Json]:
     turns = list(conversation_turns(call.prompt.messages))
     marked = last_stable_turn(turns, call.prompt.stable)
-    return [_encode_turn(call, turn, marked=place == marked) for place, turn in enumerate(turns)]
+    shared = shared_opening_place(call.prompt.messages[: call.prompt.stable])
+    opening = None if shared is None else call.prompt.messages[shared]
+    return [_encode_turn(call, turn, marked=place == marked, opening=opening) for place, turn in enumerate(turns)]
 
 
-def _encode_turn(call: WireCall, turn: ConversationTurn, *, marked: bool) -> dict[str, Json]:
+def _encode_turn(call: WireCall, turn: ConversationTurn, *, marked: bool, opening: Message | None) -> dict[str, Json]:
+    """Return a turn; its last block is marked for the cache if asked for, and so is the text ``opening``."""
     if not isinstance(turn, UserTurn):
         kept = call.own_message(turn)
         return {"role": "assistant", "content": _encode_foreign_message(turn) if kept is None else kept}
     exact = turn.assistant_message is not None and call.own_message(turn.assistant_message) is not None
     blocks = [_encode_result(message, exact=exact) for message in turn.ordered_results()]
-    blocks += [{"type": "text", "text": nonblank_text(message.text)} for message in turn.texts]
+    for message in turn.texts:
+        mark = {"cache_control": dict(_CACHE_CONTROL)} if message is opening else {}
+        blocks.append({"type": "text", "text": nonblank_text(message.text), **mark})
     if marked:
         blocks[-1]["cache_control"] = dict(_CACHE_CONTROL)
     return {"role": "user", "content": [*blocks]}

@@ -1,7 +1,7 @@
 """The court, a society of agents that forecasts: scenarios in files, a jury, a debate, votes, and interventions.
 
-It needs a model in the role main; head, clerk, judge, prosecution, defence, juror and juror_1 to juror_25 may have
-models of their own. ``foxcast court`` shows scenarios, and compares and scores trials on record.
+It needs a model in the role main; head, clerk, judge, prosecution, defence, rater, juror and juror_1 to juror_25 may
+have models of their own. ``foxcast court`` shows scenarios, and compares and scores trials on record.
 """
 
 from bot.api import MODEL_CALL_SECONDS, CommandSpec, ForecasterSpec, hookimpl
@@ -24,7 +24,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[CourtSettings]]:
             seconds=lambda settings: MODEL_CALL_SECONDS * count_model_rounds(settings.effective_scenario()),
             roles=("main",),
             transcript=tell_court,
-            optional_roles=("head", "clerk", "judge", "prosecution", "defence", "juror", "juror_*"),
+            optional_roles=("head", "clerk", "judge", "prosecution", "defence", "rater", "juror", "juror_*"),
         )
     ]
 

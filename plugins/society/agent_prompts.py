@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from bot.api import (
     AnswerFormat,
+    ChoiceShape,
     ConfidenceLevel,
+    CurveShape,
     Evidence,
     Json,
     Question,
@@ -21,14 +23,28 @@ from bot.api import (
     task_text,
 )
 from plugins.society.scenario import CourtScenario, JurySelection, MessageKind
+from plugins.society.text_cuts import cut_at_word
 
 PROMPT_PACKAGE = "plugins.society"
 
 
-def system_prompt(own: str, question: Question) -> str:
-    """Return the instructions of an agent and the rules for all."""
-    rules = fill_prompt(PROMPT_PACKAGE, "rules", task=task_text(question))
-    return f"{own.strip()}\n\n{rules}" if own.strip() else rules
+def system_prompt(question: Question) -> str:
+    """Return the instructions for everybody; they are the same in each request of a trial."""
+    return fill_prompt(PROMPT_PACKAGE, "rules", task=task_text(question), sides=sides_definition(question))
+
+
+def sides_definition(question: Question) -> str:
+    """Return what speaks for and what against the outcome in a question of this kind."""
+    match question.shape:
+        case ChoiceShape():
+            high, low = "the option that leads by the first estimate", "any other option"
+        case CurveShape(unit="date"):
+            high, low = "a later date than the median of the first estimate", "an earlier one"
+        case CurveShape():
+            high, low = "a higher value than the median of the first estimate", "a lower one"
+        case _:
+            high, low = "yes", "no"
+    return f'The prosecution, and points "for", speak for {high}; the defence, and points "against", for {low}.'
 
 
 def juror_prompt(selection: JurySelection) -> str:
@@ -48,23 +64,11 @@ def prompt_version(scenario: CourtScenario) -> str:
 
 
 STATEMENT_CHARS = 3000
-
-
 POINT_CHARS = 400
-
-
 SOURCE_CHARS = 200
-
-
 QUERY_CHARS = 400
-
-
 MOST_POINTS = 6
-
-
 MOST_QUERIES = 5
-
-
 UNSTATED_SOURCE = "source not stated"
 
 
@@ -102,6 +106,11 @@ class AgentStatement:
         return "\n".join(filter(None, (self.statement, *points, *self.queries)))
 
 
+def answer_tool_name(kind: MessageKind) -> str:
+    """Return the name of the call with which an agent answers a message of this kind."""
+    return _TOOL_TEXTS[kind][0]
+
+
 def create_answer_tool(kind: MessageKind, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
     """Return the one call with which an agent can answer a message of this kind."""
     statement: Json = {"type": "string", "maxLength": STATEMENT_CHARS}
@@ -127,7 +136,7 @@ def create_answer_reader(
     """Return the reader of that call's arguments; it raises UnreadableAnswer."""
 
     def read(arguments: Mapping[str, Json]) -> AgentStatement:
-        statement = parsing.read_text(arguments.get("statement"), STATEMENT_CHARS)
+        statement = _read_words(arguments.get("statement"), STATEMENT_CHARS)
         if kind is MessageKind.QUERIES:
             return AgentStatement(queries=_read_queries(arguments.get("queries")))
         if kind in _ANSWER_KINDS:
@@ -161,7 +170,7 @@ def _list_schema(item: Json, most: int) -> Json:
 
 
 def _read_queries(raw: Json) -> tuple[str, ...]:
-    found = [parsing.read_text(item, QUERY_CHARS) for item in raw] if isinstance(raw, list) else []
+    found = [_read_words(item, QUERY_CHARS) for item in raw] if isinstance(raw, list) else []
     queries = tuple(dict.fromkeys(filter(None, found)))[:MOST_QUERIES]
     if not queries:
         message = "queries should hold at least one search"
@@ -173,7 +182,11 @@ def _read_points(raw: Json) -> tuple[Evidence, ...]:
     points = []
     for item in raw[:MOST_POINTS] if isinstance(raw, list) else ():
         given: Mapping[str, Json] = item if isinstance(item, dict) else {"text": item}
-        if words := parsing.read_text(given.get("text"), POINT_CHARS):
-            source = parsing.read_text(given.get("source"), SOURCE_CHARS)
+        if words := _read_words(given.get("text"), POINT_CHARS):
+            source = _read_words(given.get("source"), SOURCE_CHARS)
             points.append(Evidence(text=words, source=source or UNSTATED_SOURCE))
     return tuple(points)
+
+
+def _read_words(raw: Json, limit: int) -> str:
+    return cut_at_word(parsing.read_text(raw, 2 * limit), limit)

@@ -1,13 +1,15 @@
-"""Searching, reading and rating for a trial: with its tools, so under its guards, budgets and record."""
+"""Searching and reading for a trial: with its tools, so under its guards, budgets and record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bot.api import Json, ModelUsage, StructuredAnswer, ToolResult, fence_text, gather_all
-from plugins.society.agent_prompts import rating_prompt
+from bot.api import Json, ModelUsage, ToolResult, TrialContext, gather_all
+from plugins.society.article_rating import ArticleRater
 from plugins.society.articles import (
+    BYTES_PER_TOKEN,
+    ArticleChunk,
     ArticleRating,
     RatedArticle,
     article_line,
@@ -15,21 +17,15 @@ from plugins.society.articles import (
     found_articles,
     normalize_query,
     rank_articles,
-    rating_tool,
-    read_rating,
+    share_places,
     shown_text,
-    split_chunks,
 )
-from plugins.society.participants import CourtParticipant, ParticipantGroup
-from plugins.society.scenario import ScenarioMove
 from plugins.society.settings import CourtSettings
 
 SEARCH_TOOL = "web_search"
 LOOKUP_TOOL = "lookup_url"
 MAX_QUERIES = 5
 MAX_ARTICLES_READ = 50
-# After this many unrated articles in a row, the same reader gets no further one.
-MAX_UNRATED = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,20 +48,22 @@ class RetrievalResult:
 
 @dataclass(slots=True, kw_only=True)
 class ArticleRetrieval:
-    """The searches and results of a trial so far; ``_given_up`` names the readers that stopped rating, and why."""
+    """The searches and results of a trial so far."""
 
-    participants: ParticipantGroup
+    context: TrialContext
     settings: CourtSettings
     found: dict[str, RatedArticle] = field(default_factory=dict)
     queries: tuple[str, ...] = ()
-    _given_up: dict[str, str] = field(default_factory=dict)
 
     async def search(self, queries: Iterable[str], most: int) -> RetrievalResult:
-        """Search with each query in turn and keep at most ``most`` new results, each address once."""
+        """Search with each query and keep at most ``most`` new results, each address once.
+
+        The queries share the places: the best result of each is kept before the second best of any.
+        """
         done = RetrievalResult(queries=tuple(dict.fromkeys(filter(None, map(normalize_query, queries))))[:MAX_QUERIES])
         await self._use_first_tool(done)
-        texts: list[str] = []
         known = {article.url for article in self.found.values()}
+        results: list[list[RatedArticle]] = []
         for query in done.queries:
             result = await self._use(SEARCH_TOOL, {"query": query})
             if result is not None:
@@ -75,114 +73,86 @@ class ArticleRetrieval:
                 done.remarks += (f"search {query!r} brought nothing: {why}",)
                 continue
             self.queries = tuple(dict.fromkeys((*self.queries, query)))
-            for article in found_articles(result):
-                if article.url not in known and len(texts) < most:
-                    known.add(article.url)
-                    self.found[article.id] = article
-                    texts.append(f"[{article.id}] {article.title} ({article.url}, {article.date})")
-        done.text = "\n".join(texts) or "No result."
+            results.append([article for article in found_articles(result) if article.url not in known])
+        kept = share_places(results, most)
+        self.found |= {article.id: article for article in kept}
+        done.text = (
+            "\n".join(f"[{article.id}] {article.title} ({article.url}, {article.date})" for article in kept)
+            or "No result."
+        )
         return done
 
-    async def process(self, reader: CourtParticipant, criteria: str, move: ScenarioMove) -> RetrievalResult:
-        """Read and rate the results, drop those that an intervention excludes, and keep the best articles."""
+    async def process(self, rater: ArticleRater, most: int) -> RetrievalResult:
+        """Read and rate the results, drop those that an intervention excludes, and keep the best articles.
+
+        Excluded ones are rated too: else the others would be rated anew, and differ by chance from a trial with them.
+        """
         done = RetrievalResult()
-        left_out = [one for one in self.found.values() if self._is_left_out(one)]
+        read = await gather_all(map(self._read, [*self.found.values()][:MAX_ARTICLES_READ]))
+        for _, results in read:
+            for result in results:
+                done.add(result)
+        rated = await rater.rate([article for article, _ in read])
+        done.usage += rated.usage
+        done.documents += rated.documents
+        left_out = [one for one in rated.articles if self._is_left_out(one)]
         done.remarks += tuple(f"left out by an intervention: {one.id} {one.url}" for one in left_out)
-        chosen = [one for one in self.found.values() if one not in left_out][:MAX_ARTICLES_READ]
-        articles = [self._with_page_text(*read, done) for read in await gather_all(map(self._read, chosen))]
-        rated = await self._all_rated(articles, reader, criteria)
-        after = [self._with_ratings(article, filled, done) for article, filled in zip(articles, rated, strict=True)]
-        kept = rank_articles(after, move.num_top_articles)
-        done.recorded_articles = tuple(article.to_record(kept=article in kept) for article in after)
-        done.text = articles_text(kept)
-        done.display_text = "\n".join(article_line(article, kept=article in kept) for article in after) or "No article."
+        done.remarks += rated.remarks
+        articles = [one for one in rated.articles if one not in left_out]
+        kept = rank_articles(articles, most)
+        done.recorded_articles = tuple(article.to_record(kept=article in kept) for article in articles)
+        done.text = articles_text(kept, self.settings.excerpt_chars)
+        lines = [article_line(article, kept=article in kept) for article in articles]
+        done.display_text = "\n".join(lines) or "No article."
         return done
 
     async def _use_first_tool(self, done: RetrievalResult) -> None:
         """Use the tool that the source policy wants first, if it needs no argument from a model."""
-        first = self.participants.context.policy.first
-        tool = next((tool for tool in self.participants.context.tools if tool.name == first), None)
+        first = self.context.policy.first
+        tool = next((tool for tool in self.context.tools if tool.name == first), None)
         if tool is None or first is None or tool.parameters.get("required") or first in self.found:
             return
-        result = await self.participants.context.use_tool(first, {})
+        result = await self.context.use_tool(first, {})
         done.add(result)
         if not result.failed:
             text = shown_text(result)
-            rating = ArticleRating(relevance=10, objectivity=10, finding="")
-            self.found[first] = RatedArticle(
-                id=first, title=f"What {first} says", text=text, chunks=1, ratings=(rating,)
-            )
+            chunk = ArticleChunk(text, ArticleRating(relevance=10, objectivity=10, finding=""))
+            self.found[first] = RatedArticle(id=first, title=f"What {first} says", text=text, chunks=(chunk,))
 
-    async def _read(self, article: RatedArticle) -> tuple[RatedArticle, ToolResult | None]:
-        return article, await self._use(LOOKUP_TOOL, {"url": article.url}) if article.url else None
-
-    def _with_page_text(self, article: RatedArticle, result: ToolResult | None, done: RetrievalResult) -> RatedArticle:
-        if result is not None:
-            done.add(result)
-        if result is None or result.failed:
-            return replace(article, problem="not read, so the text of the search was rated" if article.url else "")
-        return replace(article, text=shown_text(result))
-
-    async def _all_rated(
-        self, articles: Sequence[RatedArticle], reader: CourtParticipant, criteria: str
-    ) -> list[list[StructuredAnswer[ArticleRating]]]:
-        """Rate all articles, each time twice as many at once as before: a failing reader is not asked for all."""
-        rated: list[list[StructuredAnswer[ArticleRating]]] = []
-        size = MAX_UNRATED
-        while len(rated) < len(articles):
-            some = articles[len(rated) : len(rated) + size]
-            rated += await gather_all(self._rated(article, reader, criteria) for article in some)
-            size *= 2
-            last = [filled for filled in rated if filled][-MAX_UNRATED:]
-            if len(last) == MAX_UNRATED and all(one.value is None for filled in last for one in filled):
-                why = f"{reader.name} stopped rating after {MAX_UNRATED} articles in a row without a rating"
-                self._given_up.setdefault(reader.name, why)
-        return rated
-
-    async def _rated(
-        self, article: RatedArticle, reader: CourtParticipant, criteria: str
-    ) -> list[StructuredAnswer[ArticleRating]]:
-        if article.ratings:
-            return []
-        chunks = split_chunks(article.text, tokens=self.settings.chunk_tokens, most=self.settings.max_chunks)
-        return await gather_all(
-            self._rate(f"{article.id}/{number}", chunk, article, (reader, criteria))
-            for number, chunk in enumerate(chunks, 1)
-        )
-
-    def _with_ratings(
-        self, article: RatedArticle, filled: list[StructuredAnswer[ArticleRating]], done: RetrievalResult
-    ) -> RatedArticle:
-        """Return the article with its ratings. All costs are added in the order of the articles, not of arrival."""
-        if article.ratings:
-            return article
-        for one in filled:
-            done.usage += one.usage
-            done.documents += one.documents
-        if whys := [one.reason for one in filled if one.value is None]:
-            done.remarks += (f"{article.id}: {len(whys)} of {len(filled)} chunks not rated: {whys[0]}",)
-        ratings = tuple(one.value for one in filled if one.value is not None)
-        return replace(article, chunks=len(filled), ratings=ratings)
-
-    async def _rate(
-        self, label: str, chunk: str, article: RatedArticle, asked: tuple[CourtParticipant, str]
-    ) -> StructuredAnswer[ArticleRating]:
-        reader, criteria = asked
-        why = reader.left_out_reason or self._given_up.get(reader.name, "")
-        if reader.session is None or why:
-            return StructuredAnswer(reason=why)
-        # A session of its own, so that no chunk influences the rating of the next one.
-        session = self.participants.open_session(reader, "rate", label)
-        text = fence_text(f"{article.title}\n{article.url} ({article.date})\n\n{chunk}", article.id)
-        session.begin(rating_prompt(), "\n\n".join(filter(None, (reader.opening, criteria, text))))
-        return await session.ask_structured(rating_tool(), read_rating)
+    async def _read(self, article: RatedArticle) -> tuple[RatedArticle, list[ToolResult]]:
+        """Read a page part by part, as far as its chunks need; without it, the text of the search is rated."""
+        if not article.url:
+            return article, []
+        results: list[ToolResult] = []
+        texts: list[str] = []
+        wanted = self.settings.chunk_tokens * self.settings.max_chunks * BYTES_PER_TOKEN
+        parts = 1
+        while len(results) < parts and len("".join(texts).encode()) < wanted:
+            more: dict[str, Json] = {"part": len(results) + 1} if results else {}
+            result = await self._use(LOOKUP_TOOL, {"url": article.url, **more})
+            if result is None:
+                break
+            results.append(result)
+            if result.failed:
+                break
+            texts.append(shown_text(result))
+            parts = _part_count(result)
+        if not texts:
+            return replace(article, problem="not read, so the text of the search was rated"), results
+        return replace(article, text="\n".join(texts)), results
 
     async def _use(self, name: str, arguments: Mapping[str, Json]) -> ToolResult | None:
-        offered = any(tool.name == name for tool in self.participants.context.tools)
-        return await self.participants.context.use_tool(name, arguments) if offered else None
+        offered = any(tool.name == name for tool in self.context.tools)
+        return await self.context.use_tool(name, arguments) if offered else None
 
     def _is_left_out(self, article: RatedArticle) -> bool:
         return any(
             part == article.id or (part and (part in article.url or part.casefold() in article.title.casefold()))
             for part in self.settings.interventions.without_articles
         )
+
+
+def _part_count(result: ToolResult) -> int:
+    """Return in how many parts the page is shown; 1 where the tool does not say."""
+    count = result.data.get("parts") if isinstance(result.data, dict) else None
+    return count if isinstance(count, int) else 1

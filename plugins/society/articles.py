@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean
 
-from bot.api import Json, ToolDefinition, ToolResult, UnreadableAnswer, fence_text, parsing
-from plugins.society.agent_prompts import object_schema
+from bot.api import Json, ToolResult, fence_text
+from plugins.society.text_cuts import cut_at_word
 
 # No tokenizer suits every model. Four bytes of UTF-8 to a token is about right for English, and counts too many tokens
 # for most other scripts, so that no chunk is too long.
 BYTES_PER_TOKEN = 4
-FINDING_CHARS = 500
-EXCERPT_CHARS = 1200
-LOWEST_GRADE, HIGHEST_GRADE = 1, 10
+# Between two parts of an excerpt that do not follow each other.
+GAP = "\n[...]\n"
 
 _WORD = re.compile(r"[^\W_]+(?:[.,:'\u2019-][^\W_]+)*%?")
 
@@ -34,21 +34,30 @@ class ArticleRating:
     finding: str
 
 
+@dataclass(frozen=True, slots=True)
+class ArticleChunk:
+    """One part of an article, and its rating, if it has one."""
+
+    text: str
+    rating: ArticleRating | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedArticle:
-    """One article.
-
-    ``ratings`` are the available ones of its chunks, ``problem`` says what failed.
-    """
+    """One article; ``chunks`` are the parts of its ``text`` that were read, ``problem`` says what failed."""
 
     id: str
     url: str = ""
     title: str = ""
     date: str = ""
     text: str = ""
-    chunks: int = 0
-    ratings: tuple[ArticleRating, ...] = ()
+    chunks: tuple[ArticleChunk, ...] = ()
     problem: str = ""
+
+    @property
+    def ratings(self) -> tuple[ArticleRating, ...]:
+        """The ratings of its chunks, without the missing ones."""
+        return tuple(chunk.rating for chunk in self.chunks if chunk.rating is not None)
 
     @property
     def relevance(self) -> float:
@@ -65,6 +74,26 @@ class RatedArticle:
         """S = (R + O) / 2, 0 without a rating."""
         return (self.relevance + self.objectivity) / 2
 
+    @property
+    def findings(self) -> str:
+        """What its raters found in it, in the order of its chunks."""
+        return " ".join(rating.finding for rating in self.ratings if rating.finding)
+
+    @property
+    def heading(self) -> str:
+        """Its title, address and date."""
+        return f"{self.title}\n{self.url} ({self.date or 'no date'})"
+
+    def excerpt(self, limit: int) -> str:
+        """Return its most relevant chunks, in the order of the text, in at most ``limit`` characters."""
+        chosen: dict[int, str] = {}
+        room = limit
+        for place in sorted(range(len(self.chunks)), key=lambda one: -_relevance(self.chunks[one])):
+            if room > 0 and (part := cut_at_word(self.chunks[place].text, room)):
+                chosen[place] = part
+                room -= len(part) + len(GAP)
+        return GAP.join(chosen[place] for place in sorted(chosen))
+
     def to_record(self, *, kept: bool) -> dict[str, Json]:
         """Return the article as it is recorded; its text is in the documents of the step."""
         return {
@@ -72,7 +101,7 @@ class RatedArticle:
             "url": self.url,
             "title": self.title,
             "date": self.date,
-            "chunks": self.chunks,
+            "chunks": len(self.chunks),
             "relevance": round(self.relevance, 3),
             "objectivity": round(self.objectivity, 3),
             "score": round(self.score, 3),
@@ -92,6 +121,15 @@ def found_articles(result: ToolResult) -> Iterator[RatedArticle]:
         if source.url.startswith(("http://", "https://")):
             date, text = source.date or "no date", f"{source.title}\n{source.text}"
             yield RatedArticle(id=source.name, url=source.url, title=source.title, date=date, text=text)
+
+
+def share_places(lists: Sequence[Sequence[RatedArticle]], most: int) -> list[RatedArticle]:
+    """Return at most ``most`` articles, each address once: the first of each list, then the second of each."""
+    first: dict[str, RatedArticle] = {}
+    for turn in zip_longest(*lists):
+        for article in filter(None, turn):
+            first.setdefault(article.url, article)
+    return [*first.values()][:most]
 
 
 def shown_text(result: ToolResult) -> str:
@@ -115,29 +153,6 @@ def split_chunks(text: str, *, tokens: int, most: int) -> tuple[str, ...]:
     return tuple(filter(None, chunks))
 
 
-def rating_tool() -> ToolDefinition:
-    """Return the call by which a chunk is rated."""
-    grade: Json = {"type": "integer", "minimum": LOWEST_GRADE, "maximum": HIGHEST_GRADE}
-    finding: Json = {"type": "string", "maxLength": FINDING_CHARS}
-    return ToolDefinition(
-        name="rate",
-        description="Say what in this text bears on the question, then rate its relevance and its objectivity",
-        parameters=object_schema({"finding": finding, "relevance": grade, "objectivity": grade}),
-    )
-
-
-def read_rating(arguments: Mapping[str, Json]) -> ArticleRating:
-    """Return a rating; raises UnreadableAnswer for grades that are not whole numbers from 1 to 10."""
-    grades = {}
-    for name in ("relevance", "objectivity"):
-        value = parsing.read_number(arguments.get(name), name)
-        if not (value.is_integer() and LOWEST_GRADE <= value <= HIGHEST_GRADE):
-            message = f"{name} should be a whole number from {LOWEST_GRADE} to {HIGHEST_GRADE}"
-            raise UnreadableAnswer(message)
-        grades[name] = int(value)
-    return ArticleRating(**grades, finding=parsing.read_text(arguments.get("finding"), FINDING_CHARS))
-
-
 def rank_articles(articles: Sequence[RatedArticle], most: int) -> tuple[RatedArticle, ...]:
     """Return the best articles, best first, in the order found if they are equal; none that scored 0."""
     return tuple(sorted((one for one in articles if one.score > 0), key=lambda one: -one.score)[:most])
@@ -146,16 +161,18 @@ def rank_articles(articles: Sequence[RatedArticle], most: int) -> tuple[RatedArt
 def article_line(article: RatedArticle, *, kept: bool) -> str:
     """Return an article in a line, as a person reads it: whether it was kept, its scores, and its findings."""
     scores = f"S {article.score:.1f} (R {article.relevance:.1f}, O {article.objectivity:.1f})"
-    findings = " ".join(rating.finding for rating in article.ratings if rating.finding)
-    line = f"{'kept' if kept else 'left'} {scores} [{article.id}] {article.title} {article.url}: {findings}"
+    line = f"{'kept' if kept else 'left'} {scores} [{article.id}] {article.title} {article.url}: {article.findings}"
     return " ".join(line.split()).removesuffix(":")
 
 
-def articles_text(articles: Sequence[RatedArticle]) -> str:
+def articles_text(articles: Sequence[RatedArticle], excerpt_chars: int) -> str:
     """Return articles as agents read them, each in a fence named by the id that it is cited by."""
-    shown = []
-    for article in articles:
-        findings = " ".join(rating.finding for rating in article.ratings if rating.finding)
-        head = f"{article.title}\n{article.url} ({article.date or 'no date'})"
-        shown.append(fence_text(f"{head}\n{findings}\n\n{article.text[:EXCERPT_CHARS]}", article.id))
+    shown = (
+        fence_text(f"{article.heading}\n{article.findings}\n\n{article.excerpt(excerpt_chars)}", article.id, 2**20)
+        for article in articles
+    )
     return "\n\n".join(shown) or "No article was kept."
+
+
+def _relevance(chunk: ArticleChunk) -> int:
+    return chunk.rating.relevance if chunk.rating is not None else 0

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from bot.api import ConfigError, ForecastExplanation, explain_forecast, require_forecaster_kind
 from plugins.society import transcripts
+from plugins.society.court_scores import score_forecasts
 from plugins.society.interventions import ScenarioInterventions
 from plugins.society.scenario import CourtScenario, MoveAction, expand_loops, suggest_name
 from plugins.society.scenario_files import (
@@ -24,7 +25,6 @@ from plugins.society.scenario_files import (
     read_scenario_file,
 )
 from plugins.society.settings import CourtSettings, count_moves
-from plugins.society.step_packing import SEVERAL_MOVES
 
 
 class CourtCommand(StrEnum):
@@ -77,7 +77,7 @@ def run_court_command(
         case CourtCommand.VARIANT:
             text = format_variant(given)
         case CourtCommand.SCORE:
-            text = transcripts.score_forecasts([_load_court_forecast(ctx, name) for name in given])
+            text = score_forecasts([_load_court_forecast(ctx, name) for name in given])
         case CourtCommand.COMPARE:
             text = transcripts.compare_forecasts(
                 *_require_same_question(*(_load_court_forecast(ctx, name) for name in given))
@@ -105,7 +105,7 @@ def _load_court_forecast(ctx: typer.Context, name: str) -> ForecastExplanation:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
     found = explain_forecast(ctx, name)
     moves = {step.action.name for steps in found.steps.values() for step in steps}
-    is_played = partial(moves.issubset, {*MoveAction, SEVERAL_MOVES})
+    is_played = partial(moves.issubset, {*MoveAction, transcripts.SEVERAL_MOVES})
     require_forecaster_kind(found, "a court", keys=("scenario",), is_played=is_played)
     return found
 
@@ -139,6 +139,7 @@ def describe_scenario(scenario: CourtScenario) -> str:
         turn = f" {at.turn}/{at.turns}" if at.turns > 1 else ""
         who = f"{move.initiator} -> {move.receiver} ({move.kind})" if move.initiator else move.agent or ""
         stored = f", stored as {move.store}" if move.store else ""
+        stored += ", shared" if move.shared else ""
         lines.append(f"{at.place:>3}  {move.name or move.action}{turn}: {move.action} {who}{stored}".rstrip())
     return "\n".join(lines)
 

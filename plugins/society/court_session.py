@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from typing import Any
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
 
 from bot.api import (
     AnswerFormat,
@@ -29,14 +31,17 @@ from bot.api import (
 from plugins.society import jury, vote_pooling
 from plugins.society.agent_prompts import (
     AgentStatement,
+    answer_tool_name,
     create_answer_reader,
     create_answer_tool,
     juror_prompt,
     prompt_version,
     system_prompt,
 )
+from plugins.society.article_rating import ArticleRater
 from plugins.society.article_retrieval import ArticleRetrieval
-from plugins.society.court_state import CourtState, describe_sides
+from plugins.society.case_file import TASK_HEADING, CaseFile, instruction_text
+from plugins.society.court_state import CourtState
 from plugins.society.participants import CourtParticipant, ParticipantGroup
 from plugins.society.scenario import (
     JURY,
@@ -50,8 +55,10 @@ from plugins.society.scenario import (
     expand_loops,
 )
 from plugins.society.settings import CourtSettings, count_moves, count_step_moves
-from plugins.society.step_packing import join_steps
+from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import VariableStore, VariableValue, resolve_values
+
+T = TypeVar("T")
 
 MESSAGE_CHARS = 1000
 
@@ -78,6 +85,7 @@ class CourtSession:
         self.question, self.context, self.settings = question, context, settings
         self.scenario: CourtScenario = settings.effective_scenario()
         self.planned = count_moves(self.scenario)
+        self.made = 0
         for role in settings.interventions.roles.values():
             # Not passed on silently to the main model: the comparison would be meaningless.
             context.dialect(role)
@@ -97,10 +105,12 @@ class CourtSession:
             {name: VariableValue(text, is_trusted=True) for name, text in resolve_values(self.scenario.values).items()},
             pinned,
         )
-        self.retrieval = ArticleRetrieval(participants=self.participants, settings=settings)
+        self.case_file = CaseFile()
+        self.retrieval = ArticleRetrieval(context=context, settings=settings)
         self.has_answer = False
         self._late = False
         self._remarks: list[str] = []
+        self._tools_by_format: dict[bool, dict[str, ToolDefinition]] = {}
 
     def _joined(self, agent: ScenarioAgent) -> CourtParticipant:
         person = _create_participant(agent)
@@ -113,22 +123,21 @@ class CourtSession:
         began: tuple[str, ...] = (f"began with {first}: {self.state.starting_point.text}",)
         began += self.settings.interventions.describe()
         held: list[Step] = []
-        made = 0
         async with aclosing(self._outcomes()) as outcomes:
             async for at, outcome in outcomes:
-                made += 1
-                if made == self.planned:
+                self.made += 1
+                if self.made == self.planned:
                     self._close(outcome)
                     await self.participants.report_performance()
                 step = self._step(at, replace(outcome, documents=documents + outcome.documents), began)
                 documents, began = (), ()
-                held.append(replace(step, final=made == self.planned and self.state.has_verdict))
+                held.append(replace(step, final=self.made == self.planned and self.state.has_verdict))
                 # Before the first answer of a model there is no forecast of this court.
                 for ready in held if self.has_answer else ():
                     yield ready
                 held = [] if self.has_answer else held
         if held:
-            yield join_steps(held)
+            yield _join_held_steps(held)
         if not self.state.has_verdict:
             voted = f"{self.state.vote_count} of {len(self.state.jurors)} jurors voted, fewer than half"
             message = f"no verdict: {voted if self.state.has_jury else 'nobody gave an answer'}"
@@ -150,21 +159,39 @@ class CourtSession:
 
     async def _outcomes(self) -> AsyncGenerator[tuple[PlacedMove, MoveOutcome], None]:
         placed_moves = [*expand_loops(self.scenario)]
-        for at in placed_moves:
-            if at is not placed_moves[-1] and self._is_left_out(at):
+        for number, at in enumerate(placed_moves):
+            later = placed_moves[number + 1 :]
+            if later and (why := self._left_out_reason(at, later)):
                 self.planned -= count_step_moves(self.scenario, at)
-                self._remarks.append(f"step {at.place} was left out: there is only time for a verdict")
+                self._remarks.append(f"step {at.place} was left out: {why}")
                 continue
             async with aclosing(self._run_move(at)) as outcomes:
                 async for outcome in outcomes:
                     yield at, outcome
 
-    def _is_left_out(self, at: PlacedMove) -> bool:
-        """Say whether a move is left out because time is short: only moves that lead to a verdict remain."""
+    def _left_out_reason(self, at: PlacedMove, later: Sequence[PlacedMove]) -> str:
+        """Say why a move is left out: where time or steps are short, only moves that lead to a verdict remain."""
         self._late = self._late or self.context.is_final_answer_time(f"move {at.place}")
+        if self._leads_to_verdict(at):
+            return ""
+        wanted = count_step_moves(self.scenario, at) + self._reserved_steps(later)
+        short = self.made + wanted > self.context.limits.steps
+        return "there is only time for a verdict" if self._late else "the steps left are for a verdict" if short else ""
+
+    def _leads_to_verdict(self, at: PlacedMove) -> bool:
+        """Say whether the court needs a move for its verdict."""
+        if self.state.has_verdict:
+            return False
         kinds = {MessageKind.VOTE} if self.state.has_jury else {MessageKind.ESTIMATE, MessageKind.SYNTHESIS}
-        leads = at.move.action is MoveAction.GENERATE_JURY or at.move.kind in kinds
-        return self._late and (self.state.has_verdict or not leads)
+        if at.move.action is MoveAction.GENERATE_JURY:
+            return not self.state.jurors
+        return at.move.action is MoveAction.MESSAGE and at.move.kind in kinds
+
+    def _reserved_steps(self, later: Sequence[PlacedMove]) -> int:
+        """Return how many steps the first answer of each kind that the verdict needs takes, and the last move."""
+        needed = {(at.move.action, at.move.kind): at for at in reversed(later) if self._leads_to_verdict(at)}
+        places = {at.place: count_step_moves(self.scenario, at) for at in (*needed.values(), later[-1])}
+        return sum(places.values())
 
     def _run_move(self, at: PlacedMove) -> AsyncGenerator[MoveOutcome, None]:
         if at.move.action is not MoveAction.MESSAGE:
@@ -188,17 +215,18 @@ class CourtSession:
             self._remarks.append("nobody named a search, so the title of the question was searched for")
         found = await self.retrieval.search((query or self.question.title).split("\n"), at.move.num_results)
         self.state.queries = self.retrieval.queries
-        self.variables.store(at.move.store, found.text)
+        self._keep_result(at, found.text)
         arguments: dict[str, Json] = {"agent": at.move.agent, "queries": [*found.queries]}
         return MoveOutcome(
             text=found.text, arguments=arguments, usage=found.usage, documents=found.documents, remarks=found.remarks
         )
 
     async def _process(self, at: PlacedMove) -> MoveOutcome:
-        agent = self.agents[str(at.move.agent)]
         criteria = self._fill_placeholders(at.move.criteria, at)
-        read = await self.retrieval.process(self._open(agent, at), criteria, at.move)
-        self.variables.store(at.move.store, read.text, own=True)
+        opening = "\n\n".join(filter(None, (self._question(self.state.answer_format, crowd=False), criteria)))
+        rater = ArticleRater(participants=self.participants, settings=self.settings, opening=opening)
+        read = await self.retrieval.process(rater, at.move.num_top_articles)
+        self._keep_result(at, read.text, own=True)
         arguments: dict[str, Json] = {"agent": at.move.agent, "articles": [*read.recorded_articles]}
         return MoveOutcome(
             text=read.display_text,
@@ -216,22 +244,20 @@ class CourtSession:
         filled: StructuredAnswer[tuple[jury.JurorProfile, ...]] = (
             StructuredAnswer(value=given)
             if given
-            else await self._open(clerk, at).ask(
-                (
-                    f"{self._fill_placeholders(at.move.message, at)}\n\n"
-                    f"{jury.requirements_text(selection.requirements)}"
-                ).strip(),
-                jury.jury_tool(selection, count),
-                lambda arguments: jury.read_jury(arguments, selection, count),
+            else await self._ask(
+                clerk,
+                at,
+                f"{self._fill_placeholders(at.move.message, at)}\n\n{jury.requirements_text(selection.requirements)}",
+                (jury.JURY_TOOL, lambda arguments: jury.read_jury(arguments, selection, count)),
             )
         )
         self._note_answer(filled)
-        seated = jury.fill_jury(filled.value, count, filled.reason)
-        for number, profile in enumerate(seated.profiles, 1):
+        profiles, note = jury.fill_jury(filled.value, count, filled.reason)
+        for number, profile in enumerate(profiles, 1):
             person = CourtParticipant(
                 name=f"juror_{number}",
                 label=profile.get(jury.NAME_FIELD, f"Juror {number}"),
-                system=juror_prompt(selection),
+                part=juror_prompt(selection),
                 profile=jury.profile_text(profile),
                 is_juror=True,
                 roles=(role,) if role else (f"juror_{number}", "juror"),
@@ -239,12 +265,12 @@ class CourtSession:
             self.state.jurors.append(self.participants.join(person))
         shown = [
             f"{one.name}: {', '.join(profile.values())}"
-            for one, profile in zip(self.state.jurors, seated.profiles, strict=True)
+            for one, profile in zip(self.state.jurors, profiles, strict=True)
         ]
-        self.variables.store(at.move.store, "\n".join(shown))
-        recorded: dict[str, Json] = {"agent": at.move.agent, "jurors": [dict(profile) for profile in seated.profiles]}
+        self._keep_result(at, "\n".join(shown))
+        recorded: dict[str, Json] = {"agent": at.move.agent, "jurors": [dict(profile) for profile in profiles]}
         absent = [f"{one.name} {one.left_out_reason}" for one in self.state.jurors if one.left_out_reason]
-        notes = (*filled.notes, *([seated.note] if seated.note else ()), *absent)
+        notes = (*filled.notes, *filter(None, [note]), *absent)
         return MoveOutcome(
             text="\n".join(shown), arguments=recorded, usage=filled.usage, documents=filled.documents, remarks=notes
         )
@@ -255,7 +281,7 @@ class CourtSession:
         for turn in range(1, move.max_turns + 1):
             filled = await self._ask_participant(receiver, at, message, move.kind)
             if filled.value is not None:
-                self._accept_statement(receiver, filled.value, move)
+                self._accept_statement(receiver, filled.value, at, is_last=turn == move.max_turns)
             yield self._outcome(receiver, move, filled, message=message)
             if turn < move.max_turns:
                 answer = f"{receiver.label} answered:\n{fence_text(_statement_text(receiver, filled), receiver.name)}"
@@ -283,7 +309,7 @@ class CourtSession:
                 juror.last_vote = filled.value if move.kind is MessageKind.VOTE else juror.last_vote
             outcome = self._outcome(juror, move, filled, message=text)
             if juror is self.state.jurors[-1]:
-                self.variables.store(move.store, "\n\n".join(self.state.jury_words()))
+                self._keep_result(at, "\n\n".join(self.state.jury_words()))
                 outcome.arguments |= {"tally": self.state.tally()} if move.kind is MessageKind.VOTE else {}
             yield outcome
 
@@ -292,7 +318,7 @@ class CourtSession:
         text = "\n".join(
             [*self.state.jury_words(), f"pooled: {self.state.answer_format.format(self.state.belief().predictions)}"]
         )
-        self.variables.store(at.move.store, text)
+        self._keep_result(at, text)
         return MoveOutcome(text=text, arguments={"tally": votes})
 
     def _close(self, outcome: MoveOutcome) -> None:
@@ -304,57 +330,83 @@ class CourtSession:
     async def _ask_participant(
         self, person: CourtParticipant, at: PlacedMove, message: str, kind: MessageKind
     ) -> StructuredAnswer[AgentStatement]:
-        answer_format, margin = self.participants.create_answer_format(person), self.settings.margin
-        person = self._open(person, at)
-        return await person.ask(
-            message, create_answer_tool(kind, answer_format, margin), create_answer_reader(kind, answer_format, margin)
+        reader = create_answer_reader(kind, self.participants.create_answer_format(person), self.settings.margin)
+        return await self._ask(person, at, message, (answer_tool_name(kind), reader))
+
+    async def _ask(
+        self, person: CourtParticipant, at: PlacedMove, task: str, asked: tuple[str, Callable[[Mapping[str, Json]], T]]
+    ) -> StructuredAnswer[T]:
+        """Ask a participant for one call, by its name and reader."""
+        tools, (name, read) = self._tools(self.participants.create_answer_format(person)), asked
+        self._open_conversation(person, at, tools)
+        return await person.ask(f"{TASK_HEADING}\n{task.strip()}", tools[name], read)
+
+    def _open_conversation(self, person: CourtParticipant, at: PlacedMove, tools: Mapping[str, ToolDefinition]) -> None:
+        """Begin a conversation with the case file as it is now, unless that has not grown since the last one began."""
+        count = len(self.case_file.entries)
+        if person.session is None or person.entries == count:
+            return
+        if person.entries >= 0:
+            person.session = self.participants.open_session(person, person.name, str(count))
+        person.entries = count
+        part = self._fill_placeholders(person.part, at, {"profile": VariableValue(person.profile, is_trusted=True)})
+        crowd = self.settings.crowd and self.settings.show_crowd
+        question = self._question(self.participants.create_answer_format(person), crowd=crowd)
+        person.system = system_prompt(self.question)
+        person.opening = self.case_file.opening(question, part.strip(), person.earlier_answers)
+        person.session.declare_tools(tuple(tools.values()))
+
+    def _question(self, answer_format: AnswerFormat, *, crowd: bool) -> str:
+        return question_text(
+            self.question,
+            answer_format,
+            self.state.starting_point,
+            cutoff=self.context.cutoff,
+            crowd=crowd,
         )
 
-    def _open(self, person: CourtParticipant, at: PlacedMove) -> CourtParticipant:
-        """Fill in the opening message of the participant, if it has no statement yet."""
-        if person.session is not None and not person.session.messages:
-            answer_format = self.participants.create_answer_format(person)
-            own = self._fill_placeholders(
-                person.system, at, {"profile": VariableValue(person.profile, is_trusted=True)}
-            )
-            person.system = system_prompt(own, self.question)
-            person.opening = question_text(
-                self.question,
-                answer_format,
-                self.state.starting_point,
-                cutoff=self.context.cutoff,
-                crowd=self.settings.crowd,
-            )
-            person.session.declare_tools(self._possible_tools(person, answer_format))
-        return person
-
-    def _possible_tools(self, person: CourtParticipant, answer_format: AnswerFormat) -> tuple[ToolDefinition, ...]:
-        """Return all tools that the scenario will ever ask of a participant, so that each request offers the same."""
-        forms: dict[str, ToolDefinition] = {}
-        for at in expand_loops(self.scenario):
-            move, kinds = at.move, list[MessageKind]()
-            if move.action is MoveAction.GENERATE_JURY and move.agent == person.name:
-                selection = self.scenario.agent(person.name).jury_selection
+    def _tools(self, answer_format: AnswerFormat) -> Mapping[str, ToolDefinition]:
+        """Return all tools that the scenario will ever ask of anybody, by name: each request offers the same ones."""
+        if answer_format.percent in self._tools_by_format:
+            return self._tools_by_format[answer_format.percent]
+        tools: dict[str, ToolDefinition] = {}
+        for move in self.scenario.steps:
+            if move.action is MoveAction.GENERATE_JURY:
+                selection = self.scenario.agent(str(move.agent)).jury_selection
                 assert selection is not None  # noqa: S101 - the checks of the scenario saw to it
-                tool = jury.jury_tool(selection, move.num_jurors)
-                forms[tool.name] = tool
-            if move.action is MoveAction.MESSAGE:
-                kinds += [move.kind] if move.receiver == (JURY if person.is_juror else person.name) else []
-                kinds += [MessageKind.TEXT] if move.initiator == person.name and move.max_turns > 1 else []
-            for kind in kinds:
-                tool = create_answer_tool(kind, answer_format, self.settings.margin)
-                forms.setdefault(tool.name, tool)
-        return tuple(forms.values())
+                tools[jury.JURY_TOOL] = jury.jury_tool(selection, move.num_jurors)
+            kinds = [move.kind] if move.action is MoveAction.MESSAGE else []
+            for kind in (*kinds, *([MessageKind.TEXT] if move.max_turns > 1 else ())):
+                tools.setdefault(answer_tool_name(kind), create_answer_tool(kind, answer_format, self.settings.margin))
+        return self._tools_by_format.setdefault(answer_format.percent, tools)
 
-    def _accept_statement(self, person: CourtParticipant, statement: AgentStatement, move: ScenarioMove) -> None:
+    def _keep_result(self, at: PlacedMove, text: str, *, own: bool = False, shared: bool = True) -> None:
+        """Store the result of a step, and add it to the case file if it is shared; ``own``: it needs no fence."""
+        self.variables.store(at.move.store, text, own=own)
+        if at.move.shared and shared:
+            turn = f" {at.turn}" if at.turns > 1 else ""
+            named = "articles" if at.move.action is MoveAction.PROCESS_ARTICLES else at.move.name or at.move.action
+            title = f"{named.replace('_', ' ')}{turn}".capitalize()
+            kept = self.variables.pinned_value(at.move.store) or VariableValue(text, is_trusted=own)
+            self.case_file.add(title, kept.text, fenced=not kept.is_trusted)
+
+    def _accept_statement(
+        self, person: CourtParticipant, statement: AgentStatement, at: PlacedMove, *, is_last: bool
+    ) -> None:
         person.last_statement = statement
         if person.side in self.state.evidence:
             for point in statement.points:
                 self.state.evidence[person.side].setdefault(point.text.casefold(), point)
         if statement.predictions is not None:
             self.state.estimate = statement
-            self.state.judge = statement if move.kind is MessageKind.SYNTHESIS else self.state.judge
-        self.variables.store(move.store, "\n".join(statement.queries) or statement.words)
+            self.state.judge = statement if at.move.kind is MessageKind.SYNTHESIS else self.state.judge
+        words = statement.words
+        if not (at.move.shared and is_last):
+            person.earlier_answers.append(words)
+        if at.move.instruction:
+            self._keep_result(at, instruction_text(words), own=True, shared=is_last)
+        else:
+            self._keep_result(at, words, shared=is_last)
 
     def _note_answer(self, filled: StructuredAnswer[Any]) -> None:
         self.has_answer = self.has_answer or filled.value is not None
@@ -370,7 +422,7 @@ class CourtSession:
         by: str | None = None,
     ) -> MoveOutcome:
         arguments: dict[str, Json] = {"from": by or move.initiator, "to": person.name, "label": person.label}
-        arguments |= {"kind": move.kind.value, "message": message[:MESSAGE_CHARS]}
+        arguments |= {"kind": move.kind.value, "message": cut_at_word(message, MESSAGE_CHARS)}
         text, value = _statement_text(person, filled), filled.value
         self._note_answer(filled)
         if value is not None and value.predictions is not None:
@@ -396,7 +448,7 @@ class CourtSession:
         def unset(name: str) -> None:
             self._remarks.append(f"nothing was stored under {name} when step {at.place} read it")
 
-        high, low = describe_sides(self.question, self.state.starting_point)
+        high, low = self.state.sides()
         known = {
             "title": VariableValue(self.question.title),
             "cutoff": VariableValue(f"{self.context.cutoff.astimezone(UTC):%Y-%m-%d %H:%M} UTC", is_trusted=True),
@@ -424,7 +476,7 @@ def _create_participant(agent: ScenarioAgent) -> CourtParticipant:
     return CourtParticipant(
         name=agent.name,
         label=f"The {agent.name.replace('_', ' ')}",
-        system=agent.system_message,
+        part=agent.system_message,
         roles=roles,
         side=agent.side,
     )
@@ -432,3 +484,15 @@ def _create_participant(agent: ScenarioAgent) -> CourtParticipant:
 
 def _statement_text(person: CourtParticipant, filled: StructuredAnswer[AgentStatement]) -> str:
     return filled.value.words if filled.value is not None else f"({person.label} said nothing.)"
+
+
+def _join_held_steps(held: Sequence[Step]) -> Step:
+    """Return the last of the steps before which no model had answered, with what all of them cost and remarked."""
+    return replace(
+        held[-1],
+        observation=replace(
+            held[-1].observation, documents=tuple(one for step in held for one in step.observation.documents)
+        ),
+        usage=reduce(add, (step.usage for step in held), ModelUsage()),
+        remarks=tuple(remark for step in held for remark in step.remarks),
+    )

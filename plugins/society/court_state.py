@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bot.api import (
     AnswerFormat,
     Belief,
+    ChoicePrediction,
     ChoiceShape,
     ConfidenceLevel,
+    CurvePrediction,
     CurveShape,
     Evidence,
     Json,
+    Prediction,
     Question,
     StartingPoint,
     TargetPredictions,
+    curve_quantiles,
     fence_text,
 )
 from plugins.society import vote_pooling
@@ -47,6 +52,7 @@ class CourtState:
     )
     estimate: AgentStatement | None = None
     judge: AgentStatement | None = None
+    _sides: tuple[str, str] | None = None
 
     def belief(self) -> Belief:
         """Return the present belief: the pooled votes, before them an agent's estimate, before that the start."""
@@ -65,6 +71,13 @@ class CourtState:
             reason=self._reason(),
             stated=self.has_verdict,
         )
+
+    def sides(self) -> tuple[str, str]:
+        """Return the positions of both sides; from the first time on they stay the same."""
+        if self.estimate is None:
+            return describe_sides(self.question, None)
+        self._sides = self._sides or describe_sides(self.question, self.estimate.predictions)
+        return self._sides
 
     @property
     def has_verdict(self) -> bool:
@@ -132,17 +145,40 @@ class CourtState:
         return "\n".join(f"- {point.text} [{point.source}]" for point in self.evidence[side].values()) or "No point."
 
 
-def describe_sides(question: Question, anchor: StartingPoint) -> tuple[str, str]:
-    """Return the positions of prosecution and defence, in words that fit the question."""
-    match question.shape, anchor.prediction:
-        case ChoiceShape(options=options), prediction:
-            shares = getattr(prediction, "probabilities", {})
-            first = max(options, key=lambda option: shares.get(option, 0.0))
-            leading = fence_text(first, "the option in question")
-            return f"that this option comes true:\n{leading}", f"that another option than this comes true:\n{leading}"
-        case CurveShape(unit="date"), _:
-            return "a late date", "an early date"
-        case CurveShape(), _:
-            return "a high value", "a low value"
+def describe_sides(question: Question, estimate: TargetPredictions | None) -> tuple[str, str]:
+    """Return the positions of prosecution and defence, in words that fit the question and the estimate so far."""
+    given = [*(estimate or {}).values()]
+    match question.shape:
+        case ChoiceShape(options=options):
+            first, second = _leading_options(options, given)
+            leading, rival = fence_text(first, "the leading option"), fence_text(second, "its strongest rival")
+            return (
+                f"this option, which leads by the first estimate:\n{leading}",
+                f"any other option than this:\n{leading}\nabove all for this one:\n{rival}",
+            )
+        case CurveShape(unit=unit) as shape:
+            middle = _median_text(shape, given)
+            if unit == "date":
+                return (
+                    f"a late date{middle and f', later than {middle}'}",
+                    f"an early date{middle and f', earlier than {middle}'}",
+                )
+            return f"a high value{middle and f', above {middle}'}", f"a low value{middle and f', below {middle}'}"
         case _:
             return "a high probability of yes", "a low probability of yes"
+
+
+def _leading_options(options: Sequence[str], given: Sequence[Prediction]) -> tuple[str, str]:
+    """Return the two most likely options; those of the first target, if there are several."""
+    shares = next((one.probabilities for one in given if isinstance(one, ChoicePrediction)), {})
+    first, second, *_ = sorted(options, key=lambda option: -shares.get(option, 0.0))
+    return first, second
+
+
+def _median_text(shape: CurveShape, given: Sequence[Prediction]) -> str:
+    """Return the median of the estimate, "" without one or with one for each of several dates."""
+    if len(given) != 1 or not isinstance(given[0], CurvePrediction):
+        return ""
+    (value,) = curve_quantiles(given[0], shape, [0.5]).values()
+    middle = vote_pooling.encode_value(value, shape)
+    return f"{f'{middle:.6g}' if isinstance(middle, float) else middle}, the median of the first estimate"

@@ -12,7 +12,6 @@ from contextlib import aclosing, asynccontextmanager
 from bot.api import PluginContext, Question, Step, TrialContext
 from plugins.society.court_session import CourtSession
 from plugins.society.settings import CourtSettings
-from plugins.society.step_packing import pack_steps
 
 
 @asynccontextmanager
@@ -28,11 +27,7 @@ class CourtForecaster:
         self.settings = settings
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
-        """Yield one step per move, or several moves in one if the engine allows fewer steps than there are moves.
-
-        Raises after the last one if there is no answer.
-        """
-        hearing = CourtSession(question, context, self.settings)
-        async with aclosing(pack_steps(hearing.moves(), hearing.planned, max(1, context.limits.steps))) as steps:
+        """Yield one step per move; raises after the last one if there is no answer."""
+        async with aclosing(CourtSession(question, context, self.settings).moves()) as steps:
             async for step in steps:
                 yield step

@@ -20,6 +20,7 @@ from plugins.society.scenario import (
 )
 from plugins.society.scenario_checks import find_faults
 from plugins.society.scenario_files import format_key
+from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import BUILT_IN
 
 
@@ -41,7 +42,7 @@ class ScenarioInterventions(BaseModel):
     """Texts of messages, by the name or number of their step."""
 
     systems: dict[ScenarioName, ScenarioText] = Field(default_factory=dict)
-    """System prompts, by agent or `jury`."""
+    """Descriptions of the part of each, by agent or `jury`."""
 
     roles: dict[ScenarioName, ScenarioName] = Field(default_factory=dict)
     """Roles whose models speak, by agent or `jury`."""
@@ -103,4 +104,4 @@ def _require_known(name: str, valid: Any, table: str, why: str) -> None:  # noqa
 def _intervention_lines(changes: dict[str, Any]) -> Iterator[str]:
     for table, value in changes.items():
         for name, text in value.items() if isinstance(value, dict) else [("", str(part)) for part in value]:
-            yield f"intervention: {table}{f' {name}' if name else ''} = {' '.join(str(text).split())[:200]}"
+            yield f"intervention: {table}{f' {name}' if name else ''} = {cut_at_word(' '.join(str(text).split()), 200)}"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from bot.api import Json, ToolDefinition, UnreadableAnswer, fence_text, parsing
+from bot.api import Json, ToolDefinition, UnreadableAnswer, parsing
 from plugins.society.agent_prompts import object_schema
 from plugins.society.scenario import JuryRequirements, JurySelection
+from plugins.society.text_cuts import cut_at_word
 
 JurorProfile = Mapping[str, str]
 
 FIELD_CHARS = 160
 NAME_FIELD = "name"
+JURY_TOOL = "seat_jury"
+# A profile is part of a juror's instructions, so it holds words and numbers, and nothing that looks like a mark.
+_NOT_IN_PROFILE = re.compile(r"[^\w .,:;()'\u2019&/+%-]+")
 
 # Ten people who differ in age, trade, means and home; further ones repeat them with another outlook.
 _STAND_INS = (
@@ -38,15 +42,6 @@ _FIELDS = ("age", "profession", "education", "region", "expertise")
 _OUTLOOKS = ("weighs both sides before numbers", "begins with how such things usually end", "doubts what is announced")
 
 
-@dataclass(frozen=True, slots=True)
-class SeatedJury:
-    """The profiles of a jury, and notes on missing ones; ``chosen`` is how many the clerk named."""
-
-    profiles: tuple[JurorProfile, ...]
-    chosen: int
-    note: str = ""
-
-
 def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
     """Return the call by which the clerk names exactly this many jurors."""
     properties: dict[str, Json] = {
@@ -54,7 +49,7 @@ def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
     }
     jurors: Json = {"type": "array", "items": object_schema(properties), "minItems": count, "maxItems": count}
     return ToolDefinition(
-        name="seat_jury",
+        name=JURY_TOOL,
         description=f"Name {count} jurors by their profiles",
         parameters=object_schema({"jurors": jurors}),
     )
@@ -75,13 +70,12 @@ def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: in
     return tuple(profiles)
 
 
-def fill_jury(named: Sequence[JurorProfile] | None, count: int, why: str) -> SeatedJury:
-    """Return a jury of exactly ``count``: the named jurors, and stand-ins for the missing ones."""
+def fill_jury(named: Sequence[JurorProfile] | None, count: int, why: str) -> tuple[tuple[JurorProfile, ...], str]:
+    """Return a jury of exactly ``count``, stand-ins for the missing jurors, and a note on those, if there are any."""
     kept = tuple(named or ())[:count]
-    if len(kept) == count:
-        return SeatedJury(kept, count)
-    note = f"{count - len(kept)} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}"
-    return SeatedJury((*kept, *map(create_stand_in, range(len(kept), count))), len(kept), note)
+    missing = count - len(kept)
+    note = f"{missing} of {count} jurors are stand-ins: {why or f'the clerk named {len(kept)}'}" if missing else ""
+    return (*kept, *map(create_stand_in, range(len(kept), count))), note
 
 
 def create_stand_in(number: int) -> JurorProfile:
@@ -102,8 +96,8 @@ def requirements_text(requirements: JuryRequirements) -> str:
 
 
 def profile_text(profile: JurorProfile) -> str:
-    """Return a profile for the juror's own instructions; its words are the clerk's, so they are fenced."""
-    return fence_text("\n".join(f"{field}: {value}" for field, value in profile.items()), "your profile")
+    """Return a profile as it is in the juror's own instructions: plain words, a line for each field."""
+    return "\n".join(f"- {field}: {_NOT_IN_PROFILE.sub(' ', value).strip()}" for field, value in profile.items())
 
 
 def _other_fields(selection: JurySelection) -> tuple[str, ...]:
@@ -112,4 +106,4 @@ def _other_fields(selection: JurySelection) -> tuple[str, ...]:
 
 def _read_line(raw: Json) -> str:
     value = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
-    return " ".join(parsing.read_text(value, FIELD_CHARS).split())
+    return cut_at_word(" ".join(parsing.read_text(value, 2 * FIELD_CHARS).split()), FIELD_CHARS)

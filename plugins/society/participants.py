@@ -40,20 +40,24 @@ LASTING_ERRORS = (ConfigError, RequestRejectedError, AuthenticationError)
 class CourtParticipant:
     """One participant. ``roles`` are tried in order for a model; ``left_out_reason`` is why it is no longer asked.
 
-    ``is_juror`` says that it is a juror, and ``profile`` is its profile, fenced; ``opening`` is the question that
-    precedes its first message. ``last_statement`` is its last statement, ``last_vote`` its last answer, and
+    ``part`` says who it is, and ``profile`` is that of a juror. Its conversation begins with ``system`` and
+    ``opening``; ``entries`` of the case file are in that, -1 before it begins. ``earlier_answers`` are those that the
+    case file does not hold. ``last_statement`` is its last statement, ``last_vote`` its last answer, and
     ``could_not_be_asked`` says that it could not be asked then.
     """
 
     name: str
     label: str
-    system: str
+    part: str
     roles: tuple[str, ...]
-    opening: str = ""
+    system: str = ""
+    opening: tuple[str, ...] = ()
     profile: str = ""
     side: CourtSide = CourtSide.NEITHER
     is_juror: bool = False
     session: ChatSession | None = None
+    entries: int = -1
+    earlier_answers: list[str] = field(default_factory=list)
     last_statement: AgentStatement | None = None
     last_vote: AgentStatement | None = None
     left_out_reason: str = ""
@@ -69,7 +73,8 @@ class CourtParticipant:
         if self.session.messages:
             self.session.say(message)
         else:
-            self.session.begin(self.system, f"{self.opening}\n\n{message}" if self.opening else message)
+            *shared, own = self.opening
+            self.session.begin(self.system, *shared, f"{own}\n\n{message}")
         filled = await self.session.ask_structured(tool, read)
         self.could_not_be_asked = filled.request_error is not None
         self.failures = 0 if filled.failure is None else self.failures + 1

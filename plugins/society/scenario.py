@@ -95,7 +95,7 @@ class JuryRequirements(ScenarioPart):
 
 
 class JurySelection(ScenarioPart):
-    """How the clerk chooses a jury; ``prompt_template`` becomes the system message of each juror."""
+    """How the clerk chooses a jury; ``prompt_template`` describes the part of each juror."""
 
     requirements: JuryRequirements = JuryRequirements()
     profile_fields: tuple[ScenarioName, ...] = Field(
@@ -123,6 +123,9 @@ class ScenarioMove(ScenarioPart):
     ``step``, if given, is its place from 0 once loops are laid out. ``store`` names the variable that keeps its
     result; ``loop`` joins adjacent steps that are repeated, ``max_turns`` is how often the receiver
     is asked, and ``silent`` keeps the answer out of the transcript (never out of the record).
+
+    A ``shared`` result joins the case file, which everybody reads before what they are asked. An ``instruction`` binds
+    those who read it; without it, they read the words of another agent as untrusted text.
     """
 
     step: StrictInt | None = Field(default=None, ge=0)
@@ -142,6 +145,8 @@ class ScenarioMove(ScenarioPart):
     store: ScenarioName | None = None
     loop: ScenarioName | None = None
     silent: StrictBool = False
+    shared: StrictBool = False
+    instruction: StrictBool = False
 
 
 class CourtScenario(ScenarioPart):

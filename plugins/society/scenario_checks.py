@@ -103,6 +103,8 @@ def _move_faults(scenario: CourtScenario, move: ScenarioMove) -> Iterator[Scenar
     yield from _capability_faults(scenario, move)
     if move.action is MoveAction.MESSAGE:
         yield from _message_faults(scenario, move)
+    if move.instruction and (move.action is not MoveAction.MESSAGE or move.receiver == JURY):
+        yield ("instruction",), "only the answer of one agent to a message can bind the others"
     if move.loop is not None and move.loop not in scenario.loops:
         yield ("loop",), f"there is no loop {move.loop} under loops; {suggest_name(move.loop, scenario.loops)}"
 

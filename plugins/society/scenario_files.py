@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot.api import ConfigError, NotFoundError
+from plugins.society.published_scenarios import TranslatedScenario, translate_scenario
 from plugins.society.scenario import CourtScenario, suggest_name
 from plugins.society.scenario_checks import find_doubts, find_faults
 from plugins.society.source_lines import (
@@ -52,7 +53,9 @@ def read_shipped_text(name: str) -> str:
         suggestion = suggest_name(name, SHIPPED_SCENARIOS)
         message = f"no scenario {name} comes with the package; {suggestion}, or name a .toml or .json file"
         raise NotFoundError(message)
-    return (files("plugins.society") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+    folder = files("plugins.society") / "scenarios"
+    # Both have the same agents.
+    return "\n".join((folder / f"{part}.toml").read_text(encoding="utf-8") for part in (name, "agents"))
 
 
 def read_scenario_file(path: Path) -> str:
@@ -80,30 +83,35 @@ def parse_scenario(text: str, name: str) -> CourtScenario:
     Raises ConfigError with one line for each of the first faults, naming file, line and key.
     """
     table, lines = _parse_table(text, name)
+    translated = translate_scenario(table)
     try:
-        scenario = CourtScenario.model_validate(table)
+        scenario = CourtScenario.model_validate(translated.table)
     except ValidationError as error:
         complaints = [
-            (_fault_key(fault["loc"], table), _fault_text(fault))
+            (_fault_key(fault["loc"], table, translated), _fault_text(fault))
             for fault in error.errors(include_url=False)[:MAX_FAULTS_SHOWN]
         ]
         raise ConfigError(_format_faults(name, lines, complaints)) from None
-    if found := [(_key_as_written(key, table), why) for key, why in islice(find_faults(scenario), MAX_FAULTS_SHOWN)]:
+    faults = islice(find_faults(scenario), MAX_FAULTS_SHOWN)
+    if found := [(_key_as_written(key, table, translated), why) for key, why in faults]:
         raise ConfigError(_format_faults(name, lines, found))
     return scenario
 
 
 def find_warnings(text: str, name: str) -> tuple[str, ...]:
-    """Return a line for each of the first likely mistakes.
+    """Return a line for each of the first likely mistakes, after one for each part that was translated.
 
     Raises ConfigError as ``parse_scenario`` does.
     """
     scenario = parse_scenario(text, name)
     table, lines = _parse_table(text, name)
+    translated = translate_scenario(table)
     found = [
-        (_key_as_written(key, table), f"warning: {why}") for key, why in islice(find_doubts(scenario), MAX_FAULTS_SHOWN)
+        (_key_as_written(key, table, translated), f"warning: {why}")
+        for key, why in islice(find_doubts(scenario), MAX_FAULTS_SHOWN)
     ]
-    return tuple(_format_faults(name, lines, found).splitlines())
+    notes = (f"{name}: translated: {note}" for note in translated.notes)
+    return (*notes, *_format_faults(name, lines, found).splitlines())
 
 
 def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[ScenarioKey, int]]:
@@ -136,13 +144,16 @@ def format_key(key: ScenarioKey) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".") or "scenario"
 
 
-def _fault_key(loc: tuple[str | int, ...], table: Mapping[str, Any]) -> ScenarioKey:
-    return _key_as_written(tuple(part for part in loc if part != "[key]"), table)
+def _fault_key(loc: tuple[str | int, ...], table: Mapping[str, Any], translated: TranslatedScenario) -> ScenarioKey:
+    return _key_as_written(tuple(part for part in loc if part != "[key]"), table, translated)
 
 
-def _key_as_written(key: ScenarioKey, table: Mapping[str, Any]) -> ScenarioKey:
-    """Return the key under the name that the file uses if there are two."""
-    return ("scenario", *key[1:]) if key[:1] == ("steps",) and "scenario" in table else key
+def _key_as_written(key: ScenarioKey, table: Mapping[str, Any], translated: TranslatedScenario) -> ScenarioKey:
+    """Return the key of a scenario as the file has it: under its name there, without steps that were added."""
+    if key[:1] != ("steps",) or "scenario" not in table:
+        return key
+    index = tuple(part - translated.inserted if isinstance(part, int) else part for part in key[1:2])
+    return ("scenario", *index, *key[2:])
 
 
 def _fault_text(fault: Any) -> str:  # noqa: ANN401 - an error as pydantic tells it

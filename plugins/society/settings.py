@@ -44,13 +44,22 @@ class CourtSettings(PluginSettings):
     """How the votes of the jurors become one answer."""
 
     crowd: bool = True
-    """Show the market price or community forecast to the model, and start from it."""
+    """Start from the market price or community forecast, until an agent has given an estimate."""
+
+    show_crowd: bool = False
+    """Show the market price or community forecast to everybody in the court, if `crowd` is on."""
 
     chunk_tokens: int = Field(default=2000, ge=100, le=20_000)
     """Tokens of one part of an article."""
 
     max_chunks: int = Field(default=3, ge=1, le=10)
     """Parts of an article that are read."""
+
+    rating_batch: int = Field(default=10, ge=1, le=50)
+    """Parts of articles that the role `rater` rates in one call."""
+
+    excerpt_chars: int = Field(default=4000, ge=200, le=60_000)
+    """Characters of each kept article that the court reads: those of its most relevant parts."""
 
     margin: ProbabilityMargin = 0.02
     """How far a yes-or-no probability stays from 0 and 1."""

@@ -1,19 +1,18 @@
-"""What was said in court, read from the record: as transcript, two trials side by side, and how well jurors did.
+"""What was said in court, read from the record: as transcript, and two trials side by side.
 
 All of it starts from the explanation of a forecast, so nothing is told that is not on record.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from itertools import zip_longest
-from statistics import fmean
 from typing import Any
 
 from bot.api import (
     Belief,
-    BinaryOutcome,
     BinaryPrediction,
     ChoicePrediction,
     ForecastExplanation,
@@ -24,16 +23,23 @@ from bot.api import (
     TrialTranscript,
     replace_invisible,
 )
-from plugins.society.step_packing import SEVERAL_MOVES
+from plugins.society.scenario import MoveAction
+from plugins.society.text_cuts import cut_at_word
+from plugins.society.vote_pooling import encode_predictions
 
 MoveArguments = Mapping[str, Any]
 
+# The action of a step of earlier versions, which held several moves.
+SEVERAL_MOVES = "proceedings"
+
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
+# The results of these come after what was said.
+_RETRIEVAL = frozenset({MoveAction.WEB_SEARCH.value, MoveAction.PROCESS_ARTICLES.value})
 
 
 def tell_court(steps: Sequence[Step]) -> TrialTranscript:
-    """Return what was said in a trial, and the last count of the jury."""
+    """Return what was said in a trial, then what was searched and read, and the last count of the jury."""
     # Answers of other kinds are points of a scale.
     kinds = {type(one) for step in steps[-1:] for one in step.belief.predictions.values()}
     has_chances = kinds <= {BinaryPrediction, ChoicePrediction}
@@ -41,16 +47,25 @@ def tell_court(steps: Sequence[Step]) -> TrialTranscript:
         TranscriptFigure(name=name, value=value, is_probability=has_chances and not name.startswith("spread"))
         for name, value in tally_rows(closing_tally(steps)).items()
     )
-    return TrialTranscript(entries=tuple(transcript_entries(steps)), figures=tuple(figures))
+    entries = [*_named_entries(steps)]
+    said = [entry for name, entry in entries if name not in _RETRIEVAL]
+    return TrialTranscript(
+        entries=(*said, *(entry for name, entry in entries if name in _RETRIEVAL)), figures=tuple(figures)
+    )
 
 
 def transcript_entries(steps: Sequence[Step]) -> Iterator[TranscriptEntry]:
-    """Yield the moves of one trial in order, also where a step holds several."""
+    """Yield the moves of one trial in the order in which they were made."""
+    yield from (entry for _, entry in _named_entries(steps))
+
+
+def _named_entries(steps: Sequence[Step]) -> Iterator[tuple[str, TranscriptEntry]]:
+    """Yield each move with the name of its action, also where a step holds several."""
     for place, step in enumerate(steps, 1):
         moves = list(_step_moves(step))
         for number, (name, arguments, text) in enumerate(moves):
             is_last = number == len(moves) - 1
-            yield TranscriptEntry(
+            entry = TranscriptEntry(
                 title=_move_title(name, arguments, place),
                 text="(kept out of the transcript)" if arguments.get("silent") else text,
                 speaker=str(arguments.get("to") or arguments.get("agent") or ""),
@@ -58,6 +73,7 @@ def transcript_entries(steps: Sequence[Step]) -> Iterator[TranscriptEntry]:
                 belief=_belief_text(step.belief) if is_last else "",
                 probability=_single_probability(step.belief) if is_last else None,
             )
+            yield name, entry
 
 
 def closing_tally(steps: Sequence[Step]) -> MoveArguments:
@@ -79,9 +95,10 @@ def compare_forecasts(first: ForecastExplanation, second: ForecastExplanation) -
         for name in dict.fromkeys((*tally_rows(these), *tally_rows(those))):
             lines.append(_comparison_row(name, tally_rows(these).get(name), tally_rows(those).get(name)))
         lines += _first_difference(one, other)
+    these, those = _forecast_rows(first), _forecast_rows(second)
     lines += [
         "",
-        *(_comparison_row(f"forecast {key}", *pair) for key, pair in _paired_forecasts(first, second).items()),
+        *(_comparison_row(name, these.get(name), those.get(name)) for name in dict.fromkeys((*these, *those))),
     ]
     return replace_invisible("\n".join(lines))
 
@@ -106,54 +123,6 @@ def _prediction_texts(predictions: Mapping[str, Prediction]) -> Iterator[str]:
         elif isinstance(prediction, ChoicePrediction):
             shares = prediction.probabilities.items()
             yield f"{key} " + ", ".join(f"{option} {100 * share:.1f} %" for option, share in shares)
-
-
-def score_forecasts(forecasts: Sequence[ForecastExplanation]) -> str:
-    """Return how jurors and aggregates did on yes-or-no questions that are decided, and how spread goes with error.
-
-    Brier is (p - outcome)^2, the mean over all trials and targets; seats are by number, since jurors change.
-    """
-    misses: dict[str, list[tuple[float, float]]] = {}
-    pairs: list[tuple[float, float]] = []
-    for found in forecasts:
-        outcomes = _read_outcomes(found)
-        for steps in found.steps.values():
-            _collect_errors(closing_tally(steps), outcomes, misses, pairs)
-    if not misses:
-        return "No yes-or-no question among these is decided, so nothing can be scored."
-    lines = [f"{'':<16}{'n':>5}{'Brier':>9}{'mean p':>9}{'mean outcome':>14}"]
-    for name, given in misses.items():
-        brier = fmean((p - outcome) ** 2 for p, outcome in given)
-        means = (fmean(p for p, _ in given), fmean(outcome for _, outcome in given))
-        lines.append(f"{name:<16}{len(given):>5}{brier:>9.4f}{means[0]:>9.3f}{means[1]:>14.3f}")
-    lines.append(f"correlation of spread with the error of the mean: {_correlation(pairs)}")
-    return "\n".join(lines)
-
-
-def _collect_errors(
-    tally: MoveArguments, outcomes: Mapping[str, float], misses: dict[str, list[tuple[float, float]]], pairs: list[Any]
-) -> None:
-    named = {**tally.get("votes", {}), **{name: tally[name] for name in AGGREGATES if name in tally}}
-    for name, by_target in named.items():
-        for target, value in by_target.items():
-            if target in outcomes and isinstance(value, int | float):
-                misses.setdefault(name, []).append((float(value), outcomes[target]))
-    for target, value in tally.get("mean", {}).items():
-        if target in outcomes and isinstance(value, int | float):
-            pairs.append((tally["spread"][target], abs(value - outcomes[target])))
-
-
-def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
-    if len(pairs) < 3:
-        return "too few trials"
-    means = [fmean(values) for values in zip(*pairs, strict=True)]
-    parts = [[value - mean for value in values] for values, mean in zip(zip(*pairs, strict=True), means, strict=True)]
-    size = math.sqrt(math.fsum(a * a for a in parts[0]) * math.fsum(b * b for b in parts[1]))
-    return f"{math.fsum(a * b for a, b in zip(*parts, strict=True)) / size:.2f}" if size > 0 else "not defined"
-
-
-def _read_outcomes(found: ForecastExplanation) -> dict[str, float]:
-    return {key: outcome.value for key, outcome in found.outcomes.items() if isinstance(outcome, BinaryOutcome)}
 
 
 def _step_moves(step: Step) -> Iterator[tuple[str, MoveArguments, str]]:
@@ -204,24 +173,32 @@ def _first_difference(one: Sequence[Step] | None, other: Sequence[Step] | None) 
     for mine, yours in zip_longest(transcript_entries(one), transcript_entries(other)):
         if mine is None or yours is None or (mine.title, mine.text) != (yours.title, yours.text):
             sides = (("A", mine), ("B", yours))
-            told = [f"  {name}: {' '.join(entry.text.split())[:_WIDTH]}" for name, entry in sides if entry]
+            told = [f"  {name}: {cut_at_word(' '.join(entry.text.split()), _WIDTH)}" for name, entry in sides if entry]
             return [f"first said otherwise: {(mine or yours).title if mine or yours else ''}", *told]
     return ["every word is the same"]
 
 
-def _paired_forecasts(
-    first: ForecastExplanation, second: ForecastExplanation
-) -> dict[str, tuple[float | None, float | None]]:
-    sides = []
-    for found in (first.trace.forecast, second.trace.forecast):
-        predictions = found.predictions if found else {}
-        sides.append({key: one.probability for key, one in predictions.items() if isinstance(one, BinaryPrediction)})
-    return {key: (sides[0].get(key), sides[1].get(key)) for key in dict.fromkeys((*sides[0], *sides[1]))}
+def _forecast_rows(found: ForecastExplanation) -> dict[str, float | str]:
+    """Return the numbers of a forecast by name; of options and curves each share or value by itself."""
+    forecast = found.trace.forecast
+    return tally_rows(
+        {"votes": {"forecast": encode_predictions(found.trace.question, forecast.predictions)}} if forecast else {}
+    )
 
 
 def _comparison_row(name: str, one: float | str | None, other: float | str | None) -> str:
-    gap = f"{other - one:+.4g}" if isinstance(one, int | float) and isinstance(other, int | float) else ""
-    return f"{name:<24}{_figure_text(one):>12}{_figure_text(other):>12}{gap:>12}"
+    return f"{name:<24}{_figure_text(one):>12}{_figure_text(other):>12}{_difference_text(one, other):>12}"
+
+
+def _difference_text(one: float | str | None, other: float | str | None) -> str:
+    """Return how far two figures are apart; of two dates in days."""
+    match one, other:
+        case ((int() | float()), (int() | float())):
+            return f"{other - one:+.4g}"
+        case str(), str():
+            with suppress(ValueError):
+                return f"{(date.fromisoformat(other) - date.fromisoformat(one)).days:+d} days"
+    return ""
 
 
 def _figure_text(value: float | str | None) -> str:

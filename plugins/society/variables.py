@@ -22,6 +22,8 @@ BUILT_IN = frozenset(
 UNSET_TEXT = "(nothing yet)"
 # With all values filled in; an author's text of this length leaves room for the statements of the trial.
 MAX_FILLED_CHARS = 40_000
+# The words of a jury of 25 are longer than the usual limit of a fence, and none is left out.
+MAX_VALUE_CHARS = 2**20
 
 
 def find_placeholders(text: str) -> Iterator[str]:
@@ -82,6 +84,10 @@ class VariableStore:
         if name is not None and name not in self.pinned:
             self.values[name] = VariableValue(text, is_trusted=own)
 
+    def pinned_value(self, name: str | None) -> VariableValue | None:
+        """Return the value of a pinned variable, None for any other."""
+        return self.values.get(name) if name is not None and name in self.pinned else None
+
     def fill(
         self, text: str, more: Mapping[str, VariableValue], unset: Callable[[str], None], *, fenced: bool = True
     ) -> str:
@@ -97,7 +103,7 @@ class VariableStore:
             if value is None:
                 unset(name)
                 return UNSET_TEXT if fenced else ""
-            return value.text if value.is_trusted or not fenced else fence_text(value.text, name)
+            return value.text if value.is_trusted or not fenced else fence_text(value.text, name, MAX_VALUE_CHARS)
 
         return _PLACEHOLDER.sub(put, text)
 

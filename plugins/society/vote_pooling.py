@@ -92,14 +92,14 @@ def _encode_prediction(question: Question, prediction: Prediction) -> Json:
         case CurvePrediction(), CurveShape() as shape:
             values = curve_quantiles(prediction, shape, [level / 100 for level in _QUANTILE_LEVELS])
             return {
-                f"p{level}": _encode_value(value, shape)
+                f"p{level}": encode_value(value, shape)
                 for level, value in zip(_QUANTILE_LEVELS, values.values(), strict=True)
             }
         case _:
             return None
 
 
-def _encode_value(value: float, shape: CurveShape) -> Json:
+def encode_value(value: float, shape: CurveShape) -> Json:
     """Return a value in its unit: a date in ISO form, a number with nine digits."""
     if shape.is_whole:
         return round(value)

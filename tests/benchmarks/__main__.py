@@ -21,6 +21,7 @@ NAMES = (
     "redact",
     "trials",
     "prompts",
+    "court",
     "baseline",
     "backfill",
     "replay",

@@ -231,10 +231,10 @@ class ChatSession:
         """Ask for an update of a belief with every action from now on; None for none."""
         self.dialect = JsonDialect(schema) if self.percent else NativeDialect(schema)
 
-    def begin(self, system: str, first: str) -> None:
-        """Open the conversation."""
+    def begin(self, system: str, *texts: str) -> None:
+        """Open the conversation with one or more texts; other conversations may share all of them but the last one."""
         self.messages.append(Message(speaker=MessageRole.SYSTEM, text=system))
-        self.messages.append(Message(speaker=MessageRole.USER, text=first))
+        self.messages += [Message(speaker=MessageRole.USER, text=text) for text in texts]
 
     def restart(self, opening: Sequence[Message]) -> None:
         """Begin another conversation with these messages; its tools may differ."""

@@ -178,9 +178,8 @@ class LookupUrlTool:
         (reading,) = await filter_pages([reading], self.context, trace, limit=self._limit)
         if reading.page is None:
             return self._search_excerpt(url, reading)
-        return self._build_outcome(
-            url, _describe_part(number, count), page_text(reading.page, self.context, self._limit)
-        )
+        text = page_text(reading.page, self.context, self._limit)
+        return self._build_outcome(url, _describe_part(number, count), text, data={"part": number, "parts": count})
 
     def _readable_address(self, asked: str) -> str:
         """Return the address to be read; raises ToolCallError for a refused one."""
@@ -241,11 +240,11 @@ class LookupUrlTool:
         remark = f"The page itself was not read: {reading.why}. This is what the search engine returned of it.\n"
         return self._build_outcome(url, remark, text)
 
-    def _build_outcome(self, url: str, remark: str, text: str) -> ToolOutcome:
+    def _build_outcome(self, url: str, remark: str, text: str, *, data: Json = None) -> ToolOutcome:
         source = ShownSource(name=f"page_{sha256_hex(url.encode())[:8]}", url=url, text=text)
         fenced = fence_text(text, source.name, 2 * len(text) + 100)
         note = ToolCallNote(addresses=find_readable_links(text, self.context))
-        return ToolOutcome(text=f"{remark}{fenced}", sources=(source,), note=note)
+        return ToolOutcome(text=f"{remark}{fenced}", data=data, sources=(source,), note=note)
 
     @property
     def _limit(self) -> int:

@@ -102,11 +102,7 @@ class CollaborationAnswers:
             "leaning": lambda _: "as it is",
             "task_status": lambda _: "complete" if self._find_quotes() else "partial",
             "criteria_restated": self._write_criteria,
-            "finding": lambda schema: _cut_text(
-                schema, "; ".join(one.words for one in self._read_documents()) or "nothing"
-            ),
-            "relevance": self._rate_relevance,
-            "objectivity": lambda _: 1 if is_instruction(self._last_shown_text()) else 8,
+            "ratings": self._rate_texts,
             "points": self._list_points,
             "facts": self._list_facts,
             "jurors": _list_jurors,
@@ -135,14 +131,30 @@ class CollaborationAnswers:
         days = ", ".join(str(day) for day in task.targets.values() if day)
         return _cut_text(schema, f"{task.criteria} It is decided on {days}, by the source that the criteria name.")
 
-    def _last_shown_text(self) -> str:
-        """Return the text that is to be rated: the last one shown."""
-        texts = [content for _, content in fenced_parts(last_message_text(self.messages))]
-        return texts[-1] if texts else ""
+    def _rate_texts(self, schema: MoveSchema) -> list[dict[str, Any]]:
+        """Return a rating of each numbered text."""
+        fields: Mapping[str, MoveSchema] = schema.get("items", {}).get("properties", {})
+        return [
+            {
+                "number": number,
+                "finding": _cut_text(fields.get("finding", {}), self._write_finding(text)),
+                "relevance": self._rate_relevance(fields.get("relevance", {}), text),
+                "objectivity": 1 if is_instruction(text) else 8,
+            }
+            for number, text in enumerate(self._numbered_texts(), 1)
+        ]
 
-    def _rate_relevance(self, schema: MoveSchema) -> int:
+    def _numbered_texts(self) -> list[str]:
+        """Return the contents of the numbered texts that are to be rated."""
+        pieces = re.split(r"^Text \d+:\n", last_message_text(self.messages), flags=re.MULTILINE)[1:]
+        return [content for piece in pieces for _, content in [*fenced_parts(piece)][:1]]
+
+    def _write_finding(self, text: str) -> str:
+        return "; ".join(one.words for one in self._read_documents() if one.words in text) or "nothing"
+
+    def _rate_relevance(self, schema: MoveSchema, text: str) -> int:
         low, high = int(schema.get("minimum", 1)), int(schema.get("maximum", 10))
-        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, self._last_shown_text())))
+        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, text)))
 
     def _list_points(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the points of a case: those of the model's assigned side, all where it has none."""
@@ -153,9 +165,10 @@ class CollaborationAnswers:
         ]
 
     def _assigned_side(self) -> bool | None:
-        system = "\n".join(message_text(one) for one in self.messages if one.get("role") == "system")
-        found = re.search(r"you argue for ([^.\n]+)", system)
-        return None if found is None else re.search(r"\b(?:no|not|low\w*)\b", found[1].casefold()) is None
+        """Return whether the model argues for or against, as its instructions say last; None if it takes no side."""
+        messages = (message_text(one) for one in self.messages if one.get("role") in {"system", "user"})
+        found = re.findall(r"you argue for ([^.\n]+)", "\n".join(messages))
+        return re.search(r"\b(?:no|not|low\w*|early|any other)\b", found[-1].casefold()) is None if found else None
 
     def _list_facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""

@@ -213,6 +213,16 @@ def test_a_router_is_told_to_leave_nothing_out_and_where_the_beginning_ends() ->
     assert "parallel_tool_calls" not in body
 
 
+def test_texts_in_a_row_are_one_message() -> None:
+    opening = (SYSTEM, user("the question"), user("the evidence"), user("your part"))
+    _, joined = body_of(DEEPSEEK, *opening, stable=4)["messages"]
+    assert joined == {"role": "user", "content": "the question\n\nthe evidence\n\nyour part"}
+    _, routed = body_of(ROUTED, *opening, tools=(SEARCH,), stable=4, effort="high")["messages"]
+    assert [(part["text"], "cache_control" in part) for part in routed["content"]] == [
+        ("the question", False), ("the evidence", True), ("your part", True)
+    ]  # fmt: skip
+
+
 def test_a_schema_is_asked_for_as_the_vendor_takes_it() -> None:
     given = body_of("openai/gpt-4o", schema=SCHEMA)["response_format"]
     assert given == {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}

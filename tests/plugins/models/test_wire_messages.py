@@ -143,6 +143,16 @@ def test_only_what_stays_is_marked() -> None:
     assert marks == {0: [], 2: [0, 1], 4: [0, 4]}
 
 
+def test_of_an_opening_of_several_texts_what_other_conversations_share_is_marked_too() -> None:
+    conversation = (SYSTEM, user("the question"), user("the evidence"), user("your part"))
+    (turn,) = as_sent(messages_body(wire_call(OPUS, *conversation, tools=(SEARCH,), stable=4)))["messages"]
+    assert [(block["text"], "cache_control" in block) for block in turn["content"]] == [
+        ("the question", False), ("the evidence", True), ("your part", True)
+    ]  # fmt: skip
+    (turn,) = as_sent(messages_body(wire_call(OPUS, *conversation, tools=(SEARCH,))))["messages"]
+    assert not any("cache_control" in block for block in turn["content"])
+
+
 @pytest.mark.parametrize(
     ("model", "effort", "thinking", "level"),
     [

@@ -84,11 +84,13 @@ class ScriptedParticipant:
         return tool_call_answer(tool.name, json.dumps({**arguments, **override}))
 
     def value(self, tool: str, name: str, schema: Any) -> Any:
-        plain = {"confidence": "medium", "relevance": 6, "objectivity": 6, "queries": ["Ship, harbour?"]}
+        plain = {"confidence": "medium", "queries": ["Ship, harbour?"]}
         if name in plain:
             return plain[name]
-        if name in {"statement", "finding"}:
+        if name == "statement":
             return f"words to {tool}"
+        if name == "ratings":
+            return ratings(*[(6, 6)] * schema["maxItems"])
         if name == "points":
             return [{"text": "it sailed", "source": "search_1_result_1"}]
         if name == "jurors":
@@ -96,6 +98,14 @@ class ScriptedParticipant:
             return [{field: f"{field} {n}" for field in fields} for n in range(1, schema["maxItems"] + 1)]
         self.given += 1
         return self.answers[min(self.given, len(self.answers)) - 1]
+
+
+def ratings(*grades: tuple[Any, Any], finding: str = "words to rate") -> list[Any]:
+    """Return the answer of a rater: relevance and objectivity of each text."""
+    return [
+        {"number": number, "finding": finding, "relevance": relevance, "objectivity": objectivity}
+        for number, (relevance, objectivity) in enumerate(grades, 1)
+    ]
 
 
 def wanted(prompt: Prompt) -> ToolDefinition:

@@ -1,30 +1,39 @@
 """Articles: what a search found, how it is cut into chunks, and how scores choose among them."""
 
-import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.api import UnreadableAnswer
-from bot.core.beliefs import ShownSource
-from bot.testing.trial_context import show_sources
+from bot.core.beliefs import ShownSource, StepObservation, ToolResult
+from bot.core.errors import ContextLengthExceededError
+from bot.core.language_models import Prompt
+from bot.testing.trial_context import ScriptedAnswer, ScriptedTool, fixed_text_tool, show_sources
+from plugins.society.article_rating import read_ratings
 from plugins.society.articles import (
     BYTES_PER_TOKEN,
+    ArticleChunk,
     ArticleRating,
     RatedArticle,
     found_articles,
     normalize_query,
     rank_articles,
-    read_rating,
+    share_places,
     split_chunks,
 )
 from plugins.society.settings import CourtSettings
+from plugins.society.text_cuts import CUT_MARK, cut_at_word
 from tests.plugins.society.cases import (
     RESULTS,
+    TEXT,
     ScriptedParticipant,
     done,
+    found,
+    heard,
     named,
+    ratings,
     reads,
     scripted_context,
     searches,
@@ -34,8 +43,8 @@ from tests.plugins.society.cases import (
 
 
 def rated(name: str, *grades: tuple[int, int]) -> RatedArticle:
-    ratings = tuple(ArticleRating(relevance=r, objectivity=o, finding="") for r, o in grades)
-    return RatedArticle(id=name, ratings=ratings)
+    chunks = tuple(ArticleChunk("", ArticleRating(relevance=r, objectivity=o, finding="")) for r, o in grades)
+    return RatedArticle(id=name, chunks=chunks)
 
 
 def test_the_score_is_the_mean_of_relevance_and_objectivity() -> None:
@@ -102,45 +111,140 @@ def test_what_holds_no_result_yields_none(sources: tuple[ShownSource, ...]) -> N
 @pytest.mark.parametrize(
     "grades",
     [
-        {},
-        {"relevance": 5},
-        {"relevance": 0, "objectivity": 5},
-        {"relevance": 11, "objectivity": 5},
-        {"relevance": 5.5, "objectivity": 5},
-        {"relevance": True, "objectivity": 5},
-        {"relevance": "good", "objectivity": 5},
+        {"relevance": None},
+        {"relevance": 0},
+        {"objectivity": 11},
+        {"relevance": 5.5},
+        {"relevance": True},
+        {"relevance": "good"},
+        {"number": 2},
+        {"number": None},
     ],
 )
-def test_grades_that_are_none_are_refused(grades: dict[str, object]) -> None:
-    with pytest.raises(UnreadableAnswer):
-        read_rating(json.loads(json.dumps(grades)))
+def test_grades_that_are_none_are_refused(grades: dict[str, Any]) -> None:
+    with pytest.raises(UnreadableAnswer, match="one entry for each of 1 texts"):
+        read_ratings({"ratings": [{"number": 1, "relevance": 5, "objectivity": 5, **grades}]}, 1)
+    with pytest.raises(UnreadableAnswer, match="one entry for each of 1 texts"):
+        read_ratings({"ratings": "7 of 10"}, 1)
 
 
-def test_grades_may_come_as_texts() -> None:
-    assert read_rating({"relevance": "7", "objectivity": 10.0, "finding": "x"}) == ArticleRating(
-        relevance=7, objectivity=10, finding="x"
-    )
+def test_grades_may_come_as_texts_and_half_of_them_are_enough() -> None:
+    given: Any = [{"number": "2", "relevance": "7", "objectivity": 10.0, "finding": "x"}, *ratings((11, 5)), 7]
+    assert read_ratings({"ratings": given}, 2) == {1: ArticleRating(relevance=7, objectivity=10, finding="x")}
 
 
-async def test_a_long_page_is_rated_in_at_most_three_chunks_and_scores_are_on_record() -> None:
-    page = "news " * 9000
-    at = scripted_context(scripted_tools=[searches(), reads(page)])
-    steps = await done(at)
-    ranking = named(steps, "ranking")[0]
-    assert [(one["chunks"], one["score"], one["kept"]) for one in told(ranking, "articles")] == [(3, 6.0, True)] * 2
-    rating = [one for one in at.prompts if wanted(one.prompt).name == "rate"]
-    assert len(rating) == 6
-    # Fenced, with title and address, and the question before it.
-    longest = max(len(one.prompt.messages[1].text) for one in rating)
-    assert 8000 <= longest <= 8000 + 2000
-    # Two pages, and one answer of a model for each of their chunks.
-    assert len(ranking.observation.documents) == 2 + 6
+def paged(text: str, part_chars: int) -> ScriptedTool:
+    """Return a tool that shows a page in parts, as ``lookup_url`` does."""
+
+    def show(arguments: Any) -> ToolResult:
+        number = arguments.get("part", 1)
+        piece = text[(number - 1) * part_chars : number * part_chars]
+        source = ShownSource(name="page_1", text=piece)
+        return ToolResult(
+            observation=StepObservation(text=piece, documents=(f"{number}" * 64,)),
+            data={"part": number, "parts": -(-len(text) // part_chars)},
+            sources=(source,),
+        )
+
+    return ScriptedTool(fixed_text_tool("lookup_url", "", url=TEXT).tool, show)
 
 
-async def test_chunks_and_numbers_of_articles_are_settings() -> None:
+@pytest.mark.parametrize(("chars", "parts", "chunks"), [(45_000, 3, 3), (12_000, 2, 2), (9_000, 1, 2), (500, 1, 1)])
+async def test_a_long_page_is_read_part_by_part_as_far_as_its_three_chunks_of_2000_tokens_need(
+    chars: int, parts: int, chunks: int
+) -> None:
+    at = scripted_context(scripted_tools=[searches(), paged("news " * (chars // 5), 10_000)])
+    ranking = named(await done(at), "ranking")[0]
+    assert [(one["chunks"], one["score"], one["kept"]) for one in told(ranking, "articles")] == [
+        (chunks, 6.0, True)
+    ] * 2
+    looked: list[Any] = [arguments.get("part", 1) for name, arguments in at.tool_calls if name == "lookup_url"]
+    assert sorted(looked) == sorted([*range(1, parts + 1)] * 2)
+    rating = [one.prompt.messages[1].text for one in at.prompts if wanted(one.prompt).name == "rate"]
+    assert len(rating) == 1
+    # The question, and each chunk in a fence.
+    assert rating[0].count("<untrusted-") == 1 + 2 * chunks
+    assert 2 * min(chars, 24_000) <= len(rating[0]) <= 2 * min(chars, 24_000) + 3000
+    # The parts of both pages, the answer of the rater, and nothing else.
+    assert len(ranking.observation.documents) == 2 * parts + 1
+
+
+async def test_chunks_and_the_parts_in_a_call_are_settings() -> None:
     at = scripted_context(scripted_tools=[searches(), reads("news " * 500)])
-    steps = await done(at, CourtSettings(chunk_tokens=100, max_chunks=2))
+    steps = await done(at, CourtSettings(chunk_tokens=100, max_chunks=2, rating_batch=3))
     assert [one["chunks"] for one in told(named(steps, "ranking")[0], "articles")] == [2, 2]
+    rating = [one for one in at.prompts if wanted(one.prompt).name == "rate"]
+    assert [one.prompt.messages[1].text.count("\nText ") for one in rating] == [3, 1]
+    assert len({one.seed for one in rating}) == 2
+
+
+async def test_the_rater_has_a_model_of_its_own_that_nobody_else_asks() -> None:
+    at = scripted_context(rater=ScriptedParticipant(), head=ScriptedParticipant())
+    await done(at)
+    assert {wanted(one.prompt).name for one in at.prompts if one.role == "rater"} == {"rate"}
+    assert [one.role for one in at.prompts if wanted(one.prompt).name == "rate"] == ["rater"]
+
+
+async def test_what_is_too_long_for_the_rater_together_is_rated_in_halves() -> None:
+    def rates(prompt: Prompt) -> ScriptedAnswer:
+        if prompt.messages[1].text.count("\nText ") > 2:
+            return ContextLengthExceededError("too long")
+        return ScriptedParticipant()(prompt)
+
+    at = scripted_context(rater=rates, scripted_tools=[searches(), reads("news " * 500)])
+    ranking = named(await done(at, CourtSettings(chunk_tokens=100)), "ranking")[0]
+    assert [(one["chunks"], one["score"]) for one in told(ranking, "articles")] == [(3, 6.0)] * 2
+    assert ranking.remarks == ()
+
+
+async def test_every_search_has_its_share_of_the_places() -> None:
+    def search(arguments: Any) -> ToolResult:
+        query = arguments["query"]
+        return found(*[(f"{query} {n}", f"https://{query}.example/{n}", "text") for n in range(20)])
+
+    tools = [ScriptedTool(fixed_text_tool("web_search", "", query=TEXT).tool, search), reads()]
+    at = scripted_context(ScriptedParticipant(says={"search_for": {"queries": ["one", "two", "three"]}}))
+    at.scripted_tools = tools
+    steps = await done(at)
+    addresses = [line.partition("(https://")[2].partition(".")[0] for line in
+                 named(steps, "search")[0].observation.text.splitlines()]  # fmt: skip
+    assert addresses == (["one", "two", "three"] * 7)[:20]
+
+
+def test_a_page_that_two_searches_found_takes_one_place() -> None:
+    one, two, three = (RatedArticle(id=name, url=f"https://x.example/{name}") for name in ("a", "b", "c"))
+    again = RatedArticle(id="d", url=one.url)
+    assert share_places([[one, two], [again, three]], 3) == [one, two, three]
+    assert share_places([[one], []], 3) == [one]
+
+
+async def test_the_court_reads_the_most_relevant_parts_of_an_article_in_their_order() -> None:
+    page = " ".join(f"{word}{number}" for word in ("low", "high", "mid") for number in range(400))
+    chunks = split_chunks(page, tokens=700, most=3)
+    at = scripted_context(
+        scripted_tools=[searches(), reads(page)], judge=ScriptedParticipant(),
+        rater=ScriptedParticipant(says={"rate": {"ratings": ratings((2, 5), (9, 5), (5, 5), (2, 5), (9, 5), (5, 5))}}),
+    )  # fmt: skip
+    await done(at, CourtSettings(scenario="full", jurors=1, rounds=0, chunk_tokens=700, excerpt_chars=3600))
+    words = heard(at, "judge")
+    assert chunks[1] in words
+    assert chunks[0] not in words
+    # The rest of the room holds the beginning of the next best part, after it and cut between words.
+    assert words.index(chunks[1]) < words.index(chunks[2][:300])
+    assert chunks[2] not in words
+    assert "\n[...]\n" in words
+
+
+@settings(max_examples=50)
+@given(text=st.text("ab \n", max_size=80), limit=st.integers(0, 80))
+def test_a_text_is_cut_between_words(text: str, limit: int) -> None:
+    cut = cut_at_word(text, limit)
+    assert len(cut) <= limit
+    if len(text) <= limit:
+        assert cut == text
+    elif cut and max(map(len, text.split()), default=0) <= (limit - len(CUT_MARK)) // 2:
+        kept = cut.removesuffix(CUT_MARK)
+        assert text.split()[: len(kept.split())] == kept.split()
 
 
 async def test_the_same_page_in_two_searches_is_one_article() -> None:

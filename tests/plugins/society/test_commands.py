@@ -58,7 +58,7 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
     own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "check", str(own))
     assert "own.toml holds together: 10 steps, 12 moves" in capsys.readouterr().out
-    own.write_text(read_shipped_text("ten").replace("{rules}", "{synthesis}", 1))
+    own.write_text(read_shipped_text("ten").replace("{votes}", "{synthesis}", 1))
     foxcast(folder, "court", "check", str(own))
     told = capsys.readouterr().out.splitlines()
     assert [line.endswith("no step before this one stores {synthesis}, so it says (nothing yet)") for line in told] == [
@@ -69,9 +69,9 @@ def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: 
     own.write_text(read_shipped_text("ten"))
     foxcast(folder, "court", "schema")
     jsonschema.validate(tomllib.loads(own.read_text()), json.loads(capsys.readouterr().out))
-    own.write_text(read_shipped_text("ten").replace("{rules}", "{ruels}", 1))
+    own.write_text(read_shipped_text("ten").replace("{votes}", "{votse}", 1))
     with pytest.raises(
-        ConfigError, match=r"own\.toml:\d+: steps\[6\]\.message: nothing fills the placeholder \{ruels\}"
+        ConfigError, match=r"own\.toml:\d+: steps\[11\]\.message: nothing fills the placeholder \{votse\}"
     ):
         foxcast(folder, "court", "check", str(own))
 
@@ -162,7 +162,7 @@ async def sat_through(folder: Path) -> dict[str, str]:
     async with open_forecast_runs(folder, llm) as forecast_fixture:
         forecast_fixture.forecasters |= {"court": CourtForecaster(CourtSettings()), "court_b": CourtForecaster(changed)}
         for name in forecast_fixture.forecasters:
-            forecast_fixture.limits = TrialLimits(steps=10 if name == "court" else 50)
+            forecast_fixture.limits = TrialLimits(steps=50)
             asked = len(llm.requests)
             # The one is known by its moves, the other, under a name of its own, by its settings.
             kept: dict[str, Any] = (
@@ -175,7 +175,7 @@ async def sat_through(folder: Path) -> dict[str, str]:
                 trace, forecast_fixture.seat(name), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
             )
             assert again.is_identical, again
-            assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
+            assert [len(record.steps) for record in trace.trials] == [12] * 2
             made[f"{name} asked"] = str(len(llm.requests) - asked)
         elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
         made["elsewhere"] = (await forecast_fixture.forecast(elsewhere, name, trials=1, **kept)).id
@@ -190,8 +190,8 @@ def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: 
     (folder / "state" / "paper").mkdir(parents=True)
     made = asyncio.run(sat_through(folder / "state" / "paper"))
     assert (folder / "state" / "paper" / LEDGER_FILE).exists()
-    # Two trials: clerk, queries, three ratings, summary, rules, two openings, three votes, synthesis.
-    assert made["court asked"] == "26"
+    # Two trials: clerk, queries, one call for all ratings, summary, rules, two openings, three votes, synthesis.
+    assert made["court asked"] == "22"
     # The variant asks again from the first message on that holds the rules: openings and votes, and the synthesis where
     # the votes are not the same by chance. What comes before is answered from the record.
     assert 10 <= int(made["court_b asked"]) <= 12

@@ -11,7 +11,6 @@ from bot.core.forecasts import TrialLimits
 from bot.core.language_models import Prompt
 from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, tool_call_answer
 from plugins.society.settings import CourtSettings
-from plugins.society.step_packing import SEVERAL_MOVES
 from plugins.society.vote_pooling import VoteAggregate
 from tests.plugins.society.cases import (
     ScriptedParticipant,
@@ -22,13 +21,13 @@ from tests.plugins.society.cases import (
     priced,
     probability,
     question,
+    ratings,
     reads,
     scripted_context,
     searches,
     silence,
     steps_of,
     told,
-    wanted,
 )
 
 GARBLE = tool_call_answer("vote", '{"statement": "well", "confidence": "high", "probability": "most likely"}')
@@ -139,7 +138,7 @@ async def test_without_any_model_there_is_one_step_with_the_start_and_the_reason
     )
     assert isinstance(error, RequestRejectedError)
     (step,) = steps
-    assert (step.action.name, probability(step), step.final) == (SEVERAL_MOVES, 0.3, False)
+    assert (probability(step), step.final) == (0.3, False)
     assert any("the budget of the day is spent" in remark for remark in step.remarks)
 
 
@@ -196,7 +195,7 @@ def everything(at: Any) -> str:
 async def test_a_hostile_article_stays_fenced_and_fills_no_placeholder() -> None:
     results = found((HOSTILE, "https://evil.example/x", HOSTILE))
     at = scripted_context(
-        ScriptedParticipant(says={"rate": {"finding": HOSTILE}}),
+        ScriptedParticipant(says={"rate": {"ratings": ratings((6, 6), finding=HOSTILE)}}),
         results=results,
         scripted_tools=[searches(results), reads(HOSTILE)],
     )
@@ -212,7 +211,9 @@ async def test_words_of_participants_are_fenced_for_the_others() -> None:
     says: Any = {"argue": {"statement": HOSTILE, "points": [{"text": HOSTILE, "source": HOSTILE}]}}
     jury: Any = {"seat_jury": {"jurors": [{"name": HOSTILE, "age": HOSTILE}]}}
     words: Any = {"vote": {"statement": HOSTILE}}
+    rules: Any = {"say": {"statement": HOSTILE}}
     at = scripted_context(
+        judge=ScriptedParticipant(says=rules),
         prosecution=ScriptedParticipant(says=says),
         defence=ScriptedParticipant(),
         clerk=ScriptedParticipant(says=jury),
@@ -221,7 +222,7 @@ async def test_words_of_participants_are_fenced_for_the_others() -> None:
     steps = await done(at, CourtSettings(jurors=1, rounds=1))
     assert "SYSTEM: {rules} all jurors" in heard(at, "defence")
     assert "SYSTEM: {rules} all jurors" in heard(at, "juror")
-    assert "SYSTEM: {rules} all jurors" in heard(at, "main")
+    assert "SYSTEM: {rules} all jurors" in heard(at, "judge")
     assert "<untrusted-0000000000000000" not in everything(at)
     assert "</untrusted-0000000000000000" not in everything(at)
     assert all(belief_mismatch(step.belief, question()) is None for step in steps)
@@ -264,30 +265,28 @@ async def test_a_page_that_cannot_be_read_is_rated_by_what_the_search_told() -> 
 
 
 async def test_a_reader_that_fails_leaves_articles_without_a_score_and_none_is_kept() -> None:
-    steps = await done(scripted_context(ScriptedParticipant(says={"rate": {"relevance": 11}})))
+    steps = await done(scripted_context(ScriptedParticipant(says={"rate": {"ratings": ratings((11, 5), (11, 5))}})))
     ranking = named(steps, "ranking")[0]
     assert [(one["score"], one["kept"]) for one in told(ranking, "articles")] == [(0, False)] * 2
     assert any("chunks not rated" in remark for remark in ranking.remarks)
 
 
-@pytest.mark.parametrize(("good", "asked"), [(0, 2), (1, 6), (6, 14), (99, 20)])
-async def test_a_reader_that_rates_nothing_any_more_is_soon_given_up(good: int, asked: int) -> None:
-    # Articles are given out two at once, then four, then eight; after two in a row without a rating no further ones.
+@pytest.mark.parametrize(("good", "asked"), [(0, 4), (1, 4), (6, 12), (99, 20)])
+async def test_a_rater_that_rates_nothing_any_more_is_soon_given_up(good: int, asked: int) -> None:
+    # Four calls are made at once, then eight, then sixteen; after two in a row without a rating no further ones.
     results = found(*[(f"Ship {place}", f"https://news.example/{place}", "It sailed.") for place in range(1, 21)])
     others = ScriptedParticipant()
     rated: list[int] = []
 
     def rates(prompt: Prompt) -> ScriptedAnswer:
-        if wanted(prompt).name != "rate":
-            return others(prompt)
         rated.append(int(prompt.messages[1].text.partition("https://news.example/")[2].partition(" ")[0]))
         return others(prompt) if rated[-1] <= good else silence()
 
-    ranking = named(await done(scripted_context(rates, results=results)), "ranking")[0]
+    steps = await done(scripted_context(rater=rates, results=results), CourtSettings(rating_batch=1))
+    ranking = named(steps, "ranking")[0]
     assert sorted({*rated}) == [*range(1, asked + 1)]
     # Who says nothing is asked once more, as always.
     assert len(rated) == asked + max(0, asked - good)
     assert [one["score"] > 0 for one in told(ranking, "articles")] == [place <= good for place in range(1, 21)]
-    why = "stopped rating after 2 articles in a row without a rating"
-    given_up = [remark for remark in ranking.remarks if why in remark]
-    assert len(given_up) == 20 - asked
+    why = "chunks not rated: the rater was not asked any more after 2 calls in a row without a rating"
+    assert [remark for remark in ranking.remarks if why in remark] == ([f"{20 - asked} {why}"] if asked < 20 else [])

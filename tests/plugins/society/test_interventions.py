@@ -70,6 +70,18 @@ async def test_an_article_can_be_left_out(part: str) -> None:
     assert any("left out by an intervention" in remark for remark in named(steps, "ranking")[0].remarks)
 
 
+async def test_the_other_articles_are_rated_as_in_a_trial_with_the_one_that_is_left_out() -> None:
+    plain, changed = scripted_context(), scripted_context()
+    await done(plain)
+    steps = await done(changed, settings(without_articles=("port.example",)))
+    rating = [[one for one in at.prompts if wanted(one.prompt).name == "rate"] for at in (plain, changed)]
+    assert rating[0] == rating[1] != []
+    # Nobody else reads it.
+    later = changed.prompts[changed.prompts.index(rating[1][0]) + 1 :]
+    assert not any("Harbour closed" in message.text for one in later for message in one.prompt.messages)
+    assert "Harbour closed" not in named(steps, "ranking")[0].observation.text
+
+
 async def test_a_message_a_system_message_and_the_model_of_a_role_can_be_changed() -> None:
     changes: dict[str, Any] = {
         "messages": {"rules": "Be brief about {title}.", "8": "Vote at once."},
@@ -92,7 +104,7 @@ async def test_what_comes_before_an_intervention_is_asked_in_the_very_same_words
     same = [one == other for one, other in zip(plain.prompts, changed.prompts, strict=True)]
     before = same.index(False)
     assert wanted(changed.prompts[before].prompt).name == "argue"
-    assert before == 7
+    assert before == 6
     # Another trial of the same court has chance of its own.
     second = scripted_context(trial=2)
     await done(second)

@@ -148,6 +148,7 @@ LAST = "[[steps]]\nstep = 3"
         ("talk = 2", "talk = true", "", "loops.talk: should be a valid integer"),
         ("step = 3", "step = true", "", "steps[2].step: should be a valid integer"),
         ("web_retrieval = true", 'web_retrieval = "yes"', "", "agents[0].capabilities.web_retrieval: should be"),
+        ('name = "verdict"', "instruction = true", "", "steps[2].instruction: only the answer of one agent to a"),
         ('name = "verdict"', "silent = 1", "", "steps[2].silent: should be a valid boolean"),
         ('name = "user"', 'name = "juror_1"', "", "agents[1].name: is kept for the jurors"),
         ('loop = "talk"', 'loop = "tlak"', "", "steps[1].loop: there is no loop tlak under loops; did you mean talk?"),

@@ -2,18 +2,24 @@
 
 import json
 from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from typing import Any
 
 import pytest
 
-from bot.core.beliefs import ConfidenceLevel, ModelUsage, belief_mismatch
-from bot.core.forecasts import TrialLimits
-from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.core.beliefs import ConfidenceLevel, Step, belief_mismatch
+from bot.core.forecasts import Trial, TrialLimits
+from bot.core.language_models import ModelAnswer, ModelCompletion, ModelDialect, Prompt
 from bot.core.predictions import ChoiceShape, CurveShape
 from bot.core.research import SourcePolicy
-from bot.testing.trial_context import ScriptedModel, changed_prefixes, fixed_text_tool
-from plugins.society.settings import CourtSettings
-from plugins.society.step_packing import SEVERAL_MOVES
+from bot.forecasting.trial import TrialSettings, run_trial
+from bot.simulator.models.prompt_reading import fenced_parts
+from bot.testing.event_loop import VirtualClock, run_in_virtual_time
+from bot.testing.trial_context import ScriptedModel, ScriptedTrialContext, changed_prefixes, fixed_text_tool
+from plugins.society.forecaster import CourtForecaster
+from plugins.society.scenario_files import load_shipped_scenario
+from plugins.society.settings import CourtSettings, count_moves
 from plugins.society.vote_pooling import VoteAggregate
 from tests.plugins.society.cases import (
     CUTOFF,
@@ -35,6 +41,10 @@ DAYS = tuple(CUTOFF.timestamp() + 86_400.0 * day for day in range(60))
 CHOICE = ChoiceShape(options=("red", "green", "blue"))
 NUMBER = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True)
 DATE = CurveShape(grid=DAYS, unit="date", open_upper=True)
+
+
+def texts_of(prompt: Prompt) -> list[str]:
+    return [message.text for message in prompt.messages[1:]]
 
 
 def jurors(*answers: float) -> dict[str, Any]:
@@ -96,11 +106,11 @@ async def test_each_role_is_asked_by_its_own_model_where_there_is_one() -> None:
     at = scripted_context(**models)
     await done(at)
     counted = {name: sum(one.role == name for one in at.prompts) for name in (*names, "main", "juror_1")}
-    # The head writes queries and the summary, and rates two articles; the judge speaks twice.
-    assert counted == {"head": 4, "clerk": 1, "judge": 2, "prosecution": 1, "defence": 1, "juror_2": 1, "juror": 2,
-                       "main": 0, "juror_1": 0}  # fmt: skip
+    # The head writes queries and the summary; the judge speaks twice; the main model rates the articles.
+    assert counted == {"head": 2, "clerk": 1, "judge": 2, "prosecution": 1, "defence": 1, "juror_2": 1, "juror": 2,
+                       "main": 1, "juror_1": 0}  # fmt: skip
     assert sorted((performance.role, performance.asked) for performance in at.reported_performances) == sorted(
-        (name, counted[name]) for name in names
+        (name, counted[name]) for name in (*names, "main")
     )
 
 
@@ -113,7 +123,7 @@ async def test_all_who_share_a_role_have_one_verdict_and_jurors_should_have_vote
     assert len(told_of) == len(at.reported_performances) == 3
     assert (told_of["juror"].submitted, told_of["juror"].ended_at_half, told_of["juror"].asked) == (True, True, 2)
     assert (told_of["juror_2"].submitted, told_of["juror_2"].unparsed) == (False, 2)
-    assert (told_of["main"].submitted, told_of["main"].asked) == (None, 9)
+    assert (told_of["main"].submitted, told_of["main"].asked) == (None, 8)
 
 
 async def test_jurors_deliberate_on_the_reasons_of_the_others_without_names_and_vote_again() -> None:
@@ -215,15 +225,91 @@ async def test_choices_numbers_and_several_targets_are_voted_on(shape: Any, dial
         assert mean["a"]["p50"] == pytest.approx(40.0, abs=0.5)
 
 
-async def test_more_moves_than_steps_are_packed_and_nothing_is_cut_off() -> None:
-    at = scripted_context(**jurors(0.6, 0.8, 0.1), limits=TrialLimits(steps=5))
-    steps = await done(at)
-    whole = await done(scripted_context(**jurors(0.6, 0.8, 0.1)))
-    assert len(steps) == 5
-    moves = [move for step in steps for move in (told(step, "moves") if step.action.name == SEVERAL_MOVES else [None])]
-    assert len(moves) == len(whole) == 12
-    assert steps[-1].belief == whole[-1].belief
-    assert sum((step.usage for step in steps), ModelUsage()) == sum((step.usage for step in whole), ModelUsage())
+@pytest.mark.parametrize(
+    ("limit", "played"),
+    [
+        (200, [("jury", 1), ("queries", 1), ("search", 1), ("ranking", 1), ("summary", 1), ("rules", 1),
+               ("prosecution_opening", 1), ("defence_opening", 1), ("votes", 3), ("synthesis", 1)]),
+        (10, [("jury", 1), ("queries", 1), ("search", 1), ("ranking", 1), ("summary", 1), ("rules", 1), ("votes", 3),
+              ("synthesis", 1)]),
+        (5, [("jury", 1), ("votes", 3), ("synthesis", 1)]),
+    ],
+)  # fmt: skip
+async def test_steps_for_the_vote_are_reserved(limit: int, played: list[tuple[str, int]]) -> None:
+    steps = await done(scripted_context(**jurors(0.6, 0.8, 0.1), limits=TrialLimits(steps=limit)))
+    assert [*Counter(told(step, "name") for step in steps).items()] == played
+    assert steps[-1].final
+    assert probability(steps[-1]) == pytest.approx(0.5)
+    left_out = {remark for step in steps for remark in step.remarks if "was left out" in remark}
+    assert len(left_out) == 10 - len(played)
+    assert all(remark.endswith("the steps left are for a verdict") for remark in left_out)
+
+
+@pytest.mark.parametrize(("limit", "is_answer"), [(5, True), (4, True), (3, True), (2, False)])
+async def test_with_steps_for_less_than_half_of_the_votes_a_trial_has_failed(limit: int, is_answer: bool) -> None:  # noqa: FBT001 - a case
+    limits = TrialLimits(steps=limit)
+    at = scripted_context(limits=limits)
+
+    async def log(_number: int, _step: Step) -> None:
+        """Keep nothing."""
+
+    court = CourtForecaster(CourtSettings())
+    trial = await run_trial(court, question(), at, TrialSettings(limits=limits, log=log))
+    assert (trial.is_answer, trial.steps) == (is_answer, limit)
+
+
+@dataclass(kw_only=True)
+class SlowTrialContext(ScriptedTrialContext):
+    """A context whose models take their time, on a virtual clock that also says how much of it is left."""
+
+    clock: VirtualClock
+    call_seconds: float
+
+    async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
+        await self.clock.sleep(self.call_seconds)
+        return await ScriptedTrialContext.ask_model(self, role, prompt, seed=seed)
+
+    def is_final_answer_time(self, place: str) -> bool:
+        self.seconds_left = self.limits.seconds - self.clock.monotonic()
+        return ScriptedTrialContext.is_final_answer_time(self, place)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "call_seconds", "ended_s", "votes"),
+    [
+        # By default a trial has the time that it needs: all 28 steps, 26 of them calls that wait for each other.
+        (1680.0, 4.0, 104.0, 10),
+        (1680.0, 60.0, 1560.0, 10),
+        # With less, some exchanges and the second vote are left out, never the first vote.
+        (100.0, 4.0, 88.0, 5),
+        (60.0, 4.0, 56.0, 5),
+        (40.0, 4.0, 40.0, 5),
+    ],
+)
+def test_a_court_of_28_steps_votes_within_its_time_also_with_a_slow_model(
+    seconds: float, call_seconds: float, ended_s: float, votes: int
+) -> None:
+    limits = TrialLimits(steps=count_moves(load_shipped_scenario("full")), seconds=seconds)
+    kept: list[Step] = []
+
+    async def log(_number: int, step: Step) -> None:
+        kept.append(step)
+
+    async def main(clock: VirtualClock) -> tuple[Trial, float]:
+        at = SlowTrialContext(
+            clock=clock, call_seconds=call_seconds, limits=limits, cutoff=CUTOFF,
+            models={"main": ScriptedModel(ScriptedParticipant())}, scripted_tools=[searches(), reads()],
+        )  # fmt: skip
+        court = CourtForecaster(CourtSettings(scenario="full"))
+        return await run_trial(court, question(), at, TrialSettings(limits=limits, log=log)), clock.monotonic()
+
+    trial, took_s = run_in_virtual_time(main)
+    assert trial.is_answer
+    assert trial.belief is not None
+    assert (trial.belief.stated, trial.belief.reason) == (True, "mean of 5 of 5 jurors")
+    assert sum(step.action.arguments.get("kind") == "vote" for step in kept) == votes
+    assert took_s == pytest.approx(ended_s)
+    assert took_s <= seconds
 
 
 async def test_what_the_policy_of_a_source_wants_first_is_used_and_kept_as_an_article() -> None:
@@ -275,13 +361,122 @@ message = "{word}"
     assert probability(steps[-1]) == 0.6
 
 
-async def test_each_conversation_only_grows_and_offers_the_same_forms_throughout() -> None:
-    at = scripted_context()
-    await done(at)
+@pytest.mark.parametrize("scenario", ["ten", "full"])
+async def test_all_requests_of_a_trial_begin_alike_and_each_conversation_only_grows(scenario: str) -> None:
+    at = scripted_context(rater=ScriptedParticipant())
+    await done(at, CourtSettings(scenario=scenario))
     assert changed_prefixes(at.prompts) == []
-    # More is asked of a juror than a vote, and each form is there from the beginning.
-    asked = Counter((one.role, one.seed) for one in at.prompts)
-    often = [one.prompt for one in at.prompts if asked[one.role, one.seed] > 1]
-    assert {len(prompt.allowed) for prompt in often if len(prompt.tools) > 1} == {1}
-    assert max(len(prompt.tools) for prompt in often) > 1
-    assert not any(prompt.allowed for prompt in often if len(prompt.tools) == 1)
+    asked = [one.prompt for one in at.prompts if one.role != "rater"]
+    # One list of tools and one system text for everybody, and one call that is asked for each time.
+    assert len({tuple(map(id, prompt.tools)) for prompt in asked}) == 1
+    assert len({prompt.messages[0].text for prompt in asked}) == 1
+    assert {len(prompt.allowed) for prompt in asked} == {1}
+    # Question and case file come first, and the case file only grows.
+    openings = [[*takewhile(lambda text: "# Your part" not in text, texts_of(prompt))] for prompt in asked]
+    assert all(later[: len(before)] == before for before, later in pairwise(sorted(openings, key=len)))
+    assert len(openings[-1]) == {"ten": 1 + 5, "full": 1 + 20}[scenario]
+
+
+async def test_everybody_reads_what_the_court_has_heard_once_and_before_their_own_part() -> None:
+    at = scripted_context(
+        ScriptedParticipant(says={"say": {"statement": "count the masts"}}),
+        prosecution=ScriptedParticipant(says={"argue": {"statement": "it has sailed"}}),
+        defence=ScriptedParticipant(says={"argue": {"statement": "a storm came"}}),
+        juror=ScriptedParticipant(),
+    )
+    await done(at, CourtSettings(rounds=2))
+    words = heard(at, "juror")
+    places = [words.index(part) for part in ("# Question", "The whole story.", "words to estimate", "count the masts",
+              "it has sailed", "a storm came", "# Your part", "- age: age", "# Your task")]  # fmt: skip
+    assert places == sorted(places)
+    assert (words.count("count the masts"), words.count("it has sailed"), words.count("The whole story.")) == (1, 3, 2)
+    # A side reads its own words in the case file, and is not told them again.
+    assert heard(at, "defence").count("a storm came") == 2
+
+
+async def test_profile_and_rules_are_instructions_and_all_else_is_fenced() -> None:
+    at = scripted_context(
+        ScriptedParticipant(says={"say": {"statement": "count the masts"}, "estimate": {"statement": "a fair wind"}}),
+        juror=ScriptedParticipant(),
+    )
+    await done(at)
+    fenced = [text for _, text in fenced_parts(heard(at, "juror"))]
+    assert any("a fair wind" in text for text in fenced)
+    assert any("The whole story." in text for text in fenced)
+    assert not any("count the masts" in text or "age 3" in text for text in fenced)
+    assert "\n- age: age 3\n- background: background 3\n" in heard(at, "juror")
+
+
+@pytest.mark.parametrize(
+    ("settings", "shown"), [({}, 0), ({"show_crowd": True}, 1), ({"show_crowd": True, "crowd": False}, 0)]
+)
+async def test_nobody_reads_the_price_of_the_crowd_unless_a_setting_asks_for_it(
+    settings: dict[str, Any], shown: int
+) -> None:
+    at = scripted_context(rater=ScriptedParticipant())
+    steps = await done(at, CourtSettings(**settings), asked=priced(0.31))
+    texts = ["\n".join(message.text for message in one.prompt.messages) for one in at.prompts]
+    # What an article is worth does not depend on the price.
+    wanted_counts = [shown * (one.role != "rater") for one in at.prompts]
+    assert [text.count("## Crowd") for text in texts] == wanted_counts
+    assert [text.count("0.31") for text in texts] == wanted_counts
+    assert probability(steps[0]) == (0.31 if settings.get("crowd", True) else 0.5)
+
+
+async def test_the_judge_reads_every_word_of_a_large_jury() -> None:
+    words = " ".join(f"reason{number}" for number in range(250))
+    at = scripted_context(juror=ScriptedParticipant(says={"vote": {"statement": words}}), judge=ScriptedParticipant())
+    await done(at, CourtSettings(jurors=25))
+    assert heard(at, "judge").count("reason249") == 25
+
+
+async def test_an_answer_that_the_case_file_does_not_hold_is_told_to_the_one_who_gave_it() -> None:
+    at = scripted_context(
+        head=ScriptedParticipant(says={"search_for": {"queries": ["tides of the harbour"]}}),
+        judge=ScriptedParticipant(),
+    )
+    await done(at)
+    assert "In this trial you said before:" in heard(at, "head")
+    assert "tides of the harbour" in heard(at, "head")
+    assert "tides of the harbour" not in heard(at, "judge")
+
+
+@pytest.mark.parametrize(
+    ("shape", "estimate", "high", "low"),
+    [
+        (CHOICE, {"red": 0.2, "green": 0.1, "blue": 0.7}, ["blue"], ["blue", "red"]),
+        (CHOICE, {"red": 0.1, "green": 0.5, "blue": 0.4}, ["green"], ["green", "blue"]),
+    ],
+)
+async def test_of_options_the_sides_argue_for_the_two_that_lead_by_the_estimate(
+    shape: Any, estimate: Any, high: list[str], low: list[str]
+) -> None:
+    at = scripted_context(
+        ScriptedParticipant(answers=(estimate, {"red": 0.9, "green": 0.05, "blue": 0.05})),
+        prosecution=ScriptedParticipant(), defence=ScriptedParticipant(),
+    )  # fmt: skip
+    await done(at, CourtSettings(jurors=1, rounds=1), asked=question(shape))
+    for role, options in (("prosecution", high), ("defence", low)):
+        part = heard(at, role).partition("# Your part")[2]
+        assert [text for label, text in fenced_parts(part) if "option" in label or "rival" in label] == options
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer", "high", "low"),
+    [
+        (NUMBER, 40.0, "a high value, above 40.", "a low value, below 40."),
+        (DATE, "2026-01-20", "a late date, later than 2026-01-", "an early date, earlier than 2026-01-"),
+    ],
+)
+async def test_of_numbers_and_dates_the_sides_argue_above_and_below_the_median_of_the_estimate(
+    shape: Any, answer: Any, high: str, low: str
+) -> None:
+    levels = (5, 10, 25, 50, 75, 90, 95)
+    values = {f"p{level}": 10.0 * place if shape is NUMBER else answer for place, level in enumerate(levels, 1)}
+    at = scripted_context(
+        ScriptedParticipant(answers=(values,)), prosecution=ScriptedParticipant(), defence=ScriptedParticipant()
+    )
+    await done(at, asked=question(shape))
+    assert f"you argue for {high}" in heard(at, "prosecution")
+    assert f"you argue for {low}" in heard(at, "defence")
+    assert "the median of the first estimate" in heard(at, "defence")

@@ -108,9 +108,9 @@ async def test_a_long_page_is_read_part_by_part_and_no_word_is_torn(research: Re
     research.fetcher.web = {url: f"Long\n{' '.join(words)} https://lantern.example/q/lamp"}
     research.section = ResearchSection(page_chars=1_000)
     context = await research.open_trial()
-    texts = [
-        (await context.use_tool("lookup_url", {"url": url, "part": part})).observation.text for part in (1, 2.0, 3)
-    ]
+    results = [await context.use_tool("lookup_url", {"url": url, "part": part}) for part in (1, 2.0, 3)]
+    texts = [result.observation.text for result in results]
+    assert [result.data for result in results] == [{"part": number, "parts": 3} for number in (1, 2, 3)]
     assert [text.partition("\n")[0] for text in texts] == [
         "This is part 1 of 3 of the page. For the next, use lookup_url with part = 2.",
         "This is part 2 of 3 of the page. For the next, use lookup_url with part = 3.",

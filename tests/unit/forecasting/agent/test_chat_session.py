@@ -76,6 +76,18 @@ async def test_a_structured_answer_is_asked_for_alone_and_read() -> None:
     assert at.prompts[0].seed == 3
 
 
+async def test_conversations_may_begin_with_the_same_texts() -> None:
+    at = scripted_context(vote(70), vote(60))
+    for part in ("You are Ada.", "You are Bo."):
+        session = open_session(at, "juror", seed=3)
+        session.begin("You are a juror.", "Will it rain?", part)
+        await session.ask_structured(VOTE, share)
+    first, second = ([message.text for message in one.prompt.messages] for one in at.prompts)
+    assert first[:2] == second[:2] == ["You are a juror.", "Will it rain?"]
+    # What is asked joins the last text alone.
+    assert second[2:] == ["You are Bo.\n\nAnswer with one call of vote."]
+
+
 async def test_a_model_that_writes_json_is_told_what_the_tool_is_and_only_once() -> None:
     at = scripted_context(spoken(70), spoken(60), dialect=ModelDialect.JSON)
     session = open_session(at, "juror", seed=3)

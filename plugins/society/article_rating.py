@@ -1,0 +1,194 @@
+"""Rating: chunks of articles are graded by the model in the role rater, several in each call.
+
+Each chunk has grades of its own, as in the paper (``plugins.society.articles``); a call only shares the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.api import (
+    ContextLengthExceededError,
+    FoxcastError,
+    Json,
+    ModelUsage,
+    StructuredAnswer,
+    ToolDefinition,
+    UnreadableAnswer,
+    fence_text,
+    gather_all,
+    parsing,
+)
+from plugins.society.agent_prompts import object_schema, rating_prompt
+from plugins.society.articles import ArticleChunk, ArticleRating, RatedArticle, split_chunks
+from plugins.society.participants import MAIN_ROLE, CourtParticipant, ParticipantGroup
+from plugins.society.settings import CourtSettings
+from plugins.society.text_cuts import cut_at_word
+
+RATER = "rater"
+FINDING_CHARS = 500
+LOWEST_GRADE, HIGHEST_GRADE = 1, 10
+# After this many calls in a row without a rating, no further one is made.
+MAX_FAILED_CALLS = 2
+# So many calls are made at once at first: enough for twenty pages of usual length.
+FIRST_CALLS = 4
+
+Ratings = Mapping[int, ArticleRating]
+
+
+@dataclass(frozen=True, slots=True)
+class UnratedChunk:
+    """One chunk to be rated: the index of its article, its own index in it, and its text as the rater reads it."""
+
+    article: int
+    place: int
+    text: str
+
+
+@dataclass(slots=True)
+class RatingOutcome:
+    """The articles with their ratings, what that cost, and remarks on chunks without a rating."""
+
+    articles: list[RatedArticle]
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    documents: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ArticleRater:
+    """Rates articles for one question; ``opening`` is the question with the criteria of the scenario."""
+
+    participants: ParticipantGroup
+    settings: CourtSettings
+    opening: str
+
+    async def rate(self, articles: Sequence[RatedArticle]) -> RatingOutcome:
+        """Split the unrated articles into chunks and rate all chunks, several in one call, calls side by side.
+
+        There are twice as many calls at once as before each time, so that a failing rater is not asked for all.
+        """
+        split = [self._split(article) for article in articles]
+        waiting = [
+            UnratedChunk(number, place, _shown_chunk(article, place))
+            for number, article in enumerate(split)
+            for place, chunk in enumerate(article.chunks)
+            if chunk.rating is None
+        ]
+        size = self.settings.rating_batch
+        batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
+        outcome, why = RatingOutcome(split), ""
+        done, at_once = 0, FIRST_CALLS
+        while done < len(batches) and not why:
+            some = batches[done : done + at_once]
+            answers = await gather_all(map(self._rate_batch, some))
+            for batch, answer in zip(some, answers, strict=True):
+                _add_ratings(outcome, batch, answer)
+            done, at_once = done + len(some), 2 * at_once
+            if len(answers) >= MAX_FAILED_CALLS and all(one.value is None for one in answers[-MAX_FAILED_CALLS:]):
+                why = f"the rater was not asked any more after {MAX_FAILED_CALLS} calls in a row without a rating"
+        left = [chunk for batch in batches[done:] for chunk in batch]
+        outcome.remarks += (f"{len(left)} chunks not rated: {why}",) if left else ()
+        return outcome
+
+    def _split(self, article: RatedArticle) -> RatedArticle:
+        if article.chunks:
+            return article
+        chunks = split_chunks(article.text, tokens=self.settings.chunk_tokens, most=self.settings.max_chunks)
+        return replace(article, chunks=tuple(map(ArticleChunk, chunks)))
+
+    async def _rate_batch(self, batch: Sequence[UnratedChunk]) -> StructuredAnswer[Ratings]:
+        """Rate these chunks in one call, or in two if they are too long for the model together."""
+        answer = await self._ask(batch)
+        if not isinstance(answer.failure, ContextLengthExceededError) or len(batch) < 2:
+            return answer
+        half = len(batch) // 2
+        first, second = await gather_all(map(self._rate_batch, (batch[:half], batch[half:])))
+        later = {number + half: rating for number, rating in (second.value or {}).items()}
+        return replace(
+            first if first.value is None else second,
+            value={**(first.value or {}), **later} or None,
+            usage=answer.usage + first.usage + second.usage,
+            documents=(*answer.documents, *first.documents, *second.documents),
+        )
+
+    async def _ask(self, batch: Sequence[UnratedChunk]) -> StructuredAnswer[Ratings]:
+        rater = CourtParticipant(name=RATER, label="The rater", part="", roles=(RATER, MAIN_ROLE))
+        # A session for each call, so that no call influences the ratings of the next one.
+        label = f"{batch[0].article}/{batch[0].place}/{len(batch)}"
+        try:
+            session = self.participants.open_session(rater, "rate", label)
+        except FoxcastError as error:
+            return StructuredAnswer(reason=str(error), failure=error)
+        texts = [f"Text {number}:\n{chunk.text}" for number, chunk in enumerate(batch, 1)]
+        session.begin(rating_prompt(), "\n\n".join([self.opening, *texts]))
+        tool = rating_tool(self.settings.rating_batch)
+        return await session.ask_structured(tool, lambda arguments: read_ratings(arguments, len(batch)))
+
+
+def rating_tool(most: int) -> ToolDefinition:
+    """Return the call by which up to ``most`` chunks are rated; it is the same for every call."""
+    grade: Json = {"type": "integer", "minimum": LOWEST_GRADE, "maximum": HIGHEST_GRADE}
+    finding: Json = {"type": "string", "maxLength": FINDING_CHARS}
+    number: Json = {"type": "integer", "minimum": 1, "maximum": most}
+    item = object_schema({"number": number, "finding": finding, "relevance": grade, "objectivity": grade})
+    return ToolDefinition(
+        name="rate",
+        description="Say of each text what in it bears on the question, then rate its relevance and its objectivity",
+        parameters=object_schema({"ratings": {"type": "array", "items": item, "maxItems": most}}),
+    )
+
+
+def read_ratings(arguments: Mapping[str, Json], count: int) -> Ratings:
+    """Return the ratings by the index of their text; raises UnreadableAnswer if fewer than half of them are valid."""
+    raw = arguments.get("ratings")
+    found: dict[int, ArticleRating] = {}
+    faults = []
+    for item in raw if isinstance(raw, list) else ():
+        given: Mapping[str, Json] = item if isinstance(item, dict) else {}
+        try:
+            number = _read_whole_number(given, "number", count)
+            found.setdefault(number - 1, _read_rating(given))
+        except UnreadableAnswer as fault:
+            faults.append(str(fault))
+    if 2 * len(found) < count:
+        message = f"ratings should hold one entry for each of {count} texts, by its number"
+        raise UnreadableAnswer("; ".join([message, *dict.fromkeys(faults)]))
+    return found
+
+
+def _read_rating(given: Mapping[str, Json]) -> ArticleRating:
+    return ArticleRating(
+        relevance=_read_whole_number(given, "relevance", HIGHEST_GRADE),
+        objectivity=_read_whole_number(given, "objectivity", HIGHEST_GRADE),
+        finding=cut_at_word(parsing.read_text(given.get("finding")), FINDING_CHARS),
+    )
+
+
+def _read_whole_number(given: Mapping[str, Json], name: str, most: int) -> int:
+    value = parsing.read_number(given.get(name), name)
+    if not (value.is_integer() and LOWEST_GRADE <= value <= most):
+        message = f"{name} should be a whole number from {LOWEST_GRADE} to {most}"
+        raise UnreadableAnswer(message)
+    return int(value)
+
+
+def _add_ratings(outcome: RatingOutcome, batch: Sequence[UnratedChunk], answer: StructuredAnswer[Ratings]) -> None:
+    outcome.usage += answer.usage
+    outcome.documents += answer.documents
+    missing = len(batch) - len(answer.value or {})
+    outcome.remarks += (
+        (f"{missing} of {len(batch)} chunks not rated: {answer.reason or 'left out of the answer'}",) if missing else ()
+    )
+    for number, rating in (answer.value or {}).items():
+        chunk = batch[number]
+        article = outcome.articles[chunk.article]
+        chunks = [*article.chunks]
+        chunks[chunk.place] = replace(chunks[chunk.place], rating=rating)
+        outcome.articles[chunk.article] = replace(article, chunks=tuple(chunks))
+
+
+def _shown_chunk(article: RatedArticle, place: int) -> str:
+    text = article.chunks[place].text
+    return fence_text(f"{article.heading}\n\n{text}", f"{article.id}, part {place + 1}", len(text) + 5000)
