@@ -219,6 +219,7 @@ from bot.forecasting.agent.chat_session import (
     derive_seed,
     open_session,
 )
+from bot.forecasting.agent.critic import CRITIC_PROMPT, CRITIC_ROLE, ForecastCritic
 from bot.forecasting.agent.loop import SEARCH_TOOL, BeliefLoop, LoopSettings, LoopTurn, create_belief_loop, run_loop
 from bot.forecasting.agent.model_actions import ModelAction
 from bot.forecasting.agent.parsing import UnreadableAnswer
@@ -231,6 +232,14 @@ from bot.forecasting.agent.prompt_texts import (
     question_text,
     submit_tool,
     task_text,
+)
+from bot.forecasting.agent.tool_schemas import (
+    answer_tool,
+    object_schema,
+    read_word,
+    require_text,
+    text_field,
+    word_field,
 )
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
@@ -275,6 +284,8 @@ if not TYPE_CHECKING:  # else a type checker would take every name for one of ou
 __all__ = [
     "API_VERSION",
     "BELIEF_FIELD",
+    "CRITIC_PROMPT",
+    "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
     "LESSON_ACTION",
     "MODEL_CALL_SECONDS",
@@ -325,6 +336,7 @@ __all__ = [
     "FinishReason",
     "FittedParameters",
     "Forecast",
+    "ForecastCritic",
     "ForecastExplanation",
     "ForecastFile",
     "ForecastPeriod",
@@ -463,6 +475,7 @@ __all__ = [
     "WriteClient",
     "WriteReceipt",
     "WriteVerdict",
+    "answer_tool",
     "apply_belief_update",
     "belief_schema",
     "bounds_text",
@@ -498,6 +511,7 @@ __all__ = [
     "mix_predictions",
     "narrow_margins",
     "nearest_names",
+    "object_schema",
     "open_forecast_book",
     "open_paper_book",
     "open_session",
@@ -511,10 +525,12 @@ __all__ = [
     "question_text",
     "read_in_turn",
     "read_predictions",
+    "read_word",
     "refusal_verdict",
     "replace_invisible",
     "report_changed_question",
     "require_forecaster_kind",
+    "require_text",
     "rescale_beliefs",
     "response_fields",
     "response_json",
@@ -527,7 +543,9 @@ __all__ = [
     "submit_tool",
     "sum_held_shares",
     "task_text",
+    "text_field",
     "verdict_by_status",
+    "word_field",
     "write_in_turn",
     "write_receipt",
 ]

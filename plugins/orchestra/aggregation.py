@@ -1,7 +1,9 @@
-"""Recursive self-aggregation: several rationales are written from all findings, and merged until one is left.
+"""Recursive self-aggregation: several rationales are written from all findings, and merged.
 
-A missing rationale is left out; if no model merges a group, the mean of its members' log-odds is used instead.
-Source: recursive self-aggregation (arXiv 2509.26626), as a tree in which every rationale is used once.
+Either every rationale is merged once, as a tree, until one is left; or a population is made anew in rounds, each member
+from a random group of the last one, and the answer is the mean of the log-odds of the last population. A missing
+rationale is left out; if no model merges a group, the mean of its members' log-odds is used instead.
+Source: recursive self-aggregation (arXiv 2509.26626), which has the rounds.
 """
 
 from __future__ import annotations
@@ -27,20 +29,24 @@ from bot.api import (
     StructuredAnswer,
     TargetPredictions,
     ToolDefinition,
+    answer_tool,
     bounds_text,
     create_answer_format,
     derive_seed,
     fence_text,
     gather_all,
+    judging_text,
     load_template,
     open_session,
     parsing,
     pool_predictions,
+    prediction_distance,
+    require_text,
     task_text,
+    text_field,
 )
 from plugins.orchestra.subagent_kinds import PROMPT_PACKAGE
-from plugins.orchestra.subagent_run import MAIN_ROLE, OrchestraContext
-from plugins.orchestra.tool_schemas import define_tool, require_text, text_schema
+from plugins.orchestra.subagent_run import MADE_BY, MAIN_ROLE, OrchestraContext
 
 T = TypeVar("T")
 
@@ -73,7 +79,7 @@ class AggregationStep:
     def step(self, belief: Belief) -> Step:
         """Return it as a step, with the present belief."""
         observation = StepObservation(text=self.text, documents=self.documents)
-        action = StepAction(name=self.action, arguments={"agent": self.rationale.name if self.rationale else "nobody"})
+        action = StepAction(name=self.action, arguments={MADE_BY: self.rationale.name if self.rationale else "nobody"})
         return Step(action=action, observation=observation, belief=belief, usage=self.usage, remarks=self.remarks)
 
 
@@ -97,14 +103,30 @@ class SelfAggregation:
                 yield made
         self.rationales, self.mean_answer = left, self._mean(left)
         level = 0
-        while len(left) > 1:
-            level, groups, left = level + 1, enumerate(split_groups(left, settings.merge_group), start=1), []
+        while len(left) > 1 and (not settings.resampling_rounds or level < settings.resampling_rounds):
+            level += 1
+            groups, left = enumerate(self._groups(left, level), start=1), []
             for some in split_groups([*groups], settings.concurrency):
                 merged = await gather_all([self._merge_group(f"{level}.{place}", group) for place, group in some])
                 left += _collect_rationales(merged)
                 for made in filter(lambda one: one.text, merged):
                     yield made
-        self.answer = left[0]
+        self.answer = left[0] if len(left) == 1 else self._population_answer(left)
+
+    def _groups(self, left: Sequence[AnswerRationale], level: int) -> list[Sequence[AnswerRationale]]:
+        """Return the groups to merge: all rationales in order, or as many random groups as there are rationales."""
+        size = min(self.context.settings.merge_group, len(left))
+        if not self.context.settings.resampling_rounds:
+            return [*split_groups(left, size)]
+        chance = self.context.context.stream("resampling", str(level))
+        drawn = (chance.choice(len(left), size=size, replace=False) for _ in left)
+        return [[left[int(place)] for place in sorted(places)] for places in drawn]
+
+    def _population_answer(self, left: Sequence[AnswerRationale]) -> AnswerRationale:
+        """Return the mean of a population, with the reasoning of the member that is nearest to it."""
+        mean = self._mean(left)
+        nearest = min(left, key=lambda one: prediction_distance(one.predictions, mean))
+        return AnswerRationale(name="the mean of the population", predictions=mean, reasoning=nearest.reasoning)
 
     async def _ask_candidate(self, number: int) -> AggregationStep:
         name = f"{CANDIDATE_ROLE} {number}"
@@ -156,7 +178,9 @@ class SelfAggregation:
 
     def _system(self, name: str, answer_format: AnswerFormat) -> str:
         bounds = bounds_text(answer_format, self.context.answer_settings.submit_margin)
-        return load_template(PROMPT_PACKAGE, name).substitute(task=task_text(self.context.question), bounds=bounds)
+        return load_template(PROMPT_PACKAGE, name).substitute(
+            task=task_text(self.context.question), judging=judging_text(self.context.question), bounds=bounds
+        )
 
     def _mean(self, group: Sequence[AnswerRationale]) -> TargetPredictions:
         return pool_predictions(self.context.question, [one.predictions for one in group], PoolingMethod.LOGIT_MEAN)
@@ -206,9 +230,9 @@ def _answer_tool(
     name: str, answer_format: AnswerFormat, run_context: OrchestraContext, *, merging: bool = False
 ) -> ToolDefinition:
     stated = answer_format.schema(run_context.answer_settings.submit_margin)
-    outside: dict[str, Json] = {"outside_reason": text_schema(OUTSIDE_CHARS, "empty, unless you leave the range")}
-    properties = {"reasoning": text_schema(REASONING_CHARS), **(outside if merging else {}), **stated}
-    return define_tool(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
+    outside: dict[str, Json] = {"outside_reason": text_field(OUTSIDE_CHARS, "empty, unless you leave the range")}
+    properties = {"reasoning": text_field(REASONING_CHARS), **(outside if merging else {}), **stated}
+    return answer_tool(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
 
 
 def _read_rationale(name: str, arguments: Mapping[str, Json], answer_format: AnswerFormat) -> AnswerRationale:

@@ -43,14 +43,14 @@ def require_team_forecast(found: ForecastExplanation) -> ForecastExplanation:
 
 
 def tell_team(steps: Sequence[Step]) -> TrialTranscript:
-    """Return who did what, what came of it, and how many sub-goals were settled."""
+    """Return who did what, the results, and how many sub-goals were settled."""
     settled, of = _count_settled([steps])
     figures = (TranscriptFigure(name="sub-goals settled", value=f"{settled} of {of}"),) if of else ()
     return TrialTranscript(entries=tuple(_step_entry(*step) for step in enumerate(steps, 1)), figures=figures)
 
 
 def efficiency_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
-    """Yield a line for each forecast, with the share of sub-goals settled beside its Brier score."""
+    """Yield a line for each forecast, with the share of sub-goals settled and its Brier score."""
     yield _COLUMNS.format(*_HEAD)
     for one in found:
         steps = [step for trial in one.steps.values() for step in trial]

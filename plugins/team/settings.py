@@ -53,7 +53,7 @@ DEFAULT_GOALS = (
     SubGoal(
         name="counter_evidence",
         ask="What speaks most against the answer that seems likely at first?",
-        search_words="doubts obstacles criticism",
+        search_words="obstacles criticism risks",
     ),
     SubGoal(
         name="criteria",

@@ -23,10 +23,7 @@ UNCLEAN = (
     "bot.execution",
     "bot.forecasting",
     "bot.net",
-    "plugins.orchestra",
     "plugins.society",
-    "plugins.solo",
-    "plugins.team",
 )
 # Texts that are data: pages that attack readers, an invented press, words of real services, and prompts.
 DATA = {

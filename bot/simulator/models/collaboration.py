@@ -16,7 +16,7 @@ MoveSchema = Mapping[str, Any]
 PlannedMove = tuple[str, Mapping[str, Any]]
 
 SUBMIT, REPORT = "submit", "report_results"
-CREATE_SUBAGENT, RUN_ALL, CRITIC, SHARED_MEMORY = "create_subagent", "run_parallel", "critic", "shared_memory"
+CREATE_SUBAGENT, RUN_ALL, CRITIC, SHARED_MEMORY = "create_subagent", "run_subagents", "critic", "shared_memory"
 HELPERS = ("reader", "digger")
 SEARCH_FOR = "Search for:"
 _OPTION = re.compile(r"^([A-Z])\. (.+)$", re.MULTILINE)

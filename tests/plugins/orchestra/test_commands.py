@@ -63,9 +63,11 @@ def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
     lines = [line.strip() for line in shown.splitlines()]
     assert lines[0].startswith("Will it rain")
     assert any(line.startswith("-- 3. ann: web_search(query=") for line in lines)
-    assert any(line.startswith("! ann reported after 3 of 8 moves") for line in lines)
+    assert any(line.startswith("! ann reported after 3 of 8 steps") for line in lines)
     assert "Run report" in lines
-    assert any(line.startswith("subagents made 2 of 6, at once 2 of 3; their moves 6 of 40") for line in lines)
+    assert any(
+        line.startswith("subagents made 2, 6 at one time; at once 2 of 3; their steps 6 of 40") for line in lines
+    )
     assert "\x1b" not in shown
     assert main(["transcript", number, "--full"]) == 0
     assert "submitted 0.8" in capsys.readouterr().out.splitlines()
