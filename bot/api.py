@@ -250,7 +250,7 @@ from bot.forecasting.aggregation import (
     read_predictions,
 )
 from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
-from bot.forecasting.untrusted_text import fence_text
+from bot.forecasting.untrusted_text import fence_text, show_to_person
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
@@ -539,6 +539,7 @@ __all__ = [
     "seal_in_turn",
     "send_once",
     "share_value",
+    "show_to_person",
     "shrink_to_market",
     "submit_tool",
     "sum_held_shares",

@@ -41,6 +41,11 @@ def last_message_text(messages: Sequence[ChatMessage]) -> str:
     return message_text(messages[-1]) if messages else ""
 
 
+def shown_text(messages: Sequence[ChatMessage]) -> str:
+    """Return all that a conversation has shown to the model, in order."""
+    return "\n\n".join(message_text(one) for one in messages if one.get("role") in {"user", "tool"})
+
+
 def requested_searches(messages: Sequence[ChatMessage]) -> list[str]:
     """Return the searches that the task requests."""
     return [
@@ -52,7 +57,7 @@ def choose_action(
     messages: Sequence[ChatMessage], queries: Sequence[str], *, searches: int, pages: int
 ) -> Mapping[str, str]:
     """Return the letter of one of the listed actions, with the words that it needs."""
-    told = last_message_text(messages)
+    told = shown_text(messages)
     listed = dict(_OPTION.findall(told))
     done = [part.strip() for found in _SEARCHED.findall(told) for part in found.split(" | ") if part.strip() != "none"]
     read = [part for found in _READ.findall(told) for part in found.split(", ") if part != "none"]
@@ -155,7 +160,7 @@ class CollaborationAnswers:
 
     def _facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""
-        told = last_message_text(self.messages)
+        told = shown_text(self.messages)
         state, _, news = told.partition("You did this:")
         goals: Sequence[str] = schema.get("items", {}).get("properties", {}).get("settles", {}).get("enum", ())
         sought = next((name for name in _GOAL.findall(news) if name in goals), "none")
@@ -163,22 +168,34 @@ class CollaborationAnswers:
         for reading, favours in self.opinion.claims():
             if reading.words in state or (reading.words not in news and reading.source != "series_history"):
                 continue
-            facts.append(self._fact(reading, sought if not facts else "none", favours=favours))
+            facts.append(self._fact(reading, sought if not facts else "none", _choose_side(schema, reading, favours)))
         if "question itself" in told and "criteria" in goals:
             text = f"What counts: {self.opinion.task.criteria}"[:400]
-            facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": "for"})
+            side = next(iter(_side_words(schema)), "for")
+            facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": side})
         return facts[: int(schema.get("maxItems", 5))]
 
-    def _fact(self, reading: LogOddsReading, settles: str, *, favours: bool) -> dict[str, str]:
-        speaks = "for" if favours else "against"
+    def _fact(self, reading: LogOddsReading, settles: str, speaks: str) -> dict[str, str]:
         return {"text": reading.quote[:400], "source": reading.source[:300], "settles": settles, "speaks": speaks}
 
     def _message(self, schema: MoveSchema) -> str:
         """Return the newest finding that the others have not received yet."""
-        _, _, heard = last_message_text(self.messages).partition("## Messages")
-        shared, _, _ = last_message_text(self.messages).partition("## You")
+        _, _, heard = shown_text(self.messages).partition("## Messages")
+        shared, _, _ = shown_text(self.messages).partition("## You")
         new = [one.quote for one in self._readings() if one.words not in heard and one.words not in shared]
         return _cut(schema, new[0]) if new else ""
+
+
+def _side_words(schema: MoveSchema) -> Sequence[str]:
+    """Return the sides that a fact may speak for."""
+    words: Sequence[str] = schema.get("items", {}).get("properties", {}).get("speaks", {}).get("enum", ())
+    return words
+
+
+def _choose_side(schema: MoveSchema, reading: LogOddsReading, favours: bool) -> str:  # noqa: FBT001 - a verdict
+    """Return the side that a reading names, else the first one if it favours the answer, and the last one if not."""
+    words = _side_words(schema) or ("for", "against")
+    return next((word for word in words if word in reading.quote), words[0] if favours else words[-1])
 
 
 def _jurors(schema: MoveSchema) -> list[dict[str, str]]:
