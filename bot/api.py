@@ -78,7 +78,15 @@ from bot.core.language_models import (
     ToolCall,
     ToolDefinition,
 )
-from bot.core.learning import LESSON_ACTION, FittedParameters, ForecastFile, ResolvedForecast, Round, TrainingExample
+from bot.core.learning import (
+    LESSON_ACTION,
+    UNRESOLVED_NOTES_TOOL,
+    FittedParameters,
+    ForecastFile,
+    ResolvedForecast,
+    Round,
+    TrainingExample,
+)
 from bot.core.nearest_names import nearest_names
 from bot.core.orders import (
     Account,
@@ -294,6 +302,7 @@ __all__ = [
     "SESSION_ERRORS",
     "SINGLE_TARGET",
     "SUBMIT",
+    "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
     "AnswerFormat",

@@ -13,6 +13,7 @@ from bot.config.schema import ResearchSection
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
+from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.questions import Question, QuestionRef
 from bot.core.research import SourcePolicy
 from bot.forecasting.failures import DailyWarnings
@@ -244,6 +245,9 @@ class ToolFactory:
             EARLIER: bool(await own.find_forecasts(ref, before=before)),
             RELATED_QUESTIONS: not await related.is_only_question(ref, before=before),
             QUESTION_HISTORY: await related.has_changed(ref, before=before),
+            UNRESOLVED_NOTES_TOOL: bool(
+                await self.ledger.learning.read_unresolved_notes(charge.forecaster, before=before, running=charge.scope)
+            ),
         }
         return {name for name, has_something in available.items() if not has_something}
 
@@ -260,6 +264,7 @@ class ToolFactory:
             calculator=self.calculator,
             forecasts=self.ledger.forecasts,
             related=self.ledger.question_history,
+            learning=self.ledger.learning,
             charge=models.charge,
             has_summariser=models.has_role(SUMMARISER),
         )

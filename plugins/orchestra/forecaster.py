@@ -133,7 +133,6 @@ class _OrchestraTrial:
             judging=judging_text(loop.question),
             kinds=subagent_kinds.list_kinds_text(),
             belief_field=BELIEF_FIELD,
-            steps=loop.steps,
             forecasts=settings.max_forecast_reports,
             bounds=bounds_text(loop.answer_format, loop.settings.submit_margin),
             lessons=_lessons_prompt(self.lessons_offered),

@@ -66,7 +66,8 @@ def orchestrator_tools() -> tuple[ToolDefinition, ...]:
         answer_tool(LESSONS_TOOL, "Search the lessons from earlier forecasts for words.", lesson),
         answer_tool(
             NOTE_TOOL,
-            "Write down what would help with other questions; it is offered to later runs once this one is resolved.",
+            "Write down what would help with other questions. Later runs can read it at once, as an unconfirmed note; "
+            "it becomes a lesson once this question is resolved.",
             lesson,
         ),
     )

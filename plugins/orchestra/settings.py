@@ -79,7 +79,7 @@ class OrchestraSettings(PluginSettings):
     answer is the mean log-odds of the last ones. 0: every candidate is merged once, as a tree."""
 
     lessons: bool = True
-    """Offer what was learned from outcomes of earlier forecasts."""
+    """Offer lessons from the outcomes of earlier forecasts, and notes on questions that are still open."""
 
     lesson_days: float = Field(default=365.0, gt=0.0)
     """Days after which a lesson is no longer offered."""

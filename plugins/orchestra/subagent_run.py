@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bot.api import (
+    UNRESOLVED_NOTES_TOOL,
     AnswerFormat,
     AnswerSettings,
     ChatSession,
@@ -101,13 +102,16 @@ class OrchestraContext:
 
     def tools(self) -> list[ToolDefinition]:
         """Return the tools of the trial that it offers now and the settings allow."""
-        named = self.settings.tools
-        return [tool for tool in self.context.tools if named is None or tool.name in named]
+        return [tool for tool in self.context.tools if self._is_allowed(tool.name)]
 
     def all_tools(self) -> list[ToolDefinition]:
         """Return the tools of the trial that it may ever offer and the settings allow."""
-        named = self.settings.tools
-        return [tool for tool in self.context.all_tools if named is None or tool.name in named]
+        return [tool for tool in self.context.all_tools if self._is_allowed(tool.name)]
+
+    def _is_allowed(self, name: str) -> bool:
+        if name == UNRESOLVED_NOTES_TOOL and not self.settings.lessons:
+            return False
+        return self.settings.tools is None or name in self.settings.tools
 
     def question_prompt(self, answer_format: AnswerFormat) -> str:
         """Return the question as models see it."""
@@ -326,7 +330,6 @@ def open_subagent_session(
         question=run_context.question_prompt(answer_format),
         name=agent.name,
         part=agent.instructions,
-        steps=agent.steps,
         task=task,
     )
     session.begin(load_template(PROMPT_PACKAGE, "subagent").template, asked)

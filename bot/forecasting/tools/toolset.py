@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bot.core.language_models import CostAttribution
+from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question
 from bot.forecasting.leak_guard.blocked_addresses import is_series_question
@@ -18,7 +19,12 @@ from bot.forecasting.tools import calculation, ledger_tools, time_series
 from bot.forecasting.tools.base import ToolContext
 from bot.forecasting.tools.calculation import CalculateTool
 from bot.forecasting.tools.definitions import LOOKUP_URL, SUMMARIZE_RESULTS, WEB_SEARCH
-from bot.forecasting.tools.ledger_tools import EarlierForecastsTool, QuestionHistoryTool, RelatedQuestionsTool
+from bot.forecasting.tools.ledger_tools import (
+    EarlierForecastsTool,
+    QuestionHistoryTool,
+    RelatedQuestionsTool,
+    UnresolvedNotesTool,
+)
 from bot.forecasting.tools.reference_pages import PageHeadingsTool, PageSectionTool
 from bot.forecasting.tools.result_summaries import SummarizeResultsTool
 from bot.forecasting.tools.time_series import (
@@ -32,6 +38,7 @@ from bot.forecasting.tools.url_lookup import LookupUrlTool
 from bot.forecasting.tools.web_search import WebSearchTool, select_engines
 from bot.forecasting.trial_tools import TrialTool
 from bot.store.forecasts import ForecastStore
+from bot.store.learning import LearningStore
 from bot.store.question_history import QuestionHistoryReader
 
 FIXED_TOOL_NAMES: Final = (
@@ -43,6 +50,7 @@ FIXED_TOOL_NAMES: Final = (
     ledger_tools.EARLIER_FORECASTS,
     ledger_tools.RELATED_QUESTIONS,
     ledger_tools.QUESTION_HISTORY,
+    UNRESOLVED_NOTES_TOOL,
     calculation.CALCULATE,
 )
 
@@ -64,6 +72,7 @@ class ToolServices:
     calculator: PythonCalculator | None = None
     forecasts: ForecastStore
     related: QuestionHistoryReader
+    learning: LearningStore
     charge: CostAttribution
     has_summariser: bool
 
@@ -87,6 +96,7 @@ def _create_tools(context: ToolContext, parts: ToolServices) -> Iterator[TrialTo
     yield EarlierForecastsTool(context, parts.forecasts, parts.related, parts.charge)
     yield RelatedQuestionsTool(context, parts.related, parts.forecasts, parts.charge)
     yield QuestionHistoryTool(context, parts.related)
+    yield UnresolvedNotesTool(context, parts.learning, parts.charge)
     if parts.calculator is not None:
         yield CalculateTool(context, parts.calculator)
 
