@@ -33,7 +33,15 @@ from bot.core.errors import (
     ServiceUnavailableError,
     TrialLimitReachedError,
 )
-from bot.core.forecasts import Forecast, Trial, TrialEnd, TrialLimits
+from bot.core.forecasts import (
+    Forecast,
+    TranscriptEntry,
+    TranscriptFigure,
+    Trial,
+    TrialEnd,
+    TrialLimits,
+    TrialTranscript,
+)
 from bot.core.interfaces import (
     Clock,
     ClosingPlanner,
@@ -87,7 +95,6 @@ from bot.core.learning import (
     Round,
     TrainingExample,
 )
-from bot.core.nearest_names import nearest_names
 from bot.core.orders import (
     Account,
     ClosingProposal,
@@ -113,7 +120,7 @@ from bot.core.outcomes import (
     VoidOutcome,
 )
 from bot.core.permissions import ExposureGroups
-from bot.core.plain_text import parse_date, plain_snippet, replace_invisible
+from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible
 from bot.core.plugin_specs import (
     API_VERSION,
     MODEL_CALL_SECONDS,
@@ -154,7 +161,6 @@ from bot.core.submissions import (
     SubmissionBatch,
     WriteReceipt,
 )
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.values import Json
 from bot.core.venue_http import (
     HttpRequest,
@@ -229,8 +235,7 @@ from bot.forecasting.agent.chat_session import (
 )
 from bot.forecasting.agent.critic import CRITIC_PROMPT, CRITIC_ROLE, ForecastCritic
 from bot.forecasting.agent.loop import SEARCH_TOOL, BeliefLoop, LoopSettings, LoopTurn, create_belief_loop, run_loop
-from bot.forecasting.agent.model_actions import ModelAction
-from bot.forecasting.agent.parsing import UnreadableAnswer
+from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer
 from bot.forecasting.agent.prompt_texts import (
     SUBMIT,
     bounds_text,

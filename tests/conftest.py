@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """Forget what a test told of secrets: the next one may say the same word."""
+    """Forget the secrets that a test registered: the next one may say the same word."""
     with redaction.temporary_secrets():
         yield
 
@@ -75,7 +75,7 @@ def _logging_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference texts, test vectors and real rounds beside this repository."""
+    """The folder of reference texts, test vectors and real rounds next to this repository."""
     folder = Path(__file__).resolve().parents[2] / "shared"
     if not folder.is_dir():
         pytest.skip("the folder shared/ with the reference data is not beside this repository")

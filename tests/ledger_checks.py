@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.store.audit_log import verify_audit_chain
 from bot.store.database import open_reader
 from bot.store.integrity_checks import INVARIANTS, run_full_check
@@ -73,7 +73,7 @@ def files_with_secrets(folder: Path, secrets: Iterable[str]) -> Iterator[str]:
 
 
 def _documents(ledger: Path) -> Iterator[tuple[str, bytes]]:
-    # Read only: what a kill has left beside the file stays as it is.
+    # Read only: what a kill has left next to the file stays as it is.
     with closing(open_reader(ledger)) as database:
         if database["document"].exists():
             for digest, packed in database.execute("select digest, packed from document"):
@@ -92,7 +92,7 @@ def paper_book_faults(book: Path, ledger: Path, venue: str) -> Iterator[str]:
 
 def _order_differences(row: Row, ticket: Row) -> Iterator[str]:
     name, resting = row["id"], ticket["state"] == "resting"
-    # What was filled since the ledger was told is told with the next reading.
+    # What was filled since the last reading comes with the next one.
     if row["fills"] > ticket["fills"] or (row["fills"] < ticket["fills"] and not resting):
         yield f"paper fills of {name}: {row['fills']} on record, {ticket['fills']} in the book"
     if abs(row["paid"] - ticket["paid"]) > CENT and not resting:

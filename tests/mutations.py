@@ -13,7 +13,7 @@ from bot.core.errors import ServiceUnavailableError
 from bot.core.submissions import IntentState, SubmissionBatch, WriteReceipt
 from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.execution.gate.kill_switch import KillSwitch
-from bot.execution.outbox import batch_submission, reconciliation
+from bot.execution.outbox import batch_submission, outbox
 from bot.execution.outbox.outbox import Outbox
 from bot.net.write_client import HttpWriteClient
 from bot.store import audit_log, intents, submission_attempts
@@ -66,7 +66,7 @@ def _resend() -> None:
 
 
 def _no_fence() -> None:
-    replace_attribute(reconciliation, "_is_proven_absent", lambda *_: True)
+    replace_attribute(outbox, "_is_proven_absent", lambda *_: True)
 
 
 def _no_reservation() -> None:

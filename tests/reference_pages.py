@@ -10,11 +10,10 @@ import typer
 from typer.main import get_command
 
 from bot.cli.command_exit import EXIT_CODE_MEANINGS
-from bot.cli.command_table import COMMANDS
-from bot.cli.main import app
+from bot.cli.main import COMMANDS, app
 from bot.config.plugin_settings import settings_key
 from bot.config.schema import Config
-from bot.config.setting_reference import ANY_ENTRY, SettingDescription, describe_settings
+from bot.config.settings_report import ANY_ENTRY, SettingDescription, describe_settings
 from bot.core.plugin_specs import PluginTableName
 from bot.plugin_system.discovery import PluginOrigin, discover_plugins
 from bot.plugin_system.registry import Registry, build_registry

@@ -34,7 +34,7 @@ BAD_INPUTS = frozenset(
     }
 )
 PEOPLE = ("clock set", "stop file", "halt", "disarmed")
-# Memory is told of runs that last so long at least: below, it is that of the libraries.
+# Memory is reported of runs that last so long at least: below, it is that of the libraries.
 SOAKED_DAYS = 100.0
 
 Line = Mapping[str, Any]
@@ -64,10 +64,10 @@ def build_scoreboard(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) 
     lines = [line for line in lines if "twins" not in line and "campaign" not in line]
     sound = [line for line in lines if line["mutant"] is None]
     once = {_key(line): line for line in sound}
-    told = [(line, text) for line in [*sound, *twins.values()] for text in line["violations"]]
+    violations = [(line, text) for line in [*sound, *twins.values()] for text in line["violations"]]
     unknown: list[dict[str, Any]] = [
         {"seed": line["seed"], "commit": line["commit"], "says": text}
-        for line, text in told
+        for line, text in violations
         if not any(_fits(one, line, text) for one in known)
     ]
     unknown += [

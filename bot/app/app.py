@@ -1,9 +1,14 @@
-"""The composition root: opens the ledger, venues, models and forecasters of one run, and closes them at the end."""
+"""The composition root: opens the ledger, venues, models and forecasters of one run, and closes them at the end.
+
+``FoxcastApp.jobs`` returns the jobs of the daemon in the order of one pass.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -13,12 +18,13 @@ import structlog
 from bot.app.execution_wiring import ExecutionWiring, wire_execution
 from bot.app.forecast_context import build_forecast_context
 from bot.app.forecaster_requirements import budget_warnings
-from bot.app.job_list import JobList
 from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import (
     OpenVenues,
     configured_archive,
+    discovery_interval_s,
     open_venues,
+    question_forecasters,
     usable_venues,
     venue_forecasters,
     venue_rate_limits,
@@ -26,26 +32,220 @@ from bot.app.venues import (
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.ids import derive_id
-from bot.core.interfaces import Clock, HttpClient, OrderPlanner, RandomStreams
+from bot.core.interfaces import Clock, HttpClient, OrderPlanner, PriceFeed, RandomStreams, VenueReader
+from bot.core.questions import Question
 from bot.execution.gate.config_digest import credentials_digest
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.execution.gate.kill_switch import STOP_FILE, KillSwitch
 from bot.execution.outbox.outbox import Outbox
 from bot.forecasting.cost_check import CostCheck
-from bot.forecasting.forecast_run import ConfiguredForecaster
+from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext
 from bot.forecasting.reforecast_policy import reschedule_forecasts
 from bot.forecasting.tool_factory import ToolFactory
-from bot.jobs.reconciliation import RestoredLedgerContext, reconcile_restored_ledger
-from bot.jobs.submission import BatchWait
+from bot.jobs.discovery import DiscoveryContext, discover_questions
+from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
+from bot.jobs.job import JOB_TIME_LIMIT, DaemonJob
+from bot.jobs.ledger_maintenance import BackupContext, back_up_ledger, verify_and_export_audit
+from bot.jobs.live_readiness import check_readiness
+from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
+from bot.jobs.position_closing import close_requested_positions
+from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
+from bot.jobs.reconciliation import RestoredLedgerContext, reconcile_restored_ledger, reconcile_submissions
+from bot.jobs.resolution import ResolutionContext, ScoringContext, resolve_questions, score_forecasts
+from bot.jobs.submission import BatchWait, submit_due_forecasts
 from bot.llm.gateway import LlmGateway
 from bot.net.client import RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
 from bot.store.database import instance_lock
-from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
+
+# One pass takes at most this and what was begun then, each trial at most its own limit.
+FORECAST_JOB_LIMIT = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoxcastApp:
+    """The running parts of one Foxcast, and its jobs.
+
+    ``plugin_jobs`` are the jobs of plugins; ``gateway`` is set where a forecaster uses models.
+    """
+
+    config: Config
+    registry: Registry
+    folder: Path
+    ledger: Ledger
+    clock: Clock
+    venues: Mapping[str, VenueReader]
+    price_feeds: Mapping[str, PriceFeed]
+    forecasters: Mapping[str, ConfiguredForecaster]
+    forecast_context: ForecastContext
+    cost_check: CostCheck
+    discovered_venues: set[str]
+    outbox: Outbox
+    execution: ExecutionWiring
+    plugin_jobs: Sequence[DaemonJob]
+    owner: str
+    forecast_pass_limit_s: float
+    execution_policies: Mapping[str, ExecutionPolicy]
+    planners: Mapping[str, OrderPlanner]
+    gateway: LlmGateway | None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def jobs(self) -> tuple[DaemonJob, ...]:
+        """Return the jobs of the daemon, in the order of one pass."""
+        forecast_requested = asyncio.Event()
+        return (
+            *self._request_jobs(forecast_requested),
+            *self._forecast_jobs(forecast_requested),
+            *self._submission_jobs(),
+            *self._scoring_jobs(),
+            *self._maintenance_jobs(),
+        )
+
+    def price_watches(self) -> tuple[DaemonJob, ...]:
+        """Return the jobs that run as long as the daemon lives: they come last, and are not part of a single pass."""
+        return tuple(self._price_watch_jobs())
+
+    def _request_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
+        every = self.config.daemon
+        context = OperatorRequestContext(
+            folder=self.folder,
+            ledger=self.ledger,
+            clock=self.clock,
+            forecasters=self.forecasters,
+            cost_check=self.cost_check,
+            wake=forecast_requested.set,
+            privileged_requests=replace(self.execution.privileged_requests, adopt=self.outbox.adopt),
+        )
+        yield _make_job("requests", "do what people asked", every.requests_every_s, partial(handle_requests, context))
+        yield _make_job(
+            "halt", "cancel open orders while halted", every.requests_every_s, self.execution.halt_job().enforce_halts
+        )
+
+    def _forecast_jobs(self, forecast_requested: asyncio.Event) -> Iterator[DaemonJob]:
+        for name, venue in self.venues.items():
+            context = DiscoveryContext(
+                venue_name=name,
+                venue=venue,
+                forecasters=venue_forecasters(self.config, self.registry, name),
+                ledger=self.ledger,
+                clock=self.clock,
+                policy=self.forecast_context.policy,
+                fits=self._may_forecast,
+                discovered_venues=self.discovered_venues,
+            )
+            every_s = discovery_interval_s(self.config, self.registry, name)
+            yield _make_job(f"discover {name}", "find open questions", every_s, partial(discover_questions, context))
+        # A single pass over everything does not wait for the end of this.
+        limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
+        run, every_s = (
+            partial(forecast_due_questions, self._forecast_job_context()),
+            self.config.daemon.forecast_every_s,
+        )
+        yield replace(
+            _make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=forecast_requested
+        )
+
+    def _submission_jobs(self) -> Iterator[DaemonJob]:
+        every = self.config.daemon
+        yield _make_job(
+            "reconcile", "settle unknown writes", every.reconcile_every_s, partial(reconcile_submissions, self.outbox)
+        )
+        ready = partial(check_readiness, self.execution.live_readiness)
+        yield _make_job("ready", "check live readiness", every.reconcile_every_s, ready)
+        closing = self.execution.close_job(self.outbox, self.folder)
+        yield _make_job(
+            "close", "close positions as asked", every.requests_every_s, partial(close_requested_positions, closing)
+        )
+        context = self.execution.submit_job(self.outbox, self.folder)
+        yield _make_job("submit", "decide and send", every.submit_every_s, partial(submit_due_forecasts, context))
+
+    def _scoring_jobs(self) -> Iterator[DaemonJob]:
+        every = self.config.daemon
+        for name, venue in self.venues.items():
+            context = ResolutionContext(
+                venue_name=name,
+                venue=venue,
+                ledger=self.ledger,
+                clock=self.clock,
+                account=self.config.venues[name].account,
+            )
+            yield _make_job(
+                f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve_questions, context)
+            )
+        yield from self.execution.account_jobs(self.outbox, every, self.folder)
+        scoring = ScoringContext(ledger=self.ledger, clock=self.clock)
+        yield _make_job("score", "score resolved questions", every.score_every_s, partial(score_forecasts, scoring))
+        yield from self.plugin_jobs
+
+    def _maintenance_jobs(self) -> Iterator[DaemonJob]:
+        every_s = self.config.daemon.backup_every_s
+        auditing = partial(verify_and_export_audit, self.execution.audit_export)
+        yield _make_job("audit", "verify the audit, export its head", every_s, auditing)
+        ledger = self.execution.kill_switch.ledger_file
+        context = BackupContext(
+            path=ledger,
+            folder=ledger.parent / BACKUP_FOLDER,
+            clock=self.clock,
+            max_bytes=round(self.config.daemon.backup_gb * 1e9),
+        )
+        yield _make_job("backup", "copy ledger and paper books", every_s, partial(back_up_ledger, context))
+
+    def _price_watch_jobs(self) -> Iterator[DaemonJob]:
+        every = self.config.daemon
+        for name, feed in self.price_feeds.items() if every.watch_questions else ():
+            context = PriceWatchContext(
+                venue_name=name,
+                forecasters=venue_forecasters(self.config, self.registry, name),
+                ledger=self.ledger,
+                clock=self.clock,
+                policy=self.forecast_context.policy,
+                fits=self._may_forecast,
+                feed=feed,
+                random=self.forecast_context.random,
+                stopping=self.stopping,
+                max_questions=every.watch_questions,
+                min_move=every.watch_step,
+            )
+            run = PriceWatch(context).watch_prices
+            yield DaemonJob(
+                name=f"prices {name}",
+                summary="watch prices",
+                interval=WATCH_INTERVAL,
+                run=run,
+                time_limit=WATCH_TIME_LIMIT,
+            )
+
+    def _may_forecast(self, forecaster: str, question: Question) -> bool:
+        return forecaster in question_forecasters(self.config, self.registry, question)
+
+    def _forecast_job_context(self) -> ForecastJobContext:
+        return ForecastJobContext(
+            context=self.forecast_context,
+            forecasters=self.forecasters,
+            cost_check=self.cost_check,
+            owner=self.owner,
+            lease=timedelta(seconds=self.config.daemon.lease_s),
+            concurrency=self.config.daemon.concurrency,
+            pass_limit_s=self.forecast_pass_limit_s,
+            is_stopping=self.stopping.is_set,
+            exclusion_reason=self._exclusion_reason,
+        )
+
+    def _exclusion_reason(self, question: Question) -> str | None:
+        table = self.config.venues.get(question.ref.venue)
+        return None if table is None else table.exclude.exclusion_reason(question)
+
+
+def _make_job(
+    name: str, summary: str, every_s: float, run: Callable[[], Awaitable[str]], *, limit: timedelta = JOB_TIME_LIMIT
+) -> DaemonJob:
+    return DaemonJob(name=name, summary=summary, interval=timedelta(seconds=every_s), run=run, time_limit=limit)
+
 
 log = structlog.get_logger(__name__)
 
@@ -53,30 +253,21 @@ LAB_FOLDER = "lab"
 FORECAST_PASS_LIMIT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoxcastApp(JobList):
-    """The running parts of one Foxcast, and its operations. ``gateway`` is set where a forecaster uses models."""
-
-    execution_policies: Mapping[str, ExecutionPolicy]
-    planners: Mapping[str, OrderPlanner]
-    gateway: LlmGateway | None
-
-
 class AppOptions(TypedDict, total=False):
     """How the app runs where it is not the daemon.
 
-    ``patience_s`` bounds one pass of the forecast job, ``confirmed`` says that a person agreed to its expected cost,
+    ``pass_limit_s`` bounds one pass of the forecast job, ``confirmed`` says that a person agreed to its expected cost,
     and with ``only`` it has these forecasters, and no venue.
     """
 
-    patience_s: float
+    pass_limit_s: float
     confirmed: bool
     only: Collection[str] | None
 
 
 @asynccontextmanager
 async def open_app(
-    config: Config, registry: Registry, *, clock: Clock, **terms: Unpack[AppOptions]
+    config: Config, registry: Registry, *, clock: Clock, **options: Unpack[AppOptions]
 ) -> AsyncIterator[FoxcastApp]:
     """Lock the state folder, open the ledger, the venues and the forecasters; close all of them at the end.
 
@@ -88,17 +279,17 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        opening = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
-        outfitter = await stack.enter_async_context(opening)
-        only, names = terms.get("only"), [*usable_venues(config, registry)]
-        opened = await open_venues(outfitter, names if only is None else ())
+        factory_manager = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
+        factory = await stack.enter_async_context(factory_manager)
+        only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
+        opened = await open_venues(factory, names if only_forecasters is None else ())
         named = [name for venue in opened.readers for name in venue_forecasters(config, registry, venue)]
-        seats = await outfitter.open_forecasters(named if only is None else only)
-        gateway, workshop = await _open_models(outfitter, seats, ledger)
-        guards = wire_execution(
-            outfitter, opened, ledger, _kill_switch(config, folder), partial(_measured_clock_skew, outfitter.http)
+        forecasters = await factory.open_forecasters(named if only_forecasters is None else only_forecasters)
+        gateway, tool_factory = await _open_models(factory, forecasters, ledger)
+        wiring = wire_execution(
+            factory, opened, ledger, _kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
         )
-        surveyed, stopping = set[str](), asyncio.Event()
+        discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]
         app = FoxcastApp(
             config=config,
@@ -110,19 +301,19 @@ async def open_app(
             execution_policies=opened.execution_policies,
             planners=opened.planners,
             price_feeds=opened.price_feeds,
-            forecasters=seats,
-            forecast_context=build_forecast_context(outfitter, seats, ledger, archives, workshop),
+            forecasters=forecasters,
+            forecast_context=build_forecast_context(factory, forecasters, ledger, archives, tool_factory),
             gateway=gateway,
-            spending=_build_cost_check(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
-            discovered_venues=surveyed,
-            outbox=_build_outbox(opened, guards, ledger, clock, surveyed, stopping.is_set),
-            execution=guards,
-            plugin_jobs=[outfitter.plugin_job(spec) for spec in registry.jobs],
+            cost_check=_build_cost_check(factory, forecasters, gateway, confirmed=options.get("confirmed", False)),
+            discovered_venues=discovered_venues,
+            outbox=_build_outbox(opened, wiring, ledger, clock, discovered_venues, stopping.is_set),
+            execution=wiring,
+            plugin_jobs=[factory.plugin_job(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
-            forecast_pass_limit_s=terms.get("patience_s", FORECAST_PASS_LIMIT_S),
+            forecast_pass_limit_s=options.get("pass_limit_s", FORECAST_PASS_LIMIT_S),
             stopping=stopping,
         )
-        if only is None:
+        if only_forecasters is None:
             await _recover_state(app)
         yield app
 
@@ -147,18 +338,20 @@ async def open_backtest_forecaster(
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
-        outfitter = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
-        seat = await outfitter.open_forecaster(name)
-        if not seat.uses_models:
-            yield BacktestForecaster(forecaster=seat, random=outfitter.random, tool_factory=None, gateway=None)
+        factory = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
+        forecaster = await factory.open_forecaster(name)
+        if not forecaster.uses_models:
+            yield BacktestForecaster(forecaster=forecaster, random=factory.random, tool_factory=None, gateway=None)
             return
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        gateway, workshop = await _open_models(outfitter, {name: seat}, ledger, forgiving=True)
+        gateway, tool_factory = await _open_models(factory, {name: forecaster}, ledger, retry_failures=True)
         if gateway is not None:
             # The cost of a backtest is estimated next.
-            await _build_cost_check(outfitter, (name,), gateway, confirmed=False).log_budget_warnings()
-        yield BacktestForecaster(forecaster=seat, random=outfitter.random, tool_factory=workshop, gateway=gateway)
+            await _build_cost_check(factory, (name,), gateway, confirmed=False).log_budget_warnings()
+        yield BacktestForecaster(
+            forecaster=forecaster, random=factory.random, tool_factory=tool_factory, gateway=gateway
+        )
 
 
 @asynccontextmanager
@@ -170,9 +363,9 @@ async def _open_plugin_factory(
     The write clients check the kill switch once more when their turn has come.
     """
     random = SeededRandom(config.seed)
-    wanted, book = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
+    rate_limits, rate_store = ((), None) if ledger is None else (venue_rate_limits(config, registry), ledger.rates)
     shared = None if ledger is None else SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER, name=LOCK_HOLDER_NAME)
-    rates = RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)
+    rates = RateLimiter(rate_limits, clock=clock, random=random, store=rate_store, shared=shared)
     client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
     async with client as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _venue_credentials(config, registry, clock, ledger)
@@ -188,7 +381,7 @@ async def _open_plugin_factory(
             stack=stack,
             rates=rates,
             open_write_client=partial(
-                HttpWriteClient, holds=_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
+                HttpWriteClient, halt_check=_kill_switch(config, folder).halt_reason, proxies=config.http.proxies
             ),
             credentials=credentials,
         )
@@ -218,66 +411,68 @@ def _measured_clock_skew(http: HttpClient) -> float | None:
 
 
 async def _open_models(
-    outfitter: PluginFactory, seats: Mapping[str, ConfiguredForecaster], ledger: Ledger, *, forgiving: bool = False
+    factory: PluginFactory,
+    forecasters: Mapping[str, ConfiguredForecaster],
+    ledger: Ledger,
+    *,
+    retry_failures: bool = False,
 ) -> tuple[LlmGateway, ToolFactory] | tuple[None, None]:
     """Open models and tools where a forecaster uses them."""
-    if not any(seat.uses_models for seat in seats.values()):
+    if not any(forecaster.uses_models for forecaster in forecasters.values()):
         return None, None
 
     async def alert(subject: str, text: str) -> None:
         log.warning(subject, detail=text)
-        await ledger.events.add_event("alert", f"{subject}: {text}", at=outfitter.clock.now())
+        await ledger.events.add_event("alert", f"{subject}: {text}", at=factory.clock.now())
 
-    gateway = await outfitter.open_model_gateway(ledger, alert)
-    return gateway, await outfitter.open_tool_factory(ledger, gateway, forgiving=forgiving)
+    gateway = await factory.open_model_gateway(ledger, alert)
+    return gateway, await factory.open_tool_factory(ledger, gateway, retry_failures=retry_failures)
 
 
 def _build_outbox(
     opened: OpenVenues,
-    guards: ExecutionWiring,
+    wiring: ExecutionWiring,
     ledger: Ledger,
     clock: Clock,
-    surveyed: set[str],
+    discovered_venues: set[str],
     stopping: Callable[[], bool],
 ) -> Outbox:
     return Outbox(
         ledger=ledger,
         submitters=opened.submitters,
         clock=clock,
-        kill_switch=guards.kill_switch,
+        kill_switch=wiring.kill_switch,
         is_batch_ready=BatchWait(
-            ledger=ledger, execution_policies=opened.execution_policies, discovered_venues=surveyed
+            ledger=ledger, execution_policies=opened.execution_policies, discovered_venues=discovered_venues
         ),
-        pre_send_check=guards.recheck,
-        clock_fault=guards.clock_fault,
-        modes={name: lane.mode for name, lane in opened.execution_policies.items()},
-        accounts={name: lane.account for name, lane in opened.execution_policies.items()},
-        max_unsettled={name: lane.caps.unknown_writes for name, lane in opened.execution_policies.items()},
+        pre_send_check=wiring.recheck,
+        clock_fault=wiring.clock_fault,
+        modes={name: policy.mode for name, policy in opened.execution_policies.items()},
+        accounts={name: policy.account for name, policy in opened.execution_policies.items()},
+        max_unsettled={name: policy.caps.unknown_writes for name, policy in opened.execution_policies.items()},
         is_stopping=stopping,
     )
 
 
 def _build_cost_check(
-    outfitter: PluginFactory, seats: Iterable[str], gateway: LlmGateway | None, *, confirmed: bool
+    factory: PluginFactory, forecasters: Iterable[str], gateway: LlmGateway | None, *, confirmed: bool
 ) -> CostCheck:
-    config, registry = outfitter.config, outfitter.registry
+    config, registry = factory.config, factory.registry
     return CostCheck(
         estimates=gateway,
         ask_above_usd=config.llm.budget.ask_above_usd,
         confirmed=confirmed,
         budget_warnings=None
         if gateway is None
-        else partial(budget_warnings, config, registry, tuple(seats), gateway.worst_usd),
+        else partial(budget_warnings, config, registry, tuple(forecasters), gateway.worst_usd),
     )
 
 
 async def _recover_state(app: FoxcastApp) -> None:
-    """Before anything runs.
+    """Recover the state before anything runs.
 
-    leases of the dead process are freed, and requests that were being sent when it died are unknown.
-
-    A halt after a full disk is over once this can be written; a restored ledger is compared with the state at the
-    venues.
+    Leases of the dead process are freed, and requests that were being sent when it died become unknown. A halt after a
+    full disk ends once this can be written; a restored ledger is compared with the state at the venues.
     """
     now = app.clock.now()
     if halt := await app.ledger.events.resume(at=now):

@@ -14,22 +14,20 @@ from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config, DaemonSection, PolicySection
 from bot.execution.gate.credential_guard import CredentialGuard
 from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues, venue_policies
-from bot.execution.gate.gate import Gate
+from bot.execution.gate.gate import Gate, PreSendCheck
 from bot.execution.gate.kill_switch import KillSwitch
-from bot.execution.gate.pre_send_check import PreSendCheck
 from bot.execution.gate.readiness import LiveReadiness, clock_fault
 from bot.execution.outbox.outbox import Outbox
-from bot.jobs.account_settlement import AccountSettlementContext, settle_accounts
 from bot.jobs.comments import CommentContext
 from bot.jobs.halts import HaltEnforcer
 from bot.jobs.job import DaemonJob
 from bot.jobs.ledger_maintenance import AuditExportContext
 from bot.jobs.live_readiness import ClockSkewReader, CredentialCheck, ReadinessContext, refresh_readiness
-from bot.jobs.order_cancellation import CancellationContext, cancel_requested_orders
 from bot.jobs.position_closing import ClosingContext
 from bot.jobs.privileged_requests import PrivilegedRequestContext
+from bot.jobs.reconciliation import AccountSettlementContext, settle_accounts
 from bot.jobs.submission import RunStart, SubmitJobContext
-from bot.jobs.withdrawals import StaleWithdrawalContext
+from bot.jobs.withdrawals import CancellationContext, StaleWithdrawalContext, cancel_requested_orders
 from bot.plugin_system.registry import Registry
 from bot.store.ledger import Ledger
 
@@ -90,10 +88,12 @@ class ExecutionWiring:
         """Return the job that withdraws stale forecasts, where the policy asks for it."""
         if not self._policy.withdraw_stale:
             return None
-        able = self.privileged_requests.withdrawal_venues
+        withdrawal_venues = self.privileged_requests.withdrawal_venues
         return StaleWithdrawalContext(
             ledger=self._ledger,
-            execution_policies={name: lane for name, lane in self._venues.execution_policies.items() if name in able},
+            execution_policies={
+                name: policy for name, policy in self._venues.execution_policies.items() if name in withdrawal_venues
+            },
             clock=self.privileged_requests.clock,
             stale_after=timedelta(hours=self._policy.stale_after_h),
             grace_period=timedelta(hours=self._policy.min_gap_h),
@@ -124,19 +124,19 @@ class ExecutionWiring:
 
     def account_jobs(self, outbox: Outbox, every: DaemonSection, folder: Path) -> Iterator[DaemonJob]:
         """Yield the jobs that keep accounts true: settling paper books, reading balances, cancelling orders."""
-        lanes = self._venues.execution_policies
+        policies = self._venues.execution_policies
         accounts = AccountSettlementContext(
             ledger=self._ledger,
             submitters=outbox.submitters,
-            names={name: lane.account for name, lane in lanes.items()},
-            paper=paper_venues(lanes),
+            names={name: policy.account for name, policy in policies.items()},
+            paper=paper_venues(policies),
             clock=outbox.clock,
         )
-        cancelling = CancellationContext(
+        cancellation = CancellationContext(
             folder=folder,
             ledger=self._ledger,
             submitters=outbox.submitters,
-            modes={name: lane.mode for name, lane in lanes.items()},
+            modes={name: policy.mode for name, policy in policies.items()},
             clock=outbox.clock,
         )
         yield DaemonJob(
@@ -147,25 +147,25 @@ class ExecutionWiring:
         )
         yield DaemonJob(
             name="cancel",
-            summary="take orders back",
+            summary="cancel orders as asked",
             interval=timedelta(seconds=every.requests_every_s),
-            run=partial(cancel_requested_orders, cancelling),
+            run=partial(cancel_requested_orders, cancellation),
         )
 
 
 def wire_execution(
-    outfitter: PluginFactory, venues: OpenVenues, ledger: Ledger, brake: KillSwitch, offset: ClockSkewReader
+    factory: PluginFactory, venues: OpenVenues, ledger: Ledger, kill_switch: KillSwitch, clock_skew: ClockSkewReader
 ) -> ExecutionWiring:
-    """Return the wiring; ``offset`` returns by how many seconds this clock is ahead of those of the venues."""
-    clock, readiness = outfitter.clock, LiveReadiness()
-    withdrawing = frozenset(spec.name for spec in outfitter.registry.venues if spec.withdraws)
+    """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues."""
+    clock, readiness = factory.clock, LiveReadiness()
+    withdrawal_venues = frozenset(spec.name for spec in factory.registry.venues if spec.withdraws)
     return ExecutionWiring(
-        kill_switch=brake,
+        kill_switch=kill_switch,
         readiness=readiness,
         recheck=PreSendCheck(
             ledger=ledger,
             policies=venues.execution_policies,
-            kill_switch=brake,
+            kill_switch=kill_switch,
             clock=clock,
             readiness=readiness,
             trading_venues=venues.planners.keys(),
@@ -173,30 +173,30 @@ def wire_execution(
         privileged_requests=PrivilegedRequestContext(
             ledger=ledger,
             clock=clock,
-            stop_file=brake.stop_file,
+            stop_file=kill_switch.stop_file,
             execution_policies=venue_policies(
-                outfitter.config, outfitter.registry.specs_of_table, known=venues.execution_policies
+                factory.config, factory.registry.specs_of_table, known=venues.execution_policies
             ),
             trading_venues=frozenset(venues.planners),
-            withdrawal_venues=withdrawing,
-            folder=brake.ledger_file.parent,
-            on_resume=partial(_recheck_credentials, readiness, outfitter.credentials),
+            withdrawal_venues=withdrawal_venues,
+            folder=kill_switch.ledger_file.parent,
+            on_resume=partial(_recheck_credentials, readiness, factory.credentials),
         ),
         live_readiness=ReadinessContext(
             readiness=readiness,
             ledger=ledger,
-            path=brake.ledger_file,
+            path=kill_switch.ledger_file,
             execution_policies=venues.execution_policies,
             clock=clock,
-            clock_skew=offset,
+            clock_skew=clock_skew,
             started_at=clock.now(),
-            credentials=credential_checks(outfitter, venues),
-            credential_refusal=lambda venue: _credential_refusal(outfitter, venue),
+            credentials=credential_checks(factory, venues),
+            credential_refusal=lambda venue: _credential_refusal(factory, venue),
         ),
-        audit_export=AuditExportContext(ledger=ledger, folder=brake.ledger_file.parent, clock=clock),
-        _policy=outfitter.config.policy,
-        _fees=dict(_comment_fees(outfitter, venues)),
-        _by_event=[spec.name for spec in outfitter.registry.venues if spec.comments_by_event],
+        audit_export=AuditExportContext(ledger=ledger, folder=kill_switch.ledger_file.parent, clock=clock),
+        _policy=factory.config.policy,
+        _fees=dict(_comment_fees(factory, venues)),
+        _by_event=[spec.name for spec in factory.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
     )
@@ -212,40 +212,38 @@ def _recheck_credentials(
     readiness.mark_outdated()
 
 
-def _credential_refusal(outfitter: PluginFactory, venue: str) -> str:
-    credentials = outfitter.credentials.get(venue)
+def _credential_refusal(factory: PluginFactory, venue: str) -> str:
+    credentials = factory.credentials.get(venue)
     return "" if credentials is None else credentials.refusal_reason
 
 
-def credential_checks(outfitter: PluginFactory, venues: OpenVenues) -> Mapping[str, CredentialCheck]:
+def credential_checks(factory: PluginFactory, venues: OpenVenues) -> Mapping[str, CredentialCheck]:
     """Return the credential check of each live venue that has one."""
     found: dict[str, CredentialCheck] = {}
-    for name, lane in venues.execution_policies.items():
-        spec = outfitter.registry.venues[name]
-        if lane.is_live and spec.check is not None:
-            found[name] = partial(
-                spec.check, load_plugin_settings(spec, outfitter.config), outfitter.plugin_context(name)
-            )
+    for name, policy in venues.execution_policies.items():
+        spec = factory.registry.venues[name]
+        if policy.is_live and spec.check is not None:
+            found[name] = partial(spec.check, load_plugin_settings(spec, factory.config), factory.plugin_context(name))
     return found
 
 
-def comment_fee(config: Config, registry: Registry, lane: ExecutionPolicy) -> float | None:
+def comment_fee(config: Config, registry: Registry, policy: ExecutionPolicy) -> float | None:
     """Return what a comment on a forecast costs, or None where config or venue permits none."""
-    spec = registry.venues[lane.venue]
-    if not lane.posts_comments or spec.comment_fee is None:
+    spec = registry.venues[policy.venue]
+    if not policy.posts_comments or spec.comment_fee is None:
         return None
     fee: float | None = spec.comment_fee(load_plugin_settings(spec, config))
     return fee
 
 
-def _comment_fees(outfitter: PluginFactory, venues: OpenVenues) -> Iterator[tuple[str, float]]:
+def _comment_fees(factory: PluginFactory, venues: OpenVenues) -> Iterator[tuple[str, float]]:
     """Yield the cost of a comment where comments are made.
 
     Warn where config asks for them and the venue accepts none.
     """
-    for name, lane in venues.execution_policies.items():
-        fee = comment_fee(outfitter.config, outfitter.registry, lane)
+    for name, policy in venues.execution_policies.items():
+        fee = comment_fee(factory.config, factory.registry, policy)
         if fee is not None:
             yield name, fee
-        elif lane.posts_comments:
+        elif policy.posts_comments:
             log.warning(COMMENTS_NOT_ALLOWED, venue=name)

@@ -19,23 +19,23 @@ from bot.store.ledger import Ledger
 
 
 def build_forecast_context(
-    outfitter: PluginFactory,
-    seats: Iterable[str],
+    factory: PluginFactory,
+    forecasters: Iterable[str],
     ledger: Ledger,
     archives: Sequence[RoundArchive],
-    workshop: ToolFactory | None,
+    tool_factory: ToolFactory | None,
 ) -> ForecastContext:
     """Return what every forecast of a run has in common."""
-    config, registry, clock = outfitter.config, outfitter.registry, outfitter.clock
-    schools = {name: forecaster_training(config, registry, name) for name in seats}
+    config, registry, clock = factory.config, factory.registry, factory.clock
+    trainings = {name: forecaster_training(config, registry, name) for name in forecasters}
     return ForecastContext(
         ledger=ledger,
-        parameter_fitter=ParameterFitter(ledger=ledger, archives=archives, trainings=schools, clock=clock),
+        parameter_fitter=ParameterFitter(ledger=ledger, archives=archives, trainings=trainings, clock=clock),
         calibrator=_build_calibrator(config, ledger, clock),
         policy=reforecast_policy(config),
         clock=clock,
-        random=outfitter.random,
-        resources=workshop,
+        random=factory.random,
+        resources=tool_factory,
         # A forecaster that failed to renew its forecast once still counts.
         peer_resources=PeerToolFactory(ledger, clock, max_age=2 * reforecast_policy(config).stale_after),
         # A forecast that only a person requested, of their own question or by another forecaster, is made once.
@@ -63,8 +63,8 @@ def reforecast_policy(config: Config) -> ReforecastPolicy:
 
 def _build_calibrator(config: Config, ledger: Ledger, clock: Clock) -> PredictionCalibrator:
     """Return the common calibrator, except for the forecasters that have their own setting."""
-    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
-    if CalibrationMode.GATED not in {config.calibration.use, *uses.values()}:
+    modes = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
+    if CalibrationMode.GATED not in {config.calibration.use, *modes.values()}:
         return IdentityCalibrator()
     from bot.forecasting.gated_calibration import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
 
@@ -73,5 +73,5 @@ def _build_calibrator(config: Config, ledger: Ledger, clock: Clock) -> Predictio
         CalibrationMode.GATED: GatedCalibrator(ledger=ledger, clock=clock),
     }
     return PerForecasterCalibrator(
-        default=calibrators[config.calibration.use], overrides={name: calibrators[use] for name, use in uses.items()}
+        default=calibrators[config.calibration.use], overrides={name: calibrators[mode] for name, mode in modes.items()}
     )

@@ -10,14 +10,14 @@ from bot.config.loader import describe_place
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.forecasts import TrialLimits
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import ForecasterSpec
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
 from bot.forecasting.tool_factory import ToolFactory
-from bot.forecasting.tools.definitions import WEB_SEARCH
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
 from bot.forecasting.tools.web_search import select_engines
+from bot.forecasting.trial_memory import WEB_SEARCH
 from bot.plugin_system.registry import Registry
 
 
@@ -75,7 +75,7 @@ def limit_warnings(config: Config, registry: Registry, names: Iterable[str]) -> 
 async def budget_warnings(
     config: Config, registry: Registry, forecasters: Iterable[str], worst_usd: Callable[[str], Awaitable[float | None]]
 ) -> Sequence[str]:
-    """Yield a line where the budget of a question is too small for a forecaster's trials to make calls concurrently.
+    """Return a line where the budget of a question is too small for a forecaster's trials to make calls concurrently.
 
     ``worst_usd`` returns the maximum cost of a call in a role, None where that is not known. It counts the roles that
     the forecasters cannot do without. Reading a price may load a library.
@@ -83,41 +83,38 @@ async def budget_warnings(
     limit_usd = config.llm.budget.question_usd
     if limit_usd is None:
         return ()
-    said = []
+    warnings = []
     for name in dict.fromkeys(forecasters):
         spec = registry.forecasters[name]
         trials = config.forecaster_table(name).trials or spec.trials
         for role in spec.roles:
-            worst = await worst_usd(role) if role in config.llm.roles else None
-            if worst and worst * trials > limit_usd:
-                said.append(
-                    f"{name}: a call as {role} reserves its maximum cost, up to {worst:.3f} US dollars, so "
-                    f"[llm.budget] question_usd = {limit_usd:g} lets {int(limit_usd / worst)} of {trials} trials ask "
-                    f"at once; raise it to {ceil(100 * trials * worst) / 100:.2f}, or lower max_tokens of "
+            call_usd = await worst_usd(role) if role in config.llm.roles else None
+            if call_usd and call_usd * trials > limit_usd:
+                warnings.append(
+                    f"{name}: a call as {role} reserves its maximum cost, up to {call_usd:.3f} US dollars, so "
+                    f"[llm.budget] question_usd = {limit_usd:g} lets {int(limit_usd / call_usd)} of {trials} trials "
+                    f"ask at once; raise it to {ceil(100 * trials * call_usd) / 100:.2f}, or lower max_tokens of "
                     f"[llm.roles.{role}]"
                 )
-    return said
+    return warnings
 
 
 def unused_role_warnings(config: Config, registry: Registry) -> Iterator[str]:
-    """Yield a line for each role that config gives a model and that no forecaster is known to use.
-
-    most are misspelt.
-    """
+    """Yield a line for each role that config gives a model and that no forecaster is known to use: usually a typo."""
     needed = {role for spec in registry.forecasters for role in (*spec.roles, *spec.optional_roles)}
     for role in config.llm.roles:
         if not any(fnmatchcase(role, asked) for asked in needed | BUILT_IN_ROLES):
-            close = suggest_names(role, needed | BUILT_IN_ROLES)
-            yield f"[llm.roles.{role}] has a model, but no enabled forecaster uses this role; {close}"
+            suggestion = suggest_names(role, needed | BUILT_IN_ROLES)
+            yield f"[llm.roles.{role}] has a model, but no enabled forecaster uses this role; {suggestion}"
 
 
 def missing_roles(config: Config, spec: ForecasterSpec[Any]) -> str | None:
     """Return what to add to config.toml where no model plays a role that the forecaster cannot do without."""
-    lacking = [role for role in spec.roles if role not in config.llm.roles]
-    if not lacking:
+    missing = [role for role in spec.roles if role not in config.llm.roles]
+    if not missing:
         return None
-    tables = ", ".join(f'[llm.roles.{role}] model = "PROVIDER:NAME"' for role in lacking)
-    return f"{spec.name} needs a model in the role {', '.join(lacking)}; add to config.toml: {tables}"
+    tables = ", ".join(f'[llm.roles.{role}] model = "PROVIDER:NAME"' for role in missing)
+    return f"{spec.name} needs a model in the role {', '.join(missing)}; add to config.toml: {tables}"
 
 
 def unknown_tools(config: Config, registry: Registry) -> Iterator[str]:
@@ -132,16 +129,16 @@ def unknown_tools(config: Config, registry: Registry) -> Iterator[str]:
                 yield f"{place}there is no tool {tool}; {suggest_names(tool, valid)}"
 
 
-def search_unavailable_reason(workshop: ToolFactory, *, backdated: bool) -> str | None:
+def search_unavailable_reason(tool_factory: ToolFactory, *, backdated: bool) -> str | None:
     """Return why trials cannot search the web, if they cannot; ``backdated`` ones need an engine that bounds dates."""
-    if not workshop.search_engines:
+    if not tool_factory.search_engines:
         return (
             f"no search engine is enabled, so {WEB_SEARCH} is not offered; add a plugin that has one to plugins in "
             "config.toml (foxcast plugins lists them)"
         )
-    if select_engines(workshop.search_engines, workshop.section.search, backdated=backdated):
+    if select_engines(tool_factory.search_engines, tool_factory.section.search, backdated=backdated):
         return None
-    names = ", ".join(engine.name for engine in workshop.search_engines)
+    names = ", ".join(engine.name for engine in tool_factory.search_engines)
     return (
         f"none of the enabled search engines ({names}) can restrict results to pages from before a date, so "
         f"{WEB_SEARCH} is not "

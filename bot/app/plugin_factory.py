@@ -46,17 +46,16 @@ from bot.core.submissions import ExecutionMode
 from bot.execution.gate.credential_guard import CredentialGuard, GuardedHttpClient, GuardedWriteClient
 from bot.execution.gate.gate import ExecutionPolicy
 from bot.forecasting.aggregation import PoolingMethod
-from bot.forecasting.calculator import find_calculator
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine, ToolFactory
+from bot.forecasting.tools.calculator import find_calculator
 from bot.jobs.job import DaemonJob
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.llm.roles import configured_models, provider_name
 from bot.net.rate_limit import RateLimiter
 from bot.net.websocket import WebSocketConnector
 from bot.net.write_client import HttpWriteClient
-from bot.plugin_system.forecaster_dependencies import direct_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, direct_members
 from bot.store.ledger import Ledger
 
 PLUGINS_PACKAGE = "plugins"
@@ -125,19 +124,19 @@ class PluginFactory:
         venue: VenueReader = await self._open_plugin(spec, spec.reader)
         return venue
 
-    async def open_submitter(self, lane: ExecutionPolicy) -> VenueSubmitter | None:
+    async def open_submitter(self, policy: ExecutionPolicy) -> VenueSubmitter | None:
         """Open the paper book in paper mode; the venue's writer, with a write client, only in live modes."""
-        spec, common = self.registry.venues[lane.venue], self._common_context(lane.venue)
-        if lane.mode is ExecutionMode.PAPER and spec.paper is not None:
-            paper = self.config.venues[lane.venue].paper
+        spec, common = self.registry.venues[policy.venue], self._common_context(policy.venue)
+        if policy.mode is ExecutionMode.PAPER and spec.paper is not None:
+            paper = self.config.venues[policy.venue].paper
             return await self._open_with_context(
                 spec, spec.paper, PaperBookContext(**common, cash=paper.cash, delay_s=paper.delay_s)
             )
-        if lane.mode in LIVE_MODES and spec.writer is not None:
-            wire = await self.stack.enter_async_context(self.open_write_client(rates=self._rates))
-            if (credentials := self.credentials.get(lane.venue)) is not None:
-                wire = GuardedWriteClient(wire, credentials)
-            return await self._open_with_context(spec, spec.writer, VenueWriterContext(**common, wire=wire))
+        if policy.mode in LIVE_MODES and spec.writer is not None:
+            client = await self.stack.enter_async_context(self.open_write_client(rates=self._rates))
+            if (credentials := self.credentials.get(policy.venue)) is not None:
+                client = GuardedWriteClient(client, credentials)
+            return await self._open_with_context(spec, spec.writer, VenueWriterContext(**common, wire=client))
         return None
 
     async def open_planner(self, name: str) -> OrderPlanner | None:
@@ -170,8 +169,8 @@ class PluginFactory:
     async def open_forecaster(self, name: str) -> ConfiguredForecaster:
         """Open one forecaster as configured."""
         spec, table = self.registry.forecasters[name], self.config.forecaster_table(name)
-        if lacking := missing_roles(self.config, spec):
-            raise ConfigError(lacking)
+        if missing := missing_roles(self.config, spec):
+            raise ConfigError(missing)
         settings = load_plugin_settings(spec, self.config)
         return ConfiguredForecaster(
             name=name,
@@ -221,18 +220,20 @@ class PluginFactory:
             open_gateway(section, opened, ledger=ledger, clock=self.clock, random=self.random, alert=alert)
         )
 
-    async def open_tool_factory(self, ledger: Ledger, gateway: LlmGateway, *, forgiving: bool = False) -> ToolFactory:
+    async def open_tool_factory(
+        self, ledger: Ledger, gateway: LlmGateway, *, retry_failures: bool = False
+    ) -> ToolFactory:
         """Open all tools that forecasters may use; nothing is fetched or started before it is needed.
 
-        ``forgiving`` is for the laboratory: the next run repeats what failed. Raises ConfigError for tools and search
-        engines that are named in config and that nobody offers.
+        ``retry_failures`` is for the laboratory: the next run repeats what failed. Raises ConfigError for tools and
+        search engines that config names and no enabled plugin offers.
         """
         from bot.net.html.page_reader import SubprocessPageReader  # noqa: PLC0415 - as above
         from bot.net.web.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
 
         if faults := [*unknown_tools(self.config, self.registry)]:
             raise ConfigError("\n".join(faults))
-        workshop = ToolFactory(
+        tool_factory = ToolFactory(
             section=self.config.research,
             fetcher=await self.stack.enter_async_context(
                 GuardedFetcher(clock=self.clock, proxies=self.config.http.proxies)
@@ -247,22 +248,22 @@ class PluginFactory:
             models=gateway,
             calculator=find_calculator(),
             models_by_role={role: table.model for role, table in self.config.llm.roles.items()},
-            retry_failures=forgiving,
+            retry_failures=retry_failures,
         )
-        if (why := search_unavailable_reason(workshop, backdated=False)) is not None:
+        if (why := search_unavailable_reason(tool_factory, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)
         for why in unused_role_warnings(self.config, self.registry):
             log.warning("a role that no forecaster uses", why=why)
-        return workshop
+        return tool_factory
 
     def _search_engine_names(self) -> tuple[str, ...]:
-        wanted, there = self.config.research.search, self.registry.search_engines
-        if missing := [name for name in wanted if name not in there]:
+        wanted, available = self.config.research.search, self.registry.search_engines
+        if missing := [name for name in wanted if name not in available]:
             message = (
-                f"research.search: no enabled plugin offers {', '.join(missing)}; enabled: {', '.join(there.names)}"
+                f"research.search: no enabled plugin offers {', '.join(missing)}; enabled: {', '.join(available.names)}"
             )
             raise ConfigError(message)
-        return wanted or there.names
+        return wanted or available.names
 
     async def _open_search_engine(self, name: str) -> ConfiguredSearchEngine:
         spec = self.registry.search_engines[name]
@@ -290,14 +291,14 @@ class PluginFactory:
         return await self._open_with_context(spec, opener, self.plugin_context(spec.name))
 
     async def _open_with_context(
-        self, spec: ConfigurableSpec[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], place: P
+        self, spec: ConfigurableSpec[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], context: P
     ) -> T:
-        return await self._enter_factory(opener, load_plugin_settings(spec, self.config), place)
+        return await self._enter_factory(opener, load_plugin_settings(spec, self.config), context)
 
     async def _enter_factory(
-        self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: PluginSettings, place: P
+        self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: PluginSettings, context: P
     ) -> T:
-        return await self.stack.enter_async_context(opener(settings, place))
+        return await self.stack.enter_async_context(opener(settings, context))
 
     def _common_context(self, name: str) -> _CommonContext:
         credentials = self.credentials.get(name)

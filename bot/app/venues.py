@@ -17,8 +17,7 @@ from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
 from bot.execution.gate.execution_policy import venue_policy
 from bot.execution.gate.gate import ExecutionPolicy
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, with_all_members
 
 log = structlog.get_logger(__name__)
 
@@ -37,18 +36,18 @@ class OpenVenues:
     price_feeds: Mapping[str, PriceFeed] = field(default_factory=dict)
 
 
-async def open_venues(outfitter: PluginFactory, names: Sequence[str]) -> OpenVenues:
+async def open_venues(factory: PluginFactory, names: Sequence[str]) -> OpenVenues:
     """Open the readers first, then what builds on them.
 
     Raises ConfigError for settings that a plugin refuses, and for forecasters that must not lead.
     """
-    lanes = {name: venue_execution_policy(outfitter.config, outfitter.registry, name) for name in names}
-    readers = {name: await outfitter.open_venue(name) for name in names}
-    submitters = {name: await outfitter.open_submitter(lane) for name, lane in lanes.items()}
-    planners = {name: await outfitter.open_planner(name) for name in names}
-    feeds = {name: await outfitter.open_price_feed(name) for name in names}
+    policies = {name: venue_execution_policy(factory.config, factory.registry, name) for name in names}
+    readers = {name: await factory.open_venue(name) for name in names}
+    submitters = {name: await factory.open_submitter(policy) for name, policy in policies.items()}
+    planners = {name: await factory.open_planner(name) for name in names}
+    feeds = {name: await factory.open_price_feed(name) for name in names}
     return OpenVenues(
-        execution_policies=lanes,
+        execution_policies=policies,
         readers=readers,
         submitters={name: submitter for name, submitter in submitters.items() if submitter is not None},
         planners={name: planner for name, planner in planners.items() if planner is not None},
@@ -91,8 +90,8 @@ def question_forecasters(config: Config, registry: Registry, question: Question)
 
 
 def _usable_forecasters(config: Config, registry: Registry, names: Sequence[str]) -> tuple[str, ...]:
-    own = [name for name in names if name in registry.forecasters]
-    return tuple(dict.fromkeys((*own, *with_all_members(config, registry, own))))
+    usable = [name for name in names if name in registry.forecasters]
+    return tuple(dict.fromkeys((*usable, *with_all_members(config, registry, usable))))
 
 
 def discovery_interval_s(config: Config, registry: Registry, venue: str) -> float:
@@ -101,22 +100,24 @@ def discovery_interval_s(config: Config, registry: Registry, venue: str) -> floa
     It is the value of its own table, else the common value, or less where the plugin says that its questions cannot
     wait that long.
     """
-    own, common = config.venues[venue].discover_every_s, config.daemon.discover_every_s
+    usable, common = config.venues[venue].discover_every_s, config.daemon.discover_every_s
     wanted = registry.venues[venue].discover_every
-    if own is not None:
-        return own
+    if usable is not None:
+        return usable
     return common if wanted is None else min(common, wanted.total_seconds())
 
 
 def venue_execution_policy(config: Config, registry: Registry, name: str) -> ExecutionPolicy:
     """Return how forecasts of a venue are submitted; raises ConfigError for a clairvoyant first forecaster."""
     table = config.venues[name]
-    firsts: list[tuple[tuple[str | int, ...], str]] = [(("forecasters", 0), table.forecasters[0])]
-    firsts += [(("choose", nth, "forecasters", 0), chosen.forecasters[0]) for nth, chosen in enumerate(table.choose)]
-    for key, first in firsts:
-        if config.forecaster_table(first).clairvoyant:
+    submitting_forecasters: list[tuple[tuple[str | int, ...], str]] = [(("forecasters", 0), table.forecasters[0])]
+    submitting_forecasters += [
+        (("choose", nth, "forecasters", 0), chosen.forecasters[0]) for nth, chosen in enumerate(table.choose)
+    ]
+    for key, forecaster in submitting_forecasters:
+        if config.forecaster_table(forecaster).clairvoyant:
             place = describe_place(config, "venues", name, *key)
-            message = f"{place}{first} is clairvoyant, so its forecasts are never submitted; put another one first"
+            message = f"{place}{forecaster} is clairvoyant, so its forecasts are never submitted; put another one first"
             raise ConfigError(message)
     return venue_policy(config, name, registry.specs_of_table)
 
@@ -133,12 +134,12 @@ def find_archive(config: Config, registry: Registry, venue: str | None, folder: 
 
     Raises ConfigError where no venue has archives, or several have and none is named.
     """
-    able = [spec for spec in registry.venues if spec.archive and venue in {None, spec.name}]
-    if len(able) != 1 or able[0].archive is None:
-        found = ", ".join(sorted(spec.name for spec in able)) or "none"
+    archive_specs = [spec for spec in registry.venues if spec.archive and venue in {None, spec.name}]
+    if len(archive_specs) != 1 or archive_specs[0].archive is None:
+        found = ", ".join(sorted(spec.name for spec in archive_specs)) or "none"
         message = f"of the enabled venues, {found} can read past rounds; name one with --venue"
         raise ConfigError(message)
-    return able[0].name, able[0].archive(load_plugin_settings(able[0], config), folder)
+    return archive_specs[0].name, archive_specs[0].archive(load_plugin_settings(archive_specs[0], config), folder)
 
 
 def configured_archive(config: Config, registry: Registry, name: str) -> RoundArchive | None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.daemon_requests import TokenFileOption, submit_request
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_minute
-from bot.cli.signed_requests import TokenFileOption, submit_request
 from bot.core.operator_requests import AnswerApproval
 from bot.core.permissions import SubmissionApproval
 from bot.evaluation.lookup import query_ledger
@@ -71,15 +71,15 @@ def reject(
 
 def _answer_approval(ctx: typer.Context, name: str, token_file: TokenFileOption, *, approved: bool) -> None:
     config, registry = load_config_and_plugins(ctx)
-    # By now: a beginning of an id may name another one by the time the daemon reads it.
-    whole = query_ledger(
+    # Resolved here: the prefix may fit another approval by the time the daemon reads the request.
+    approval = query_ledger(
         config, lambda records: records.ledger.permissions.read(lambda database: find_approval(database, name))
     ).id
 
-    def make(by: str, at: datetime) -> AnswerApproval:
-        return AnswerApproval(by=by, asked_at=at, approval=whole, approved=approved)
+    def make_request(by: str, at: datetime) -> AnswerApproval:
+        return AnswerApproval(by=by, asked_at=at, approval=approval, approved=approved)
 
-    stdout_console().print(submit_request(config, registry, make, token_file=token_file))
+    stdout_console().print(submit_request(config, registry, make_request, token_file=token_file))
 
 
 def _approval_cells(one: SubmissionApproval) -> Sequence[str]:

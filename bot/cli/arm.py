@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.daemon_requests import TokenFileOption, submit_request
 from bot.cli.lookup import CONFIGURED_VENUE_HELP, require_configured_venue
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import stdout_console
-from bot.cli.signed_requests import TokenFileOption, submit_request
 from bot.core.errors import ConfigError
 from bot.core.operator_requests import ArmVenue, DisarmVenue
 from bot.execution.gate.execution_policy import venue_policy
@@ -30,10 +30,10 @@ _DURATION_PATTERN = re.compile(r"(\d{1,5})([mhd])")
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a length of time of an option; raises a usage error that shows the form."""
+    """Parse the duration given to an option; raises a usage error that shows the format."""
     match = _DURATION_PATTERN.fullmatch(text)
     if match is None or not int(match[1]):
-        message = f"{text!r} is no length of time like 30m, 24h or 7d"
+        message = f"{text!r} is not a duration such as 30m, 24h or 7d"
         raise typer.BadParameter(message)
     return int(match[1]) * _DURATION_UNITS[match[2]]
 
@@ -44,7 +44,7 @@ def _amount_option(meaning: str) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmOptions:
-    """What is armed, for how long and up to what."""
+    """Which venue is armed, for how long and up to which amounts."""
 
     venue: Annotated[str, typer.Argument(metavar="VENUE", help=CONFIGURED_VENUE_HELP)]
     lasting: Annotated[
@@ -63,29 +63,29 @@ def arm(ctx: typer.Context, options: ArmOptions) -> None:
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, options.venue)
     _require_positive_amounts(options)
-    lane = venue_policy(config, options.venue, registry.specs_of_table)
+    policy = venue_policy(config, options.venue, registry.specs_of_table)
 
-    def make(by: str, at: datetime) -> ArmVenue:
+    def make_request(by: str, at: datetime) -> ArmVenue:
         return ArmVenue(
             by=by,
             asked_at=at,
-            venue=lane.venue,
-            account=lane.account,
-            config=lane.config_digest,
+            venue=policy.venue,
+            account=policy.account,
+            config=policy.config_digest,
             until=at + options.lasting,
             per_order=options.per_order,
             per_day=options.per_day,
             total=options.total,
         )
 
-    stdout_console().print(submit_request(config, registry, make, token_file=options.token_file))
+    stdout_console().print(submit_request(config, registry, make_request, token_file=options.token_file))
 
 
 def _require_positive_amounts(options: ArmOptions) -> None:
     amounts = {"--per-order": options.per_order, "--per-day": options.per_day, "--total": options.total}
     for name, amount in amounts.items():
         if amount is not None and not (math.isfinite(amount) and amount > 0.0):
-            message = f"{name} must be above 0; to let nothing leave: foxcast disarm {options.venue}"
+            message = f"{name} must be above 0; to stop submissions: foxcast disarm {options.venue}"
             raise ConfigError(message)
 
 
@@ -100,7 +100,7 @@ def disarm(
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, venue)
 
-    def make(by: str, at: datetime) -> DisarmVenue:
+    def make_request(by: str, at: datetime) -> DisarmVenue:
         return DisarmVenue(by=by, asked_at=at, venue=venue)
 
-    stdout_console().print(submit_request(config, registry, make, token_file=token_file))
+    stdout_console().print(submit_request(config, registry, make_request, token_file=token_file))

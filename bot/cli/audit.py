@@ -1,4 +1,4 @@
-"""`foxcast audit`: the record of who permitted which submissions, and whether its hash chain is intact."""
+"""`foxcast audit`: the record of permissions and submissions, and whether its hash chain is intact."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +45,7 @@ def verify(
 ) -> None:
     """Verify the audit hash chain; report the first bad row or missing rows at the end."""
 
-    async def verified(records: ReadOnlyState) -> tuple[AuditVerification, Path | None]:
+    async def verify_chain(records: ReadOnlyState) -> tuple[AuditVerification, Path | None]:
         place = head or records.folder / AUDIT_HEAD_FILE
         try:
             known: AuditHead | None = read_exported_head(place)
@@ -55,7 +55,7 @@ def verify(
             known = None
         return await records.ledger.permissions.verify(known), None if known is None else place
 
-    found, place = query_ledger(load_command_config(ctx), verified)
+    found, place = query_ledger(load_command_config(ctx), verify_chain)
     if as_json:
         plain = {
             "rows": found.rows,
@@ -66,8 +66,8 @@ def verify(
         }
         print_json(plain | {"compared_with": None if place is None else str(place)})
     elif found.sound:
-        against = f", and it holds the head in {place}" if place else "; no exported head to compare it with"
-        stdout_console().print(f"{found.rows} rows, the chain is whole{against}")
+        comparison = f", and it contains the head in {place}" if place else "; no exported head to compare with"
+        stdout_console().print(f"{found.rows} rows, the chain is intact{comparison}")
     else:
         stdout_console().print(f"the audit cannot be trusted from row {found.first_bad_row} on: {found.why}")
     if not found.sound:
@@ -82,19 +82,19 @@ def show(
     kind: Annotated[
         str | None, typer.Option(metavar="WHAT", help="Only rows of this kind, such as arm, halt or write.")
     ] = None,
-    venue: Annotated[str | None, typer.Option(metavar="VENUE", help="Only of this venue.")] = None,
+    venue: Annotated[str | None, typer.Option(metavar="VENUE", help="Only rows of this venue.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List audit rows (requests, approvals, arms, halts, writes and answers), newest first."""
 
-    async def rows(records: ReadOnlyState) -> list[AuditRow]:
+    async def load_rows(records: ReadOnlyState) -> list[AuditRow]:
         return await records.ledger.permissions.recent_audit_rows(limit=limit, kind=kind, venue=venue)
 
-    found = query_ledger(load_command_config(ctx), rows)
+    found = query_ledger(load_command_config(ctx), load_rows)
     if as_json:
         print_json([_audit_row_to_json(row) for row in found])
         return
-    stdout_console().print(make_table(COLUMNS, map(_audit_cells, found)) if found else "the audit holds nothing yet")
+    stdout_console().print(make_table(COLUMNS, map(_audit_cells, found)) if found else "the audit record is empty")
 
 
 @app.command("head")
@@ -103,10 +103,10 @@ def export_head(
 ) -> None:
     """Export the head of the audit chain; keep it where the daemon's user cannot write."""
 
-    async def newest(records: ReadOnlyState) -> AuditHead:
+    async def load_head(records: ReadOnlyState) -> AuditHead:
         return await records.ledger.permissions.head()
 
-    found = query_ledger(load_command_config(ctx), newest)
+    found = query_ledger(load_command_config(ctx), load_head)
     if file is None:
         stdout_console().print(f"{found.seq} {found.hash}")
         return

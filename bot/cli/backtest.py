@@ -1,4 +1,4 @@
-"""``foxcast backtest``: what a forecaster would have scored on past rounds."""
+"""`foxcast backtest`: the score that a forecaster would have had on past rounds."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +27,7 @@ from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import FittedParameters, Round
-from bot.evaluation.backtest import BacktestSubject, BacktestWindow
-from bot.evaluation.backtest import run_backtest as tested
+from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
 from bot.evaluation.model_memory import MemoryReport, memory_in_rounds
 from bot.evaluation.score_report import build_report
 from bot.evaluation.score_rows import ScoreRows
@@ -46,16 +45,16 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """What is tested on what."""
+    """Which forecaster is tested on which rounds."""
 
     forecaster: Annotated[str, typer.Option(metavar="NAME", help="The forecaster, with its settings of config.toml.")]
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     first: Annotated[
-        date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Leave out earlier rounds.")
+        date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Skip earlier rounds.")
     ] = None
-    last: Annotated[
-        date | None, typer.Option("--to", parser=parse_date, metavar="DATE", help="Leave out later rounds.")
-    ] = None
+    last: Annotated[date | None, typer.Option("--to", parser=parse_date, metavar="DATE", help="Skip later rounds.")] = (
+        None
+    )
     venue: Annotated[str | None, typer.Option(metavar="NAME", help=ROUNDS_VENUE_HELP)] = None
     run: Annotated[
         str,
@@ -81,7 +80,7 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
     venue, archive = find_archive(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
     result = asyncio.run(_run_backtest(_BacktestRun(config, registry, archive, random), options))
-    found, outlay, memory = result.scored, result.costs, result.memory
+    found, costs, memory = result.scored, result.costs, result.memory
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFoundError(message)
@@ -89,7 +88,7 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
     if options.json is not None:
         head = {"forecaster": options.forecaster, "venue": venue}
         models = {
-            "costs": None if outlay is None else asdict(outlay),
+            "costs": None if costs is None else asdict(costs),
             "memory": None if memory is None else memory_to_json(memory),
         }
         write_json({**head, **report.to_json(), **models}, options.json)
@@ -97,15 +96,15 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
         print_report(
             stdout_console(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}"
         )
-        if outlay is not None:
-            print_experiment_costs(stdout_console(), outlay)
+        if costs is not None:
+            print_experiment_costs(stdout_console(), costs)
         if memory is not None:
             print_memory_line(stdout_console(), memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCosts:
-    """What an experiment cost, under the keys of the report: all its runs, and of that, what this one added.
+    """The costs of an experiment, under the keys of the report: all its runs, and the part of this run.
 
     ``unanswered`` counts the calls that brought no answer; money is in US dollars.
     """
@@ -122,7 +121,7 @@ class ExperimentCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestResult:
-    """The scores of a backtest; what it cost and what its models may remember, for forecasters that ask models."""
+    """The scores of a backtest, and, for forecasters with models, costs and what the models may remember."""
 
     scored: ScoreRows
     costs: ExperimentCosts | None = None
@@ -136,40 +135,40 @@ class _BacktestRun:
     archive: RoundArchive
     random: SeededRandom
 
-    def subject(self, bay: BacktestForecaster, run: str) -> BacktestSubject:
+    def make_subject(self, opened: BacktestForecaster, run: str) -> BacktestSubject:
         return BacktestSubject(
-            configured_forecaster=bay.forecaster,
-            fit_parameters=self._learner(bay.forecaster.name),
-            tool_factory=bay.tool_factory,
-            concurrency=self.config.daemon.concurrency if bay.forecaster.uses_models else 1,
+            configured_forecaster=opened.forecaster,
+            fit_parameters=self._make_learner(opened.forecaster.name),
+            tool_factory=opened.tool_factory,
+            concurrency=self.config.daemon.concurrency if opened.forecaster.uses_models else 1,
             run=run,
         )
 
-    def _learner(self, name: str) -> Callable[[Round], FittedParameters | None]:
-        school = forecaster_training(self.config, self.registry, name)
+    def _make_learner(self, name: str) -> Callable[[Round], FittedParameters | None]:
+        training = forecaster_training(self.config, self.registry, name)
         known: dict[datetime, FittedParameters | None] = {}
 
-        def learn(a_round: Round) -> FittedParameters | None:
-            if a_round.as_of not in known:
-                known[a_round.as_of] = best_parameters(name, school, [self.archive], before=a_round.as_of)
-            return known[a_round.as_of]
+        def learn(past_round: Round) -> FittedParameters | None:
+            if past_round.as_of not in known:
+                known[past_round.as_of] = best_parameters(name, training, [self.archive], before=past_round.as_of)
+            return known[past_round.as_of]
 
         return learn
 
 
 async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[str], ledger: Ledger) -> int:
-    """Return how many of these questions have a trial without an answer of a model on record: they will cost."""
-    wanted = list(scopes)
-    heard = await find_answered_trials(ledger, wanted)
+    """Return how many of these questions have a trial without a recorded model answer: they will cost money."""
+    scopes_list = list(scopes)
+    answered = await find_answered_trials(ledger, scopes_list)
     numbers = range(1, subject.configured_forecaster.trials + 1)
-    return sum(not all((scope, number) in heard for number in numbers) for scope in wanted)
+    return sum(not all((scope, number) in answered for number in numbers) for scope in scopes_list)
 
 
 async def load_experiment_costs(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -> ExperimentCosts:
     """Add up what an experiment cost, and how much of it since a moment."""
-    wanted = list(scopes)
-    by_state = await total_calls_by_state(ledger, wanted)
-    since = await total_calls_by_state(ledger, wanted, since=began)
+    scopes_list = list(scopes)
+    by_state = await total_calls_by_state(ledger, scopes_list)
+    since = await total_calls_by_state(ledger, scopes_list, since=began)
     whole, now = (sum(one.values(), CallTotals()) for one in (by_state, since))
     done = by_state.get(CallState.DONE, CallTotals())
     return ExperimentCosts(
@@ -188,57 +187,65 @@ def _rounds_in_window(archive: RoundArchive, window: BacktestWindow) -> Iterator
     return filter(window.contains, map(archive.read_round, archive.round_keys()))
 
 
-async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> BacktestResult:
+async def _run_backtest(run: _BacktestRun, options: BacktestOptions) -> BacktestResult:
     window = BacktestWindow(first=options.first, last=options.last)
     clock = SystemClock()
-    async with open_backtest_forecaster(test.config, test.registry, options.forecaster, clock=clock) as bay:
-        subject = test.subject(bay, options.run)
-        if bay.tool_factory is None:
-            return BacktestResult(scored=await _score_rounds(test, subject, window))
-        ledger, began = bay.tool_factory.ledger, clock.now()
-        rounds = list(_rounds_in_window(test.archive, window))
+    async with open_backtest_forecaster(run.config, run.registry, options.forecaster, clock=clock) as opened:
+        subject = run.make_subject(opened, options.run)
+        if opened.tool_factory is None:
+            return BacktestResult(scored=await _score_rounds(run, subject, window))
+        ledger, began = opened.tool_factory.ledger, clock.now()
+        rounds = list(_rounds_in_window(run.archive, window))
         scopes = {question.ref: subject.record_scope(question.ref) for one in rounds for question in one.questions}
         new = await count_unanswered_questions(subject, scopes.values(), ledger)
-        await _confirm_new_costs(bay, new, len(scopes), options=options, test=test)
+        await _confirm_new_costs(opened, new, len(scopes), options=options, run=run)
         return BacktestResult(
-            scored=await _score_rounds(test, subject, window),
+            scored=await _score_rounds(run, subject, window),
             costs=await load_experiment_costs(scopes.values(), ledger, began=began),
-            memory=await memory_in_rounds(rounds, scopes, ledger, test.config.llm),
+            memory=await memory_in_rounds(rounds, scopes, ledger, run.config.llm),
         )
 
 
 async def _confirm_new_costs(
-    bay: BacktestForecaster, new: int, questions: int, *, options: BacktestOptions, test: _BacktestRun
+    opened: BacktestForecaster, new: int, questions: int, *, options: BacktestOptions, run: _BacktestRun
 ) -> None:
     if new < questions:
-        log.info("on record, so asked anew only where something changed since", questions=questions - new, of=questions)
+        log.info(
+            "recorded, so models are called again only if something changed", questions=questions - new, of=questions
+        )
     if new:
-        usual = await typical_cost_usd(bay, test.config)
-        await confirm_cost(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd, usual_usd=usual)
+        typical_usd = await typical_cost_usd(opened, run.config)
+        await confirm_cost(
+            opened,
+            new,
+            yes=options.yes,
+            above_usd=run.config.llm.budget.ask_above_usd,
+            typical_usd=typical_usd,
+        )
 
 
-async def _score_rounds(test: _BacktestRun, subject: BacktestSubject, window: BacktestWindow) -> ScoreRows:
-    keys = test.archive.round_keys()
+async def _score_rounds(run: _BacktestRun, subject: BacktestSubject, window: BacktestWindow) -> ScoreRows:
+    keys = run.archive.round_keys()
     with progress_bars() as bars:
         task = bars.add_task("rounds", total=len(keys))
-        return await tested(
-            test.archive,
+        return await run_backtest(
+            run.archive,
             subject,
             window,
-            random=test.random,
+            random=run.random,
             progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
         )
 
 
-def print_experiment_costs(console: Console, outlay: ExperimentCosts) -> None:
-    """Print what it cost."""
-    cached = outlay.tokens_cached / outlay.tokens_in if outlay.tokens_in else 0.0
+def print_experiment_costs(console: Console, costs: ExperimentCosts) -> None:
+    """Print the costs of an experiment."""
+    cached = costs.tokens_cached / costs.tokens_in if costs.tokens_in else 0.0
     print_heading(console, "Costs")
     console.print(
-        f"all in all: {_count_calls(outlay.calls)} of models ({outlay.unanswered} without an answer), "
-        f"{outlay.tokens_in:,} tokens in ({cached:.0%} cached), {outlay.tokens_out:,} out, {outlay.cost_usd:.4f} USD"
+        f"in total: {_count_calls(costs.calls)} of models ({costs.unanswered} without an answer), "
+        f"{costs.tokens_in:,} tokens in ({cached:.0%} cached), {costs.tokens_out:,} out, {costs.cost_usd:.4f} USD"
     )
-    console.print(f"of that now: {_count_calls(outlay.now_calls)}, {outlay.now_usd:.4f} USD")
+    console.print(f"in this run: {_count_calls(costs.now_calls)}, {costs.now_usd:.4f} USD")
 
 
 def _count_calls(count: int) -> str:

@@ -1,4 +1,4 @@
-"""How a command ends: the table of exit codes, and SIGTERM, which ends a command in order like Ctrl-C."""
+"""How a command ends: the table of exit codes, and SIGTERM, which ends a command as cleanly as Ctrl-C."""
 
 import asyncio
 import signal
@@ -53,19 +53,19 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.REFUSED: "submission refused, or invalid file or answer",
     ExitCode.TRIALS_FAILED: "done, but some trials of the forecasts failed",
     ExitCode.INTERRUPTED: "interrupted by the keyboard",
-    ExitCode.PIPE: "nobody read the output any more",
+    ExitCode.PIPE: "the reader of the output closed it",
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
 
 
-# As a shell tells of a signal.
+# The codes that a shell uses for signals.
 SIGNAL_EXIT_CODES: dict[signal.Signals, ExitCode] = {
     signal.SIGINT: ExitCode.INTERRUPTED,
     signal.SIGTERM: ExitCode.TERMINATED,
 }
 
 
-# The first class that fits decides, so a subclass stands before its parent.
+# The first matching class decides, so a subclass comes before its parent.
 ERROR_EXIT_CODES: tuple[tuple[type[FoxcastError], ExitCode], ...] = (
     (StateFolderLockedError, ExitCode.RUNNING),
     (StoreError, ExitCode.STORE),
@@ -81,12 +81,12 @@ ERROR_EXIT_CODES: tuple[tuple[type[FoxcastError], ExitCode], ...] = (
 
 
 def exit_code(error: FoxcastError) -> ExitCode:
-    """Return the code that an error of the house ends a command with."""
+    """Return the exit code for an error."""
     return next((code for kind, code in ERROR_EXIT_CODES if isinstance(error, kind)), ExitCode.FAILED)
 
 
 def exit_code_help() -> str:
-    """Return the whole table in one paragraph."""
+    """Return the table of exit codes as one paragraph."""
     return "Exit codes: " + ", ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items()) + "."
 
 
@@ -94,30 +94,30 @@ T = TypeVar("T")
 
 
 class TerminatedBySignal(Exception):
-    """Somebody sent SIGTERM, and the work was cut off in order."""
+    """The process received SIGTERM, and the work was cancelled cleanly."""
 
 
 def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
-    """Run as ``asyncio.run`` does, and let SIGTERM end it as Ctrl-C does: what is open is closed.
+    """Run as ``asyncio.run`` does; SIGTERM cancels the work as Ctrl-C does, so that resources are closed.
 
-    Raises Terminated then; a second SIGTERM ends the process at once. Must be called in the main thread.
+    Raises TerminatedBySignal then; a second SIGTERM ends the process at once. Must be called in the main thread.
     """
     return asyncio.run(_await_until_sigterm(work))
 
 
 async def _await_until_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    loop, task, told = asyncio.get_running_loop(), asyncio.ensure_future(work), asyncio.Event()
+    loop, task, terminated = asyncio.get_running_loop(), asyncio.ensure_future(work), asyncio.Event()
 
-    def end() -> None:
+    def cancel_task() -> None:
         loop.remove_signal_handler(signal.SIGTERM)
-        told.set()
+        terminated.set()
         task.cancel()
 
-    loop.add_signal_handler(signal.SIGTERM, end)
+    loop.add_signal_handler(signal.SIGTERM, cancel_task)
     try:
         return await task
     except asyncio.CancelledError:
-        if told.is_set():
+        if terminated.is_set():
             raise TerminatedBySignal from None
         raise
     finally:

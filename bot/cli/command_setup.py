@@ -1,7 +1,4 @@
-"""What a command that does work begins with.
-
-The configuration, the enabled plugins, and logging to stderr without secrets.
-"""
+"""The setup of a command: the configuration, the enabled plugins, and logging to stderr without secrets."""
 
 import logging
 import sys
@@ -27,38 +24,40 @@ from bot.core.submissions import ExecutionMode
 from bot.plugin_system.discovery import discover_plugins
 from bot.plugin_system.registry import Registry, find_offering_plugin, load_registry
 
-# Where structlog puts a formatted one.
+# The key under which structlog puts a formatted traceback.
 TRACEBACK_KEY = "exception"
-# Below warnings these log addresses with their queries, headers and whole messages.
+# Below the level of warnings, these log URLs with queries, headers and whole messages.
 CHATTY_LOGGERS = ("httpcore", "httpx", "websockets")
 
 
-def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING, built_in: Path | None = None) -> Config:
-    """Return the configuration that this call asked for, and log as it says, but nothing below the least level.
+def load_command_config(
+    ctx: typer.Context, *, min_level: int = logging.WARNING, built_in: Path | None = None
+) -> Config:
+    """Return the configuration of this call and set up logging with it, at ``min_level`` or above.
 
-    ``built_in`` is the file that is read where there is no other. Raises ConfigError.
+    ``built_in`` is the file that is read if there is no other. Raises ConfigError.
     """
     call = ctx.ensure_object(CommandInvocation)
-    # A command that needs no token may be told one all the same, as in a reason.
+    # Also for commands that need no token: it registers the token as a secret, which a reason may contain.
     read_api_token(None)
     config = load_config(call.config_path, built_in=built_in)
     live = _has_live_venue(config)
-    _configure_logging(config.log, call, max(least, logging.INFO) if live else least)
-    if live and config.log.level is LogLevel.DEBUG and least < logging.WARNING:
-        structlog.get_logger(__name__).warning("log.level debug is not for live venues; info is used")
+    _configure_logging(config.log, call, max(min_level, logging.INFO) if live else min_level)
+    if live and config.log.level is LogLevel.DEBUG and min_level < logging.WARNING:
+        structlog.get_logger(__name__).warning("log.level debug is not allowed with live venues; info is used")
     return config
 
 
 def load_config_and_plugins(
-    ctx: typer.Context, *, least: int = logging.WARNING, built_in: Path | None = None
+    ctx: typer.Context, *, min_level: int = logging.WARNING, built_in: Path | None = None
 ) -> tuple[Config, Registry]:
-    """Return the configuration and the plugins it enables, logging as above; raises ConfigError and PluginError."""
-    config = load_command_config(ctx, least=least, built_in=built_in)
+    """Return the configuration and its enabled plugins, with logging set up; raises ConfigError and PluginError."""
+    config = load_command_config(ctx, min_level=min_level, built_in=built_in)
     return config, load_registry(config)
 
 
 def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
-    """Return the command of that name that an enabled plugin offers, if one does; raises ConfigError."""
+    """Return the command of an enabled plugin with that name; None if there is none. Raises ConfigError."""
     commands = load_registry(load_config(config_path)).commands
     if name not in commands:
         return None
@@ -68,7 +67,7 @@ def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | No
 
 
 class _PluginCommand(TyperCommand):
-    """The command of a plugin, which logs as config says."""
+    """The command of a plugin, with logging set up as configured."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - Typer does not export what it works with
         """Run it."""
@@ -77,7 +76,7 @@ class _PluginCommand(TyperCommand):
 
 
 def find_command_plugin(config_path: Path | None, name: str) -> str | None:
-    """Return which plugin that is not enabled offers the command of that name, None where none does."""
+    """Return the plugin, not enabled, that offers the command with that name; None if there is none."""
     try:
         config = load_config(config_path)
         found = [plugin for plugin in discover_plugins(config.plugin_files) if plugin.name not in config.plugins]
@@ -92,10 +91,10 @@ def _has_live_venue(config: Config) -> bool:
 
 
 class RedactedLogRecord(logging.LogRecord):
-    """What a library logs, without secrets, in whatever handler and format it ends."""
+    """A log record of a library without secrets, for every handler and format."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of the library
-        """Take the traceback as text: nobody formats it anew."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the arguments of the library
+        """Store the traceback as redacted text, so that no handler formats it again."""
         super().__init__(*args, **kwargs)
         if self.exc_info:
             self.exc_text = redact_foreign_message("".join(traceback.format_exception(*self.exc_info)).rstrip())
@@ -107,7 +106,7 @@ class RedactedLogRecord(logging.LogRecord):
 
 
 class _CurrentStderr:
-    """The stderr of this moment: where a table is repainted on the terminal, events are printed above it."""
+    """The current ``sys.stderr``: while a live table is shown, log lines are printed above it."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -116,9 +115,9 @@ class _CurrentStderr:
         sys.stderr.flush()
 
 
-def _configure_logging(section: LogSection, call: CommandInvocation, least: int) -> None:
-    """Write events to stderr: stdout belongs to the answer of the command."""
-    level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
+def _configure_logging(section: LogSection, call: CommandInvocation, min_level: int) -> None:
+    """Write log events to stderr: stdout is for the result of the command."""
+    level = max(logging.getLevelNamesMapping()[section.level.upper()], min_level)
     stderr = _CurrentStderr()
     logging.setLogRecordFactory(RedactedLogRecord)
     for name in CHATTY_LOGGERS:
@@ -145,7 +144,7 @@ def _redact_line(_logger: object, _method: str, line: str) -> str:
 
 
 def _summarize_error(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Tell an error in the event in a line, without its traceback."""
+    """Replace an exception in the event by one line, without its traceback."""
     error = event.pop("exc_info", None)
     if error is True:
         error = sys.exc_info()[1]
@@ -155,7 +154,7 @@ def _summarize_error(_logger: object, _method: str, event: EventDict) -> EventDi
 
 
 def _escape_event(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Keep an event to what can be seen and, but for a traceback, to a line; values that are no text are escaped."""
+    """Replace invisible characters in an event, and make each text but a traceback one line."""
     return {
         name: replace_invisible(value if name == TRACEBACK_KEY else " ".join(value.splitlines()))
         if isinstance(value, str)
@@ -165,14 +164,14 @@ def _escape_event(_logger: object, _method: str, event: EventDict) -> EventDict:
 
 
 class _SafeTextFormatter(logging.Formatter):
-    """For what libraries log."""
+    """The formatter for log records of libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         return replace_invisible(super().format(record))
 
 
-def _log_renderers(form: LogFormat) -> tuple[Any, ...]:
-    if form is LogFormat.JSON:
+def _log_renderers(log_format: LogFormat) -> tuple[Any, ...]:
+    if log_format is LogFormat.JSON:
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _redact_line
     console = Console(stderr=True)
     colours = console.is_terminal and not console.no_color

@@ -1,7 +1,4 @@
-"""`foxcast config`: every setting with its value and origin.
-
-And which secrets the enabled plugins take and whether each is set (never its value).
-"""
+"""`foxcast config`: every setting with its value and origin, and which secrets are set (never their values)."""
 
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +12,16 @@ from pydantic import BaseModel
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.files import write_text_atomically
-from bot.config.origins import SETTINGS_FIELD, ValueOrigin, find_values, list_origins
 from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
 from bot.config.schema import Config
-from bot.config.setting_reference import (
+from bot.config.settings_report import (
+    SETTINGS_FIELD,
     SettingDescription,
+    ValueOrigin,
     describe_settings,
     find_setting,
+    find_values,
+    list_origins,
     parse_key,
     suggest_settings,
 )
@@ -37,7 +37,7 @@ from bot.plugin_system.registry import Registry, build_registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSecret:
-    """A secret of a plugin: its key, the variable that gives it, where it comes from ("" for nowhere).
+    """A secret of a plugin: its key, its environment variable, and its origin, "" if it is not set.
 
     ``needed`` says that the plugin does not work without it.
     """
@@ -49,17 +49,17 @@ class PluginSecret:
 
     @property
     def state(self) -> str:
-        """Whether it is given, in words."""
+        """Whether it is set, in words."""
         if not self.origin:
             return "not set, and needed" if self.needed else "not set"
         return "set" if self.origin == f"env {self.variable}" else f"set, by {self.origin}"
 
 
 def list_plugin_secrets(config: Config, registry: Registry) -> Iterator[PluginSecret]:
-    """Yield the secrets that the enabled plugins take, plugin by plugin."""
+    """Yield the secrets of the enabled plugins, plugin by plugin."""
     for kind in PluginTableName:
         for spec in registry.specs_of_table(kind):
-            yield from _SecretScanner(config, spec).secrets(spec.settings)
+            yield from _SecretScanner(config, spec).find_secrets(spec.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,54 +67,55 @@ class _SecretScanner:
     config: Config
     spec: ConfigurableSpec[Any]
 
-    def secrets(self, annotation: Annotation, key: KeyPath = ()) -> Iterator[PluginSecret]:
-        """Yield the secrets inside an annotation that stands under a key of the settings."""
+    def find_secrets(self, annotation: Annotation, key: KeyPath = ()) -> Iterator[PluginSecret]:
+        """Yield the secrets inside the annotation of a key of the settings."""
         if is_secret(annotation):
-            yield self._secret(key)
+            yield self._make_secret(key)
         elif annotation is not Any:
             valid = field_names(annotation)
-            for name in sorted(self._named(key) if valid is None else valid):
-                yield from self.secrets(inner_annotation(annotation, name), (*key, name))
+            for name in sorted(self._free_names(key) if valid is None else valid):
+                yield from self.find_secrets(inner_annotation(annotation, name), (*key, name))
 
-    def _secret(self, key: KeyPath) -> PluginSecret:
+    def _make_secret(self, key: KeyPath) -> PluginSecret:
         full = (*settings_key(self.spec), *key)
         field = self.spec.settings.model_fields[str(key[0])]
         return PluginSecret(
             key=dotted_key(full),
             variable=variable_name(full),
             origin=next(
-                filter(None, (self._origin((*full[:-1], f"{full[-1]}{end}")) for end in ("", *SECRET_SUFFIXES))), ""
+                filter(None, (self._find_origin((*full[:-1], f"{full[-1]}{end}")) for end in ("", *SECRET_SUFFIXES))),
+                "",
             ),
             needed=len(key) == 1 and field.is_required(),
         )
 
-    def _origin(self, full: KeyPath) -> str:
+    def _find_origin(self, full: KeyPath) -> str:
         sources = self.config.sources
         if (variable := sources.variables.get(full)) is not None:
             return f"env {variable.name}" if variable.value.strip() else ""
         origin = sources.origin(full)
         return "" if origin == "default" else origin
 
-    def _named(self, key: KeyPath) -> set[str]:
-        """Return the names in a table that takes any: those that config gives, and of whom a role's model is asked."""
+    def _free_names(self, key: KeyPath) -> set[str]:
+        """Return the names in a table with free names: the configured ones, and the servers of models in roles."""
         full = (*settings_key(self.spec), *key)
         written: object = self.config.plugin_table(self.spec.table, self.spec.name).settings
         for part in key:
             written = written.get(str(part), {}) if isinstance(written, Mapping) else {}
         given = {str(name) for name in written} if isinstance(written, Mapping) else set()
         variables = {str(k[len(full)]) for k in self.config.sources.variables if k[: len(full)] == full and k != full}
-        # Its place is named in the place of its secret.
+        # A key that points to a secret stands for the secret.
         named = {
             secret_key_name(name) if is_secret_pointer(self.spec.settings, (*key, name)) else name
             for name in given | variables
         }
-        return named | (self._asked() if self.spec.table is PluginTableName.MODELS else set())
+        return named | (self._used_servers() if self.spec.table is PluginTableName.MODELS else set())
 
-    def _asked(self) -> set[str]:
+    def _used_servers(self) -> set[str]:
         tables = self.config.llm.roles.values()
         models = [model for table in tables for model in (table.model, table.fallback) if model is not None]
-        asked = (bare_model_name(model).partition("/") for model in models if provider_name(model) == self.spec.name)
-        return {server for server, slash, _ in asked if slash}
+        servers = (bare_model_name(model).partition("/") for model in models if provider_name(model) == self.spec.name)
+        return {server for server, slash, _ in servers if slash}
 
 
 app = typer.Typer(add_completion=False)
@@ -166,7 +167,7 @@ def show(
         print_json(_config_to_json(values, secrets))
     else:
         _print_config(values, secrets)
-    # What is wrong is told after what there is: a key that is missing is in the list with its variable.
+    # Faults are reported after the list, which names the variable of a missing key.
     if faults:
         raise ConfigError("\n".join(faults))
 
@@ -192,7 +193,7 @@ def upgrade(
     mark, mode = raw[: raw.startswith(BYTE_ORDER_MARK)], stat.S_IMODE(file.stat().st_mode)
     backup = file.with_name(f"{file.name}.bak")
     write_text_atomically(backup, raw, mode=mode)
-    # A link stays one.
+    # A symbolic link stays a link.
     write_text_atomically(file.resolve(), mark + upgraded, mode=mode)
     for change in changes:
         console.print(f"{file}:{change.line}: {change.old} is now {change.new}")
@@ -200,13 +201,13 @@ def upgrade(
 
 
 def _read_text(file: Path) -> str:
-    # With the ends of lines as they are.
+    # Line endings are kept.
     with file.open(encoding="utf-8", newline="") as opened:
         return opened.read()
 
 
 def _settings_models(document: TomlDocument) -> dict[KeyPath, type[BaseModel]]:
-    """Return the settings of what built-in and enabled plugins offer, and of the file's variants of forecasters."""
+    """Return the settings models of built-in and enabled plugins, and of the variants of forecasters in the file."""
     table, folder = document.table, Path() if document.path is None else document.path.parent
     found = discover_plugins(tuple(folder / str(name) for name in _list_at(table, "plugin_files")))
     enabled = {*_list_at(table, "plugins"), *(one.name for one in found if one.origin is PluginOrigin.BUILT_IN)}
@@ -230,14 +231,14 @@ def _list_at(table: Mapping[str, Any], key: str) -> Sequence[Any]:
 
 def _find_setting(loaded: Config, registry: Registry, text: str) -> SettingDescription:
     key = parse_key(text)
-    specs = _specs_named(loaded, registry, key)
+    specs = _find_specs(loaded, registry, key)
     of_engine = describe_settings(Config)
     of_plugin = [
         setting
         for spec in specs
         for setting in describe_settings(spec.settings, settings_key(spec), summary=spec.summary)
     ]
-    # Of a plugin's own keys the engine knows nothing.
+    # The engine does not know the own keys of a plugin.
     known = of_plugin if len(key) > 3 and key[2] == SETTINGS_FIELD else [*of_plugin, *of_engine]
     if (setting := find_setting(known, key)) is None:
         current = current_key(key, {settings_key(spec): spec.settings for spec in specs})
@@ -251,17 +252,17 @@ def _find_setting(loaded: Config, registry: Registry, text: str) -> SettingDescr
     return setting
 
 
-def _specs_named(loaded: Config, registry: Registry, key: KeyPath) -> Sequence[ConfigurableSpec[Any]]:
-    """Return what the key of a plugin's settings names, of an enabled plugin or another; nothing for another key."""
+def _find_specs(loaded: Config, registry: Registry, key: KeyPath) -> Sequence[ConfigurableSpec[Any]]:
+    """Return the spec that a key of plugin settings names, also of a plugin that is not enabled; () for other keys."""
     if key[2:3] != (SETTINGS_FIELD,) or key[0] not in set(PluginTableName):
         return ()
     kind, name = PluginTableName(str(key[0])), str(key[1])
-    shelf = registry.specs_of_table(kind)
-    if name not in shelf:
-        # A plugin that is not enabled is imported to be explained, for nothing else.
+    specs = registry.specs_of_table(kind)
+    if name not in specs:
+        # A plugin that is not enabled is imported only to be explained.
         everything = loaded.model_copy(update={"plugins": tuple({plugin.name for plugin in registry.found})})
-        shelf = build_registry(everything, registry.found).specs_of_table(kind)
-    return (shelf[name],) if name in shelf else ()
+        specs = build_registry(everything, registry.found).specs_of_table(kind)
+    return (specs[name],) if name in specs else ()
 
 
 def _print_explanation(
@@ -286,7 +287,7 @@ def _print_explanation(
 
 
 def _add_default_forecasters(loaded: Config, registry: Registry) -> Config:
-    """Return the config with a table for each forecaster there is, so that what holds without one is listed too."""
+    """Return the config with a table for each available forecaster, so that its defaults are listed too."""
     tables = dict(loaded.forecasters)
     for spec in registry.forecasters:
         table = loaded.forecaster_table(spec.name)
@@ -295,7 +296,7 @@ def _add_default_forecasters(loaded: Config, registry: Registry) -> Config:
 
 
 def _validate_settings(loaded: Config, registry: Registry) -> tuple[dict[KeyPath, BaseModel], list[str]]:
-    """Return the settings of all plugins that can be used, and what is wrong with the others."""
+    """Return the valid settings of plugins, and the faults of the others."""
     checked: dict[KeyPath, BaseModel] = {}
     faults = []
     for spec in (spec for kind in PluginTableName for spec in registry.specs_of_table(kind)):

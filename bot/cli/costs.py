@@ -1,7 +1,4 @@
-"""`foxcast costs`: what models cost by question.
-
-Model, day, venue, forecaster or role, and what is left of today's budgets.
-"""
+"""`foxcast costs`: model costs by question, model, day, venue, forecaster or role, and today's budgets."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,7 +54,7 @@ COUNT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetStatus:
-    """A budget of today in US dollars: its limit (None where there is none), and what was spent or is reserved."""
+    """A budget of today in US dollars: its limit, None for no limit, and the amount spent or reserved."""
 
     what: str
     limit_usd: float | None
@@ -65,13 +62,13 @@ class BudgetStatus:
 
     @property
     def left_usd(self) -> float | None:
-        """What may still be spent today."""
+        """The amount that may still be spent today; None without a limit."""
         return None if self.limit_usd is None else max(0.0, self.limit_usd - self.spent_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TodayCosts:
-    """How things stand today: the budgets, that of all models first, and the models that are replaced for a while."""
+    """Today's budgets, that of all models first, and the models that are replaced for some time."""
 
     budgets: tuple[BudgetStatus, ...]
     demoted: tuple[ModelDemotion, ...]
@@ -79,7 +76,7 @@ class TodayCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """What was spent: its lines, ``forecasts``, how many forecasts asked models at all, and what brought no answer."""
+    """Costs by group; ``forecasts`` counts forecasts that used models, ``losses`` the calls without an answer."""
 
     by: CostGrouping
     since: date | None
@@ -90,7 +87,7 @@ class CostReport:
 
     @property
     def total(self) -> CostRow:
-        """All lines together."""
+        """The sum of all rows."""
         answered = [(row.calls - row.failed, row.latency_s) for row in self.rows]
         count = sum(calls for calls, _ in answered)
         return CostRow(
@@ -104,32 +101,32 @@ class CostReport:
         )
 
 
-def print_cost_report(console: Console, bill: CostReport) -> None:
+def print_cost_report(console: Console, report: CostReport) -> None:
     """Print it for a person."""
-    when = "" if bill.since is None else f" since {bill.since}"
-    if not bill.rows:
-        console.print(f"no model was asked{when}")
+    when = "" if report.since is None else f" since {report.since}"
+    if not report.rows:
+        console.print(f"no model was called{when}")
     else:
-        columns = (TableColumn(bill.by.value), *(TableColumn(name, ColumnKind.NUMBER) for name in COUNT_COLUMNS))
-        console.print(make_table(columns, [_cost_cells(row) for row in (*bill.rows, bill.total)]))
-    if bill.losses.calls:
-        console.print(unanswered_costs_text(bill.losses))
+        columns = (TableColumn(report.by.value), *(TableColumn(name, ColumnKind.NUMBER) for name in COUNT_COLUMNS))
+        console.print(make_table(columns, [_cost_cells(row) for row in (*report.rows, report.total)]))
+    if report.losses.calls:
+        console.print(unanswered_costs_text(report.losses))
     print_heading(console, "Today (UTC)")
-    for line in today_lines(bill.today):
+    for line in today_lines(report.today):
         console.print(line)
 
 
 def unanswered_costs_text(found: UnansweredCallCosts) -> str:
-    """Return what was booked for calls that brought nothing, in a line."""
+    """Return the amount booked for calls without an answer, in a line."""
     calls = "1 call" if found.calls == 1 else f"{found.calls:,} calls"
     return (
-        f"of this, {found.cost_usd:.4f} USD are the worst case of {calls} that may have been billed and brought no "
-        "answer: it was lost on its way, cut off, or could not be read"
+        f"of this, {found.cost_usd:.4f} USD are the maximum cost of {calls} that may have been billed without a "
+        "usable answer: it was lost, interrupted or unreadable"
     )
 
 
 def today_lines(today: TodayCosts) -> list[str]:
-    """Return how things stand today, a line for each budget and each model that is replaced."""
+    """Return a line for each budget of today and each replaced model."""
     demoted = (
         f"{one.model}{f' as {one.role}' if one.role else ''} is replaced until {format_minute(one.until)} UTC, "
         f"where {'that role' if one.role else 'its role'} has a fallback: {one.why}"
@@ -138,32 +135,32 @@ def today_lines(today: TodayCosts) -> list[str]:
     return [*map(budget_text, today.budgets), *demoted]
 
 
-def budget_text(left: BudgetStatus) -> str:
-    """Return how a budget stands, in a line."""
-    if left.limit_usd is None or left.left_usd is None:
-        return f"{left.what}: {format_usd(left.spent_usd)} USD spent, no limit"
-    spent = f"{format_usd(left.spent_usd)} of {format_usd(left.limit_usd)} USD spent"
-    return f"{left.what}: {spent}, {format_usd(left.left_usd)} left"
+def budget_text(budget: BudgetStatus) -> str:
+    """Return the state of a budget in a line."""
+    if budget.limit_usd is None or budget.left_usd is None:
+        return f"{budget.what}: {format_usd(budget.spent_usd)} USD spent, no limit"
+    spent = f"{format_usd(budget.spent_usd)} of {format_usd(budget.limit_usd)} USD spent"
+    return f"{budget.what}: {spent}, {format_usd(budget.left_usd)} left"
 
 
-def cost_report_to_json(bill: CostReport) -> dict[str, Any]:
+def cost_report_to_json(report: CostReport) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
-        "by": bill.by.value,
-        "since": None if bill.since is None else bill.since.isoformat(),
-        "rows": [_cost_row_to_json(row) for row in bill.rows],
-        "total": _cost_row_to_json(bill.total),
-        "unanswered": {"calls": bill.losses.calls, "cost_usd": bill.losses.cost_usd},
-        **today_to_json(bill.today),
+        "by": report.by.value,
+        "since": None if report.since is None else report.since.isoformat(),
+        "rows": [_cost_row_to_json(row) for row in report.rows],
+        "total": _cost_row_to_json(report.total),
+        "unanswered": {"calls": report.losses.calls, "cost_usd": report.losses.cost_usd},
+        **today_to_json(report.today),
     }
 
 
 def today_to_json(today: TodayCosts) -> dict[str, Any]:
-    """Return how things stand today as JSON values."""
+    """Return the costs of today as JSON values."""
     return {
         "today": [
-            {"what": left.what, "spent_usd": left.spent_usd, "limit_usd": left.limit_usd, "left_usd": left.left_usd}
-            for left in today.budgets
+            {"what": one.what, "spent_usd": one.spent_usd, "limit_usd": one.limit_usd, "left_usd": one.left_usd}
+            for one in today.budgets
         ],
         "demoted": [
             {
@@ -226,7 +223,7 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostsOptions:
-    """What is added up, from when on."""
+    """Which costs are added up, and how."""
 
     by: Annotated[CostGrouping, typer.Option("--by", help="Group costs by this.")] = CostGrouping.MODEL
     since: Annotated[
@@ -245,30 +242,30 @@ def costs(ctx: typer.Context, options: CostsOptions) -> None:
     """Show model costs and what remains of today's budgets."""
     now, config = SystemClock().now(), load_command_config(ctx)
     if options.lab:
-        bill = asyncio.run(load_backtest_costs(config, options.by, options.since, now))
+        report = asyncio.run(load_backtest_costs(config, options.by, options.since, now))
     else:
-        bill = query_ledger(config, lambda records: load_cost_report(records, options.by, options.since, now))
+        report = query_ledger(config, lambda records: load_cost_report(records, options.by, options.since, now))
     if options.as_json:
-        print_json(cost_report_to_json(bill))
+        print_json(cost_report_to_json(report))
     else:
-        print_cost_report(stdout_console(), bill)
+        print_cost_report(stdout_console(), report)
 
 
 async def load_backtest_costs(config: Config, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
-    """Gather what backtests spent; raises NotFound where none of them asked a model yet."""
+    """Load the costs of backtests; raises NotFoundError if none of them called a model yet."""
     folder = config.state / LAB_FOLDER
     if not (folder / LEDGER_FILE).exists():
-        message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest asked a model"
+        message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest has called a model"
         raise NotFoundError(message)
     async with open_ledger_read_only(folder / LEDGER_FILE) as ledger:
         return await load_cost_report(ReadOnlyState(config=config, folder=folder, ledger=ledger), by, since, now)
 
 
 async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date | None, now: datetime) -> CostReport:
-    """Gather what was spent from a day on, and how things stand today."""
+    """Load the costs since a day, and those of today."""
     ledger = records.ledger
     start = None if since is None else start_of_day(since)
-    # A forecast may use several models on two days, but it is of one question: there each is counted once.
+    # A forecast may use several models on two days, but has one question: grouped so, it is counted once.
     rows = await ledger.calls.costs(by, since=start)
     return CostReport(
         by=by,
@@ -281,7 +278,7 @@ async def load_cost_report(records: ReadOnlyState, by: CostGrouping, since: date
 
 
 async def load_today_costs(records: ReadOnlyState, now: datetime) -> TodayCosts:
-    """Gather what is left of today's budgets, and which models are not asked now."""
+    """Load the budgets of today, and the replaced models."""
     spent = await records.ledger.calls.spent(since=start_of_day(now.astimezone(UTC).date()))
     return TodayCosts(
         budgets=tuple(budget_statuses(records.config, spent)),
@@ -290,7 +287,7 @@ async def load_today_costs(records: ReadOnlyState, now: datetime) -> TodayCosts:
 
 
 def budget_statuses(config: Config, spent: Sequence[ScopeSpending]) -> list[BudgetStatus]:
-    """Return today's budgets: that of all models, and those of providers that have one, with what was spent."""
+    """Return today's budgets with the amounts spent: that of all models, and those of providers that have one."""
     total = BudgetStatus(
         what="all models", limit_usd=config.llm.budget.day_usd, spent_usd=sum(one.cost_usd for one in spent)
     )

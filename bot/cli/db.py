@@ -14,15 +14,14 @@ from bot.cli.output.formatting import format_bytes
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store import backups
-from bot.store.backups import backup_books_folder, find_books
-from bot.store.backups import export_ledger as exported
+from bot.store.backups import backup_books_folder, export_ledger, find_books
 from bot.store.database import open_reader
 from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
 from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, state_folder
-from bot.store.restore import restore_backup as restored
+from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
@@ -39,22 +38,22 @@ def db() -> None:
 def check(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     """Check the integrity of the ledger and the paper books; exit code 1 on a fault."""
     path = _existing_ledger_path(load_command_config(ctx))
-    health = run_full_check(path, INVARIANTS)
+    report = run_full_check(path, INVARIANTS)
     books = [_check_book(book) for book in find_books(path).values()]
     if as_json:
-        print_json(_health_to_json(health) | {"books": [_health_to_json(book) for book in books]})
+        print_json(_health_to_json(report) | {"books": [_health_to_json(book) for book in books]})
     else:
-        for one in (health, *books):
+        for one in (report, *books):
             _print_health(one)
-    if not all(one.sound for one in (health, *books)):
+    if not all(one.sound for one in (report, *books)):
         raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()
 def backup(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
-    """Copy the ledger and the paper books into the folder of backups, and check the copies; a daemon may run meanwhile.
+    """Back up the ledger and the paper books, and check the copies; a daemon may run meanwhile.
 
-    Only the daemon's own copies are removed when they grow old.
+    The daemon removes only its own old backups, not these.
     """
     path = _existing_ledger_path(load_command_config(ctx))
     made = backups.create_backup(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
@@ -66,7 +65,7 @@ def backup(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     if made.books:
         names = ", ".join(str(book.relative_to(backup_books_folder(made.path))) for book in made.books)
         stdout_console().print(
-            f"with the paper books {names} in {backup_books_folder(made.path)}; it takes both to restore"
+            f"with the paper books {names} in {backup_books_folder(made.path)}; a restore needs both"
         )
 
 
@@ -77,16 +76,16 @@ def restore(
 ) -> None:
     """Restore the ledger and paper books from a backup; the replaced files are kept."""
     if not file.is_file():
-        message = f"{file} is not there; backups are in {state_folder(load_command_config(ctx)) / BACKUP_FOLDER}"
+        message = f"{file} does not exist; backups are in {state_folder(load_command_config(ctx)) / BACKUP_FOLDER}"
         raise NotFoundError(message)
-    done = restored(file, _ledger_path(load_command_config(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
+    done = restore_backup(file, _ledger_path(load_command_config(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
     console = stdout_console()
     console.print(f"{done.backup} is the ledger now")
     if done.books:
-        console.print(f"with it came the paper books {', '.join(done.books)}; those before are kept beside them")
+        console.print(f"restored paper books: {', '.join(done.books)}; the replaced ones are kept next to them")
     if done.replaced is not None:
-        console.print(f"the ledger before is kept as {done.replaced}")
-    console.print("nothing leaves until the next start has asked the venues what stands")
+        console.print(f"the replaced ledger is kept as {done.replaced}")
+    console.print("nothing is submitted until the next start has compared the ledger with the venues")
 
 
 @app.command()
@@ -97,7 +96,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Export every table and view as JSON lines, with a manifest."""
-    manifest = exported(_existing_ledger_path(load_command_config(ctx)), folder, at=SystemClock().now())
+    manifest = export_ledger(_existing_ledger_path(load_command_config(ctx)), folder, at=SystemClock().now())
     if as_json:
         print_json({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
     else:
@@ -112,43 +111,43 @@ def _ledger_path(config: Config) -> Path:
 def _existing_ledger_path(config: Config) -> Path:
     path = _ledger_path(config)
     if not path.exists():
-        message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
+        message = f"there is no ledger at {path} yet; create one with: foxcast run --once"
         raise NotFoundError(message)
     return path
 
 
 def _check_book(path: Path) -> IntegrityReport:
-    health = run_full_check(path, ())
-    if path.name != PAPER_BOOK_FILE or not health.sound:
-        return health
+    report = run_full_check(path, ())
+    if path.name != PAPER_BOOK_FILE or not report.sound:
+        return report
     with closing(open_reader(path)) as database:
         found = find_faults(database) if database["book"].exists() else []
-    meaning = "the book does not agree with itself"
+    meaning = "the book is inconsistent"
     problems = (IntegrityProblem(check="balances", meaning=meaning, examples=tuple(found)),) if found else ()
-    return replace(health, checks=(*health.checks, "balances"), problems=problems)
+    return replace(report, checks=(*report.checks, "balances"), problems=problems)
 
 
-def _print_health(health: IntegrityReport) -> None:
+def _print_health(report: IntegrityReport) -> None:
     console = stdout_console()
-    for problem in health.problems:
+    for problem in report.problems:
         console.print(f"failed {problem.check}: {problem.meaning}; {'; '.join(problem.examples)}")
-    for warning in health.warnings:
+    for warning in report.warnings:
         console.print(f"warning: {warning}")
-    verdict = "is sound" if health.sound else "needs attention: restore a backup, or report what failed"
-    console.print(f"{health.path} {verdict}: {len(health.checks)} checks, {format_bytes(health.database_bytes)}")
+    verdict = "is sound" if report.sound else "needs attention: restore a backup, or report the failed checks"
+    console.print(f"{report.path} {verdict}: {len(report.checks)} checks, {format_bytes(report.database_bytes)}")
 
 
-def _health_to_json(health: IntegrityReport) -> dict[str, Any]:
+def _health_to_json(report: IntegrityReport) -> dict[str, Any]:
     return {
-        "path": str(health.path),
-        "sound": health.sound,
-        "checks": list(health.checks),
+        "path": str(report.path),
+        "sound": report.sound,
+        "checks": list(report.checks),
         "problems": [
             {"check": problem.check, "meaning": problem.meaning, "examples": list(problem.examples)}
-            for problem in health.problems
+            for problem in report.problems
         ],
-        "warnings": list(health.warnings),
-        "database_bytes": health.database_bytes,
-        "wal_bytes": health.wal_bytes,
-        "free_bytes": health.free_bytes,
+        "warnings": list(report.warnings),
+        "database_bytes": report.database_bytes,
+        "wal_bytes": report.wal_bytes,
+        "free_bytes": report.free_bytes,
     }

@@ -1,4 +1,4 @@
-"""``foxcast demo``: the whole program in a simulated world, in the first minute, without keys and without a network."""
+"""`foxcast demo`: the whole program in a simulated world for a minute, without keys or network."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from bot.core.child_process import child_command
 from bot.core.clock import SystemClock
 
 app = typer.Typer(add_completion=False)
-# A module by name: the engine imports none of its doubles.
+# Named as text: the engine does not import the simulator.
 DEMO_ENTRY_POINT = "bot.simulator.demo.__main__:main"
 DEMO_FOLDER = Path("state") / "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What is shown, and where it is kept."""
+    """What the demo shows, and where its files are."""
 
     seed: Annotated[
         int | None,
@@ -34,7 +34,7 @@ class DemoOptions:
         ),
     ] = None
     fast: Annotated[bool, typer.Option("--fast", help="Fewer questions and days.")] = False
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder for its files; replaced at each run.")] = (
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder for its files; replaced in each run.")] = (
         DEMO_FOLDER
     )
     plain: Annotated[bool, typer.Option("--plain", help="Print lines instead of a screen.")] = False
@@ -46,7 +46,7 @@ class DemoOptions:
 @options_from_dataclass(DemoOptions)
 def demo(ctx: typer.Context, options: DemoOptions) -> None:
     """Run a demo in a simulated world: no keys, no network, no real orders."""
-    asked = {
+    arguments = {
         "folder": str(options.folder),
         "program": ctx.ensure_object(CommandInvocation).program,
         "begun_s": SystemClock().monotonic(),
@@ -57,8 +57,8 @@ def demo(ctx: typer.Context, options: DemoOptions) -> None:
         "keep": options.keep,
         "svg": None if options.svg is None else str(options.svg),
     }
-    asked = {name: value for name, value in asked.items() if value is not None}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
     sys.stdout.flush()
-    # In this program's place, so that signals, terminal and exit code are its own.
-    command = child_command(DEMO_ENTRY_POINT, json.dumps(asked))
+    # It replaces this process, so that signals, terminal and exit code are its own.
+    command = child_command(DEMO_ENTRY_POINT, json.dumps(arguments))
     os.execv(command[0], command)  # noqa: S606 - our own module

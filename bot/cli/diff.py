@@ -20,8 +20,15 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import NO_VALUE, format_minute, format_percent
-from bot.cli.output.predictions import QUANTILES, order_options, quantile_text
+from bot.cli.output.formatting import (
+    NO_VALUE,
+    QUANTILES,
+    format_minute,
+    format_percent,
+    order_options,
+    quantile_text,
+    truncate_text,
+)
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.forecasts import Forecast
 from bot.core.predictions import CurvePrediction, CurveShape, Prediction, QuestionShape
@@ -37,8 +44,7 @@ from bot.evaluation.forecast_diff import (
 )
 from bot.evaluation.lookup import find_forecast, find_forecasts, forecasts_by, preferred_forecaster, query_ledger
 from bot.store.ledger import ReadOnlyState
-from bot.store.serialization import PREDICTIONS, format_timestamp
-from bot.store.serialization import parse_timestamp as moment_of
+from bot.store.serialization import PREDICTIONS, format_timestamp, parse_timestamp
 
 TEXT_CHARS_SHOWN = 120
 
@@ -62,7 +68,7 @@ QUANTILE_COLUMNS = (
 )
 
 
-# As the ledger writes moments.
+# The format of timestamps in the ledger.
 _LEDGER_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
@@ -89,9 +95,9 @@ def print_difference(console: Console, found: ForecastDifference) -> None:
     if not moves and not curves:
         console.print("the two have no answer in common")
     print_heading(console, "What changed")
-    # What is told above with its unit is not told again.
-    above = {f"{level:.0%} quantile: {target}" for level in QUANTILES for target in found.after.forecast.predictions}
-    changes = [change for change in found.changes if not (curves and change.name in above)]
+    # Quantiles shown above with their unit are not repeated.
+    shown = {f"{level:.0%} quantile: {target}" for level in QUANTILES for target in found.after.forecast.predictions}
+    changes = [change for change in found.changes if not (curves and change.name in shown)]
     if changes:
         rows = [
             (change.name, _change_value_text(change.before), _change_value_text(change.after)) for change in changes
@@ -104,16 +110,16 @@ def print_difference(console: Console, found: ForecastDifference) -> None:
 
 
 def _quantile_rows(found: ForecastDifference) -> Iterator[tuple[str, ...]]:
-    """Yield how the quantiles of each number or date moved, and those of its crowd."""
+    """Yield how the quantiles of each number or date moved, and those of the crowd."""
     before, after = found.before.question, found.after.question
     then, now = dict(found.before.forecast.predictions), dict(found.after.forecast.predictions)
     if before.crowd is not None and after.crowd is not None:
         then["crowd"], now["crowd"] = before.crowd.prediction, after.crowd.prediction
     for target in [target for target in then if target in now]:
         for level in QUANTILES:
-            told = _quantile_text(then[target], before.shape, level), _quantile_text(now[target], after.shape, level)
-            if all(told):
-                yield (f"{target}: {level:.0%}", *told)
+            texts = _quantile_text(then[target], before.shape, level), _quantile_text(now[target], after.shape, level)
+            if all(texts):
+                yield (f"{target}: {level:.0%}", *texts)
 
 
 def _quantile_text(prediction: Prediction, shape: QuestionShape, level: float) -> str:
@@ -158,29 +164,25 @@ def _log_odds_text(log_odds: float | None) -> str:
     return NO_VALUE if log_odds is None else f"{log_odds:+.2f}"
 
 
-def _change_value_text(said: Json) -> str:
-    match said:
+def _change_value_text(value: Json) -> str:
+    match value:
         case None | "" | []:
             return NO_VALUE
         case float():
-            return f"{said:.6g}"
-        case str() if _LEDGER_TIMESTAMP.fullmatch(said):
-            return f"{moment_of(said):%Y-%m-%d %H:%M:%S} UTC"
+            return f"{value:.6g}"
+        case str() if _LEDGER_TIMESTAMP.fullmatch(value):
+            return f"{parse_timestamp(value):%Y-%m-%d %H:%M:%S} UTC"
         case str():
-            text = " ".join(said.split())
-            return text[:DIGEST_CHARS_SHOWN] if _is_sha256(text) else _truncate(text)
-        case list() if all(isinstance(item, str) and _is_sha256(item) for item in said):
-            return ", ".join(str(item)[:DIGEST_CHARS_SHOWN] for item in said)
+            text = " ".join(value.split())
+            return text[:DIGEST_CHARS_SHOWN] if _is_sha256(text) else truncate_text(text, TEXT_CHARS_SHOWN)
+        case list() if all(isinstance(item, str) and _is_sha256(item) for item in value):
+            return ", ".join(str(item)[:DIGEST_CHARS_SHOWN] for item in value)
         case _:
-            return _truncate(json.dumps(said, ensure_ascii=False))
+            return truncate_text(json.dumps(value, ensure_ascii=False), TEXT_CHARS_SHOWN)
 
 
 def _is_sha256(text: str) -> bool:
     return len(text) == DIGEST_CHARS and set(text) <= set("0123456789abcdef")
-
-
-def _truncate(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS_SHOWN else f"{text[:TEXT_CHARS_SHOWN].rstrip()} ..."
 
 
 def _move_to_json(move: ProbabilityMove) -> dict[str, Any]:
@@ -214,12 +216,15 @@ def diff(
     first: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="OTHER", help="The other forecast; without it, the last two of the question."),
+        typer.Argument(metavar="OTHER", help="The other forecast; default: compare the last two of the question."),
     ] = None,
     *,
     forecaster: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Of the question, the last two by NAME; given twice, the latest of each."),
+        typer.Option(
+            metavar="NAME",
+            help="Compare the last two forecasts by NAME; given twice, the latest of each.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -243,12 +248,12 @@ async def _load_difference(
             history, forecasters, preferred=await preferred_forecaster(records, history)
         )
     elif forecasters:
-        message = "--forecaster chooses among the forecasts of one question; leave it out, or the second forecast"
+        message = "--forecaster selects forecasts of one question; leave it out, or leave out the second forecast"
         raise ConfigError(message)
     else:
         before, after = [await find_forecast(records, name) for name in (first, second)]
     if before.ref != after.ref:
-        message = f"{before.id} is of {before.ref} and {after.id} of {after.ref}; only one question can be compared"
+        message = f"{before.id} is of {before.ref} and {after.id} of {after.ref}; compare forecasts of one question"
         raise ConfigError(message)
     return compare_forecasts(await _load_side(records, before), await _load_side(records, after))
 
@@ -256,13 +261,12 @@ async def _load_difference(
 def choose_two_forecasts(
     history: list[Forecast], forecasters: list[str], *, preferred: str
 ) -> tuple[Forecast, Forecast]:
-    """Return two forecasts of one question's history, the older one first, unless two forecasters are named in order.
+    """Return the last two forecasts of a forecaster, the named or else the preferred one, or the last of each of two.
 
-    The last two of the named forecaster, or of the preferred one where none is named.
-    Raises NotFound where there are no two, ConfigError for more than two names.
+    Raises NotFoundError if there are not two forecasts, ConfigError for more than two names.
     """
     if len(forecasters) > 2:
-        message = "two forecasts are compared, so --forecaster can be given twice at most"
+        message = "two forecasts are compared, so --forecaster can be given at most twice"
         raise ConfigError(message)
     if len(forecasters) == 2:
         before, after = (forecasts_by(history, name)[-1] for name in forecasters)
@@ -271,7 +275,7 @@ def choose_two_forecasts(
     if len(own) < 2:
         others = dict.fromkeys(one.forecaster for one in history if one.forecaster != own[-1].forecaster)
         two = f"--forecaster {next(reversed(others))} --forecaster {own[-1].forecaster}" if others else ""
-        message = f"{own[-1].ref} has one forecast by {own[-1].forecaster} alone, {own[-1].id}; " + (
+        message = f"{own[-1].ref} has only one forecast by {own[-1].forecaster}, {own[-1].id}; " + (
             f"name two to compare, such as {two}" if two else "there is nothing to compare it with yet"
         )
         raise NotFoundError(message)

@@ -1,7 +1,4 @@
-"""`foxcast doctor`: check this installation.
-
-Its configuration, disk, clock, daemon and ledger, and say what to do about each fault.
-"""
+"""`foxcast doctor`: check the configuration, disk, clock, daemon and ledger, and suggest a fix for each fault."""
 
 import asyncio
 import os
@@ -20,6 +17,7 @@ from rich.text import Text
 from bot.app.forecaster_requirements import limit_warnings, missing_roles, unused_role_warnings
 from bot.cli.command_exit import ExitCode
 from bot.cli.doctor_checks import (
+    CONFIG_REMEDY,
     TRIALS_CHECK,
     CheckFinding,
     CheckVerdict,
@@ -46,10 +44,9 @@ from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
 from bot.daemon.recorder import read_last_heartbeat
 from bot.llm.roles import ModelRoles
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry, load_registry
+from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import list_backups
-from bot.store.database import WAL_LIMIT_BYTES, is_holder_running, last_holder
+from bot.store.database import WAL_LIMIT_BYTES, find_running_holder
 from bot.store.event_log import LedgerEvent
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
 from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, open_ledger_read_only, state_folder
@@ -58,7 +55,7 @@ from bot.store.restore import read_restore_mark
 OLDEST_PYTHON = (3, 11)
 
 
-# No Foxcast was written before, so a clock that says so is wrong.
+# Foxcast did not exist before this day, so an earlier clock is wrong.
 EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -72,12 +69,12 @@ MAX_BACKUP_AGE = timedelta(days=1)
 
 
 def run_checks(config_path: Path | None, now: datetime) -> Iterator[CheckFinding]:
-    """Yield the findings, each fault once; where the configuration cannot be read, those that need it are left out."""
-    told = set[str]()
+    """Yield the findings, each fault once; checks that need the configuration are left out if it cannot be read."""
+    reported = set[str]()
     for finding in _all_findings(config_path, now):
-        # A setting that is refused is refused to each check that needs it.
-        if finding.verdict is not CheckVerdict.FAIL or finding.found not in told:
-            told.add(finding.found)
+        # An invalid setting is reported by each check that needs it.
+        if finding.verdict is not CheckVerdict.FAIL or finding.found not in reported:
+            reported.add(finding.found)
             yield finding
 
 
@@ -87,7 +84,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     try:
         config = load_config(config_path)
     except ConfigError as error:
-        yield CheckFinding(CheckVerdict.FAIL, "configuration", str(error), "mend it")
+        yield CheckFinding(CheckVerdict.FAIL, "configuration", str(error), "correct it")
         return
     yield CheckFinding(
         CheckVerdict.OK, "configuration", str(config.sources.document.path or "defaults and environment")
@@ -124,11 +121,11 @@ def _check_plugins(config: Config) -> Iterator[CheckFinding]:
     try:
         registry = load_registry(config)
     except ConfigError as error:
-        yield CheckFinding(CheckVerdict.FAIL, "plugins", str(error), "mend config.toml")
+        yield CheckFinding(CheckVerdict.FAIL, "plugins", str(error), CONFIG_REMEDY)
         return
     for broken in registry.broken:
         yield CheckFinding(
-            CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "mend it or do not enable it"
+            CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "repair it or do not enable it"
         )
     yield from _check_settings(config, registry)
     yield from _check_venues(config, registry)
@@ -146,15 +143,15 @@ def _check_settings(config: Config, registry: Registry) -> Iterator[CheckFinding
             try:
                 load_plugin_settings(spec, config)
             except ConfigError as error:
-                yield CheckFinding(CheckVerdict.FAIL, "settings", str(error), "mend it")
+                yield CheckFinding(CheckVerdict.FAIL, "settings", str(error), "correct it")
 
 
 def _check_venues(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    """Yield the venues that are left out because no plugin brings them; what is broken is told as such."""
+    """Yield the venues that are left out because no plugin offers them, unless a broken plugin is the cause."""
     for venue in config.venues:
         if venue not in registry.venues and config.mode_of(venue) is not ExecutionMode.OFF and not registry.broken:
-            found = f"no plugin in use brings {venue}, so it is left out"
-            remedy = f'add its plugin to plugins of config.toml, or say mode = "off" in [venues.{venue}]'
+            found = f"no enabled plugin offers {venue}, so it is left out"
+            remedy = f'add its plugin to plugins of config.toml, or set mode = "off" in [venues.{venue}]'
             yield CheckFinding(CheckVerdict.WARN, "venues", found, remedy)
 
 
@@ -165,31 +162,31 @@ def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFind
             dict.fromkeys(with_all_members(config, registry, [name for name in used if name in registry.forecasters]))
         )
     except ConfigError as error:
-        yield CheckFinding(CheckVerdict.FAIL, "forecasters", str(error), "mend config.toml")
+        yield CheckFinding(CheckVerdict.FAIL, "forecasters", str(error), CONFIG_REMEDY)
     for name in used:
         lacking = missing_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
         if lacking is not None:
-            yield CheckFinding(CheckVerdict.FAIL, "models", lacking, "mend config.toml")
+            yield CheckFinding(CheckVerdict.FAIL, "models", lacking, CONFIG_REMEDY)
     yield from _check_limits(config, registry, [name for name in used if name in registry.forecasters])
     try:
         ModelRoles(config.llm, frozenset(registry.models.names))
     except ConfigError as error:
-        yield CheckFinding(CheckVerdict.FAIL, "models", str(error), "mend config.toml")
+        yield CheckFinding(CheckVerdict.FAIL, "models", str(error), CONFIG_REMEDY)
         return
     for idle in unused_role_warnings(config, registry):
         yield CheckFinding(CheckVerdict.WARN, "roles", idle)
-    answers = [*check_models(config, registry)]
-    if config.llm.roles and not any(found.check in {"keys", "endpoints"} for found in answers):
-        told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
-        yield CheckFinding(CheckVerdict.OK, "models", told)
-    yield from answers
+    findings = [*check_models(config, registry)]
+    if config.llm.roles and not any(found.check in {"keys", "endpoints"} for found in findings):
+        models = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
+        yield CheckFinding(CheckVerdict.OK, "models", models)
+    yield from findings
 
 
 def _check_limits(config: Config, registry: Registry, used: Iterable[str]) -> Iterator[CheckFinding]:
     try:
         yield from [CheckFinding(CheckVerdict.WARN, "limits", why) for why in limit_warnings(config, registry, used)]
     except ConfigError:
-        return  # as the check of the settings says
+        return  # reported by the check of the settings
 
 
 def _check_state_folder(config: Config) -> CheckFinding:
@@ -197,12 +194,12 @@ def _check_state_folder(config: Config) -> CheckFinding:
     if not folder.exists():
         parent = _existing_parent(folder)
         if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-            return CheckFinding(CheckVerdict.OK, "state folder", f"{folder} will be made")
+            return CheckFinding(CheckVerdict.OK, "state folder", f"{folder} will be created")
         return CheckFinding(
-            CheckVerdict.FAIL, "state folder", f"{folder} cannot be made", "name another in state of config.toml"
+            CheckVerdict.FAIL, "state folder", f"{folder} cannot be created", "name another in state of config.toml"
         )
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "look at its rights")
+        return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "check its permissions")
     wide = [
         path
         for path in (state_folder(config), state_folder(config) / LEDGER_FILE)
@@ -232,15 +229,15 @@ def _check_disk(folder: Path) -> CheckFinding:
     )
 
 
-def _check_clock(ledger: Path, now: datetime, compared: str) -> CheckFinding:
-    """``compared`` is what was found wrong with the clock when a live venue was asked last."""
+def _check_clock(ledger: Path, now: datetime, fault: str) -> CheckFinding:
+    """Check the clock; ``fault`` is what the last comparison with a live venue found."""
     floor = (
         max(EARLIEST_CLOCK, datetime.fromtimestamp(ledger.stat().st_mtime, UTC)) if ledger.exists() else EARLIEST_CLOCK
     )
     if now >= floor - CLOCK_SLACK:
-        if compared:
-            found = f"{now:%Y-%m-%d %H:%M} UTC; as the last run saw it, it {compared}"
-            return CheckFinding(CheckVerdict.WARN, "clock", found, "nothing is submitted until a run finds it right")
+        if fault:
+            found = f"{now:%Y-%m-%d %H:%M} UTC; in the last run it {fault}"
+            return CheckFinding(CheckVerdict.WARN, "clock", found, "nothing is submitted until a run finds it correct")
         return CheckFinding(CheckVerdict.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
     return CheckFinding(
         CheckVerdict.FAIL, "clock", f"{now:%Y-%m-%d %H:%M} UTC is before {floor:%Y-%m-%d %H:%M}", "set the clock"
@@ -251,32 +248,32 @@ def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> It
     try:
         registry = load_registry(config)
     except ConfigError:
-        return  # as the plugins say
+        return  # reported by the check of the plugins
     yield from check_readiness(config, registry, found, now)
 
 
 def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
-    holder = last_holder(folder)
-    if holder is None or not is_holder_running(holder):
-        return CheckFinding(CheckVerdict.OK, "daemon", "does not run")
+    holder = find_running_holder(folder)
+    if holder is None:
+        return CheckFinding(CheckVerdict.OK, "daemon", "not running")
     beat = read_last_heartbeat(folder)
     age = None if beat is None or beat < holder.started_at else now - beat
     silent = now - holder.started_at if age is None else age
     if silent <= MAX_HEARTBEAT_AGE:
-        return CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} runs")
-    found = f"process {holder.pid} gave its last heartbeat {format_age(silent)}"
-    return CheckFinding(CheckVerdict.WARN, "daemon", found, "look at its log; a single pass gives none")
+        return CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} is running")
+    found = f"last heartbeat of process {holder.pid}: {format_age(silent)}"
+    return CheckFinding(CheckVerdict.WARN, "daemon", found, "check its log; a single pass has no heartbeat")
 
 
 def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
     if not path.exists():
-        yield CheckFinding(CheckVerdict.OK, "ledger", "there is none yet; make one with: foxcast run --once")
+        yield CheckFinding(CheckVerdict.OK, "ledger", "none yet; create one with: foxcast run --once")
         return
     yield _check_ledger_integrity(path)
     wal = wal_size(path)
     if wal > WAL_LIMIT_BYTES:
         yield CheckFinding(
-            CheckVerdict.WARN, "write-ahead log", format_bytes(wal), "end programs that keep the ledger open"
+            CheckVerdict.WARN, "write-ahead log", format_bytes(wal), "close programs that keep the ledger open"
         )
     else:
         yield CheckFinding(CheckVerdict.OK, "write-ahead log", format_bytes(wal))
@@ -285,17 +282,16 @@ def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
     yield from check_demoted_models(path, now)
     yield from check_failed_trials(path, now)
     if mark := read_restore_mark(path):
-        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
-        yield CheckFinding(
-            CheckVerdict.WARN, "restored", found, "the next run asks the venues what stands, and says what is left"
-        )
+        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing is submitted"
+        remedy = "the next run compares it with the venues, and reports what is left to settle"
+        yield CheckFinding(CheckVerdict.WARN, "restored", found, remedy)
 
 
 def _check_last_halt(path: Path) -> Iterator[CheckFinding]:
     try:
         halt = asyncio.run(_load_last_halt(path))
     except StoreError:
-        return  # as the soundness says
+        return  # reported by the integrity check
     if halt is not None:
         yield CheckFinding(CheckVerdict.FAIL, "halted", halt.text, "the next start ends the halt: foxcast run")
 
@@ -320,8 +316,8 @@ def _check_backup(path: Path, now: datetime) -> CheckFinding:
     copies = list_backups(path.parent / BACKUP_FOLDER, path.stem)
     if copies and now - copies[0].made_at <= MAX_BACKUP_AGE:
         return CheckFinding(CheckVerdict.OK, "backup", f"{copies[0].path.name}, {format_age(now - copies[0].made_at)}")
-    found = f"the last one is of {format_age(now - copies[0].made_at)}" if copies else "there is none"
-    return CheckFinding(CheckVerdict.WARN, "backup", found, "make one with: foxcast db backup")
+    found = f"the last one was made {format_age(now - copies[0].made_at)}" if copies else "none"
+    return CheckFinding(CheckVerdict.WARN, "backup", found, "create one with: foxcast db backup")
 
 
 app = typer.Typer(add_completion=False)

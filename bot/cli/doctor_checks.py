@@ -1,6 +1,6 @@
-"""Checks of `foxcast doctor` beyond the installation.
+"""Checks of `foxcast doctor` beyond the installation: models, prices and search, permissions, halts and the audit.
 
-Models, prices and search; permissions, halts and the audit chain; readiness of live venues as the last run found it.
+The readiness of live venues is what the last run found.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bot.app.execution_wiring import COMMENTS_NOT_ALLOWED, comment_fee
 from bot.app.forecaster_requirements import budget_warnings
 from bot.app.plugin_factory import PluginFactory
 from bot.cli.output.formatting import format_age, format_minute
-from bot.cli.trial_failures import RECENT_PERIOD, failures_summary, step_limit_warnings
+from bot.cli.output.trial_text import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
@@ -31,12 +31,12 @@ from bot.core.errors import (
     StoreError,
 )
 from bot.core.interfaces import ModelProvider
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.rules import arm_objection
-from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
+from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
 from bot.llm.providers import find_missing_setup
@@ -44,8 +44,7 @@ from bot.llm.roles import ModelRoles, bare_model_name, configured_models, provid
 from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.plugin_system.registry import Registry, load_registry
 from bot.store import permissions
-from bot.store.audit_log import AUDIT_HEAD_FILE, AuditHead, read_exported_head
-from bot.store.audit_log import AuditVerification as Verified
+from bot.store.audit_log import AUDIT_HEAD_FILE, AuditHead, AuditVerification, read_exported_head
 from bot.store.event_log import JobRunRow
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.ledger import ReadOnlyState, open_ledger_read_only, open_read_only, state_folder
@@ -64,7 +63,7 @@ class CheckVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """What one check found, and what to do unless all is well."""
+    """What one check found, and what to do about a fault."""
 
     verdict: CheckVerdict
     check: str
@@ -72,7 +71,7 @@ class CheckFinding:
     remedy: str = ""
 
 
-CONFIG_REMEDY = "mend config.toml"
+CONFIG_REMEDY = "correct config.toml"
 
 
 # A server on this machine or nearby answers at once.
@@ -82,12 +81,12 @@ SERVER_CHECK_LIMITS = HttpLimits(deadline_s=5.0, connect_s=3.0, attempts=1)
 SERVER_CHECK_BYTES = 2**20
 
 
-# The check that finds trials which failed.
+# The check of failed trials.
 TRIALS_CHECK = "trials"
 
 
 def check_models(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    """Yield what is wrong with what forecasters work with that ask models; nothing where none of them does."""
+    """Yield the faults of models and search, if a forecaster uses models."""
     if not config.llm.roles or not any(spec.asks_models for spec in registry.forecasters):
         return
     faults = [*_check_endpoints(config, registry)]
@@ -99,31 +98,31 @@ def check_models(config: Config, registry: Registry) -> Iterator[CheckFinding]:
 
 
 def check_demoted_models(path: Path, now: datetime) -> Iterator[CheckFinding]:
-    """Yield the models that are replaced for a while, out of a ledger."""
+    """Yield the models that are replaced for some time, according to the ledger."""
     try:
         found = asyncio.run(_load_demotions(path, now))
     except StoreError:
-        return  # as the soundness says
+        return  # reported by the integrity check
     for one in found:
         role = f" as {one.role}" if one.role else ""
-        told = (
+        text = (
             f"{one.model} is replaced{role} until {format_minute(one.until)} UTC, where there is a fallback: {one.why}"
         )
-        yield CheckFinding(CheckVerdict.WARN, "demoted", told, "name another model in [llm.roles], or wait")
+        yield CheckFinding(CheckVerdict.WARN, "demoted", text, "name another model in [llm.roles], or wait")
 
 
 def check_model_health(config: Config, path: Path, now: datetime) -> Iterator[CheckFinding]:
-    """Yield the models that do badly in the roles that they play now, out of a ledger: a line for each."""
+    """Yield the models with poor health in their current roles, according to the ledger."""
     try:
         found = asyncio.run(_load_model_reports(config, path, now))
     except StoreError:
-        return  # as the soundness says
+        return  # reported by the integrity check
     for one in found:
         table = config.llm.roles.get(one.role)
         if one.problems and table is not None and one.model in {table.model, table.fallback}:
-            told = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.problems)}"
-            remedy = f"look at a trial with foxcast explain, or name another model in [llm.roles.{one.role}]"
-            yield CheckFinding(CheckVerdict.WARN, "model health", told, remedy)
+            text = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.problems)}"
+            remedy = f"inspect a trial with foxcast explain, or name another model in [llm.roles.{one.role}]"
+            yield CheckFinding(CheckVerdict.WARN, "model health", text, remedy)
 
 
 async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequence[ModelHealthReport]:
@@ -132,14 +131,14 @@ async def _load_model_reports(config: Config, path: Path, now: datetime) -> Sequ
 
 
 def check_failed_trials(path: Path, now: datetime) -> Iterator[CheckFinding]:
-    """Yield what went wrong with trials in the last day, out of a ledger; it fails where questions have no forecast."""
+    """Yield the failed trials of the last day; the check fails if questions have no forecast because of them."""
     try:
         found = asyncio.run(_load_recent_failures(path, now))
     except StoreError:
-        return  # as the soundness says
+        return  # reported by the integrity check
     if line := failures_summary(found):
         verdict = CheckVerdict.FAIL if found.postponed_questions else CheckVerdict.WARN
-        remedy = "mend what it names; every trial: foxcast show QUESTION"
+        remedy = "correct the cause; all trials: foxcast show QUESTION"
         yield CheckFinding(verdict, TRIALS_CHECK, f"in the last 24 hours: {line}", remedy)
     for line in step_limit_warnings(found):
         remedy = "raise steps in [forecasters.NAME] and in its settings, or name another model in [llm.roles]"
@@ -169,10 +168,10 @@ def _check_endpoints(config: Config, registry: Registry) -> Iterator[CheckFindin
 
 
 def _provider_setting(model: str, name: str, config: Config, registry: Registry) -> Mapping[str, Any] | None:
-    """Return a table of a provider's settings by the part of a model before the slash; None where it has no such one.
+    """Return a setting of the provider of a model that is a table; None if it has no such table.
 
-    ``endpoints`` has what is named ``ENDPOINT/NAME``, ``base_urls`` the addresses of providers behind a library. What
-    else a provider knows only it can tell, and to ask it would load its library.
+    ``endpoints`` has models named ``ENDPOINT/NAME``, ``base_urls`` the addresses of providers behind a library. Any
+    other information would need the library of the provider.
     """
     provider = provider_name(model)
     if provider not in registry.models:
@@ -180,12 +179,12 @@ def _provider_setting(model: str, name: str, config: Config, registry: Registry)
     try:
         table = getattr(load_plugin_settings(registry.models[provider], config), name, None)
     except ConfigError:
-        return None  # as the check of the settings says
+        return None  # reported by the check of the settings
     return table if isinstance(table, Mapping) else None
 
 
 def _model_address(model: str, config: Config, registry: Registry) -> str | None:
-    """Return the address that config names for a model, if it does."""
+    """Return the address of a model from the configuration; None if it has none."""
     server = bare_model_name(model).partition("/")[0]
     endpoint = (_provider_setting(model, "endpoints", config, registry) or {}).get(server)
     found = getattr(endpoint, "base_url", None) or (_provider_setting(model, "base_urls", config, registry) or {}).get(
@@ -195,7 +194,7 @@ def _model_address(model: str, config: Config, registry: Registry) -> str | None
 
 
 async def _check_servers(config: Config, registry: Registry) -> list[CheckFinding]:
-    """Look whether there is somebody at each address that config names for a model; no key and no prompt is sent."""
+    """Check that a server answers at each configured address of a model; no key and no prompt is sent."""
     models: dict[str, list[str]] = {}
     for model in configured_models(config.llm):
         if (address := _model_address(model, config, registry)) is not None:
@@ -219,15 +218,15 @@ async def _connection_error(http: RetryingHttpClient, address: str) -> str:
     except ServerUnreachableError as error:
         return str(error)
     except FoxcastError:
-        pass  # whatever it says, somebody is there
+        pass  # an error of the server still shows that it is there
     return ""
 
 
 async def _check_providers(config: Config, registry: Registry) -> list[CheckFinding]:
-    """Ask the providers what is missing and what they cost, which loads their libraries and sends nothing."""
+    """Ask the providers for missing setup and prices; this loads their libraries and sends nothing."""
     clock, random = SystemClock(), SeededRandom(config.seed)
     async with AsyncExitStack() as stack:
-        outfitter = PluginFactory(
+        plugins = PluginFactory(
             config=config,
             registry=registry,
             clock=clock,
@@ -239,11 +238,11 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
             stack=stack,
         )
         try:
-            llms = await outfitter.open_providers()
+            providers = await plugins.open_providers()
         except FoxcastError as error:
             return [CheckFinding(CheckVerdict.FAIL, "models", str(error), CONFIG_REMEDY)]
         lacks = [
-            (model, await _missing_credentials(llms[provider_name(model)], model))
+            (model, await _missing_credentials(providers[provider_name(model)], model))
             for model in configured_models(config.llm)
         ]
         found = [
@@ -251,32 +250,33 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
             for model, (what, remedy) in lacks
             if what
         ]
-        tariff = PriceTable(config.llm.models)
+        prices = PriceTable(config.llm.models)
         for model in configured_models(config.llm):
-            found += await _check_price(tariff, model, llms[provider_name(model)])
-        prices = CallCostEstimator(roles=ModelRoles(config.llm, frozenset(llms)), price_table=tariff, providers=llms)
-        for why in await budget_warnings(config, registry, _used_forecasters(config, registry), prices.call_usd):
-            found.append(CheckFinding(CheckVerdict.WARN, "budget", f"trials wait for each other's budget: {why}"))
+            found += await _check_price(prices, model, providers[provider_name(model)])
+        roles = ModelRoles(config.llm, frozenset(providers))
+        estimator = CallCostEstimator(roles=roles, price_table=prices, providers=providers)
+        for why in await budget_warnings(config, registry, _used_forecasters(config, registry), estimator.call_usd):
+            found.append(CheckFinding(CheckVerdict.WARN, "budget", f"trials wait for budget of other trials: {why}"))
         return found
 
 
-async def _missing_credentials(llm: ModelProvider, model: str) -> tuple[str, str]:
-    """Return what is missing, and what to do about it."""
+async def _missing_credentials(provider: ModelProvider, model: str) -> tuple[str, str]:
+    """Return what is missing and the remedy."""
     try:
-        what, _, remedy = (await find_missing_setup(llm, model) or "").partition("; ")
+        what, _, remedy = (await find_missing_setup(provider, model) or "").partition("; ")
     except FoxcastError as error:
         return str(error), CONFIG_REMEDY
     return what, remedy
 
 
-async def _check_price(tariff: PriceTable, model: str, llm: ModelProvider) -> list[CheckFinding]:
+async def _check_price(prices: PriceTable, model: str, provider: ModelProvider) -> list[CheckFinding]:
     try:
-        await tariff.model_price(model, llm)
+        await prices.model_price(model, provider)
     except ConfigError:
         remedy = f'[llm.models."{model}"] price_in = ... and price_out = ..., or free = true'
-        return [CheckFinding(CheckVerdict.WARN, "prices", f"{model} has no price, so it will not be asked", remedy)]
+        return [CheckFinding(CheckVerdict.WARN, "prices", f"{model} has no price, so it will not be used", remedy)]
     except FoxcastError:
-        return []  # what cannot be told now may be known when it is asked
+        return []  # the price may be available later
     return []
 
 
@@ -286,84 +286,88 @@ def _used_forecasters(config: Config, registry: Registry) -> list[str]:
 
 
 def _check_search(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    there = registry.search_engines
-    named = config.research.search or there.names
-    # A name that nobody offers is refused with the registry.
-    engines = [there[name] for name in named if name in there]
+    available = registry.search_engines
+    names = config.research.search or available.names
+    # The check of the plugins reports a name that no plugin offers.
+    engines = [available[name] for name in names if name in available]
     if not engines:
         yield CheckFinding(
             CheckVerdict.WARN, "search", "no search engine is enabled", "name one in plugins of config.toml"
         )
         return
-    dating = [spec.name for spec in registry.venues if spec.archive is not None and spec.name in config.venues]
-    if dating and not any(spec.bounds_dates for spec in engines):
-        found = f"no enabled search engine can bound dates, so questions of {', '.join(dating)} are not searched for"
+    with_archive = [spec.name for spec in registry.venues if spec.archive is not None and spec.name in config.venues]
+    if with_archive and not any(spec.bounds_dates for spec in engines):
+        found = f"no enabled search engine can limit dates, so there is no search for {', '.join(with_archive)}"
         yield CheckFinding(CheckVerdict.WARN, "search", found, "enable one that can: foxcast plugins")
-    if config.research.filter and FILTER not in config.llm.roles:
-        found = "research.filter = true and no model plays the role filter, so questions of earlier days get no pages"
-        yield CheckFinding(CheckVerdict.WARN, "filter", found, f'[llm.roles.{FILTER}] model = "PROVIDER:NAME"')
+    if config.research.filter and FILTER_ROLE not in config.llm.roles:
+        found = "research.filter = true but no model has the role filter: questions with an earlier cutoff get no pages"
+        yield CheckFinding(CheckVerdict.WARN, "filter", found, f'[llm.roles.{FILTER_ROLE}] model = "PROVIDER:NAME"')
 
 
 def check_permissions(config: Config, path: Path, now: datetime) -> Iterator[CheckFinding]:
-    """Yield who may do what, what is stopped or in doubt, which live venues are armed, and whether the audit is whole.
+    """Yield roles, halts, submissions in doubt, arm records of live venues, and the state of the audit chain.
 
-    Where there is no ledger yet, only what live venues lack.
+    Without a ledger, only halts and missing arm records are reported.
     """
     if not path.exists():
         yield _check_halts(config, ())
         yield from _check_arm_records(config, PermissionStatus(), now)
         return
     try:
-        known, standing, verified, doubts = asyncio.run(_load_permissions(config, path, now))
+        known, status, verified, in_doubt = asyncio.run(_load_permissions(config, path, now))
     except (StoreError, MalformedDataError):
         yield _check_halts(config, ())
-        return  # as the soundness says
-    yield _check_halts(config, standing.halts)
+        return  # reported by the integrity check
+    yield _check_halts(config, status.halts)
     yield _check_principals(known)
-    yield from _check_arm_records(config, standing, now)
-    for venue, count in doubts.items():
+    yield from _check_arm_records(config, status, now)
+    for venue, count in in_doubt.items():
         found = (
             f"{count} {'submission is' if count == 1 else 'submissions are'} in doubt at {venue}, and count as spent"
         )
-        remedy = "foxcast orders --open names them; look at the venue, then say so: foxcast orders adopt"
+        remedy = "foxcast orders --open lists them; check the venue, then run: foxcast orders adopt"
         yield CheckFinding(CheckVerdict.WARN, "in doubt", found, remedy)
     if verified.sound:
-        yield CheckFinding(CheckVerdict.OK, "audit", f"{verified.rows} rows, the chain is whole")
+        yield CheckFinding(CheckVerdict.OK, "audit", f"{verified.rows} rows, the chain is intact")
     else:
-        yield CheckFinding(CheckVerdict.FAIL, "audit", verified.why, "compare it with a backup and with the venues")
+        yield CheckFinding(
+            CheckVerdict.FAIL, "audit", verified.why, "compare the ledger with a backup and with the venues"
+        )
 
 
 def _check_halts(config: Config, stops: Sequence[SubmissionHalt]) -> CheckFinding:
-    """Return one row about all that holds something back until a person resumes it."""
+    """Return one finding about all halts that a person must end."""
     file = config.state / STOP_FILE
     others = halts_besides_file(file, stops)
-    held, remedies = [str(stop) for stop in others], dict.fromkeys(stop.remedy for stop in others)
+    halts, remedies = [str(stop) for stop in others], dict.fromkeys(stop.remedy for stop in others)
     if file.exists():
         why = read_halt_reason(file)
-        held.insert(0, f"{file} is there, so nothing leaves" + (f": {why}" if why else ""))
-        remedies = {f"to go on run: foxcast resume, or rm {file}": None, **remedies}
-    if not held:
+        halts.insert(0, f"{file} exists, so nothing is submitted" + (f": {why}" if why else ""))
+        remedies = {f"to continue: foxcast resume, or rm {file}": None, **remedies}
+    if not halts:
         return CheckFinding(CheckVerdict.OK, "halt", "not halted")
-    return CheckFinding(CheckVerdict.WARN, "halt", "; ".join(held), "; ".join(remedies))
+    return CheckFinding(CheckVerdict.WARN, "halt", "; ".join(halts), "; ".join(remedies))
 
 
-def _check_arm_records(config: Config, standing: PermissionStatus, now: datetime) -> Iterator[CheckFinding]:
+def _check_arm_records(config: Config, status: PermissionStatus, now: datetime) -> Iterator[CheckFinding]:
     try:
         registry = load_registry(config)
-        lanes = venue_policies(config, registry.specs_of_table)
+        policies = venue_policies(config, registry.specs_of_table)
         commenting = [
-            lane for lane in lanes.values() if lane.is_live and lane.posts_comments and lane.venue in registry.venues
+            policy
+            for policy in policies.values()
+            if policy.is_live and policy.posts_comments and policy.venue in registry.venues
         ]
-        silent = [lane.venue for lane in commenting if comment_fee(config, registry, lane) is None]
+        silent = [policy.venue for policy in commenting if comment_fee(config, registry, policy) is None]
     except ConfigError:
-        return  # as the plugins say
+        return  # reported by the check of the plugins
     for venue in silent:
         yield CheckFinding(CheckVerdict.WARN, "comments", f"{venue}: {COMMENTS_NOT_ALLOWED}", "set both, or neither")
-    for venue, lane in lanes.items():
-        if not lane.is_live:
+    for venue, policy in policies.items():
+        if not policy.is_live:
             continue
-        arm = standing.arms.get(venue)
-        if (why := arm_objection(lane, arm, now)) is not None or arm is None:
+        arm = status.arms.get(venue)
+        if (why := arm_objection(policy, arm, now)) is not None or arm is None:
             yield CheckFinding(CheckVerdict.WARN, "armed", why or f"{venue} is not armed")
         else:
             yield CheckFinding(CheckVerdict.OK, "armed", f"{venue} is armed until {arm.until:%Y-%m-%d %H:%M} UTC")
@@ -371,43 +375,43 @@ def _check_arm_records(config: Config, standing: PermissionStatus, now: datetime
 
 def _check_principals(known: list[PrincipalRecord]) -> CheckFinding:
     if not known:
-        found = "nobody has a token, so whoever can use this state folder is an approver"
+        found = "nobody has a token, so every user of this state folder is an approver"
         return CheckFinding(CheckVerdict.OK, "roles", found)
     return CheckFinding(CheckVerdict.OK, "roles", ", ".join(f"{one.name} ({one.role})" for one in known))
 
 
 async def _load_permissions(
     config: Config, path: Path, now: datetime
-) -> tuple[list[PrincipalRecord], PermissionStatus, Verified, Mapping[str, int]]:
+) -> tuple[list[PrincipalRecord], PermissionStatus, AuditVerification, Mapping[str, int]]:
     accounts = {name: table.account for name, table in config.venues.items()}
     try:
         head: AuditHead | None = read_exported_head(path.parent / AUDIT_HEAD_FILE)
     except NotFoundError:
         head = None
     async with open_ledger_read_only(path) as ledger:
-        leaves = await ledger.permissions.read_status(accounts, now=now)
-        doubts: Counter[str] = Counter()
+        status = await ledger.permissions.read_status(accounts, now=now)
+        in_doubt: Counter[str] = Counter()
         for row in await ledger.submissions.batches(states=[IntentState.IN_DOUBT]):
-            doubts[row.venue] += row.counts.get(IntentState.IN_DOUBT, 0)
-        return await ledger.permissions.principals(), leaves, await ledger.permissions.verify(head), doubts
+            in_doubt[row.venue] += row.counts.get(IntentState.IN_DOUBT, 0)
+        return await ledger.permissions.principals(), status, await ledger.permissions.verify(head), in_doubt
 
 
 READINESS_JOB = "ready"
 
 
-# As the job that looks at them tells of them.
+# The format in which the readiness job reports faults.
 _FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|clock|database|audit): ")
 
 
-# The last request of a venue is among so many orders, or it is long ago.
+# The last request to a venue is searched among this many newest orders.
 _MAX_ORDERS_READ = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRunState:
-    """What the last run left: how it found live venues, what has no answer there, and what was sent last.
+    """The state of live venues after the last run: readiness, submissions without an answer, and the last order sent.
 
-    ``refused_credentials`` are the venues that refused the credentials and are asked nothing more.
+    ``refused_credentials`` holds the venues that refused the credentials; they get no more requests.
     """
 
     run: JobRunRow | None = None
@@ -417,7 +421,7 @@ class LastRunState:
 
 
 def load_last_run(config: Config, ledger: Path, now: datetime) -> LastRunState:
-    """Read what the last run left; nothing where there is no ledger or none that can be read, as its check says."""
+    """Load the state of the last run; it is empty without a readable ledger, which has a check of its own."""
     live = live_venue_names(config)
     if not live or not ledger.exists():
         return LastRunState()
@@ -433,88 +437,86 @@ def live_venue_names(config: Config) -> list[str]:
 
 
 def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Return what the job found wrong with each venue that it looked at, by what it looked at; {} for one all well."""
+    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
     if run is None or not run.ok:
         return {}
     names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
-    _, *told = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
-    return {name: dict(_split_faults(said)) for name, said in zip(told[::2], told[1::2], strict=True)}
+    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
+    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
 
 
-def _split_faults(said: str) -> Iterator[tuple[str, str]]:
-    _, *found = _FAULT_PATTERN.split(said)
+def _split_faults(report: str) -> Iterator[tuple[str, str]]:
+    _, *found = _FAULT_PATTERN.split(report)
     yield from zip(found[::2], found[1::2], strict=True)
 
 
 def clock_fault(found: LastRunState, venues: Sequence[str]) -> str:
-    """Return what the last run found wrong with the clock, "" for nothing."""
+    """Return the fault of the clock that the last run found, "" for none."""
     faults = (parts.get("clock", "") for parts in readiness_faults(found.run, venues).values())
     return next((fault for fault in faults if fault), "")
 
 
 def check_readiness(config: Config, registry: Registry, found: LastRunState, now: datetime) -> Iterator[CheckFinding]:
-    """Yield for each live venue whose plugin works what keeps its submissions back."""
+    """Yield what prevents submissions at each live venue whose plugin works."""
     live = [name for name in live_venue_names(config) if name in registry.venues]
-    looked = readiness_faults(found.run, live)
+    faults = readiness_faults(found.run, live)
     for venue in live:
         if (stop := found.refused_credentials.get(venue)) is not None:
-            told = f"{venue}: {stop.why}, {format_age(now - stop.at)}; nothing more is asked there"
-            yield CheckFinding(CheckVerdict.WARN, "credentials", told, stop.remedy)
+            text = f"{venue}: {stop.why}, {format_age(now - stop.at)}; no more requests are sent there"
+            yield CheckFinding(CheckVerdict.WARN, "credentials", text, stop.remedy)
         else:
             yield from _check_credentials(
-                venue, found.run, looked, now, is_proved=registry.venues[venue].check is not None
+                venue, found.run, faults, now, is_verifiable=registry.venues[venue].check is not None
             )
         yield from _check_unanswered(venue, found.unanswered_submissions.get(venue, {}))
         yield from _check_refusals(venue, found.last.get(venue), now)
 
 
 def _check_credentials(
-    venue: str, run: JobRunRow | None, looked: Mapping[str, Mapping[str, str]], now: datetime, *, is_proved: bool
+    venue: str, run: JobRunRow | None, faults: Mapping[str, Mapping[str, str]], now: datetime, *, is_verifiable: bool
 ) -> Iterator[CheckFinding]:
-    again = f"to look again: foxcast preflight {venue}"
+    again = f"to check again: foxcast preflight {venue}"
     if run is not None and not run.ok:
-        told = f"{venue}: the last look at what it needs failed, {format_age(now - run.ended_at)}: {run.detail}"
-        yield CheckFinding(CheckVerdict.WARN, READINESS_JOB, told, again)
-    elif run is None or venue not in looked:
-        if is_proved:
-            told = f"{venue}: not proved yet, and nothing is submitted before"
-            yield CheckFinding(CheckVerdict.WARN, "credentials", told, f"to look: foxcast preflight {venue}")
-    elif why := looked[venue].get("credentials"):
-        told = f"{venue}: {why} (found {format_age(now - run.ended_at)})"
-        yield CheckFinding(CheckVerdict.WARN, "credentials", told, f"mend it, and {again}")
-    elif is_proved:
-        yield CheckFinding(CheckVerdict.OK, "credentials", f"{venue}: good {format_age(now - run.ended_at)}")
+        text = f"{venue}: the last readiness check failed, {format_age(now - run.ended_at)}: {run.detail}"
+        yield CheckFinding(CheckVerdict.WARN, READINESS_JOB, text, again)
+    elif run is None or venue not in faults:
+        if is_verifiable:
+            text = f"{venue}: not verified yet; nothing is submitted before that"
+            yield CheckFinding(CheckVerdict.WARN, "credentials", text, f"to verify: foxcast preflight {venue}")
+    elif why := faults[venue].get("credentials"):
+        text = f"{venue}: {why} (found {format_age(now - run.ended_at)})"
+        yield CheckFinding(CheckVerdict.WARN, "credentials", text, f"correct it; {again}")
+    elif is_verifiable:
+        yield CheckFinding(CheckVerdict.OK, "credentials", f"{venue}: verified {format_age(now - run.ended_at)}")
 
 
 def _check_unanswered(venue: str, counts: Mapping[IntentState, int]) -> Iterator[CheckFinding]:
     parts = [
         f"{counts[state]} {words}"
-        for state, words in ((IntentState.SENDING, "on the way"), (IntentState.UNKNOWN, "without an answer"))
+        for state, words in ((IntentState.SENDING, "being sent"), (IntentState.UNKNOWN, "without an answer"))
         if counts.get(state)
     ]
     if parts:
-        found = f"{venue}: {', '.join(parts)}; a run reads that back before it sends anything else"
-        yield CheckFinding(CheckVerdict.WARN, "unsettled", found, "look: foxcast orders --open")
+        found = f"{venue}: {', '.join(parts)}; a run reads them back before it sends anything else"
+        yield CheckFinding(CheckVerdict.WARN, "unsettled", found, "see: foxcast orders --open")
 
 
 def _check_refusals(venue: str, last: OrderRow | None, now: datetime) -> Iterator[CheckFinding]:
     if last is not None and last.row.state is IntentState.REFUSED:
-        why = last.why or "it did not say why"
-        found = f"{venue}: the last that was sent was refused, {format_age(now - last.row.changed_at)}: {why}"
-        yield CheckFinding(CheckVerdict.WARN, "refused", found, f"look: foxcast orders show {last.row.intent.id}")
+        why = last.why or "no reason given"
+        found = f"{venue}: the last submission was refused, {format_age(now - last.row.changed_at)}: {why}"
+        yield CheckFinding(CheckVerdict.WARN, "refused", found, f"see: foxcast orders show {last.row.intent.id}")
 
 
 async def _read_last_run(config: Config, live: Sequence[str], now: datetime) -> LastRunState:
     async with open_read_only(config) as records:
         runs = {run.name: run for run in await records.ledger.events.last_runs()}
-        standing = await records.ledger.permissions.read(permissions.list_active_halts)
+        status = await records.ledger.permissions.read(permissions.list_active_halts)
         return LastRunState(
             run=runs.get(READINESS_JOB),
             unanswered_submissions=await _count_unanswered(records, live),
             last={venue: row for venue in live if (row := await _last_sent_order(records, venue, now)) is not None},
-            refused_credentials={
-                stop.venue: stop for stop in standing if stop.end_condition is HaltEndCondition.RENEWED
-            },
+            refused_credentials={stop.venue: stop for stop in status if stop.end_condition is HaltEndCondition.RENEWED},
         )
 
 
@@ -527,8 +529,8 @@ async def _count_unanswered(records: ReadOnlyState, live: Sequence[str]) -> Mapp
 
 
 async def _last_sent_order(records: ReadOnlyState, venue: str, now: datetime) -> OrderRow | None:
-    """Return what was sent to a venue last, for real."""
-    asked = OrderFilter(now=now, venue=venue, limit=_MAX_ORDERS_READ, paper=False)
-    rows = await records.ledger.submissions.readers.run(lambda database: list_orders(database, asked))
+    """Return the last live order sent to a venue."""
+    order_filter = OrderFilter(now=now, venue=venue, limit=_MAX_ORDERS_READ, paper=False)
+    rows = await records.ledger.submissions.readers.run(lambda database: list_orders(database, order_filter))
     sent = [row for row in rows if row.attempts]
     return max(sent, key=lambda row: row.attempts[0].started_at) if sent else None

@@ -1,4 +1,4 @@
-"""`foxcast fit`: parameters fitted to past outcomes, as a file that records where they come from."""
+"""`foxcast fit`: fit the parameters of a forecaster to past outcomes, and write them with their provenance."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters
 from bot.core.values import Json
-from bot.forecasting.parameter_fitting import fit_parameters as fitted_before
+from bot.forecasting.parameter_fitting import fit_parameters
 from bot.store.serialization import FITTED
 
 app = typer.Typer(add_completion=False)
@@ -32,7 +32,7 @@ INPUT_FOLDERS = ("question_sets", "resolution_sets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
-    """Who learns from what."""
+    """Which forecaster is fitted to which outcomes."""
 
     name: Annotated[str, typer.Argument(metavar="NAME", help="The forecaster.")]
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
@@ -54,7 +54,7 @@ def fit(ctx: typer.Context, options: FitOptions) -> None:
     config, registry = load_config_and_plugins(ctx)
     learner = forecaster_training(config, registry, options.name).learner
     if learner is None:
-        message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
+        message = f"{options.name} has no parameters to fit"
         raise ConfigError(message)
     path = options.out or Path(f"{options.name}-{options.before}.json")
     require_writable(path, "--out")
@@ -69,7 +69,7 @@ def fit(ctx: typer.Context, options: FitOptions) -> None:
 def _require_past(before: date) -> datetime:
     moment = datetime.combine(before, time(), UTC)
     if moment > SystemClock().now():
-        message = f"--before {before} has not come yet: what will be known then is not known now"
+        message = f"--before {before} is in the future; give a past day"
         raise ConfigError(message)
     return moment
 
@@ -78,8 +78,8 @@ def _fit_parameters(
     options: FitOptions, learner: ParameterLearner, archive: RoundArchive, before: datetime
 ) -> FittedParameters:
     with progress_bars() as bars:
-        bars.add_task(f"{options.name} learns", total=None)
-        fitted = fitted_before(options.name, learner, [archive], before=before)
+        bars.add_task(f"fitting {options.name}", total=None)
+        fitted = fit_parameters(options.name, learner, [archive], before=before)
     if fitted.examples == 0:
         message = f"no outcome in {options.rounds} was known before {options.before}; name a later day"
         raise NotFoundError(message)
@@ -93,24 +93,24 @@ def _fit_parameters(
 
 
 def _input_digest(folder: Path) -> dict[str, str]:
-    """Return one SHA-256 over names and contents of what was read, in order; nothing for the bundled rounds."""
-    seen = hashlib.sha256()
+    """Return one SHA-256 over names and contents of the input files; {} for the bundled rounds."""
+    digest = hashlib.sha256()
     files = sorted(path for part in INPUT_FOLDERS for path in (folder / part).rglob("*") if path.is_file())
     if not files:
         return {}
     for path in files:
-        seen.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
         with path.open("rb") as file:
             while block := file.read(1 << 20):
-                seen.update(block)
-    return {"inputs": f"{len(files)} files, sha256 {seen.hexdigest()}"}
+                digest.update(block)
+    return {"inputs": f"{len(files)} files, sha256 {digest.hexdigest()}"}
 
 
 def _print_fitted(fitted: FittedParameters, path: Path) -> None:
     console = stdout_console()
-    console.print(f"{fitted.forecaster} learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
+    console.print(f"{fitted.forecaster} was fitted to {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
     console.print(f"rounds: {fitted.provenance['rounds']}")
-    columns = (TableColumn("learned"), TableColumn("what", ColumnKind.TEXT))
+    columns = (TableColumn("parameter"), TableColumn("value", ColumnKind.TEXT))
     console.print(make_table(columns, [(name, _value_summary(part)) for name, part in fitted.payload.items()]))
     console.print(f"written to {path}")
 

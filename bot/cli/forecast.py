@@ -1,6 +1,6 @@
-"""`foxcast forecast`: forecast one question now and show every step.
+"""`foxcast forecast`: choose a forecaster, forecast one question now and show every step.
 
-In this process or through the running daemon.
+The forecast is made in this process, or by the running daemon.
 """
 
 import sys
@@ -19,7 +19,16 @@ from bot.app.forecaster_requirements import trial_limits
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, run_until_terminated
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import confirm_combined_cost
-from bot.cli.forecast_local import LocalForecast, asks_person, is_for_current_version, result_or_failure, shared_cutoff
+from bot.cli.daemon_requests import TokenFileOption
+from bot.cli.forecast_execution import (
+    DaemonForecast,
+    LocalForecast,
+    asks_person,
+    is_for_current_version,
+    load_newest_attempt,
+    result_or_failure,
+    shared_cutoff,
+)
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import (
     ComparedForecaster,
@@ -27,36 +36,122 @@ from bot.cli.forecast_result import (
     ForecastResult,
     FreeForecast,
     forecast_result_to_json,
+    forecaster_comparison_to_json,
     print_forecast_result,
     print_forecaster_comparison,
 )
-from bot.cli.forecast_result import forecaster_comparison_to_json as several_as_plain
-from bot.cli.forecast_via_daemon import DaemonForecast as Following
-from bot.cli.forecast_via_daemon import load_newest_attempt
-from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters, parse_forecaster_list
 from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.cli.output.console import SafeConsole, print_json, stdout_console
 from bot.cli.output.files import require_writable
 from bot.cli.question_lookup import FoundQuestion, QuestionFinder, require_any_future_target
-from bot.cli.signed_requests import TokenFileOption
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
-from bot.core.errors import ServiceUnavailableError, StateFolderLockedError
+from bot.core.errors import ConfigError, NotFoundError, ServiceUnavailableError, StateFolderLockedError
 from bot.core.interfaces import Clock
 from bot.core.plain_text import replace_invisible
+from bot.core.plugin_specs import ForecasterSpec
 from bot.core.questions import Question
 from bot.evaluation.explanation import load_explanation
 from bot.jobs.operator_requests import record_open_question, require_open_question
-from bot.plugin_system.forecaster_dependencies import with_all_members
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, find_offering_plugin, with_all_members
 from bot.store.ledger import ReadOnlyState, open_read_only
+
+
+def choose_forecaster(config: Config, registry: Registry, question: Question | str, *, requested: str | None) -> str:
+    """Return the forecaster for a question, or for any question of a venue.
+
+    It is the requested one, otherwise the first that uses models, otherwise the first; forecasters configured for the
+    question or venue come before all others. Raises NotFoundError, with the nearest names, for an unknown name, and
+    ConfigError if there is no forecaster.
+    """
+    available = registry.forecasters
+    if requested is not None:
+        if requested not in available and (
+            faults := [f"{one.plugin} is broken: {one.reason}" for one in registry.broken]
+        ):
+            message = f"no enabled plugin offers a forecaster {requested}; {'; '.join(faults)}"
+            raise ConfigError(message)
+        if requested not in available and (plugin := _find_disabled_plugin(registry, requested)):
+            message = (
+                f'the forecaster {requested} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
+            )
+            raise NotFoundError(message)
+        return available[requested].name
+    names = _candidate_names(config, registry, question)
+    eligible = [name for name in names if not config.forecaster_table(name).clairvoyant]
+    if not eligible:
+        message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
+        if names:
+            message = f"{names[0]} is clairvoyant and forecasts only if it is named: --forecaster {names[0]}"
+        raise ConfigError(message)
+    return _prefer_models(registry, eligible)
+
+
+def _find_disabled_plugin(registry: Registry, forecaster: str) -> str | None:
+    return find_offering_plugin(
+        [one for one in registry.found if one not in registry.enabled], ForecasterSpec, forecaster
+    )
+
+
+def parse_forecaster_list(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
+    """Return the forecasters of a comma-separated list, each once; raises as ``choose_forecaster`` does."""
+    listed = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not listed:
+        message = f"--with names no forecaster; available: {', '.join(registry.forecasters.names) or 'none'}"
+        raise ConfigError(message)
+    try:
+        return tuple(choose_forecaster(config, registry, question, requested=name) for name in listed)
+    except NotFoundError as error:
+        available = registry.forecasters.names
+        if all(name in str(error) for name in available):
+            raise
+        message = f"{error}; available: {', '.join(available)}"
+        raise NotFoundError(message) from error
+
+
+def clairvoyance_remark(
+    config: Config, registry: Registry, question: Question | str, name: str, *, requested: str | None
+) -> str | None:
+    """Return a remark if the forecaster is clairvoyant, or if a clairvoyant one was passed over; None otherwise."""
+    if config.forecaster_table(name).clairvoyant:
+        return f"{name} is clairvoyant: it may use information from after the cutoff; its forecast is never submitted"
+    first = _prefer_models(registry, _candidate_names(config, registry, question))
+    if requested is not None or not config.forecaster_table(first).clairvoyant:
+        return None
+    return f"{first} is clairvoyant, so {name} forecasts; to use {first}: --forecaster {first}"
+
+
+def _candidate_names(config: Config, registry: Registry, question: Question | str) -> list[str]:
+    """Return all forecasters, those configured for the question or venue first."""
+    table = config.venues.get(question if isinstance(question, str) else question.ref.venue)
+    own = () if table is None else table.forecasters if isinstance(question, str) else table.forecasters_of(question)
+    return [name for name in dict.fromkeys((*own, *registry.forecasters.names)) if name in registry.forecasters]
+
+
+def _prefer_models(registry: Registry, names: list[str]) -> str:
+    """Return the first forecaster that uses models, otherwise the first; there must be one."""
+    return next((name for name in names if registry.forecasters[name].asks_models), names[0])
+
+
+def free_forecasters(config: Config, registry: Registry, *, exclude: str) -> tuple[str, ...]:
+    """Return the forecasters that cost nothing, to be shown next to another one."""
+    return tuple(
+        spec.name
+        for spec in registry.forecasters
+        if spec.name != exclude
+        and not spec.asks_models
+        # A forecaster with members costs what its members cost.
+        and spec.members is None
+        and not config.forecaster_table(spec.name).clairvoyant
+    )
+
 
 app = typer.Typer(add_completion=False)
 
 NAME_HELP = (
     "A question (venue:key, a key, a unique part of it, its venue's name for it), an address, or a .toml or .json file."
 )
-# Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
+# Typer keeps the line breaks inside a paragraph, and reads text in brackets as a style.
 _HELP_TEXT = r"""Forecast one question now and show every step.
 
 The forecast is stored in the ledger and not submitted; with --submit the next
@@ -68,7 +163,7 @@ FILE describes a question of your own in TOML or JSON. Only the title is
 required:
 
 title = "When will the bridge open?" and also key, criteria, background, url,
-source. The question is called file:KEY, without a key after its title.
+source. The question is called file:KEY; without a key, one is made of the title.
 
 closes_at = 2026-12-31 or 2026-12-31T18:00:00Z. With as_of = ... no later
 information is used.
@@ -80,17 +175,17 @@ or a table \[\[targets]] for each, with key and resolves_at.
 "date" with grid = \[...] or with range = \[LOW, HIGH] and points = 201. Both may
 have open_lower = true and open_upper = true, and a number its unit.
 
-\[crowd] is the forecast of others: probability = 0.3, probabilities = {A = 0.6,
+\[crowd] is a forecast by others: probability = 0.3, probabilities = {A = 0.6,
 B = 0.4}, quantiles = {"0.1" = 2, "0.5" = 5, "0.9" = 9} or cdf = \[...]; with at
 and explanation.
 
-\[facts] holds anything else that is known, as texts by name."""
+\[facts] holds other known information, as texts by name."""
 HELP = "\n\n".join(" ".join(part.split()) for part in _HELP_TEXT.split("\n\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastOptions:
-    """What is forecast, by whom, and how it is told."""
+    """Which question is forecast, by which forecasters, and how the result is shown."""
 
     name: Annotated[str, typer.Argument(metavar="ID|URL|FILE", help=NAME_HELP)]
     forecaster: Annotated[
@@ -120,58 +215,58 @@ def forecast(ctx: typer.Context, options: ForecastOptions) -> None:
     from bot.cli.output.belief_plot import draw_beliefs, require_plot_file
 
     if options.forecasters is not None and (options.forecaster is not None or options.plot is not None):
-        message = "it names all that forecast, and none of them is drawn: leave out --forecaster and --plot"
+        message = "it names all forecasters and draws no plot: leave out --forecaster and --plot"
         raise typer.BadParameter(message, param_hint="--with")
     if options.plot is not None:
         require_plot_file(options.plot)
         require_writable(options.plot, "--plot")
     config, registry = load_config_and_plugins(ctx)
-    order = _ForecastCommand(config, registry, SystemClock(), options)
+    command = _ForecastCommand(config, registry, SystemClock(), options)
     try:
-        made = run_until_terminated(
-            order.run_single() if options.forecasters is None else order.run_several(options.forecasters)
+        result = run_until_terminated(
+            command.run_single() if options.forecasters is None else command.run_several(options.forecasters)
         )
     except (KeyboardInterrupt, TerminatedBySignal) as end:
         how = "ended by SIGTERM" if isinstance(end, TerminatedBySignal) else "interrupted"
-        again = ctx.ensure_object(CommandInvocation).command_line
-        typer.echo(f"foxcast: {how}; what was answered is on record, go on with: {again}", err=True)
+        command_line = ctx.ensure_object(CommandInvocation).command_line
+        typer.echo(f"foxcast: {how}; answers so far are recorded, resume with: {command_line}", err=True)
         raise
-    if isinstance(made, ForecasterComparison):
+    if isinstance(result, ForecasterComparison):
         if options.as_json:
-            print_json(several_as_plain(made))
+            print_json(forecaster_comparison_to_json(result))
         else:
-            print_forecaster_comparison(stdout_console(), made)
-    elif made is not None:
+            print_forecaster_comparison(stdout_console(), result)
+    elif result is not None:
         if options.plot is not None:
-            draw_beliefs(made.explanation.trace, options.plot)
-        _print_answer(ctx, options, made)
-    if line := _failure_summary(made):
-        # What was made is on record; it is made of fewer trials than wanted, or by fewer forecasters.
+            draw_beliefs(result.explanation.trace, options.plot)
+        _print_result(ctx, options, result)
+    if line := _failure_summary(result):
+        # The forecast is recorded, but it has fewer trials than configured, or some forecasters are missing.
         typer.echo(replace_invisible(f"foxcast: warning: {line}"), err=True)
         raise typer.Exit(ExitCode.TRIALS_FAILED)
 
 
-def _failure_summary(made: ForecasterComparison | ForecastResult | None) -> str:
-    """Return in one line what failed though there is a forecast; "" where nothing did."""
-    if isinstance(made, ForecasterComparison):
-        told = [(aside.name, aside.result.failure_summary if aside.result else aside.why) for aside in made.forecasters]
-        return "; ".join(f"{name}: {why}" for name, why in told if why)
-    return made.failure_summary if made is not None else ""
+def _failure_summary(result: ForecasterComparison | ForecastResult | None) -> str:
+    """Return in one line what failed although there is a forecast; "" for nothing."""
+    if isinstance(result, ForecasterComparison):
+        failures = {one.name: one.result.failure_summary if one.result else one.why for one in result.forecasters}
+        return "; ".join(f"{name}: {why}" for name, why in failures.items() if why)
+    return result.failure_summary if result is not None else ""
 
 
-def _print_answer(ctx: typer.Context, options: ForecastOptions, made: ForecastResult) -> None:
+def _print_result(ctx: typer.Context, options: ForecastOptions, result: ForecastResult) -> None:
     if options.as_json:
-        print_json(forecast_result_to_json(made))
+        print_json(forecast_result_to_json(result))
     else:
-        print_forecast_result(stdout_console(), made)
-        closer = ctx.ensure_object(CommandInvocation).command_line_for("explain", made.forecast.id)
+        print_forecast_result(stdout_console(), result)
+        command_line = ctx.ensure_object(CommandInvocation).command_line_for("explain", result.forecast.id)
         # A command that is broken into lines cannot be copied.
-        stdout_console().print(f"look closer with: {closer}", soft_wrap=True)
+        stdout_console().print(f"see every step with: {command_line}", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _ForecastConditions:
-    """Whether a person has agreed to what it may cost, and until when things are known, where not until now."""
+    """Whether a person has confirmed the cost, and the shared cutoff, if there is one."""
 
     cost_confirmed: bool = False
     known_until: datetime | None = None
@@ -185,46 +280,47 @@ class _ForecastCommand:
     options: ForecastOptions
 
     async def run_single(self) -> ForecastResult | None:
-        """Forecast here, or, where a daemon runs, ask that one; None where it was only asked."""
-        wanted = await self._find_question()
-        name = choose_forecaster(self.config, self.registry, wanted.question, asked=self.options.forecaster)
-        view = self._view(wanted.question, name)
+        """Forecast in this process, or through the running daemon; None if the request was only sent."""
+        found = await self._find_question()
+        name = choose_forecaster(self.config, self.registry, found.question, requested=self.options.forecaster)
+        view = self._make_view(found.question, name)
         if remark := clairvoyance_remark(
-            self.config, self.registry, wanted.question, name, asked=self.options.forecaster
+            self.config, self.registry, found.question, name, requested=self.options.forecaster
         ):
             view.print_status(remark)
-        return await self._forecast_with(wanted, name, view, _ForecastConditions())
+        return await self._forecast_with(found, name, view, _ForecastConditions())
 
     async def run_several(self, names: str) -> ForecasterComparison | None:
         """Forecast with each of them in turn; one that fails is left out with its reason.
 
-        Raises Unavailable where all of them fail.
+        Raises ServiceUnavailableError if all of them fail.
         """
-        wanted = await self._find_question()
-        asides: dict[str, ComparedForecaster] = {}
-        listed = parse_forecaster_list(self.config, self.registry, wanted.question, names)
-        terms = _ForecastConditions(cost_confirmed=await self._confirm_costs(listed), known_until=self.clock.now())
-        # Members first: what they have just said is not asked for again by whoever builds on them.
+        found = await self._find_question()
+        compared: dict[str, ComparedForecaster] = {}
+        listed = parse_forecaster_list(self.config, self.registry, found.question, names)
+        conditions = _ForecastConditions(cost_confirmed=await self._confirm_costs(listed), known_until=self.clock.now())
+        # Members first: a forecaster that builds on them uses their new forecasts.
         for name in (one for one in with_all_members(self.config, self.registry, listed) if one in listed):
-            view = self._view(wanted.question, name)
+            view = self._make_view(found.question, name)
             view.print_status(f"{name} forecasts")
             if self.config.forecaster_table(name).clairvoyant:
                 view.print_status(
-                    clairvoyance_remark(self.config, self.registry, wanted.question, name, asked=name) or ""
+                    clairvoyance_remark(self.config, self.registry, found.question, name, requested=name) or ""
                 )
-            began = self.clock.monotonic()
-            made, why = await result_or_failure(self._forecast_with(wanted, name, view, terms))
+            started_s = self.clock.monotonic()
+            result, why = await result_or_failure(self._forecast_with(found, name, view, conditions))
             if why:
                 view.print_status(f"{name} is left out: {why}")
-            asides[name] = ComparedForecaster(name=name, result=made, why=why, seconds=self.clock.monotonic() - began)
-        if not any(aside.result or aside.why for aside in asides.values()):
-            # All of them were only asked for.
+            seconds = self.clock.monotonic() - started_s
+            compared[name] = ComparedForecaster(name=name, result=result, why=why, seconds=seconds)
+        if not any(one.result or one.why for one in compared.values()):
+            # All of them were only requested.
             return None
-        if not any(aside.result for aside in asides.values()):
-            reasons = "; ".join(f"{name}: {asides[name].why or 'asked for'}" for name in listed)
+        if not any(one.result for one in compared.values()):
+            reasons = "; ".join(f"{name}: {compared[name].why or 'requested'}" for name in listed)
             message = f"no forecaster produced an answer: {reasons}"
             raise ServiceUnavailableError(message)
-        return ForecasterComparison(question=wanted.question, forecasters=[asides[name] for name in listed])
+        return ForecasterComparison(question=found.question, forecasters=[compared[name] for name in listed])
 
     async def _find_question(self) -> FoundQuestion:
         return await QuestionFinder(config=self.config, registry=self.registry, clock=self.clock).find_question(
@@ -232,25 +328,25 @@ class _ForecastCommand:
         )
 
     async def _forecast_with(
-        self, wanted: FoundQuestion, name: str, view: ForecastView, terms: "_ForecastConditions"
+        self, found: FoundQuestion, name: str, view: ForecastView, conditions: _ForecastConditions
     ) -> ForecastResult | None:
         while True:
             try:
-                return await self._forecast_locally(wanted, name, view, terms)
+                return await self._forecast_locally(found, name, view, conditions)
             except StateFolderLockedError:
-                made, over = await self._forecast_via_daemon(wanted, name, view)
-                if over:
-                    return made
-                view.print_status("the other Foxcast has ended; the forecast goes on here")
+                result, is_final = await self._forecast_via_daemon(found, name, view)
+                if is_final:
+                    return result
+                view.print_status("the other Foxcast has ended; the forecast continues here")
 
     async def _confirm_costs(self, names: Sequence[str]) -> bool:
-        """Ask once whether all of them may cost what they are expected to cost together.
+        """Ask once for confirmation of the expected cost of all of them together.
 
-        False where a daemon runs, which asks by itself; should that end, each forecast here is asked about.
+        Returns False if a daemon runs; if it ends, the cost of each forecast made here is confirmed by itself.
         """
         try:
             async with self._opened(names) as opened:
-                await self._require_payable(opened, opened.forecasters)
+                await self._confirm_cost(opened, opened.forecasters)
         except StateFolderLockedError:
             return False
         return True
@@ -259,68 +355,68 @@ class _ForecastCommand:
         only = with_all_members(self.config, self.registry, names)
         return open_app(self.config, self.registry, clock=self.clock, only=only)
 
-    async def _require_payable(self, opened: FoxcastApp, names: Iterable[str]) -> None:
-        seats = [opened.forecasters[name] for name in names]
-        if any(seat.uses_models for seat in seats):
-            await opened.spending.log_budget_warnings()
+    async def _confirm_cost(self, opened: FoxcastApp, names: Iterable[str]) -> None:
+        forecasters = [opened.forecasters[name] for name in names]
+        if any(forecaster.uses_models for forecaster in forecasters):
+            await opened.cost_check.log_budget_warnings()
         above_usd = self.config.llm.budget.ask_above_usd
-        await confirm_combined_cost(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
+        await confirm_combined_cost(opened.gateway, forecasters, yes=self.options.yes, above_usd=above_usd)
 
     async def _forecast_locally(
-        self, wanted: FoundQuestion, name: str, view: ForecastView, terms: "_ForecastConditions"
+        self, found: FoundQuestion, name: str, view: ForecastView, conditions: _ForecastConditions
     ) -> ForecastResult:
-        free = () if self.options.forecasters else free_forecasters(self.config, self.registry, but=name)
+        free = () if self.options.forecasters else free_forecasters(self.config, self.registry, exclude=name)
         async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
-            if wanted.needs_recording:
-                await record_open_question(ledger, wanted.question, now=now)
-            question = await ledger.questions.get(wanted.question.ref)
+            if found.needs_recording:
+                await record_open_question(ledger, found.question, now=now)
+            question = await ledger.questions.get(found.question.ref)
             await require_open_question(ledger, question, name, now=now)
             require_any_future_target(question, now)
-            if not terms.cost_confirmed:
-                await self._require_payable(opened, with_all_members(self.config, self.registry, (name,)))
-            until = shared_cutoff(terms.known_until, now)
-            here = LocalForecast(
+            if not conditions.cost_confirmed:
+                await self._confirm_cost(opened, with_all_members(self.config, self.registry, (name,)))
+            until = shared_cutoff(conditions.known_until, now)
+            local = LocalForecast(
                 opened,
                 question,
-                lambda one: view if one == name else self._view(question, one),
+                lambda one: view if one == name else self._make_view(question, one),
                 until,
                 submit=self.options.submit,
             )
-            made = await here.forecast(name)
-            beside = [await here.forecast_free(one) for one in free]
+            forecast_id = await local.make_forecast(name)
+            free_forecasts = [await local.make_free_forecast(one) for one in free]
             return await _load_result(
-                ReadOnlyState(config=self.config, folder=opened.folder, ledger=ledger), made, beside
+                ReadOnlyState(config=self.config, folder=opened.folder, ledger=ledger), forecast_id, free_forecasts
             )
 
     async def _forecast_via_daemon(
-        self, wanted: FoundQuestion, name: str, view: ForecastView
+        self, found: FoundQuestion, name: str, view: ForecastView
     ) -> tuple[ForecastResult | None, bool]:
-        """Return the forecast that the daemon made, and whether that is the end of it."""
+        """Return the forecast that the daemon made, if any, and whether nothing is left to do in this process."""
         async with open_read_only(self.config) as records:
-            following = Following(
+            daemon_forecast = DaemonForecast(
                 records=records,
                 clock=self.clock,
-                found_question=wanted,
+                found_question=found,
                 forecaster=name,
                 view=view,
                 submit=self.options.submit,
-                before=await load_newest_attempt(records, wanted, name),
+                before=await load_newest_attempt(records, found.question, name),
             )
-            request = await following.send_request(token_file=self.options.token_file)
+            request = await daemon_forecast.send_request(token_file=self.options.token_file)
             if self.options.no_wait:
-                typer.echo(f"forecast of {wanted.question.ref} by {name} asked for", err=True)
+                typer.echo(f"forecast of {found.question.ref} by {name} requested", err=True)
                 return None, True
             with view.live_display():
-                made = await following.wait_for_forecast(request)
-            if made is None:
+                forecast_id = await daemon_forecast.wait_for_forecast(request)
+            if forecast_id is None:
                 return None, False
-            beside = await _load_free_forecasts(
-                records, free_forecasters(self.config, self.registry, but=name), wanted.question
+            free_forecasts = await _load_free_forecasts(
+                records, free_forecasters(self.config, self.registry, exclude=name), found.question
             )
-            return await _load_result(records, made, beside), True
+            return await _load_result(records, forecast_id, free_forecasts), True
 
-    def _view(self, question: Question, name: str) -> ForecastView:
+    def _make_view(self, question: Question, name: str) -> ForecastView:
         trials = self.config.forecaster_table(name).trials or self.registry.forecasters[name].trials
         return ForecastView(
             console=_progress_console(as_json=self.options.as_json),
@@ -332,7 +428,7 @@ class _ForecastCommand:
 
 
 def _progress_console(*, as_json: bool) -> Console:
-    """Return where steps are shown: JSON has stdout for itself, and what is no terminal needs no steps beside it."""
+    """Return the console for steps: with JSON on stdout that is stderr, and only if stderr is a terminal."""
     if not as_json:
         return stdout_console()
     return SafeConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
@@ -349,8 +445,10 @@ async def _load_free_forecasts(
     ]
 
 
-async def _load_result(records: ReadOnlyState, made: str, beside: list[FreeForecast]) -> ForecastResult:
-    found = await load_explanation(records, made)
+async def _load_result(records: ReadOnlyState, forecast_id: str, free: list[FreeForecast]) -> ForecastResult:
+    explanation = await load_explanation(records, forecast_id)
     return ForecastResult(
-        explanation=found, forecast=await records.ledger.forecasts.get(made), free_forecasts=tuple(beside)
+        explanation=explanation,
+        forecast=await records.ledger.forecasts.get(forecast_id),
+        free_forecasts=tuple(free),
     )

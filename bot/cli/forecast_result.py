@@ -1,6 +1,6 @@
-"""The result of `foxcast forecast`.
+"""The result of `foxcast forecast`: answer, evidence and trials, with the crowd and free forecasters for comparison.
 
-The answer next to the crowd and free forecasters, evidence and trials; or several forecasters side by side.
+With several forecasters, a comparison of their answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,17 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from bot.cli.explain import unanswered_call_costs
-from bot.cli.explanation import explanation_to_json as explanation_as_plain
-from bot.cli.forecast_progress import trial_end_reasons, trial_end_text
+from bot.cli.explain import explanation_to_json, unanswered_call_costs
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_indented
-from bot.cli.output.formatting import format_minute, format_predictions_short, format_usage
-from bot.cli.output.predictions import describe_prediction, describe_prediction_short, order_options
+from bot.cli.output.formatting import (
+    describe_prediction,
+    describe_prediction_short,
+    format_minute,
+    format_predictions_short,
+    format_usage,
+    order_options,
+)
+from bot.cli.output.trial_text import trial_end_reasons, trial_end_text
 from bot.core.beliefs import Evidence, ModelUsage
 from bot.core.forecasts import Forecast, Trial
 from bot.core.predictions import BinaryPrediction, CurveShape, Prediction
@@ -43,7 +48,7 @@ TRIAL_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeForecast:
-    """What a free forecaster says of the same question; ``forecast`` is None where it says nothing, and ``why``."""
+    """The forecast of a free forecaster; None, with the reason in ``why``, if it failed."""
 
     name: str
     forecast: Forecast | None
@@ -52,7 +57,7 @@ class FreeForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastResult:
-    """A forecast that was asked for, explained, and what stands beside it."""
+    """The requested forecast with its explanation, and the free forecasts for comparison."""
 
     explanation: ForecastExplanation
     forecast: Forecast
@@ -60,82 +65,84 @@ class ForecastResult:
 
     @property
     def failure_summary(self) -> str:
-        """How many of its trials failed and why, in one line; "" where none did."""
+        """How many of its trials failed and why, in one line; "" if none failed."""
         trials = [record.trial for record in self.explanation.trace.trials if record.trial is not None]
         return describe_failures(failure_reason(trial) for trial in trials if not trial.is_answer)
 
 
-def print_forecast_result(console: Console, made: ForecastResult) -> None:
-    """Print all of it for a person."""
-    question, forecast = made.explanation.trace.question, made.forecast
+def print_forecast_result(console: Console, result: ForecastResult) -> None:
+    """Print it for a person."""
+    question, forecast = result.explanation.trace.question, result.forecast
     print_heading(console, f"{forecast.forecaster} on {question.ref}")
     console.print(Text(question.title, style="bold"))
-    _print_evidence(console, made)
-    _print_trial_table(console, made)
+    _print_evidence(console, result)
+    _print_trial_table(console, result)
     print_heading(console, "Answer")
-    _print_aggregation(console, made)
-    _print_answer_table(console, made)
+    _print_aggregation(console, result)
+    _print_answer_table(console, result)
     console.print()
     console.print(
         f"forecast {forecast.id}, made {format_minute(forecast.made_at)} UTC ({forecast.why}); "
-        f"{submission_status(made)}"
+        f"{submission_status(result)}"
     )
 
 
-def submission_status(made: ForecastResult) -> str:
-    """Say what becomes of it, as the ledger has it: the daemon may have been at a forecast of its own just then."""
+def submission_status(result: ForecastResult) -> str:
+    """Return whether it may be submitted, as recorded: the daemon may have made the forecast for reasons of its own."""
     return (
-        "nothing was submitted" if made.explanation.trace.forecast_only else "it comes before the gate in the next pass"
+        "nothing was submitted"
+        if result.explanation.trace.forecast_only
+        else "the next pass decides whether to submit it"
     )
 
 
-def forecast_result_to_json(made: ForecastResult) -> dict[str, Any]:
-    """Return all of it as JSON values: what ``foxcast explain`` says, with what stands beside it."""
-    crowd = made.explanation.trace.question.crowd
-    told = {
-        **explanation_as_plain(made.explanation),
+def forecast_result_to_json(result: ForecastResult) -> dict[str, Any]:
+    """Return it as JSON values: those of ``foxcast explain``, with the crowd and the free forecasts."""
+    crowd = result.explanation.trace.question.crowd
+    values = {
+        **explanation_to_json(result.explanation),
         "crowd": None if crowd is None else PREDICTIONS.plain({"crowd": crowd.prediction})["crowd"],
         "beside": {
             one.name: {"why": one.why, "forecast": None if one.forecast is None else FORECAST.plain(one.forecast)}
-            for one in made.free_forecasts
+            for one in result.free_forecasts
         },
-        "failed": made.failure_summary or None,
+        "failed": result.failure_summary or None,
     }
-    plain: dict[str, Any] = order_options(told, made.explanation.trace.question.shape)
+    plain: dict[str, Any] = order_options(values, result.explanation.trace.question.shape)
     return plain
 
 
-def _print_evidence(console: Console, made: ForecastResult) -> None:
+def _print_evidence(console: Console, result: ForecastResult) -> None:
     for title, sign, style in (("For", "+", "green"), ("Against", "-", "red")):
-        lines = [*_evidence_lines(made, "evidence_for" if sign == "+" else "evidence_against")]
+        lines = [*_evidence_lines(result, "evidence_for" if sign == "+" else "evidence_against")]
         if lines:
             print_heading(console, title)
         for line in lines:
             print_indented(console, f"{sign} {line}", by=1, style=style)
 
 
-def _evidence_lines(made: ForecastResult, side: str) -> Iterator[str]:
-    """Yield the reasons that the trials ended with, each once, with its source and the trials that gave it."""
+def _evidence_lines(result: ForecastResult, side: str) -> Iterator[str]:
+    """Yield the evidence of the final beliefs, each piece once, with its source and its trials."""
     given: dict[str, list[int]] = {}
-    for record in made.explanation.trace.trials:
+    for record in result.explanation.trace.trials:
         belief = record.trial.belief if record.trial else None
         for evidence in getattr(belief, side) if belief else ():
-            given.setdefault(_evidence_with_source(made, record.number, evidence), []).append(record.number)
-    several = len(made.explanation.trace.trials) > 1
+            given.setdefault(_evidence_with_source(result, record.number, evidence), []).append(record.number)
+    several = len(result.explanation.trace.trials) > 1
     for line, numbers in given.items():
         yield f"{line} (trial {', '.join(map(str, numbers))})" if several else line
 
 
-def _evidence_with_source(made: ForecastResult, trial: int, evidence: Evidence) -> str:
-    source, found = evidence.source, made.explanation
+def _evidence_with_source(result: ForecastResult, trial: int, evidence: Evidence) -> str:
+    source, found = evidence.source, result.explanation
     if remark := found.sources.remark(trial, source):
         return f"{evidence.text} [{source}]{remark}"
     place = found.chain.result_address(trial, source) or source
     return f"{evidence.text} [{place}]" if place else evidence.text
 
 
-def _print_trial_table(console: Console, made: ForecastResult) -> None:
-    trace = made.explanation.trace
+def _print_trial_table(console: Console, result: ForecastResult) -> None:
+    trace = result.explanation.trace
     print_heading(console, "Trials")
     rows, total = [], ModelUsage()
     for trial in [record.trial for record in trace.trials if record.trial is not None]:
@@ -145,7 +152,7 @@ def _print_trial_table(console: Console, made: ForecastResult) -> None:
             (
                 str(trial.number),
                 trial_end_text(trial),
-                "-" if belief is None else short_predictions(belief.predictions, made),
+                "-" if belief is None else short_predictions(belief.predictions, result),
                 "-" if belief is None else str(belief.confidence),
                 str(trial.steps),
                 f"{trial.usage.tokens_in + trial.usage.tokens_out:,}",
@@ -156,50 +163,50 @@ def _print_trial_table(console: Console, made: ForecastResult) -> None:
     for line in trial_end_reasons(record.trial for record in trace.trials if record.trial):
         console.print(line)
     if cost := format_usage(total):
-        console.print(f"in all {cost}")
-    for line in unanswered_call_costs(made.explanation.chain):
+        console.print(f"in total {cost}")
+    for line in unanswered_call_costs(result.explanation.chain):
         console.print(line)
 
 
-def short_predictions(predictions: Mapping[str, Prediction], made: ForecastResult) -> str:
+def short_predictions(predictions: Mapping[str, Prediction], result: ForecastResult) -> str:
     """Return predictions of the question in a few words."""
-    shape = made.explanation.trace.question.shape
+    shape = result.explanation.trace.question.shape
     if isinstance(shape, CurveShape) and len(predictions) == 1:
         return describe_prediction(next(iter(predictions.values())), shape)
     return format_predictions_short(predictions, partial(describe_prediction_short, shape=shape))
 
 
-def _print_aggregation(console: Console, made: ForecastResult) -> None:
-    how, forecast = made.explanation.aggregation, made.forecast
+def _print_aggregation(console: Console, result: ForecastResult) -> None:
+    how, forecast = result.explanation.aggregation, result.forecast
     if how is not None:
         counted = ", ".join(map(str, how.counted_trials))
-        pool = f"{how.method} of the trials {counted}" if how.method else f"trial {counted} as it is"
-        console.print(f"aggregate: {pool}: {short_predictions(forecast.raw, made)}")
+        pool = f"{how.method} of the trials {counted}" if how.method else f"trial {counted} unchanged"
+        console.print(f"aggregate: {pool}: {short_predictions(forecast.raw, result)}")
         for number, why in how.excluded.items():
             console.print(f"left out: trial {number}, {why}")
     if forecast.raw == forecast.predictions:
-        console.print("calibration: changes nothing")
+        console.print("calibration: no change")
     else:
         digest = (forecast.calibration or "")[:DIGEST_CHARS_SHOWN]
-        console.print(f"calibration {digest}: {short_predictions(forecast.predictions, made)}")
+        console.print(f"calibration {digest}: {short_predictions(forecast.predictions, result)}")
 
 
-def _print_answer_table(console: Console, made: ForecastResult) -> None:
-    question, forecast = made.explanation.trace.question, made.forecast
-    answered = [one for one in made.free_forecasts if one.forecast is not None]
+def _print_answer_table(console: Console, result: ForecastResult) -> None:
+    question, forecast = result.explanation.trace.question, result.forecast
+    answered = [one for one in result.free_forecasts if one.forecast is not None]
     names = [forecast.forecaster, *(["crowd"] if question.crowd else []), *(one.name for one in answered)]
     columns = (TableColumn("for"), *(TableColumn(name, ColumnKind.TEXT) for name in names))
     crowd: Sequence[Prediction] = [question.crowd.prediction] if question.crowd else []
     rows = []
-    for key, said in forecast.predictions.items():
+    for key, prediction in forecast.predictions.items():
         others = [one.forecast.predictions[key] for one in answered if one.forecast is not None]
-        rows.append((key, *(describe_prediction(each, question.shape) for each in (said, *crowd, *others))))
+        rows.append((key, *(describe_prediction(each, question.shape) for each in (prediction, *crowd, *others))))
     console.print(make_table(columns, rows))
     if question.crowd is not None:
-        console.print(f"the crowd is that of {format_minute(question.crowd.at)} UTC")
-    for one in made.free_forecasts:
+        console.print(f"crowd as of {format_minute(question.crowd.at)} UTC")
+    for one in result.free_forecasts:
         if one.forecast is None:
-            console.print(f"{one.name} says nothing: {one.why}")
+            console.print(f"{one.name} gave no forecast: {one.why}")
 
 
 COMPARISON_COLUMNS = (
@@ -218,10 +225,7 @@ COMPARISON_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedForecaster:
-    """What one of several forecasters came to: ``result``, or None with the reason.
-
-    ``seconds`` is how long that took.
-    """
+    """The result of one of several forecasters, or None with the reason; ``seconds`` is the time it took."""
 
     name: str
     result: ForecastResult | None
@@ -236,114 +240,120 @@ class ComparedForecaster:
 
     @property
     def usage(self) -> ModelUsage:
-        """What all trials took."""
+        """Usage of all trials together."""
         return sum((trial.usage for trial in self.trials), ModelUsage())
 
     @property
     def steps(self) -> int:
-        """How many steps all trials took."""
+        """Number of steps of all trials."""
         return sum(trial.steps for trial in self.trials)
 
     @property
     def confidence(self) -> str:
-        """How sure the trials were, each word once, by how many said so."""
+        """The confidence of the trials, each level with its count."""
         return _count_words([str(trial.belief.confidence) for trial in self.trials if trial.belief is not None])
 
     @property
     def ends(self) -> str:
-        """How the trials ended, each word once, by how many did."""
+        """The ends of the trials, each with its count."""
         return _count_words([trial_end_text(trial) for trial in self.trials])
 
     def distance_from(self, start: Prediction) -> float:
-        """Return how far the answer is from where it started: of yes or no signed, else the largest difference."""
-        said: Mapping[str, Prediction] = {} if self.result is None else self.result.forecast.predictions
-        first = next(iter(said.values()), None)
-        if len(said) == 1 and isinstance(first, BinaryPrediction) and isinstance(start, BinaryPrediction):
+        """Return how far the answer is from a prediction: signed for yes or no, otherwise the largest difference."""
+        predictions: Mapping[str, Prediction] = {} if self.result is None else self.result.forecast.predictions
+        first = next(iter(predictions.values()), None)
+        if len(predictions) == 1 and isinstance(first, BinaryPrediction) and isinstance(start, BinaryPrediction):
             return first.probability - start.probability
-        return prediction_distance(dict.fromkeys(said, start), said)
+        return prediction_distance(dict.fromkeys(predictions, start), predictions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecasterComparison:
-    """All of them, in the order in which they were named."""
+    """The results of several forecasters, in the order in which they were named."""
 
     question: Question
     forecasters: Sequence[ComparedForecaster]
 
     @property
     def start(self) -> StartingPoint:
-        """What answers are compared with: the crowd's estimate, where there is one, else even odds."""
+        """The reference of the comparison: the forecast of the crowd if there is one, otherwise even odds."""
         return find_starting_point(self.question)
 
 
-def print_forecaster_comparison(console: Console, several: ForecasterComparison) -> None:
-    """Print all of it for a person."""
-    question, start = several.question, several.start
-    print_heading(console, f"{len(several.forecasters)} forecasters on {question.ref}")
+def print_forecaster_comparison(console: Console, comparison: ForecasterComparison) -> None:
+    """Print it for a person."""
+    question, start = comparison.question, comparison.start
+    print_heading(console, f"{len(comparison.forecasters)} forecasters on {question.ref}")
     console.print(Text(question.title, style="bold"))
-    beginning = "crowd" if start.kind == "crowd" else "even odds"
-    rows = [(beginning, describe_prediction(start.prediction, question.shape), *["-"] * 8)]
-    rows += [_comparison_cells(aside, aside.result, start) for aside in several.forecasters if aside.result is not None]
+    reference = "crowd" if start.kind == "crowd" else "even odds"
+    rows = [(reference, describe_prediction(start.prediction, question.shape), *["-"] * 8)]
+    rows += [
+        _comparison_cells(compared, compared.result, start)
+        for compared in comparison.forecasters
+        if compared.result is not None
+    ]
     console.print(make_table(COMPARISON_COLUMNS, rows))
     console.print(f"moved: from {start.text if start.kind == 'crowd' else 'even odds'}")
-    for aside in several.forecasters:
-        if aside.result is None:
-            console.print(f"{aside.name} is left out: {aside.why}")
-    for aside in several.forecasters:
-        if aside.result is not None:
-            console.print(f"forecast {aside.result.forecast.id} by {aside.name}; {submission_status(aside.result)}")
+    for compared in comparison.forecasters:
+        if compared.result is None:
+            console.print(f"{compared.name} is left out: {compared.why}")
+    for compared in comparison.forecasters:
+        if compared.result is not None:
+            console.print(
+                f"forecast {compared.result.forecast.id} by {compared.name}; {submission_status(compared.result)}"
+            )
 
 
-def forecaster_comparison_to_json(several: ForecasterComparison) -> dict[str, Any]:
-    """Return all of it as JSON values: of each forecaster what ``foxcast forecast`` says, with a summary."""
-    start = several.start
-    told = {
-        "question": QUESTION.plain(several.question),
+def forecaster_comparison_to_json(comparison: ForecasterComparison) -> dict[str, Any]:
+    """Return it as JSON values: for each forecaster those of ``foxcast forecast``, with a summary."""
+    start = comparison.start
+    values = {
+        "question": QUESTION.plain(comparison.question),
         "start": {"kind": start.kind, **PREDICTIONS.plain({"prediction": start.prediction})},
         "forecasts": {
-            aside.name: {**forecast_result_to_json(aside.result), "summary": _comparison_summary(aside, start)}
-            for aside in several.forecasters
-            if aside.result is not None
+            compared.name: {**forecast_result_to_json(compared.result), "summary": _comparison_summary(compared, start)}
+            for compared in comparison.forecasters
+            if compared.result is not None
         },
-        "left_out": {aside.name: aside.why for aside in several.forecasters if aside.result is None},
+        "left_out": {compared.name: compared.why for compared in comparison.forecasters if compared.result is None},
     }
-    plain: dict[str, Any] = order_options(told, several.question.shape)
+    plain: dict[str, Any] = order_options(values, comparison.question.shape)
     return plain
 
 
-def _comparison_cells(aside: ComparedForecaster, made: ForecastResult, start: StartingPoint) -> tuple[str, ...]:
-    usage, moved = aside.usage, aside.distance_from(start.prediction)
-    signed = isinstance(start.prediction, BinaryPrediction) and len(made.forecast.predictions) == 1
+def _comparison_cells(compared: ComparedForecaster, result: ForecastResult, start: StartingPoint) -> tuple[str, ...]:
+    usage, moved = compared.usage, compared.distance_from(start.prediction)
+    signed = isinstance(start.prediction, BinaryPrediction) and len(result.forecast.predictions) == 1
     return (
-        aside.name,
-        short_predictions(made.forecast.predictions, made),
+        compared.name,
+        short_predictions(result.forecast.predictions, result),
         f"{moved:+.3f}" if signed else f"{moved:.3f}",
-        aside.confidence,
-        str(aside.steps),
+        compared.confidence,
+        str(compared.steps),
         str(usage.calls),
         f"{usage.tokens_in + usage.tokens_out:,}",
         f"{usage.cost_usd:.4f}",
-        f"{aside.seconds:.1f}",
-        aside.ends,
+        f"{compared.seconds:.1f}",
+        compared.ends,
     )
 
 
-def _comparison_summary(aside: ComparedForecaster, start: StartingPoint) -> dict[str, Any]:
-    usage = aside.usage
+def _comparison_summary(compared: ComparedForecaster, start: StartingPoint) -> dict[str, Any]:
+    usage = compared.usage
     return {
-        "moved": aside.distance_from(start.prediction),
-        "confidence": aside.confidence,
-        "steps": aside.steps,
+        "moved": compared.distance_from(start.prediction),
+        "confidence": compared.confidence,
+        "steps": compared.steps,
         "calls": usage.calls,
         "tokens": usage.tokens_in + usage.tokens_out,
         "cost_usd": usage.cost_usd,
-        "seconds": aside.seconds,
-        "end": aside.ends,
+        "seconds": compared.seconds,
+        "end": compared.ends,
     }
 
 
-def _count_words(said: Sequence[str]) -> str:
-    if len(said) <= 1:
-        return said[0] if said else "-"
-    counts = {word: said.count(word) for word in dict.fromkeys(said)}
+def _count_words(words: Sequence[str]) -> str:
+    if len(words) <= 1:
+        return words[0] if words else "-"
+    counts = {word: words.count(word) for word in dict.fromkeys(words)}
     return ", ".join(f"{count} {word}" for word, count in counts.items())

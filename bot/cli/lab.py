@@ -46,7 +46,7 @@ def print_lab_report(console: Console, report: Mapping[str, Any]) -> None:
         if row["note"]:
             console.print(f"{row['name']}: {row['note']}")
     if report["recoveries"]:
-        print_heading(console, "What was planted, and what was found")
+        print_heading(console, "Planted and recovered effects")
         for one in report["recoveries"]:
             console.print(f"{one['verdict']}: {one['name']}\n   planted: {one['planted']}\n   found: {one['found']}")
     print_heading(console, "Notes")
@@ -87,7 +87,7 @@ def _difference_text(span: Mapping[str, float] | None) -> str:
 def _report_notes(report: Mapping[str, Any]) -> Iterator[str]:
     yield from report["notes"]
     prices, speed = report["prices_usd_per_million_tokens"], report["speed"]
-    yield f"USD are at {prices['in']:g} per million tokens in and {prices['out']:g} out, a price for comparison."
+    yield f"USD are at {prices['in']:g} per million tokens in and {prices['out']:g} out, a reference price."
     yield (
         f"{speed['trials']:,} trials in {speed['seconds']:.0f} s on {speed['processes']} processes, "
         f"{speed['trial_seconds']:.3f} s each"
@@ -97,7 +97,7 @@ def _report_notes(report: Mapping[str, Any]) -> Iterator[str]:
 app = typer.Typer(add_completion=False)
 
 
-# A module by name: the engine imports none of its doubles.
+# Named as text: the engine does not import the simulator.
 LABORATORY_ENTRY_POINT = "bot.simulator.laboratory.__main__:main"
 
 
@@ -106,7 +106,7 @@ REPORT_FILE = "report.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabOptions:
-    """What is tried out, on what."""
+    """Which experiment runs, on which questions."""
 
     seed: Annotated[
         int,
@@ -155,14 +155,14 @@ def lab() -> None:
 def sandbox(_ctx: typer.Context, options: LabOptions) -> None:
     """Measure the value of each part on questions of a simulated world with known outcomes."""
     if options.only.strip() and options.forecasters.strip():
-        message = "it names parts, and --forecasters compares whole forecasters: leave one of the two out"
+        message = "it names parts, but --forecasters compares whole forecasters: leave out one of the two"
         raise typer.BadParameter(message, param_hint="--only")
     require_writable(options.json, "--json")
     write_and_print_report(run_until_terminated(_run_laboratory(options)), options.json)
 
 
 def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> None:
-    """Write a report as JSON where it is wanted, and print it for a person unless that is stdout."""
+    """Write a report as JSON if a file is named, and print it for a person unless that file is stdout."""
     if place is not None:
         write_json(report, place)
     if place != STDOUT:
@@ -170,7 +170,7 @@ def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> Non
 
 
 async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
-    """Run the laboratory in a process of its own, which tells on stderr how far it is, and return what it wrote."""
+    """Run the laboratory in a child process, which reports its progress on stderr, and return its report."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / REPORT_FILE
         child = await asyncio.create_subprocess_exec(
@@ -179,15 +179,15 @@ async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
         try:
             code = await child.wait()
         finally:
-            # Where somebody ended this command, what it started ends too.
+            # If this command is interrupted, the child process ends too.
             with suppress(ProcessLookupError):
                 child.terminate()
             await child.wait()
         if code == ExitCode.USAGE:
-            message = "the laboratory cannot do that; why stands above"
+            message = "the laboratory cannot do that; its message is above"
             raise ConfigError(message)
         if code:
-            message = f"the laboratory ended with code {code}; what it said stands above"
+            message = f"the laboratory ended with exit code {code}; its messages are above"
             raise FoxcastError(message)
         report: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return report

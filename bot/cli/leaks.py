@@ -1,6 +1,6 @@
 """`foxcast leaks`: check everything that forecasts read for information from after the cutoff.
 
-And prove the guards with planted leaks.
+With --self-test it tests the guards with planted leaks.
 """
 
 import asyncio
@@ -45,8 +45,7 @@ from bot.evaluation.leak_audit import (
 )
 from bot.evaluation.model_memory import MemoryReport, memory_on_record
 from bot.evaluation.planted_leaks import TESTED_LAYERS, LayerProof, LeakPlanting
-from bot.evaluation.seen_documents import DocumentKind as Document
-from bot.evaluation.seen_documents import GuardLayer
+from bot.evaluation.seen_documents import DocumentKind, GuardLayer
 from bot.forecasting.services import ModelGateway
 from bot.net.client import RetryingHttpClient
 from bot.plugin_system.registry import Registry
@@ -60,28 +59,30 @@ MAX_LEAKS_SHOWN = 20
 NAME_CHARS_SHOWN = 60
 
 
-JUDGED_DOCUMENTS = (Document.RESULT, Document.PAGE)
+JUDGED_DOCUMENTS = (DocumentKind.RESULT, DocumentKind.PAGE)
 
 
-DOCUMENT_FATES: tuple[GuardLayer | None, ...] = (None, *GuardLayer)
+DOCUMENT_LAYERS: tuple[GuardLayer | None, ...] = (None, *GuardLayer)
 
 
 def print_leak_audit(console: Console, audit: LeakAudit) -> None:
     """Print an audit for a person."""
-    apart = f", and {audit.unguarded} left aside that may see everything" if audit.unguarded else ""
-    console.print(f"forecasts: {audit.forecasts}{apart}; documents: {len(audit.documents)}")
+    skipped = f" ({audit.unguarded} clairvoyant ones skipped)" if audit.unguarded else ""
+    console.print(f"forecasts: {audit.forecasts}{skipped}; documents: {len(audit.documents)}")
     if audit.documents:
         counts, unjudged = audit.count_by_layer(), audit.count_unjudged()
         columns = (
             TableColumn("document"),
-            *(TableColumn(_fate_title(fate), ColumnKind.NUMBER) for fate in DOCUMENT_FATES),
+            *(TableColumn(_layer_title(layer), ColumnKind.NUMBER) for layer in DOCUMENT_LAYERS),
         )
-        rows = [(kind.value, *(str(counts.get((kind, fate), 0)) for fate in DOCUMENT_FATES)) for kind in Document]
+        rows = [
+            (kind.value, *(str(counts.get((kind, layer), 0)) for layer in DOCUMENT_LAYERS)) for kind in DocumentKind
+        ]
         console.print(make_table(columns, rows))
-        told = (f"{count} of the {counts.get((kind, None), 0)} {kind}s" for kind, count in unjudged.items())
-        if kept := ", ".join(told):
+        texts = (f"{count} of the {counts.get((kind, None), 0)} {kind}s" for kind, count in unjudged.items())
+        if kept := ", ".join(texts):
             console.print(f"kept without a verdict of the filter: {kept}")
-        console.print(f"{audit.clamped_points} points of series left out")
+        console.print(f"{audit.clamped_points} data points after the cutoff left out")
     _print_opinions(console, audit)
     _print_leaks(console, audit.leaks)
 
@@ -99,9 +100,9 @@ def print_self_test(console: Console, proofs: Sequence[LayerProof]) -> None:
     caught = sum(not proof.came_through for proof in proofs)
     console.print(f"{caught} of {len(proofs)} planted leaks caught with all layers on")
     if all(proof.is_proven for proof in proofs):
-        console.print("each was caught by its own layer, and came through when that one alone was off")
+        console.print("each was caught by its own layer, and got through when only that layer was off")
     else:
-        console.print("a guard does not do its work: trust no backtest before this is mended")
+        console.print("a guard does not work: do not trust backtests before this is fixed")
 
 
 def leak_audit_to_json(audit: LeakAudit) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def leak_audit_to_json(audit: LeakAudit) -> dict[str, Any]:
         "unguarded": audit.unguarded,
         "documents": len(audit.documents),
         "by_kind": {
-            kind.value: {_fate_name(fate): counts.get((kind, fate), 0) for fate in DOCUMENT_FATES} for kind in Document
+            kind.value: {_layer_name(layer): counts.get((kind, layer), 0) for layer in DOCUMENT_LAYERS}
+            for kind in DocumentKind
         },
         "kept_without_verdict": {kind.value: audit.count_unjudged().get(kind, 0) for kind in JUDGED_DOCUMENTS},
         "points_left_out": audit.clamped_points,
@@ -146,7 +148,7 @@ def self_test_to_json(proofs: Sequence[LayerProof]) -> dict[str, Any]:
 
 def _print_opinions(console: Console, audit: LeakAudit) -> None:
     if audit.interruption:
-        console.print(f"the auditor gave no more opinions: {audit.interruption}")
+        console.print(f"the auditor stopped: {audit.interruption}")
     if (residual := audit.residual_leak_share()) is None:
         return
     confusion = audit.confusion_matrix()
@@ -158,14 +160,14 @@ def _print_opinions(console: Console, audit: LeakAudit) -> None:
     )
     rows = [(opinion.value, str(confusion[opinion, True]), str(confusion[opinion, False])) for opinion in AuditOpinion]
     console.print(make_table(columns, rows))
-    console.print(f"leaks among all that was kept, by the auditor: {format_number(100 * residual, 1)} %")
+    console.print(f"leaks among the kept documents, according to the auditor: {format_number(100 * residual, 1)} %")
 
 
 def _print_leaks(console: Console, leaks: Sequence[AuditedDocument]) -> None:
     if not leaks:
-        console.print("nothing was found that should not have been read")
+        console.print("no leaks found")
         return
-    print_heading(console, "What should not have been read")
+    print_heading(console, "Leaks")
     columns = (
         TableColumn("question"),
         TableColumn("document"),
@@ -174,7 +176,7 @@ def _print_leaks(console: Console, leaks: Sequence[AuditedDocument]) -> None:
     )
     console.print(make_table(columns, [_leak_cells(one) for one in leaks[:MAX_LEAKS_SHOWN]]))
     if len(leaks) > MAX_LEAKS_SHOWN:
-        console.print(f"and {len(leaks) - MAX_LEAKS_SHOWN} more; all of them: foxcast leaks --json")
+        console.print(f"and {len(leaks) - MAX_LEAKS_SHOWN} more; see all with: foxcast leaks --json")
 
 
 def _leak_cells(one: AuditedDocument) -> tuple[TableCell, ...]:
@@ -185,9 +187,9 @@ def _proof_cells(proof: LayerProof) -> tuple[TableCell, ...]:
     return (
         proof.leak.name,
         proof.leak.layer.value,
-        "came through" if proof.came_through else f"caught {proof.own_count}",
-        *("came through" if layer in proof.passes_without else "caught" for layer in TESTED_LAYERS),
-        "as it should" if proof.is_proven else "WRONG",
+        "got through" if proof.came_through else f"caught {proof.own_count}",
+        *("got through" if layer in proof.passes_without else "caught" for layer in TESTED_LAYERS),
+        "as expected" if proof.is_proven else "WRONG",
     )
 
 
@@ -206,16 +208,16 @@ def _leak_to_json(one: AuditedDocument) -> dict[str, Any]:
 
 
 def _leak_reason(one: AuditedDocument) -> str:
-    said = f"the auditor: {one.reason or 'tells of later'}" if one.opinion is AuditOpinion.LEAK else ""
-    return "; ".join(part for part in (one.finding.value if one.finding else "", said) if part)
+    opinion = f"the auditor: {one.reason or 'later information'}" if one.opinion is AuditOpinion.LEAK else ""
+    return "; ".join(part for part in (one.finding.value if one.finding else "", opinion) if part)
 
 
-def _fate_name(fate: GuardLayer | None) -> str:
-    return "kept" if fate is None else fate.value
+def _layer_name(layer: GuardLayer | None) -> str:
+    return "kept" if layer is None else layer.value
 
 
-def _fate_title(fate: GuardLayer | None) -> str:
-    return "dropped unchecked" if fate is GuardLayer.UNCHECKED else _fate_name(fate)
+def _layer_title(layer: GuardLayer | None) -> str:
+    return "dropped unchecked" if layer is GuardLayer.UNCHECKED else _layer_name(layer)
 
 
 app = typer.Typer(add_completion=False)
@@ -226,11 +228,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaksOptions:
-    """What is audited, and by whom."""
+    """What is checked, and how."""
 
     since: Annotated[
         date | None,
-        typer.Option(parser=parse_date, metavar="DATE", help="Only what was read since this day (UTC)."),
+        typer.Option(parser=parse_date, metavar="DATE", help="Only documents read since this day (UTC)."),
     ] = None
     backtests: Annotated[bool, typer.Option("--backtests", help="Check backtests instead of the ledger.")] = False
     rules_only: Annotated[
@@ -258,7 +260,7 @@ def leaks(ctx: typer.Context, options: LeaksOptions) -> None:
     else:
         print_leak_audit(stdout_console(), audit)
         print_memory(stdout_console(), memory)
-    # A model's opinion is one; what a rule finds is a fault.
+    # The opinion of a model is only an opinion; a finding of a rule is a fault.
     if any(one.finding is not None for one in audit.documents):
         raise typer.Exit(ExitCode.LEAK)
 
@@ -284,14 +286,14 @@ async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) 
     path = (config.state / LAB_FOLDER if options.backtests else state_folder(config)) / LEDGER_FILE
     if not path.exists():
         first = "foxcast backtest" if options.backtests else "foxcast run --once"
-        message = f"there is no ledger at {path} yet; make one with: {first}"
+        message = f"there is no ledger at {path} yet; create one with: {first}"
         raise NotFoundError(message)
     since = None if options.since is None else datetime.combine(options.since, time(), UTC)
-    asks = AUDITOR_ROLE in config.llm.roles and not options.rules_only
+    with_model = AUDITOR_ROLE in config.llm.roles and not options.rules_only
     async with AsyncExitStack() as stack:
-        models = await stack.enter_async_context(_open_auditor_models(config, registry)) if asks else None
+        models = await stack.enter_async_context(_open_auditor_models(config, registry)) if with_model else None
         ledger = await stack.enter_async_context(open_ledger_read_only(path))
-        audition = LeakAuditRun(
+        audit_run = LeakAuditRun(
             ledger=ledger,
             answer_hosts=blocked_hosts(registry),
             blocked_hosts=config.research.blocked_hosts,
@@ -299,33 +301,33 @@ async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) 
             auditor=None if models is None else ModelLeakAuditor(models),
             since=since,
         )
-        return await audition.run(), await memory_on_record(ledger, config.llm, since=since)
+        return await audit_run.run(), await memory_on_record(ledger, config.llm, since=since)
 
 
 @asynccontextmanager
 async def _open_auditor_models(config: Config, registry: Registry) -> AsyncIterator[ModelGateway]:
-    """Open the gateway for the auditor alone; what it is asked is kept beside backtests, as nothing of a forecast is.
+    """Open the model gateway for the auditor; its calls are recorded in the backtest ledger, not with the forecasts.
 
-    Raises InstanceLocked where a backtest with models runs.
+    Raises StateFolderLockedError while a backtest with models runs.
     """
     role = config.llm.roles[AUDITOR_ROLE]
-    wanted = {model.partition(":")[0] for model in (role.model, role.fallback) if model is not None}
-    if missing := sorted(wanted - {*registry.models.names}):
+    providers = {model.partition(":")[0] for model in (role.model, role.fallback) if model is not None}
+    if missing := sorted(providers - {*registry.models.names}):
         message = f"[llm.roles.{AUDITOR_ROLE}]: no enabled plugin offers the provider {', '.join(missing)}"
         raise ConfigError(message)
-    limits = {name: table for name, table in config.llm.providers.items() if name in wanted}
+    limits = {name: table for name, table in config.llm.providers.items() if name in providers}
     section = config.llm.model_copy(update={"roles": {AUDITOR_ROLE: role}, "providers": limits})
-    alone, clock, folder = config.model_copy(update={"llm": section}), SystemClock(), config.state / LAB_FOLDER
+    auditor_config, clock, folder = config.model_copy(update={"llm": section}), SystemClock(), config.state / LAB_FOLDER
     random = SeededRandom(config.seed)
     async with AsyncExitStack() as stack:
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
         client = RetryingHttpClient(clock=clock, random=random, proxies=config.http.proxies)
         http = await stack.enter_async_context(client)
-        outfitter = PluginFactory(
-            config=alone, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
+        plugins = PluginFactory(
+            config=auditor_config, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
         )
-        yield await outfitter.open_model_gateway(ledger, _log_warning)
+        yield await plugins.open_model_gateway(ledger, _log_warning)
 
 
 async def _log_warning(subject: str, text: str) -> None:

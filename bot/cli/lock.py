@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_command_config
+from bot.cli.daemon_requests import TokenFileOption, sign_request
+from bot.cli.lookup import QUESTION_HELP
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_day
-from bot.cli.signed_requests import TokenFileOption, sign_request
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
@@ -27,31 +28,30 @@ COLUMNS = (
     TableColumn("until"),
     TableColumn("reason", ColumnKind.TEXT),
 )
-QUESTION_HELP = "A question: venue:key, a key, or a unique part of it."
 FORECASTER_HELP = "Only for this forecaster; default: for all."
 
 lock_app, unlock_app, locks_app = (typer.Typer(add_completion=False) for _ in range(3))
 
 
 def parse_moment(text: str) -> datetime:
-    """Read a moment of an option, in UTC unless it says otherwise; raises a usage error that shows the form."""
+    """Parse the time given to an option, UTC unless it has an offset; raises a usage error that shows the format."""
     try:
-        read_as = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
-        message = f"{text!r} is not a moment like 2026-04-26 or 2026-04-26T18:00"
+        message = f"{text!r} is not a time such as 2026-04-26 or 2026-04-26T18:00"
         raise typer.BadParameter(message) from error
-    return read_as if read_as.tzinfo else read_as.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOptions:
-    """Which question is locked, for whom, why and until when."""
+    """Which question is locked, for which forecaster, why and until when."""
 
     name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)]
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown wherever something is held because of it.")]
     until: Annotated[
         datetime | None,
-        typer.Option(parser=parse_moment, metavar="MOMENT", help="When the lock ends (UTC); default: until unlocked."),
+        typer.Option(parser=parse_moment, metavar="TIME", help="When the lock ends (UTC); default: until unlocked."),
     ] = None
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None
 
@@ -62,10 +62,10 @@ def lock(ctx: typer.Context, options: LockOptions) -> None:
     """Lock a question: no forecasts, no submissions."""
     config, now = load_command_config(ctx), SystemClock().now()
     if options.until is not None and options.until <= now:
-        message = f"--until {options.until.isoformat()} is already over; name a later moment"
+        message = f"--until {options.until.isoformat()} is in the past; give a later time"
         raise ConfigError(message)
     if not options.reason.strip():
-        message = "--reason is empty; say in a few words why the question is left alone"
+        message = "--reason is empty; give a reason in a few words"
         raise ConfigError(message)
     ref = _find_question_ref(config, options.name)
     _send_lock_request(
@@ -84,8 +84,8 @@ def unlock(
     """Remove the lock of a question."""
     config = load_command_config(ctx)
     request = UnlockQuestion(ref=_find_question_ref(config, name), forecaster=forecaster)
-    mine = asyncio.run(sign_request(state_folder(config), request, token_file=token_file))
-    _send_lock_request(config, mine, SystemClock().now())
+    signed = asyncio.run(sign_request(state_folder(config), request, token_file=token_file))
+    _send_lock_request(config, signed, SystemClock().now())
 
 
 @locks_app.command()
@@ -117,5 +117,5 @@ def _find_question_ref(config: Config, name: str) -> QuestionRef:
 def _send_lock_request(config: Config, request: LockQuestion | UnlockQuestion, now: datetime) -> None:
     send_request(state_folder(config), request, at=now)
     stdout_console().print(
-        f"{request.kind} of {request.ref} asked for; the daemon does it within seconds, else the next run"
+        f"{request.kind} of {request.ref} requested; the daemon does it within seconds, otherwise the next run"
     )

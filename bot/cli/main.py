@@ -1,23 +1,166 @@
-"""The entry point: global options, one line on stderr for each error, and the exit code."""
+"""The entry point: the commands, global options, one line on stderr for each error, and the exit code.
 
+A command's module is imported only when it is called.
+"""
+
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_code_help
-from bot.cli.command_table import CommandGroup
 from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import redacted_streams
 from bot.config.process_setup import configure_process
-from bot.core.errors import FoxcastError, describe_error_with_type
+from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
+from bot.core.nearest_names import suggest_names
 from bot.core.plain_text import replace_invisible
 from bot.core.redaction import redact_foreign_message, redact_message
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context  # Typer does not export the types of its groups
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """A command: its module, its summary (the first line of its own help), and its app's name in the module."""
+
+    module: str
+    summary: str
+    app: str = "app"
+
+
+COMMANDS: dict[str, CommandEntry] = {
+    "run": CommandEntry(
+        "bot.cli.run", "Run the daemon: find questions, forecast, submit, resolve and score; --once for one pass."
+    ),
+    "demo": CommandEntry("bot.cli.demo", "Run a demo in a simulated world: no keys, no network, no real orders."),
+    "status": CommandEntry(
+        "bot.cli.status", "Show status: venue modes, heartbeat, failed trials, counts, last job runs."
+    ),
+    "questions": CommandEntry("bot.cli.questions", "List questions, soonest close first."),
+    "show": CommandEntry("bot.cli.show", "Show one question: forecasts, belief steps, decisions, outcome and score."),
+    "explain": CommandEntry(
+        "bot.cli.explain", "Explain one forecast: every step with its evidence and cost, and the answer."
+    ),
+    "transcript": CommandEntry("bot.cli.transcript", "Show what agents did and wrote in forecasts, step by step."),
+    "diff": CommandEntry("bot.cli.diff", "Compare two forecasts of a question: inputs, beliefs, searches and costs."),
+    "replay": CommandEntry("bot.cli.replay", "Replay a recorded forecast offline and compare every step."),
+    "costs": CommandEntry("bot.cli.costs", "Show model costs and what remains of today's budgets."),
+    "forecast": CommandEntry("bot.cli.forecast", "Forecast one question now and show every step."),
+    "score": CommandEntry(
+        "bot.cli.score", "Score resolved forecasts from the ledger, or forecast files from any source."
+    ),
+    "backtest": CommandEntry(
+        "bot.cli.backtest", "Forecast past rounds with information available at the time, and score the forecasts."
+    ),
+    "leaks": CommandEntry(
+        "bot.cli.leaks", "Check everything that forecasts read for information from after the cutoff."
+    ),
+    "lab": CommandEntry("bot.cli.lab", "Experiments that need no network and no key."),
+    "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
+    "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
+    "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
+    "locks": CommandEntry("bot.cli.lock", "List active locks and their reasons.", "locks_app"),
+    "portfolio": CommandEntry(
+        "bot.cli.portfolio", "Show positions and profit of each account, paper and live, by market and forecaster."
+    ),
+    "orders": CommandEntry("bot.cli.orders", "List orders and submitted forecasts with status and fills."),
+    "close": CommandEntry(
+        "bot.cli.close", "Close positions in a question, or all positions, regardless of the forecast."
+    ),
+    "withdraw": CommandEntry("bot.cli.close", "Withdraw a submitted forecast from its venue.", "withdraw_app"),
+    "preflight": CommandEntry(
+        "bot.cli.preflight", "Show what would be submitted to a venue now, and why the rest is held."
+    ),
+    "arm": CommandEntry(
+        "bot.cli.arm",
+        "Allow live submission to a venue for a limited time and amount; changed settings end it.",
+        "arm_app",
+    ),
+    "disarm": CommandEntry("bot.cli.arm", "Revoke live submission for a venue.", "disarm_app"),
+    "approvals": CommandEntry(
+        "bot.cli.approvals", "List submissions waiting for approval, with reasons.", "approvals_app"
+    ),
+    "approve": CommandEntry(
+        "bot.cli.approvals",
+        "Approve a waiting submission, up to the cost and price shown.",
+        "approve_app",
+    ),
+    "reject": CommandEntry("bot.cli.approvals", "Reject a waiting submission.", "reject_app"),
+    "halt": CommandEntry(
+        "bot.cli.halt",
+        "Halt all submissions and cancel this bot's resting orders. Needs no token.",
+        "halt_app",
+    ),
+    "resume": CommandEntry(
+        "bot.cli.halt",
+        "Resume after a halt or an automatic stop; loss limits start again from zero.",
+        "resume_app",
+    ),
+    "audit": CommandEntry("bot.cli.audit", "Show and verify the audit record of permissions and submissions."),
+    "principal": CommandEntry("bot.cli.principal", "Manage people, their roles and tokens."),
+    "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
+    "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
+    "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
+    "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),
+}
+
+
+# Old names of commands.
+RENAMED_COMMANDS = {"orchestra": "transcript"}
+
+
+class CommandGroup(TyperGroup):
+    """Lists commands without importing them; an unknown name is searched among the enabled plugins."""
+
+    def list_commands(self, ctx: "Context") -> list[str]:
+        """Return the names in the order of the table."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Return the name and summary of a command, for ``--help`` and completion."""
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str, Command, list[str]]":
+        """Load the command that was called; a usage error suggests the nearest name."""
+        name, *rest = args
+        if name in COMMANDS:
+            entry = COMMANDS[name]
+            return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), rest
+        app = _find_plugin_command(ctx, name)
+        if app is None:
+            ctx.fail(_unknown_command_message(ctx, name))
+        return name, get_command(app), rest
+
+
+def _unknown_command_message(ctx: "Context", name: str) -> str:
+    from bot.cli.command_setup import find_command_plugin
+
+    if name in RENAMED_COMMANDS:
+        return f"foxcast {name} is now foxcast {RENAMED_COMMANDS[name]}"
+    plugin = find_command_plugin(ctx.params.get("config"), name)
+    if plugin is None:
+        return f"there is no command {name}; {suggest_names(name, COMMANDS)}"
+    return f'the command {name} is in the plugin {plugin}: add "{plugin}" to plugins in config.toml'
+
+
+def _find_plugin_command(ctx: "Context", name: str) -> typer.Typer | None:
+    from bot.cli.command_setup import load_plugin_command
+
+    try:
+        return load_plugin_command(ctx.params.get("config"), name)
+    except ConfigError:
+        return None
+
 
 GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
 
@@ -31,8 +174,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of a callback for a flag
-    if asked:
+def _show_version(requested: bool) -> None:  # noqa: FBT001 - Typer calls it with one positional argument
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"foxcast {version('foxcast')}")
@@ -52,7 +195,7 @@ def foxcast(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Keep the options that stand before the command; without a command print the help."""
+    """Store the global options; without a command print the help."""
     call = ctx.ensure_object(CommandInvocation)
     call.config_path, call.debug = config, debug
     if ctx.invoked_subcommand is None:
@@ -60,11 +203,11 @@ def foxcast(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; ``arguments`` are those of the process unless given."""
+    """Run one command and return its exit code; ``arguments`` defaults to those of the process."""
     configure_process()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # A title in a script that the terminal cannot show must not end the command.
+            # A title with characters that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
     with redacted_streams():
         return _run_command(arguments)
@@ -76,11 +219,11 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         result = get_command(app).main([*call.arguments], prog_name="foxcast", standalone_mode=False, obj=call)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at its end, which must not fail again.
+        # The interpreter flushes stdout once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.PIPE
     except SystemExit as end:
-        # Typer saw the broken pipe first, and has made stdout safe to flush.
+        # Typer caught the broken pipe first, and made stdout safe to flush.
         if isinstance(end.__context__, BrokenPipeError):
             return ExitCode.PIPE
         raise
@@ -88,7 +231,7 @@ def _run_command(arguments: Sequence[str] | None) -> int:
         return ExitCode.INTERRUPTED
     except TerminatedBySignal:
         return ExitCode.TERMINATED
-    except Exception as error:  # noqa: BLE001 - the last place that can turn an error into one line
+    except Exception as error:  # noqa: BLE001 - the last place that can report an error in one line
         return _report_error(error, call)
     return result if isinstance(result, int) else ExitCode.DONE
 
@@ -110,15 +253,15 @@ def _error_line(error: Exception) -> tuple[str, ExitCode]:
         case typer.TyperException():
             return _usage_message(error), ExitCode.USAGE
         case _:
-            what = describe_error_with_type(error).rstrip(": ")
-            return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
+            text = describe_error_with_type(error).rstrip(": ")
+            return f"unexpected {text}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
 
 
 def _usage_message(error: typer.TyperException) -> str:
-    # Typer passes on what its own checks say with the kind of error in front.
+    # Typer puts the kind of error in front of the messages of its checks.
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     message = message[:1].lower() + message[1:]
     if getattr(error, "option_name", None) in GLOBAL_OPTIONS:
-        return f"{message}; it stands before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"
+        return f"{message}; it goes before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path if context else 'foxcast'} --help"

@@ -1,6 +1,6 @@
 """`foxcast orders`: orders and submissions with status and fills.
 
-Cancel a resting order, settle one whose fate is unknown.
+Subcommands cancel a resting order, or settle a submission of unknown outcome.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.daemon_requests import TokenFileOption, submit_request, terminal_user
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import (
     ColumnKind,
@@ -25,7 +26,6 @@ from bot.cli.output.console import (
     stdout_console,
 )
 from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
-from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, NotFoundError, RequestRejectedError
@@ -65,12 +65,12 @@ FILL_COLUMNS = (
 )
 
 
-# Narrower than this a table of so many columns says nothing.
+# A table with so many columns is unreadable on a narrower terminal.
 MIN_TABLE_WIDTH = 110
 
 
 def print_orders(console: Console, rows: Sequence[OrderRow], now: datetime) -> None:
-    """Print a line for each, or where there is little room a few short ones."""
+    """Print a table, or on a narrow terminal a few short lines for each order."""
     if console.width >= MIN_TABLE_WIDTH:
         console.print(make_table(ORDER_COLUMNS, [_order_cells(one, now) for one in rows]))
     else:
@@ -81,18 +81,18 @@ def print_orders(console: Console, rows: Sequence[OrderRow], now: datetime) -> N
 
 
 def in_doubt_advice(rows: Sequence[OrderRow], now: datetime) -> Iterator[str]:
-    """Yield what a person can do about what is in doubt, and what becomes of the rest by itself."""
+    """Yield what a person can do about orders in doubt, and how orders without an answer are settled."""
     for one in rows:
         if one.row.state is IntentState.IN_DOUBT:
             name, venue = one.row.intent.id, one.row.intent.ref.venue
             yield (
-                f"{name} is in doubt and counts as spent: look at {venue}, then run: foxcast orders adopt {name} "
+                f"{name} is in doubt and counts as spent: check {venue}, then run: foxcast orders adopt {name} "
                 "--ref NAME if it is there, --absent if not"
             )
     if unknown := sum(one.row.state is IntentState.UNKNOWN for one in rows):
         fences = [until for one in rows if (until := _effective_until(one)) is not None and until > now]
-        sure = f" from {format_minute(max(fences))} UTC on" if fences else ""
-        yield f"{unknown} without an answer: read back by the daemon or the next run, which knows for sure{sure}"
+        known_from = f" from {format_minute(max(fences))} UTC on" if fences else ""
+        yield f"{unknown} without an answer: the daemon or the next run reads them back, with certainty{known_from}"
 
 
 def _effective_until(one: OrderRow) -> datetime | None:
@@ -110,8 +110,10 @@ def _print_order_lines(console: Console, one: OrderRow, now: datetime) -> None:
         print_indented(console, why)
 
 
-def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: PaperOrderReport | None = None) -> None:
-    """Print all that is known of one; ``ticket`` is what its paper book says of it."""
+def print_order_details(
+    console: Console, one: OrderRow, now: datetime, paper_report: PaperOrderReport | None = None
+) -> None:
+    """Print everything known about an order; ``paper_report`` is the report of its paper book."""
     row, order = one.row, one.row.intent.order
     console.print(f"{row.intent.id}: {row.intent.action} on {row.intent.ref}, {order_status(one, now)}, {row.mode}")
     if one.title:
@@ -125,11 +127,11 @@ def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: 
             f"for {order.cost:.2f} {order.currency} at most (fees {order.fees:.2f}, edge {order.edge:.4f})"
         )
     if one.decision_reason:
-        console.print(f"let go because: {one.decision_reason}")
+        console.print(f"submitted because: {one.decision_reason}")
     _print_attempts(console, one, now)
     _print_fills(console, one)
-    if ticket is not None:
-        _print_ticket(console, ticket)
+    if paper_report is not None:
+        _print_paper_report(console, paper_report)
     for line in in_doubt_advice([one], now):
         console.print(line)
 
@@ -164,16 +166,16 @@ def _print_fills(console: Console, one: OrderRow) -> None:
     console.print(make_table(FILL_COLUMNS, rows))
 
 
-def _print_ticket(console: Console, ticket: PaperOrderReport) -> None:
+def _print_paper_report(console: Console, paper_report: PaperOrderReport) -> None:
     print_heading(console, "In the paper book")
-    console.print(f"{ticket.state}: {ticket.why}" if ticket.why else ticket.state)
-    for name, value in ticket.report.items():
-        if value not in (None, "", ticket.why):
+    console.print(f"{paper_report.state}: {paper_report.why}" if paper_report.why else paper_report.state)
+    for name, value in paper_report.report.items():
+        if value not in (None, "", paper_report.why):
             print_indented(console, f"{name.replace('_', ' ')} {value}")
 
 
-def order_to_json(one: OrderRow, now: datetime, ticket: PaperOrderReport | None = None) -> dict[str, Any]:
-    """Return all that is known of one as JSON values; ``ticket`` is what its paper book says of it."""
+def order_to_json(one: OrderRow, now: datetime, paper_report: PaperOrderReport | None = None) -> dict[str, Any]:
+    """Return everything known about an order as JSON values; ``paper_report`` is the report of its paper book."""
     row, order = one.row, one.row.intent.order
     return {
         "id": row.intent.id,
@@ -195,7 +197,7 @@ def order_to_json(one: OrderRow, now: datetime, ticket: PaperOrderReport | None 
         "filled": one.filled,
         "fees": one.fees,
         "cash": one.cash,
-        "paper": None if ticket is None else _ticket_to_json(ticket),
+        "paper": None if paper_report is None else _paper_report_to_json(paper_report),
         "attempts": [
             {
                 "number": attempt.number,
@@ -223,12 +225,12 @@ def order_to_json(one: OrderRow, now: datetime, ticket: PaperOrderReport | None 
     }
 
 
-def _ticket_to_json(ticket: PaperOrderReport) -> dict[str, Any]:
-    return {"state": ticket.state, "why": ticket.why, "report": dict(ticket.report) or None}
+def _paper_report_to_json(paper_report: PaperOrderReport) -> dict[str, Any]:
+    return {"state": paper_report.state, "why": paper_report.why, "report": dict(paper_report.report) or None}
 
 
 def order_status(one: OrderRow, now: datetime) -> str:
-    """Return where it stands in a word or two."""
+    """Return its state in a word or two."""
     if one.row.intent.order is None or one.row.state is not IntentState.ACKED:
         return one.row.state.value
     if one.is_filled:
@@ -239,7 +241,7 @@ def order_status(one: OrderRow, now: datetime) -> str:
 
 
 def order_description(order: Order) -> str:
-    """Return what an order is for in a few words."""
+    """Return side, shares and contract side of an order."""
     what = f"{order.side} {order.shares:.2f} {order.leg}"
     return f"{what} ({order.option})" if order.option else what
 
@@ -266,16 +268,16 @@ def _order_cells(one: OrderRow, now: datetime) -> tuple[str, ...]:
 app = typer.Typer(add_completion=False, invoke_without_command=True)
 
 
-ORDER_HELP = "An order as foxcast orders names it, or a unique prefix of its name."
+ORDER_HELP = "An order as foxcast orders lists it, or a unique prefix of its id."
 
 
-# Names are looked for among so many of the newest.
+# Ids are searched among this many newest orders.
 MAX_ORDERS_SEARCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersOptions:
-    """Which orders."""
+    """Which orders are listed."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
     is_open: Annotated[
@@ -298,15 +300,15 @@ def orders(ctx: typer.Context, options: OrdersOptions) -> None:
     asked = OrderFilter(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
     found, count = _load_orders_and_count(load_command_config(ctx), asked)
     if left_out := count - len(found):
-        # Beside the answer, so that a program sees it too.
-        sys.stderr.write(f"{left_out} of {count} orders are not shown, the oldest; see: foxcast orders --all\n")
+        # On stderr, so that JSON on stdout stays valid.
+        sys.stderr.write(f"the oldest {left_out} of {count} orders are not shown; see: foxcast orders --all\n")
     if options.as_json:
-        tickets = _load_tickets(load_command_config(ctx), found)
-        print_json([order_to_json(one, now, tickets.get(one.row.intent.id)) for one in found])
+        paper_reports = _load_paper_reports(load_command_config(ctx), found)
+        print_json([order_to_json(one, now, paper_reports.get(one.row.intent.id)) for one in found])
         return
     console = stdout_console()
     if not found:
-        console.print("nothing is under way" if options.is_open else "nothing was to leave yet")
+        console.print("no open orders" if options.is_open else "no orders yet")
         return
     print_orders(console, found, now)
 
@@ -321,15 +323,15 @@ def show(
     """Show one order: why it was submitted, every attempt and fill, and its paper-book report."""
     config, now = load_command_config(ctx), SystemClock().now()
     one = _find_order(config, name)
-    ticket = _load_tickets(config, [one]).get(one.row.intent.id)
+    paper_report = _load_paper_reports(config, [one]).get(one.row.intent.id)
     if not as_json:
-        print_order_details(stdout_console(), one, now, ticket)
+        print_order_details(stdout_console(), one, now, paper_report)
         return
-    told = order_to_json(one, now, ticket)
-    if ticket is not None:
-        # Of one order also the market that it met, which may be long.
-        told["paper"]["market"] = ticket.market
-    print_json(told)
+    values = order_to_json(one, now, paper_report)
+    if paper_report is not None:
+        # The order book that the order met, which may be long.
+        values["paper"]["market"] = paper_report.market
+    print_json(values)
 
 
 @app.command()
@@ -338,17 +340,17 @@ def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID",
     config, now = load_command_config(ctx), SystemClock().now()
     one = _find_order(config, name)
     if not one.is_resting(now):
-        message = f"order {one.row.intent.id} does not rest anywhere: it is {order_status(one, now)}"
+        message = f"order {one.row.intent.id} is not resting: it is {order_status(one, now)}"
         raise RequestRejectedError(message)
     request_cancellation(state_folder(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
     stdout_console().print(
-        f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run"
+        f"cancel of {one.row.intent.id} requested; the daemon does it within seconds, otherwise the next run"
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptOptions:
-    """What a person says of one that is in doubt."""
+    """What a person found at the venue about a submission in doubt."""
 
     name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)]
     reference: Annotated[
@@ -361,24 +363,24 @@ class AdoptOptions:
 
 @app.command()
 @options_from_dataclass(AdoptOptions)
-def adopt(ctx: typer.Context, word: AdoptOptions) -> None:
+def adopt(ctx: typer.Context, options: AdoptOptions) -> None:
     """Settle a submission of unknown outcome after checking the venue."""
     config, registry = load_config_and_plugins(ctx)
-    if word.absent == bool(word.reference.strip()):
-        message = "say one of two: --ref NAME where it is at the venue, --absent where it is not"
+    if options.absent == bool(options.reference.strip()):
+        message = "give either --ref NAME if it is at the venue, or --absent if it is not"
         raise ConfigError(message)
-    intent = _find_order(config, word.name).row.intent.id
+    intent = _find_order(config, options.name).row.intent.id
 
-    def make(by: str, at: datetime) -> AdoptIntent:
+    def make_request(by: str, at: datetime) -> AdoptIntent:
         return AdoptIntent(
-            by=by, asked_at=at, intent=intent, reference=word.reference, absent=word.absent, reason=word.reason
+            by=by, asked_at=at, intent=intent, reference=options.reference, absent=options.absent, reason=options.reason
         )
 
-    stdout_console().print(submit_request(config, registry, make, token_file=word.token_file))
+    stdout_console().print(submit_request(config, registry, make_request, token_file=options.token_file))
 
 
 def _find_order(config: Config, name: str) -> OrderRow:
-    """Return the one order of that name; raises NotFound with the candidates where there are several."""
+    """Return the order with that id or unique prefix; raises NotFoundError, with candidates if there are several."""
     found = [
         one
         for one in _load_orders(config, OrderFilter(now=SystemClock().now(), prefix=name, limit=MAX_ORDERS_SEARCHED))
@@ -388,29 +390,29 @@ def _find_order(config: Config, name: str) -> OrderRow:
         case [one]:
             return one
         case []:
-            message = f"no order is called {name}; list what there is with: foxcast orders"
+            message = f"no order has the id {name}; list orders with: foxcast orders"
             raise NotFoundError(message)
         case several:
             named = ", ".join(one.row.intent.id for one in several[:5])
-            message = f"{name} is not one order; name one of {named}"
+            message = f"{name} fits several orders; name one of {named}"
             raise NotFoundError(message)
 
 
-def _load_tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, PaperOrderReport]:
-    """Return what the paper books say of those of the orders that are theirs."""
-    wanted: dict[str, list[str]] = {}
+def _load_paper_reports(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, PaperOrderReport]:
+    """Return the reports of the paper books on their orders."""
+    intents_by_venue: dict[str, list[str]] = {}
     for one in rows:
         if one.row.mode is ExecutionMode.PAPER and one.row.intent.order is not None:
-            wanted.setdefault(one.row.intent.ref.venue, []).append(one.row.intent.id)
+            intents_by_venue.setdefault(one.row.intent.ref.venue, []).append(one.row.intent.id)
 
-    async def tickets() -> Mapping[str, PaperOrderReport]:
+    async def read_reports() -> Mapping[str, PaperOrderReport]:
         found: dict[str, PaperOrderReport] = {}
-        for venue, intents in wanted.items():
+        for venue, intents in intents_by_venue.items():
             path = paper_book_path(state_folder(config), venue)
             found |= await read_order_reports(path, intents) if path.exists() else {}
         return found
 
-    return asyncio.run(tickets()) if wanted else {}
+    return asyncio.run(read_reports()) if intents_by_venue else {}
 
 
 def _load_orders(config: Config, asked: OrderFilter) -> Sequence[OrderRow]:

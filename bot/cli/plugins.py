@@ -1,6 +1,6 @@
 """`foxcast plugins`: all plugins found, what they offer, and which are enabled or broken.
 
-Only enabled ones are imported.
+Only enabled plugins are imported.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _plugin_to_json(registry: Registry, plugin: PluginCandidate) -> dict[str, An
 
 
 def _plugin_offers(registry: Registry, plugin: PluginCandidate) -> Iterator[dict[str, Any]]:
-    shelves: dict[str, SpecCollection[Any]] = {
+    collections: dict[str, SpecCollection[Any]] = {
         "venue": registry.venues,
         "forecaster": registry.forecasters,
         "search engine": registry.search_engines,
@@ -66,8 +66,8 @@ def _plugin_offers(registry: Registry, plugin: PluginCandidate) -> Iterator[dict
         "command": registry.commands,
         "job": registry.jobs,
     }
-    for kind, shelf in shelves.items():
-        specs: list[BaseSpec] = [spec for spec in shelf if shelf.plugin_of(spec.name) is plugin]
+    for kind, collection in collections.items():
+        specs: list[BaseSpec] = [spec for spec in collection if collection.plugin_of(spec.name) is plugin]
         for spec in specs:
             abilities = sorted(spec.abilities)
             yield {"kind": kind, "name": spec.name, "summary": spec.summary, "abilities": abilities}

@@ -1,7 +1,4 @@
-"""`foxcast portfolio`: cash.
-
-Positions and profit of each account, from paper books or the last reading of a live account.
-"""
+"""`foxcast portfolio`: cash, positions and profit of each account, from paper books or the last account readings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,13 +72,13 @@ EVENT_COLUMNS = (
 )
 
 
-# Narrower than this a table of so many columns says nothing.
+# A table with so many columns is unreadable on a narrower terminal.
 MIN_TABLE_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPosition:
-    """A position with its question; ``marked_at`` is when its price was looked at."""
+    """A position with its question; ``marked_at`` is the time of its price."""
 
     position: Position
     title: str
@@ -90,21 +87,21 @@ class HeldPosition:
 
     @property
     def value(self) -> float:
-        """What it would bring now, 0 where nobody buys."""
+        """Proceeds of a sale now; 0 without a buyer."""
         return self.position.shares * (self.position.mark or 0.0)
 
     @property
     def gain(self) -> float:
-        """What it would bring beyond what it cost."""
+        """Proceeds of a sale now less the cost."""
         return self.value - self.position.paid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHoldings:
-    """What an account of a venue has; without ``account`` nothing is traded there, and forecasts stand.
+    """The holdings of an account at a venue; without ``account`` only forecasts are submitted there.
 
-    ``capital`` is known of paper books alone. ``titles`` are those of all questions that were traded, ``points`` the
-    equity over time.
+    ``capital`` is known for paper books only. ``titles`` covers all traded questions, ``points`` is the equity over
+    time, ``standing`` the number of open questions with a submitted forecast.
     """
 
     venue: str
@@ -123,17 +120,17 @@ class AccountHoldings:
 
     @property
     def reserved(self) -> float:
-        """What open orders hold back."""
+        """Cash reserved for open orders."""
         return 0.0 if self.account is None else sum(order.reserves for order in self.account.orders)
 
     @property
     def value(self) -> float:
-        """What all positions would bring now."""
+        """Proceeds of a sale of all positions now."""
         return sum(held.value for held in self.positions)
 
     @property
     def gain(self) -> float:
-        """What all positions would bring beyond what they cost."""
+        """Proceeds of a sale of all positions now less their cost."""
         return sum(held.gain for held in self.positions)
 
     @property
@@ -146,51 +143,51 @@ class AccountHoldings:
         return {event: tuple(held) for event, held in grouped.items() if len(held) > 1}
 
 
-def print_holdings(console: Console, one: AccountHoldings, now: datetime) -> None:
+def print_holdings(console: Console, holdings: AccountHoldings, now: datetime) -> None:
     """Print it for a person."""
-    account = one.account
-    print_heading(console, f"{one.venue}: {one.mode}, account {one.name}")
-    if one.standing:
-        console.print(f"forecasts stand on {one.standing} open questions")
+    account = holdings.account
+    print_heading(console, f"{holdings.venue}: {holdings.mode}, account {holdings.name}")
+    if holdings.standing:
+        console.print(f"submitted forecasts on {holdings.standing} open questions")
     if account is None:
         return
-    if one.mode is not ExecutionMode.PAPER:
-        console.print(f"as it was read {format_age(now - account.at)}")
-    for fault in one.faults:
-        console.print(f"the book does not agree with itself: {fault}")
-    console.print(make_table(SUM_COLUMNS, _sum_rows(one, account)))
+    if holdings.mode is not ExecutionMode.PAPER:
+        console.print(f"account read {format_age(now - account.at)}")
+    for fault in holdings.faults:
+        console.print(f"the book is inconsistent: {fault}")
+    console.print(make_table(SUM_COLUMNS, _sum_rows(holdings, account)))
     if account.orders:
-        console.print(f"{len(account.orders)} orders open; look at them with: foxcast orders --open")
-    if one.positions:
-        _print_positions(console, one, now)
-        _print_events(console, one)
+        console.print(f"{len(account.orders)} open orders; list them with: foxcast orders --open")
+    if holdings.positions:
+        _print_positions(console, holdings, now)
+        _print_events(console, holdings)
     else:
         console.print("no positions")
-    print_profit(console, one.profit, one.titles)
+    print_profit(console, holdings.profit, holdings.titles)
 
 
-def holdings_to_json(one: AccountHoldings) -> dict[str, Any]:
+def holdings_to_json(holdings: AccountHoldings) -> dict[str, Any]:
     """Return it as JSON values."""
-    account = one.account
+    account = holdings.account
     return {
-        "venue": one.venue,
-        "mode": one.mode.value,
-        "account": one.name,
-        "standing_forecasts": one.standing,
+        "venue": holdings.venue,
+        "mode": holdings.mode.value,
+        "account": holdings.name,
+        "standing_forecasts": holdings.standing,
         "currency": None if account is None else account.currency,
         "at": None if account is None else format_timestamp(account.at),
-        "begun_at": format_timestamp(one.begun_at),
-        "capital": one.capital,
+        "begun_at": format_timestamp(holdings.begun_at),
+        "capital": holdings.capital,
         "cash": None if account is None else account.cash,
-        "reserved": one.reserved,
-        "value": one.value,
-        "gain": one.gain,
-        "realised": None if account is None else one.profit.realised,
-        "fees": one.fees,
-        **profit_to_json(one.profit, one.titles),
+        "reserved": holdings.reserved,
+        "value": holdings.value,
+        "gain": holdings.gain,
+        "realised": None if account is None else holdings.profit.realised,
+        "fees": holdings.fees,
+        **profit_to_json(holdings.profit, holdings.titles),
         "equity": None if account is None else account.equity,
-        "faults": [*one.faults],
-        "positions": [_position_to_json(held) for held in one.positions],
+        "faults": [*holdings.faults],
+        "positions": [_position_to_json(held) for held in holdings.positions],
         "orders": [
             {
                 "id": order.id,
@@ -205,7 +202,7 @@ def holdings_to_json(one: AccountHoldings) -> dict[str, Any]:
             }
             for order in (account.orders if account else ())
         ],
-        "events": {event: {"gain": sum(h.gain for h in held)} for event, held in one.by_event.items()},
+        "events": {event: {"gain": sum(h.gain for h in held)} for event, held in holdings.by_event.items()},
     }
 
 
@@ -227,24 +224,24 @@ def _position_to_json(held: HeldPosition) -> dict[str, Any]:
     }
 
 
-def _sum_rows(one: AccountHoldings, account: Account) -> list[tuple[str, str]]:
+def _sum_rows(holdings: AccountHoldings, account: Account) -> list[tuple[str, str]]:
     rows = [
         ("cash, free", format_number(account.cash)),
-        ("held back by orders", format_number(one.reserved)),
-        ("positions, if sold now", format_number(one.value)),
+        ("reserved for orders", format_number(holdings.reserved)),
+        ("positions, if sold now", format_number(holdings.value)),
         (f"equity, {account.currency}", format_number(account.equity)),
-        ("gain of positions", f"{one.gain:+z.2f}"),
-        *profit_sums(one.profit),
-        ("fees paid", format_number(one.fees)),
+        ("gain of positions", f"{holdings.gain:+z.2f}"),
+        *profit_sums(holdings.profit),
+        ("fees paid", format_number(holdings.fees)),
     ]
-    if one.capital is not None:
-        rows.append((f"begun {format_day(one.begun_at)} with", format_number(one.capital)))
+    if holdings.capital is not None:
+        rows.append((f"started {format_day(holdings.begun_at)} with", format_number(holdings.capital)))
     return rows
 
 
-def _print_positions(console: Console, one: AccountHoldings, now: datetime) -> None:
-    print_heading(console, f"Positions ({len(one.positions)})")
-    rows = [_position_cells(held, now) for held in sorted(one.positions, key=lambda held: -held.position.paid)]
+def _print_positions(console: Console, holdings: AccountHoldings, now: datetime) -> None:
+    print_heading(console, f"Positions ({len(holdings.positions)})")
+    rows = [_position_cells(held, now) for held in sorted(holdings.positions, key=lambda held: -held.position.paid)]
     if console.width >= MIN_TABLE_WIDTH:
         console.print(make_table(POSITION_COLUMNS, rows))
         return
@@ -256,8 +253,8 @@ def _print_positions(console: Console, one: AccountHoldings, now: datetime) -> N
         print_indented(console, f"mark {mark} ({marked}), value {value}, gain {gain}")
 
 
-def _print_events(console: Console, one: AccountHoldings) -> None:
-    if not one.by_event:
+def _print_events(console: Console, holdings: AccountHoldings) -> None:
+    if not holdings.by_event:
         return
     print_heading(console, "By event")
     rows = [
@@ -268,7 +265,7 @@ def _print_events(console: Console, one: AccountHoldings) -> None:
             format_number(sum(one.value for one in held)),
             f"{sum(one.gain for one in held):+z.2f}",
         )
-        for event, held in one.by_event.items()
+        for event, held in holdings.by_event.items()
     ]
     if console.width >= MIN_TABLE_WIDTH:
         console.print(make_table(EVENT_COLUMNS, rows))
@@ -329,7 +326,7 @@ def portfolio(
 def _print_portfolio(found: Sequence[AccountHoldings], now: datetime, *, history: bool) -> None:
     console = stdout_console()
     if not found:
-        console.print("no account has anything yet, and no forecast stands; foxcast run --once begins")
+        console.print("no account holds anything yet, and no forecast is submitted; start with: foxcast run --once")
     for one in found:
         if not history:
             print_holdings(console, one, now)
@@ -350,7 +347,7 @@ def _account_to_json(one: AccountHoldings) -> dict[str, Any]:
 
 
 def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -> int:
-    """Write a row for each market, or each reading; return how many. Raises ConfigError for a file that cannot be."""
+    """Write a row for each market or each reading and return their number; raises ConfigError for a failed file."""
     rows = [
         {**_account_to_json(one), **row} if history else market_csv_row(row, _account_to_json(one))
         for one in found
@@ -360,13 +357,13 @@ def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}); name a file in a folder that is there"
+        message = f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         raise ConfigError(message) from error
     return len(rows)
 
 
 async def load_portfolio(records: ReadOnlyState, venue: str | None, now: datetime) -> list[AccountHoldings]:
-    """Return what the accounts of the venues in config have, those without anything left out."""
+    """Return the holdings of the configured accounts; empty accounts are left out."""
     found = [await _load_holdings(records, name, now) for name in records.config.venues if venue in {None, name}]
     return [one for one in found if one is not None]
 
@@ -408,14 +405,14 @@ async def _load_holdings(records: ReadOnlyState, venue: str, now: datetime) -> A
 
 
 async def _load_profit(
-    records: ReadOnlyState, lane: AccountKey, account: Account, report: PaperBookReport | None
+    records: ReadOnlyState, key: AccountKey, account: Account, report: PaperBookReport | None
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
-    """Return what the orders of an account gained, its equity over time, and the titles of what was traded."""
+    """Return the profit of the orders of an account, its equity over time, and the titles of traded questions."""
     ledger = records.ledger
-    # What a paper book says of itself has no word of pairs; what was read of it has.
-    last = await ledger.readings.last(lane.venue, lane.account, paper=lane.paper)
+    # The report of a paper book lacks whether pairs are redeemed; its last account reading has it.
+    last = await ledger.readings.last(key.venue, key.account, paper=key.paper)
     redeems = account.redeems or (last is not None and last.redeems)
-    found = await ledger.profits.record(lane, _BEGINNING, redeems=redeems)
+    found = await ledger.profits.record(key, _BEGINNING, redeems=redeems)
     refs = {one.ref for one in found.book.contracts}
     known = await ledger.submissions.readers.run(
         lambda database: submission_queries.read_question_headings(database, refs)
@@ -425,15 +422,15 @@ async def _load_profit(
         found.book,
         account,
         points,
-        said=found.venue_gains,
+        venue_gains=found.venue_gains,
         comment_fees=sum(fee for _, fee in found.fees) / MILLIONTHS,
-        paper=lane.paper,
+        paper=key.paper,
     )
     return profit, points, {ref: subject.title for ref, subject in known.items()}
 
 
 def _starting_reading(report: PaperBookReport | None) -> list[EquityReading]:
-    """Return what a paper book began with as a reading; a live account begins with the first that there is."""
+    """Return the starting capital of a paper book as a reading; a live account starts with its first reading."""
     if report is None:
         return []
     before = report.begun_at - timedelta(microseconds=1)
@@ -441,16 +438,16 @@ def _starting_reading(report: PaperBookReport | None) -> list[EquityReading]:
 
 
 def _profit_contradictions(profit: AccountProfit, report: PaperBookReport) -> Iterator[str]:
-    """Say where a paper book booked other gains than its orders come to; what waits for its payout is left out."""
+    """Yield a message if a paper book booked another gain than its orders add up to; pending payouts are left out."""
     waiting = {one.contract for one in report.account.positions} & {
         one.contract for one in profit.markets if one.closed_at is not None
     }
     if not waiting and abs(report.realised - profit.realised) >= MONEY_TOLERANCE:
-        yield f"it realised {report.realised:+.2f}, and its orders come to {profit.realised:+.2f}"
+        yield f"it realised {report.realised:+.2f}, but its orders add up to {profit.realised:+.2f}"
 
 
 async def _with_known_questions(records: ReadOnlyState, venue: str, account: Account) -> Account:
-    """Return the account with the questions of what was bought here where the venue knows contracts alone."""
+    """Return the account with the questions of its contracts, for venues that report contracts only."""
     name = records.config.venues[venue].account
     held: list[Position | OpenOrder] = [*account.positions, *account.orders]
     contracts = {one.contract for one in held if one.ref is None}
@@ -458,18 +455,18 @@ async def _with_known_questions(records: ReadOnlyState, venue: str, account: Acc
         lambda database: submission_queries.read_traded_contracts(database, venue, name, contracts)
     )
 
-    def position(one: Position) -> Position:
+    def add_question(one: Position) -> Position:
         found = known.get(one.contract) if one.ref is None else None
         return one if found is None else replace(one, ref=found.ref, option=one.option or found.option)
 
-    def order(one: OpenOrder) -> OpenOrder:
+    def add_order_question(one: OpenOrder) -> OpenOrder:
         found = known.get(one.contract) if one.ref is None else None
         return one if found is None else replace(one, ref=found.ref)
 
     return replace(
         account,
-        positions=tuple(position(one) for one in account.positions),
-        orders=tuple(order(one) for one in account.orders),
+        positions=tuple(add_question(one) for one in account.positions),
+        orders=tuple(add_order_question(one) for one in account.orders),
     )
 
 
@@ -481,7 +478,7 @@ async def _load_positions(
         lambda database: submission_queries.read_question_headings(database, refs)
     )
 
-    def held(position: Position) -> HeldPosition:
+    def make_held_position(position: Position) -> HeldPosition:
         subject = known.get(position.ref) if position.ref is not None else None
         key = (position.contract, position.leg.value)
         return HeldPosition(
@@ -491,4 +488,4 @@ async def _load_positions(
             marked_at=report.marked_at.get(key) if report else account.at,
         )
 
-    return tuple(held(position) for position in account.positions)
+    return tuple(make_held_position(position) for position in account.positions)

@@ -1,7 +1,6 @@
-"""`foxcast preflight`: what would be submitted to a venue now.
+"""`foxcast preflight`: what would be submitted to a venue now, what it would cost, and why the rest is held.
 
-What it would cost, and why everything else is held. Requests are built as they would be sent, with a write client
-that sends nothing.
+Requests are built exactly as they would be sent, with a write client that sends nothing.
 """
 
 import asyncio
@@ -31,13 +30,11 @@ from bot.cli.output.console import (
     print_json,
     stdout_console,
 )
-from bot.cli.output.formatting import format_predictions_short
-from bot.cli.output.predictions import describe_prediction_short as in_words
-from bot.cli.output.predictions import order_options
-from bot.cli.shared_rates import open_shared_rates
+from bot.cli.output.formatting import describe_prediction_short, format_predictions_short, order_options
+from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
-from bot.core.clock import SeededRandom, SystemClock
+from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, FoxcastError
 from bot.core.ids import sha256_hex
 from bot.core.interfaces import VenueSubmitter
@@ -56,7 +53,6 @@ from bot.execution.preflight import (
     PreflightDecision,
     RequestPreview,
     RequestPreviewContext,
-    open_refusing_client,
     preview_decisions,
     preview_requests,
 )
@@ -64,7 +60,7 @@ from bot.execution.submission_planning import DecisionContextBuilder
 from bot.jobs.live_readiness import ReadinessContext, check_readiness
 from bot.net.client import RetryingHttpClient
 from bot.plugin_system.registry import Registry
-from bot.store.database import is_holder_running, last_holder
+from bot.store.database import find_running_holder
 from bot.store.intents import ORDER_SERIALIZER
 from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_read_only, state_folder
 from bot.store.serialization import PREDICTIONS, format_timestamp
@@ -92,7 +88,7 @@ FORECAST_COLUMNS = (
 
 HELD_COLUMNS = (
     TableColumn("question", ColumnKind.TEXT),
-    TableColumn("asked again"),
+    TableColumn("retried at"),
     TableColumn("held because", ColumnKind.TEXT),
 )
 
@@ -100,115 +96,115 @@ HELD_COLUMNS = (
 REASON_COLUMNS = (TableColumn("forecasts", ColumnKind.NUMBER), TableColumn("held because", ColumnKind.TEXT))
 
 
-# Beyond so many, those that are held are counted by reason.
+# More held forecasts than this are counted by reason.
 MAX_HELD_SHOWN = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightReport:
-    """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known.
+    """The result of a preflight.
 
-    ``assumes_armed``: it is not, and all is shown as if it were.
-    ``missing_requirements`` is what a live venue needs besides; ``rehearsals`` are the requests, by intent, of the
-    first that leave.
+    ``armed`` says whether a live venue is armed, ``account`` where the account data comes from. With ``assumes_armed``
+    the venue is not armed, and everything is shown as if it were. ``missing_requirements`` is what else a live venue
+    needs. ``previews`` holds, by intent, the first requests that would be sent.
     """
 
     venue: str
     mode: ExecutionMode
     armed: str
     account: str
-    looks: tuple[PreflightDecision, ...]
+    decisions: tuple[PreflightDecision, ...]
     missing_requirements: tuple[str, ...] = ()
     assumes_armed: bool = False
-    rehearsals: Mapping[str, RequestPreview] = field(default_factory=dict)
+    previews: Mapping[str, RequestPreview] = field(default_factory=dict)
 
     @property
     def sends(self) -> tuple[tuple[PreflightDecision, SendDecision], ...]:
-        """What would leave."""
-        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, SendDecision))
+        """The submissions that would be sent."""
+        return tuple((one, one.decision) for one in self.decisions if isinstance(one.decision, SendDecision))
 
     @property
     def holds(self) -> tuple[tuple[PreflightDecision, HoldDecision], ...]:
-        """What would not."""
-        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, HoldDecision))
+        """The forecasts that are held."""
+        return tuple((one, one.decision) for one in self.decisions if isinstance(one.decision, HoldDecision))
 
     @property
     def cost(self) -> float:
-        """What all orders together would cost at most."""
+        """The maximum cost of all orders together."""
         return sum(send.intent.order.cost for _, send in self.sends if send.intent.order is not None)
 
 
-def print_preflight(console: Console, shown: PreflightReport) -> None:
+def print_preflight(console: Console, report: PreflightReport) -> None:
     """Print it for a person."""
-    console.print(f"{shown.venue}: mode {shown.mode}" + (f", {shown.armed}" if shown.armed else ""))
-    for what in shown.missing_requirements:
+    console.print(f"{report.venue}: mode {report.mode}" + (f", {report.armed}" if report.armed else ""))
+    for what in report.missing_requirements:
         console.print(f"not ready, {what}")
-    if shown.account:
-        console.print(f"account: {shown.account}")
-    if shown.assumes_armed:
-        console.print("shown as if it were armed, without bounds of an arm record")
-    elif shown.armed not in {"", "armed"}:
-        console.print(f"to see what would leave once it is armed: foxcast preflight {shown.venue} --as-if-armed")
-    where = "into the paper book" if shown.mode is ExecutionMode.PAPER else "to the venue"
-    console.print(f"{len(shown.sends)} would leave {where}, {len(shown.holds)} are held; nothing was sent")
-    orders = [send.intent for _, send in shown.sends if send.intent.order is not None]
+    if report.account:
+        console.print(f"account: {report.account}")
+    if report.assumes_armed:
+        console.print("shown as if it were armed, without the limits of an arm record")
+    elif report.armed not in {"", "armed"}:
+        console.print(f"to see what would be sent once it is armed: foxcast preflight {report.venue} --as-if-armed")
+    where = "into the paper book" if report.mode is ExecutionMode.PAPER else "to the venue"
+    console.print(f"{len(report.sends)} would be sent {where}, {len(report.holds)} are held; nothing was sent")
+    orders = [send.intent for _, send in report.sends if send.intent.order is not None]
     if orders:
-        print_heading(console, f"Orders, {shown.cost:.2f} {_order_currency(orders)} at most".rstrip())
+        print_heading(console, f"Orders, {report.cost:.2f} {_order_currency(orders)} at most".rstrip())
         console.print(
             make_table(
                 ORDER_COLUMNS, [_order_cells(intent, intent.order) for intent in orders if intent.order is not None]
             )
         )
-    forecasts = [(look, send.intent, send.why) for look, send in shown.sends if send.intent.order is None]
+    forecasts = [(decision, send.intent, send.why) for decision, send in report.sends if send.intent.order is None]
     if forecasts:
         print_heading(console, "Forecasts")
         rows = [
             (
                 str(intent.ref),
-                _short_predictions(intent, look.context.question.shape),
+                _short_predictions(intent, decision.context.question.shape),
                 why,
                 request_content_summary(intent),
             )
-            for look, intent, why in forecasts
+            for decision, intent, why in forecasts
         ]
         console.print(make_table(FORECAST_COLUMNS, rows))
-    if shown.rehearsals and shown.mode is not ExecutionMode.PAPER:
-        _print_requests(console, shown)
-    _print_held(console, shown)
+    if report.previews and report.mode is not ExecutionMode.PAPER:
+        _print_requests(console, report)
+    _print_held(console, report)
 
 
-def preflight_to_json(shown: PreflightReport) -> dict[str, Any]:
+def preflight_to_json(report: PreflightReport) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
-        "venue": shown.venue,
-        "mode": shown.mode.value,
-        "armed": shown.armed or None,
-        "account": shown.account or None,
-        "cost": shown.cost,
-        "as_if_armed": shown.assumes_armed,
-        "lacking": list(shown.missing_requirements),
+        "venue": report.venue,
+        "mode": report.mode.value,
+        "armed": report.armed or None,
+        "account": report.account or None,
+        "cost": report.cost,
+        "as_if_armed": report.assumes_armed,
+        "lacking": list(report.missing_requirements),
         "sends": [
-            order_options(_send_to_json(send, shown.rehearsals.get(send.intent.id)), look.context.question.shape)
-            for look, send in shown.sends
+            order_options(_send_to_json(send, report.previews.get(send.intent.id)), decision.context.question.shape)
+            for decision, send in report.sends
         ],
         "holds": [
             {
-                "question": str(look.context.forecast.ref),
-                "forecast": look.context.forecast.id,
+                "question": str(decision.context.forecast.ref),
+                "forecast": decision.context.forecast.id,
                 "why": hold.why,
                 "until": format_timestamp(hold.until),
             }
-            for look, hold in shown.holds
+            for decision, hold in report.holds
         ],
     }
 
 
 def _short_predictions(intent: Intent, shape: QuestionShape) -> str:
-    return format_predictions_short(intent.predictions, partial(in_words, shape=shape))
+    return format_predictions_short(intent.predictions, partial(describe_prediction_short, shape=shape))
 
 
 def request_content_summary(intent: Intent) -> str:
-    """Return the size of what its request would be made of, and the beginning of its digest."""
+    """Return the size of the content of its request, and the beginning of the digest."""
     return _size_and_digest(_request_content(intent))
 
 
@@ -221,43 +217,45 @@ def _request_content(intent: Intent) -> str:
     return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER_SERIALIZER.encode(intent.order)
 
 
-def _print_requests(console: Console, shown: PreflightReport) -> None:
+def _print_requests(console: Console, report: PreflightReport) -> None:
     """Print each request as it would be sent, without secrets."""
-    print_heading(console, f"Requests ({len(shown.rehearsals)} of {len(shown.sends)}), as they would be sent now")
-    for preflight_look, send in shown.sends:
-        if (one := shown.rehearsals.get(send.intent.id)) is None:
+    print_heading(console, f"Requests ({len(report.previews)} of {len(report.sends)}), as they would be sent now")
+    for decision, send in report.sends:
+        if (preview := report.previews.get(send.intent.id)) is None:
             continue
-        console.print(f"{send.intent.ref}  {preflight_look.context.question.title}")
-        if one.why:
-            print_indented(console, f"it would be refused before sending: {one.why}")
-        elif one.sealed is None:
-            print_indented(console, f"no request is made beforehand; {request_content_summary(send.intent)}")
+        console.print(f"{send.intent.ref}  {decision.context.question.title}")
+        if preview.why:
+            print_indented(console, f"it would be refused before sending: {preview.why}")
+        elif preview.sealed is None:
+            print_indented(console, f"the request cannot be built in advance; {request_content_summary(send.intent)}")
         else:
-            until = one.sealed.fence
-            bound = "read back at once" if until is None else f"may take effect until {until:%Y-%m-%d %H:%M:%S} UTC"
-            print_indented(console, f"{_size_and_digest(one.sealed.body)}, {bound}, found again by {one.sealed.tag}")
-            print_indented(console, one.sealed.body)
-        if one.comment:
-            print_indented(console, "then, once it stands, the comment:")
-            print_indented(console, one.comment, by=6)
+            until = preview.sealed.fence
+            effect = "result read back at once" if until is None else f"may take effect until {until:%F %T} UTC"
+            print_indented(
+                console, f"{_size_and_digest(preview.sealed.body)}, {effect}, identified by {preview.sealed.tag}"
+            )
+            print_indented(console, preview.sealed.body)
+        if preview.comment:
+            print_indented(console, "then, once it is accepted, the comment:")
+            print_indented(console, preview.comment, by=6)
 
 
-def _print_held(console: Console, shown: PreflightReport) -> None:
-    if not shown.holds:
+def _print_held(console: Console, report: PreflightReport) -> None:
+    if not report.holds:
         return
     print_heading(console, "Held")
-    if len(shown.holds) <= MAX_HELD_SHOWN:
+    if len(report.holds) <= MAX_HELD_SHOWN:
         rows = [
             (
-                str(look.context.forecast.ref),
-                f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not by itself",
+                str(decision.context.forecast.ref),
+                f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not automatically",
                 hold.why,
             )
-            for look, hold in shown.holds
+            for decision, hold in report.holds
         ]
         console.print(make_table(HELD_COLUMNS, rows))
         return
-    counted = Counter(hold.why for _, hold in shown.holds)
+    counted = Counter(hold.why for _, hold in report.holds)
     console.print(make_table(REASON_COLUMNS, [(str(count), why) for why, count in counted.most_common()]))
 
 
@@ -276,7 +274,7 @@ def _order_cells(intent: Intent, order: Order) -> tuple[str, ...]:
     )
 
 
-def _send_to_json(send: SendDecision, rehearsal: RequestPreview | None) -> dict[str, Any]:
+def _send_to_json(send: SendDecision, preview: RequestPreview | None) -> dict[str, Any]:
     body = _request_content(send.intent).encode()
     order = send.intent.order
     return {
@@ -288,18 +286,18 @@ def _send_to_json(send: SendDecision, rehearsal: RequestPreview | None) -> dict[
         "order": None if order is None else ORDER_SERIALIZER.plain(order),
         "bytes": len(body),
         "sha256": sha256_hex(body),
-        "request": None if rehearsal is None else _request_to_json(rehearsal),
+        "request": None if preview is None else _request_to_json(preview),
     }
 
 
-def _request_to_json(rehearsal: RequestPreview) -> dict[str, Any]:
-    sealed = rehearsal.sealed
+def _request_to_json(preview: RequestPreview) -> dict[str, Any]:
+    sealed = preview.sealed
     return {
         "body": None if sealed is None else sealed.body,
         "tag": None if sealed is None else sealed.tag,
         "fence": None if sealed is None else format_timestamp(sealed.fence),
-        "why_not": rehearsal.why or None,
-        "comment": rehearsal.comment or None,
+        "why_not": preview.why or None,
+        "comment": preview.comment or None,
     }
 
 
@@ -326,145 +324,136 @@ def preflight(
     config, registry = load_config_and_plugins(ctx)
     require_configured_venue(config, venue)
     if config.mode_of(venue) is ExecutionMode.OFF or venue not in registry.venues:
-        message = f"{venue} is off, or its plugin is not enabled; nothing would leave"
+        message = f"{venue} is off, or its plugin is not enabled; nothing would be sent"
         raise ConfigError(message)
-    shown = asyncio.run(
+    report = asyncio.run(
         _load_preflight(config, registry, venue, _PreflightOptions(requests=requests, as_if_armed=as_if_armed))
     )
     if as_json:
-        print_json(preflight_to_json(shown))
+        print_json(preflight_to_json(report))
     else:
-        print_preflight(stdout_console(), shown)
+        print_preflight(stdout_console(), report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PreflightOptions:
-    """How many requests are shown in full, and whether a live venue is taken for armed."""
+    """How many requests are shown in full, and whether a live venue is assumed to be armed."""
 
     requests: int
     as_if_armed: bool
 
 
-async def _load_preflight(config: Config, registry: Registry, venue: str, wish: _PreflightOptions) -> PreflightReport:
-    clock, random = SystemClock(), SeededRandom(config.seed)
+async def _load_preflight(
+    config: Config, registry: Registry, venue: str, options: _PreflightOptions
+) -> PreflightReport:
     spec = registry.venues[venue]
+    limits = spec.rates(load_plugin_settings(spec, config))
     async with AsyncExitStack() as stack:
         records = await stack.enter_async_context(open_read_only(config))
-        wanted = spec.rates(load_plugin_settings(spec, config))
-        rates = await open_shared_rates(config, wanted, clock=clock, random=random, stack=stack)
-        client = RetryingHttpClient(clock=clock, random=random, rates=rates, proxies=config.http.proxies)
-        http = await stack.enter_async_context(client)
-        outfitter = PluginFactory(
-            config=config,
-            registry=registry,
-            clock=clock,
-            random=random,
-            http=http,
-            folder=state_folder(config),
-            stack=stack,
-            rates=rates,
-            open_write_client=open_refusing_client,
-        )
-        return await _PreflightVenue(
-            outfitter, records, http, venue_policy(config, venue, registry.specs_of_table)
-        ).load_report(wish)
+        plugins, http = await open_read_only_plugins(config, registry, limits, clock=SystemClock(), stack=stack)
+        policy = venue_policy(config, venue, registry.specs_of_table)
+        return await _PreflightVenue(plugins, records, http, policy).load_report(options)
 
 
 class _PreflightVenue:
-    """One venue, opened to be looked at."""
+    """One venue, opened to be read."""
 
     def __init__(
-        self, outfitter: PluginFactory, records: ReadOnlyState, http: RetryingHttpClient, lane: ExecutionPolicy
+        self, plugins: PluginFactory, records: ReadOnlyState, http: RetryingHttpClient, policy: ExecutionPolicy
     ) -> None:
-        self._outfitter, self._records, self._http, self._lane = outfitter, records, http, lane
+        self._plugins, self._records, self._http, self._policy = plugins, records, http, policy
 
-    async def load_report(self, wish: _PreflightOptions) -> PreflightReport:
-        """Return all that is to be shown."""
-        lane, now = self._lane, self._outfitter.clock.now()
-        planner, reader = await self._outfitter.open_planner(lane.venue), await self._outfitter.open_venue(lane.venue)
-        paper = paper_venues({lane.venue: lane})
-        leaves = await self._records.ledger.permissions.read_status({lane.venue: lane.account}, now=now, paper=paper)
-        why_not = arm_objection(lane, leaves.arms.get(lane.venue), now) if lane.is_live else None
-        if why_not and wish.as_if_armed:
-            leaves = replace(leaves, arms={lane.venue: _assumed_arm_record(lane, now)})
-        readiness = await self._readiness(now)
-        account, said = await _load_account(self._outfitter.config, self._records, lane.venue)
-        parts = PreflightContext(
+    async def load_report(self, options: _PreflightOptions) -> PreflightReport:
+        """Return everything that is report."""
+        policy, now = self._policy, self._plugins.clock.now()
+        planner = await self._plugins.open_planner(policy.venue)
+        reader = await self._plugins.open_venue(policy.venue)
+        paper = paper_venues({policy.venue: policy})
+        permissions = await self._records.ledger.permissions.read_status(
+            {policy.venue: policy.account}, now=now, paper=paper
+        )
+        not_armed = arm_objection(policy, permissions.arms.get(policy.venue), now) if policy.is_live else None
+        if not_armed and options.as_if_armed:
+            permissions = replace(permissions, arms={policy.venue: _assumed_arm_record(policy, now)})
+        readiness = await self._check_readiness(now)
+        account, account_text = await _load_account(self._plugins.config, self._records, policy.venue)
+        context = PreflightContext(
             context_builder=DecisionContextBuilder(
                 ledger=self._records.ledger,
-                execution_policies={lane.venue: lane},
-                planners={} if planner is None else {lane.venue: planner},
+                execution_policies={policy.venue: policy},
+                planners={} if planner is None else {policy.venue: planner},
                 readiness=readiness,
-                permissions=leaves,
+                permissions=permissions,
             ),
-            gate=Gate(kill_switch=self._brake),
-            clock=self._outfitter.clock,
+            gate=Gate(kill_switch=self._kill_switch),
+            clock=self._plugins.clock,
             reader=reader,
-            accounts={} if account is None else {lane.venue: account},
+            accounts={} if account is None else {policy.venue: account},
         )
-        looks = await preview_decisions(parts, lane.venue)
-        rehearsing, fault = await self._open_rehearsal()
+        decisions = await preview_decisions(context, policy.venue)
+        preview_context, writer_error = await self._open_preview_context()
         return PreflightReport(
-            venue=lane.venue,
-            mode=lane.mode,
-            armed=(why_not or "armed") if lane.is_live else "",
-            assumes_armed=why_not is not None and wish.as_if_armed,
-            missing_requirements=(*readiness.missing_requirements(lane.venue), *fault) if lane.is_live else (),
-            account=said if planner is not None else "",
-            looks=tuple(looks),
-            rehearsals=await preview_requests(rehearsing, _planned_sends(looks)[: wish.requests]),
+            venue=policy.venue,
+            mode=policy.mode,
+            armed=(not_armed or "armed") if policy.is_live else "",
+            assumes_armed=not_armed is not None and options.as_if_armed,
+            missing_requirements=(
+                (*readiness.missing_requirements(policy.venue), *writer_error) if policy.is_live else ()
+            ),
+            account=account_text if planner is not None else "",
+            decisions=tuple(decisions),
+            previews=await preview_requests(preview_context, _planned_sends(decisions)[: options.requests]),
         )
 
     @property
-    def _brake(self) -> KillSwitch:
+    def _kill_switch(self) -> KillSwitch:
         return KillSwitch(
-            stop_file=self._outfitter.config.state / STOP_FILE,
-            ledger_file=state_folder(self._outfitter.config) / LEDGER_FILE,
+            stop_file=self._plugins.config.state / STOP_FILE,
+            ledger_file=state_folder(self._plugins.config) / LEDGER_FILE,
         )
 
-    async def _readiness(self, now: datetime) -> LiveReadiness:
-        """Look at all that a live venue needs, as the daemon does: what it writes just now is under way, not lost."""
+    async def _check_readiness(self, now: datetime) -> LiveReadiness:
+        """Check everything that a live venue needs, as the daemon does; a write of a running daemon is not lost."""
         folder, readiness = self._records.folder, LiveReadiness()
-        holder = last_holder(folder)
-        running = holder is not None and is_holder_running(holder)
-        lanes = {self._lane.venue: self._lane}
-        preparing = ReadinessContext(
+        holder = find_running_holder(folder)
+        policies = {self._policy.venue: self._policy}
+        context = ReadinessContext(
             readiness=readiness,
             ledger=self._records.ledger,
             path=folder / LEDGER_FILE,
-            execution_policies=lanes,
-            clock=self._outfitter.clock,
+            execution_policies=policies,
+            clock=self._plugins.clock,
             clock_skew=lambda: self._http.clock_skew_s,
-            started_at=holder.started_at if holder is not None and running else now,
-            credentials=credential_checks(self._outfitter, OpenVenues(execution_policies=lanes)),
+            started_at=now if holder is None else holder.started_at,
+            credentials=credential_checks(self._plugins, OpenVenues(execution_policies=policies)),
         )
-        await check_readiness(preparing)
+        await check_readiness(context)
         return readiness
 
-    async def _open_rehearsal(self) -> tuple[RequestPreviewContext, tuple[str, ...]]:
-        """Return what requests are made with, and why that cannot be, which would keep a daemon from starting."""
-        registry, lane = self._outfitter.registry, self._lane
+    async def _open_preview_context(self) -> tuple[RequestPreviewContext, tuple[str, ...]]:
+        """Return what makes request previews, and the error, if any, that would keep a daemon from starting."""
+        registry, policy = self._plugins.registry, self._policy
         writer: VenueSubmitter | None = None
-        fault: tuple[str, ...] = ()
+        writer_error: tuple[str, ...] = ()
         try:
-            writer = await self._outfitter.open_submitter(lane) if lane.is_live else None
+            writer = await self._plugins.open_submitter(policy) if policy.is_live else None
         except FoxcastError as error:
-            fault = (f"writer: {error}",)
-        rehearsing = RequestPreviewContext(
+            writer_error = (f"writer: {error}",)
+        preview_context = RequestPreviewContext(
             ledger=self._records.ledger,
             writer=writer,
-            comments=lane.is_live and comment_fee(self._outfitter.config, registry, lane) is not None,
+            comments=policy.is_live and comment_fee(self._plugins.config, registry, policy) is not None,
         )
-        return rehearsing, fault
+        return preview_context, writer_error
 
 
-def _assumed_arm_record(lane: ExecutionPolicy, now: datetime) -> ArmRecord:
-    """Return an arm record that nobody made, without bounds of its own; the caps of config hold."""
+def _assumed_arm_record(policy: ExecutionPolicy, now: datetime) -> ArmRecord:
+    """Return an arm record without limits of its own, as if the venue were armed; the limits of config.toml apply."""
     return ArmRecord(
         id="",
-        venue=lane.venue,
-        account=lane.account,
-        config=lane.config_digest,
+        venue=policy.venue,
+        account=policy.account,
+        config=policy.config_digest,
         by="",
         armed_at=now,
         until=now + timedelta(hours=1),
@@ -474,17 +463,17 @@ def _assumed_arm_record(lane: ExecutionPolicy, now: datetime) -> ArmRecord:
     )
 
 
-def _planned_sends(looks: list[PreflightDecision]) -> list[tuple[DecisionContext, SendDecision]]:
-    return [(one.context, one.decision) for one in looks if isinstance(one.decision, SendDecision)]
+def _planned_sends(decisions: list[PreflightDecision]) -> list[tuple[DecisionContext, SendDecision]]:
+    return [(one.context, one.decision) for one in decisions if isinstance(one.decision, SendDecision)]
 
 
 async def _load_account(config: Config, records: ReadOnlyState, venue: str) -> tuple[Account | None, str]:
-    """Return the account as it was read last, or as a paper book would begin, and how it is known."""
+    """Return the account as it was read last, or a new paper book, and a text that says where it comes from."""
     table, paper = config.venues[venue], config.mode_of(venue) is ExecutionMode.PAPER
     known = await records.ledger.permissions.last_account(venue, table.account, paper=paper)
     if known is not None:
         return known, f"{known.cash:.2f} {known.currency} were free at {known.at:%Y-%m-%d %H:%M} UTC"
     if not paper:
-        return None, "it was never read; it is when the daemon runs, or with: foxcast run --once"
-    begun = Account(at=SystemClock().now(), currency="", cash=table.paper.cash)
-    return begun, f"no reading yet; taken for a paper book of {begun.cash:.2f} that holds nothing"
+        return None, "not read yet; the daemon reads it, or: foxcast run --once"
+    new_book = Account(at=SystemClock().now(), currency="", cash=table.paper.cash)
+    return new_book, f"not read yet; assumed to be an empty paper book with {new_book.cash:.2f}"

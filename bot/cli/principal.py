@@ -1,4 +1,4 @@
-"""`foxcast principal`: who may do what, and the tokens that identify them."""
+"""`foxcast principal`: people, their roles, and the tokens that identify them."""
 
 import re
 from datetime import datetime
@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.daemon_requests import TokenFileOption, submit_request
 from bot.cli.output.console import TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_minute
-from bot.cli.signed_requests import TokenFileOption, submit_request
 from bot.core.operator_requests import AddPrincipal, RevokePrincipal
 from bot.core.permissions import UserRole
 from bot.evaluation.lookup import query_ledger
@@ -23,9 +23,9 @@ _PRINCIPAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def parse_principal_name(text: str) -> str:
-    """Read the name of a principal; raises a usage error for one that could be mistaken in a list or a log."""
+    """Parse the name of a principal; raises a usage error for one that could be misread in a list or a log."""
     if not _PRINCIPAL_NAME.fullmatch(text):
-        message = f"{text!r} is no name of letters, digits, dots, dashes and underscores"
+        message = f"{text!r} is not a name of letters, digits, dots, dashes and underscores"
         raise typer.BadParameter(message)
     return text
 
@@ -44,12 +44,12 @@ def add(
     token = create_token()
     kept = hash_token(token)
 
-    def make(by: str, at: datetime) -> AddPrincipal:
+    def make_request(by: str, at: datetime) -> AddPrincipal:
         return AddPrincipal(by=by, asked_at=at, name=who, role=role, salt=kept.salt, hash=kept.hash)
 
-    said = submit_request(*load_config_and_plugins(ctx), make, token_file=token_file)
+    result = submit_request(*load_config_and_plugins(ctx), make_request, token_file=token_file)
     typer.echo(
-        f"foxcast: {said}; their token, shown this once, goes into FOXCAST_TOKEN or a file of mode 600:", err=True
+        f"foxcast: {result}; the token, shown only once, goes into FOXCAST_TOKEN or a file of mode 600:", err=True
     )
     typer.echo(token)
 
@@ -63,10 +63,10 @@ def revoke(
 ) -> None:
     """Revoke a person's token."""
 
-    def make(by: str, at: datetime) -> RevokePrincipal:
+    def make_request(by: str, at: datetime) -> RevokePrincipal:
         return RevokePrincipal(by=by, asked_at=at, name=who)
 
-    stdout_console().print(submit_request(*load_config_and_plugins(ctx), make, token_file=token_file))
+    stdout_console().print(submit_request(*load_config_and_plugins(ctx), make_request, token_file=token_file))
 
 
 @app.command("list")
@@ -82,5 +82,5 @@ def list_principals(
         return
     rows = [(one.name, one.role.value, format_minute(one.made_at)) for one in found]
     stdout_console().print(
-        make_table(COLUMNS, rows) if rows else "nobody has a token, so whoever can use this state folder is an approver"
+        make_table(COLUMNS, rows) if rows else "nobody has a token, so every user of this state folder is an approver"
     )

@@ -1,4 +1,4 @@
-"""Profit of accounts: by market and forecaster, equity over time, and the same as CSV and JSON."""
+"""Profit of accounts by market and forecaster, and equity over time, as tables, CSV and JSON."""
 
 import csv
 import io
@@ -37,19 +37,19 @@ HISTORY_TABLE_COLUMNS = (
     TableColumn("at"),
     TableColumn("equity", ColumnKind.NUMBER),
     TableColumn("cash", ColumnKind.NUMBER),
-    TableColumn("lent", ColumnKind.NUMBER),
+    TableColumn("loan", ColumnKind.NUMBER),
     TableColumn("not from orders", ColumnKind.NUMBER),
     TableColumn("gain", ColumnKind.NUMBER),
     TableColumn("realised", ColumnKind.NUMBER),
 )
-# More of what differs would hide the rest.
+# More differences would hide the rest.
 MAX_DIFFERENCES_SHOWN = 5
 _MARKET_KEYS = ("bought", "sold", "paid_out", "fees", "realised", "unrealised", "gain", "cost", "value")
 _POINT_KEYS = ("equity", "cash", "reserved", "loan", "transfers", "gain", "realised")
 
 
 def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
-    """Return the rows about gain for the table of sums."""
+    """Return the rows about profit for the table of sums."""
     rows = [("realised", format_signed(profit.realised))]
     if profit.paid_out:
         rows.append(("paid out by outcomes and pairs", format_number(profit.paid_out)))
@@ -57,7 +57,7 @@ def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
         rows.append(("fees of comments", format_number(profit.comment_fees)))
     rows.append(("gain of orders", format_signed(profit.gain)))
     if profit.loan:
-        rows.append(("lent by the venue, in the cash", format_number(profit.loan)))
+        rows.append(("loan of the venue, included in cash", format_number(profit.loan)))
     if profit.transfers is not None:
         rows.append(("not from orders: deposits, bonuses, trades by hand", format_signed(profit.transfers)))
     if profit.begun is not None:
@@ -66,7 +66,7 @@ def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
 
 
 def print_profit(console: Console, profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> None:
-    """Print what each market and each forecaster brought, and where the venue says otherwise."""
+    """Print the profit of each market and forecaster, and differences to the figures of the venue."""
     if not profit.markets:
         return
     print_heading(console, f"Markets ({len(profit.markets)})")
@@ -89,21 +89,20 @@ def print_profit(console: Console, profit: AccountProfit, titles: Mapping[Questi
 
 
 def profit_remarks(profit: AccountProfit) -> list[str]:
-    """Say where the figures of the venue, or what the account holds, are not what orders come to."""
+    """Return where figures of the venue, or positions of the account, differ from the sum of the orders."""
     lines = []
     compared = [one for one in profit.markets if one.venue_gain is not None]
     if compared and not profit.disputed_markets:
-        lines.append(f"the venue says the same of all {len(compared)} closed markets that it tells of")
+        lines.append(f"the venue reports the same gains for all {len(compared)} closed markets that it reports")
     for one in profit.disputed_markets[:MAX_DIFFERENCES_SHOWN]:
         own = (one.venue_gain or 0.0) - (one.venue_difference or 0.0)
-        lines.append(
-            f"{one.contract}: the venue says {format_signed(one.venue_gain)}, by its orders it is {format_signed(own)}"
-        )
+        reported = f"the venue reports {format_signed(one.venue_gain)}"
+        lines.append(f"{one.contract}: {reported}, its orders add up to {format_signed(own)}")
     if more := len(profit.disputed_markets) - MAX_DIFFERENCES_SHOWN:
-        lines += [f"and {more} more markets of which the venue says otherwise"] if more > 0 else []
+        lines += [f"and {more} more markets with another figure of the venue"] if more > 0 else []
     unknown = sum(one.unknown for one in profit.markets)
     if unknown:
-        lines.append(f"{unknown} positions are gone and their outcome is not known yet: counted at what they cost")
+        lines.append(f"{unknown} positions are gone and their outcome is not known yet: counted at cost")
     return [*lines, *profit.position_differences[:MAX_DIFFERENCES_SHOWN]]
 
 
@@ -112,7 +111,7 @@ def print_equity_history(console: Console, points: Sequence[EquityPoint]) -> Non
     shown = list({point.at.astimezone(UTC).date(): point for point in points}.values())
     console.print(make_table(HISTORY_TABLE_COLUMNS, [_equity_point_cells(point) for point in shown]))
     if len(shown) < len(points):
-        console.print(f"the last of each day, of {len(points)} readings; --csv FILE or --json has all")
+        console.print(f"the last reading of each day, of {len(points)} readings; --csv FILE or --json has all")
 
 
 def profit_to_json(profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> dict[str, Any]:
@@ -175,7 +174,7 @@ EQUITY_CSV_COLUMNS = ("venue", "mode", "account", "currency", "at", *_POINT_KEYS
 
 
 def format_signed(value: float | None) -> str:
-    """Return an amount to the cent with its sign; what rounds to nothing has none of below."""
+    """Return an amount to the cent with its sign; zero is never negative."""
     if value is None:
         return NO_VALUE
     return f"{value:+z.2f}"
@@ -184,7 +183,7 @@ def format_signed(value: float | None) -> str:
 def _csv_cell(value: object) -> object:
     if isinstance(value, float):
         return f"{0.0 if abs(value) < 5e-7 else value:.6f}"
-    # A spreadsheet would run it.
+    # A spreadsheet would run it as a formula.
     if isinstance(value, str) and value[:1] in "=+-@":
         return f"'{value}"
     return "" if value is None else value

@@ -1,6 +1,6 @@
-"""A person's own question as a TOML or JSON file.
+"""A user's own question as a TOML or JSON file: its tables, their validation, and the question made of them.
 
-Its tables, their validation with messages that say what to correct, and how they become a question.
+Messages say what to correct.
 """
 
 import json
@@ -29,8 +29,7 @@ from bot.config.sources import KeyPath
 from bot.config.validation import FAULT_TEXTS, TYPE_NAMES, annotation_at, dotted_key, field_names, known_key
 from bot.core.distributions import curve_from_quantiles
 from bot.core.errors import MalformedDataError, NotFoundError
-from bot.core.nearest_names import suggest_names
-from bot.core.plain_text import strip_invisible
+from bot.core.plain_text import strip_invisible, suggest_names
 from bot.core.predictions import (
     BinaryPrediction,
     BinaryShape,
@@ -52,21 +51,21 @@ DEFAULT_GRID_POINTS = 201
 MAX_TEXT_CHARS = 200_000
 
 
-# Names of files and columns are made of keys.
+# Keys become names of files and columns.
 _FORBIDDEN_KEY_CHARS = frozenset("/\\ \u00a0")
 
 
 def parse_moment(value: object) -> datetime:
-    """Return a date, a moment or the text of one, in UTC unless it says otherwise; raises ValueError with the form."""
+    """Return a date, a time or its text as a time, UTC unless it has an offset; raises ValueError with the format."""
     try:
-        read = datetime.fromisoformat(value) if isinstance(value, str) else value
+        parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
-        read = None
-    if isinstance(read, datetime):
-        return read if read.tzinfo else read.replace(tzinfo=UTC)
-    if isinstance(read, date):
-        return datetime(read.year, read.month, read.day, tzinfo=UTC)
-    message = f"should be a moment such as 2026-12-31 or 2026-12-31T18:00:00Z, and is {str(value)[:40]!r}"
+        parsed = None
+    if isinstance(parsed, datetime):
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    if isinstance(parsed, date):
+        return datetime(parsed.year, parsed.month, parsed.day, tzinfo=UTC)
+    message = f"should be a time such as 2026-12-31 or 2026-12-31T18:00:00Z, not {str(value)[:40]!r}"
     raise ValueError(message)
 
 
@@ -77,7 +76,7 @@ def _validate_key(text: str) -> str:
         or text.startswith(".")
         or not _FORBIDDEN_KEY_CHARS.isdisjoint(text)
     ):
-        message = 'should have printable characters alone, no blanks, slashes or dot in front; such as "rain-in-paris"'
+        message = 'should have only printable characters, no blanks, slashes or leading dot; such as "rain-in-paris"'
         raise ValueError(message)
     return text
 
@@ -101,20 +100,20 @@ FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 ProbabilityValue = Annotated[float, Field(strict=True, ge=0, le=1)]
 
 
-# A number, or where the question asks for a date, a date.
+# A number, or a date if the question asks for a date.
 GridPoint: TypeAlias = FiniteNumber | datetime | date | str
 
 
 class QuestionFileTable(BaseModel):
-    """A table: frozen, unknown keys refused."""
+    """A table of the file: unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class ShapeTable(QuestionFileTable):
-    """What is asked for: yes or no, one of the ``options``, or a number or date on a grid.
+    """The kind of answer: yes or no, one of the ``options``, or a number or date on a grid.
 
-    The grid is given point by point, or as a ``range`` that is divided evenly into ``points``.
+    The grid is a list of points, or a ``range`` that is divided evenly into ``points``.
     """
 
     kind: Literal["binary", "choice", "number", "date"] = "binary"
@@ -127,23 +126,23 @@ class ShapeTable(QuestionFileTable):
     open_upper: bool = False
 
     @model_validator(mode="after")
-    def _is_whole(self) -> "ShapeTable":
+    def _check_shape(self) -> "ShapeTable":
         self.shape()
         return self
 
     def shape(self) -> QuestionShape:
-        """Return the shape; raises ValueError that says what is missing, too much, or out of order."""
+        """Return the shape; raises ValueError that says what is missing, unused or in the wrong order."""
         curved = self.kind in {"number", DATE_KIND}
         unused = {*({"grid", "range", "points", "unit", "open_lower", "open_upper"} if not curved else ())}
         unused |= {"options"} if self.kind != "choice" else set()
-        if odd := sorted(unused & self.model_fields_set):
-            message = f"{', '.join(odd)} is nothing that a {self.kind} question has; take it out, or change kind"
+        if wrong := sorted(unused & self.model_fields_set):
+            message = f"a {self.kind} question has no {', '.join(wrong)}; remove it, or change kind"
             raise ValueError(message)
         if self.kind == "binary":
             return BinaryShape()
         if self.kind == "choice":
             return ChoiceShape(options=self.options)
-        return self._curve()
+        return self._curve_shape()
 
     def value(self, point: GridPoint) -> float:
         """Return a point of the grid as a number: a date is seconds since 1970; raises ValueError."""
@@ -151,27 +150,27 @@ class ShapeTable(QuestionFileTable):
             return parse_moment(point).timestamp()
         if isinstance(point, float | int):
             return float(point)
-        message = f'{str(point)!r} is no number; for dates write kind = "date"'
+        message = f'{str(point)!r} is not a number; for dates set kind = "date"'
         raise ValueError(message)
 
-    def _curve(self) -> CurveShape:
+    def _curve_shape(self) -> CurveShape:
         if self.kind == DATE_KIND and self.unit:
-            message = "unit is for numbers; take it out"
+            message = "unit is for numbers; remove it"
             raise ValueError(message)
         if (self.range is None) == (not self.grid):
             message = f"a {self.kind} needs either grid = [...] or range = [LOW, HIGH]"
             raise ValueError(message)
         if self.grid and "points" in self.model_fields_set:
-            message = "points divides a range, and goes with no grid; take it out"
+            message = "points divides a range and cannot be used with grid; remove it"
             raise ValueError(message)
         return CurveShape(
-            grid=tuple(map(self.value, self.grid)) or self._even(),
+            grid=tuple(map(self.value, self.grid)) or self._divide_range(),
             unit=DATE_KIND if self.kind == DATE_KIND else self.unit,
             open_lower=self.open_lower,
             open_upper=self.open_upper,
         )
 
-    def _even(self) -> tuple[float, ...]:
+    def _divide_range(self) -> tuple[float, ...]:
         low, high = (self.value(point) for point in self.range or ())
         if low >= high:
             message = "range should go from the lower to the higher bound"
@@ -187,7 +186,7 @@ class TargetTable(QuestionFileTable):
     resolves_at: MomentValue | None = None
 
     @model_validator(mode="after")
-    def _is_named(self) -> "TargetTable":
+    def _check_key(self) -> "TargetTable":
         if self.key is None and self.resolves_at is None:
             message = "a target needs resolves_at or a key"
             raise ValueError(message)
@@ -200,7 +199,7 @@ class TargetTable(QuestionFileTable):
 
 
 class CrowdTable(QuestionFileTable):
-    """What others believe, in one of the forms, and when they did."""
+    """A forecast by others, in one of the forms, and its time."""
 
     probability: ProbabilityValue | None = None
     probabilities: dict[str, ProbabilityValue] | None = None
@@ -210,19 +209,19 @@ class CrowdTable(QuestionFileTable):
     explanation: LongText = ""
 
     def prediction(self, table: ShapeTable, shape: QuestionShape) -> Prediction:
-        """Return what they believe; raises ValueError for a form that does not answer the shape."""
-        wanted = {"binary": "probability", "choice": "probabilities"}.get(shape.kind, "quantiles or cdf")
+        """Return the prediction; raises ValueError for a form that does not fit the shape."""
+        expected = {"binary": "probability", "choice": "probabilities"}.get(shape.kind, "quantiles or cdf")
         given = {"probability", "probabilities", "cdf", "quantiles"} & self.model_fields_set
-        if len(given) != 1 or not given <= {*wanted.split(" or ")}:
-            message = f"crowd: a {table.kind} question has a crowd with {wanted}, and nothing beside"
+        if len(given) != 1 or not given <= {*expected.split(" or ")}:
+            message = f"crowd: the crowd of a {table.kind} question is given by {expected}, and by nothing else"
             raise ValueError(message)
         if self.probability is not None:
             return BinaryPrediction(self.probability)
         if self.probabilities is not None:
             return ChoicePrediction(self.probabilities)
-        return self._curve(table, shape)
+        return self._curve_prediction(table, shape)
 
-    def _curve(self, table: ShapeTable, shape: QuestionShape) -> CurvePrediction:
+    def _curve_prediction(self, table: ShapeTable, shape: QuestionShape) -> CurvePrediction:
         if self.cdf is not None or not isinstance(shape, CurveShape):
             return CurvePrediction(self.cdf or ())
         try:
@@ -253,7 +252,7 @@ class QuestionTable(QuestionFileTable):
         """Return the question; raises ValueError."""
         shape = self.shape.shape()
         if self.as_of is not None and self.as_of > now:
-            message = "as_of: lies in the future; leave it out to forecast with all that is known now"
+            message = "as_of: is in the future; remove it to forecast with everything known now"
             raise ValueError(message)
         given: dict[str, Any] = self.model_dump(
             include={"title", "criteria", "background", "url", "source", "closes_at", "as_of", "facts"}
@@ -264,16 +263,16 @@ class QuestionTable(QuestionFileTable):
             shape=shape,
             targets=tuple(table.target() for table in self.targets) or (Target(),),
             family=self.shape.kind,
-            crowd=self._crowd(shape, now),
+            crowd=self._crowd_forecast(shape, now),
         )
 
-    def _crowd(self, shape: QuestionShape, now: datetime) -> CrowdForecast | None:
+    def _crowd_forecast(self, shape: QuestionShape, now: datetime) -> CrowdForecast | None:
         if self.crowd is None:
             return None
-        known_at = self.as_of or now
-        at = self.crowd.at or known_at
-        if at > known_at:
-            message = f"crowd.at: {at.isoformat()} is after {known_at.isoformat()}, up to which all is known"
+        cutoff = self.as_of or now
+        at = self.crowd.at or cutoff
+        if at > cutoff:
+            message = f"crowd.at: {at.isoformat()} is after {cutoff.isoformat()}, the cutoff of the forecast"
             raise ValueError(message)
         prediction = self.crowd.prediction(self.shape, shape)
         return CrowdForecast(prediction=prediction, at=at, explanation=self.crowd.explanation)
@@ -291,7 +290,7 @@ MAX_BYTES = 1024 * 1024
 MAX_KEY_CHARS = 80
 
 
-# No key has more than three parts; the parser needs a time that grows with the square of them.
+# No valid key has more than three parts, and the time of the parser grows with the square of their number.
 _KEY_PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
 
 
@@ -302,10 +301,10 @@ EXAMPLES = {"title": 'title = "Will it rain in Paris on 24 December 2026?"'}
 
 
 def read_question(path: Path, *, now: datetime) -> Question:
-    """Return the question of a file; ``now`` is when the crowd said what it says, unless the file tells.
+    """Return the question of a file; ``now`` is the time of the crowd's forecast, unless the file gives one.
 
-    Raises NotFound for a file that is not there, and ContractError, with a line for each fault that names file, key and
-    remedy, for one that is not of the documented form.
+    Raises NotFoundError for a missing file, and MalformedDataError, with a line for each fault that names file, key and
+    remedy, for a file that is not in the documented format.
     """
     table = _validate_table(path, _parse_file(path))
     try:
@@ -321,7 +320,7 @@ def title_to_key(title: str) -> str:
     words = re.findall(r"\w+", strip_invisible(unicodedata.normalize("NFKC", title)).casefold().replace("_", " "))
     joined = "-".join(words)
     if not joined:
-        message = 'title: has no letter or digit to make a key of; add one, such as key = "rain-in-paris"'
+        message = 'title: has no letter or digit to make a key from; add one, such as key = "rain-in-paris"'
         raise ValueError(message)
     return joined[:MAX_KEY_CHARS].rstrip("-")
 
@@ -331,12 +330,12 @@ def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
     is_json = path.suffix.lower() == ".json"
     if not is_json and (deep := _DEEP_KEY.search(text)) is not None:
         line = text.count("\n", 0, deep.start()) + 1
-        message = f"{path}: line {line}: a key of so many parts is none of a question; take out its dots"
+        message = f"{path}: line {line}: no key of a question has so many parts; remove the dots"
         raise MalformedDataError(message)
     try:
         return json.loads(text) if is_json else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        message = f"{path}: is not valid TOML: {error}; texts stand in quotes, and a file of JSON ends in .json"
+        message = f"{path}: is not valid TOML: {error}; texts need quotes, and the name of a JSON file ends in .json"
     except json.JSONDecodeError as error:
         message = f"{path}: is not valid JSON: {error}"
     except RecursionError:
@@ -348,9 +347,9 @@ def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
 
 def _read_text(path: Path) -> str:
     try:
-        # To open a pipe would wait for somebody who writes, and a device may never end.
+        # Opening a pipe waits for a writer, and a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
-            message = f"{path}: is no file that can be read as a whole; name a .toml or .json file"
+            message = f"{path}: is not a regular file; name a .toml or .json file"
             raise NotFoundError(message)
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -358,7 +357,7 @@ def _read_text(path: Path) -> str:
         message = f"{path}: cannot be read: {error.strerror}; name a question, an address, or a .toml or .json file"
         raise NotFoundError(message) from error
     if len(content) > MAX_BYTES:
-        message = f"{path}: is larger than {MAX_BYTES} bytes; a question has no such long texts"
+        message = f"{path}: is larger than {MAX_BYTES} bytes; shorten its texts"
         raise MalformedDataError(message)
     try:
         return content.decode("utf-8-sig").replace("\r\n", "\n")
@@ -380,18 +379,18 @@ def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - 
 
 
 def _fault_lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
-    """Tell the first fault of each key: where several types would do, each of them has its own."""
-    told: dict[KeyPath, str] = {}
+    """Return the first fault of each key: a key with several possible types has a fault for each of them."""
+    lines: dict[KeyPath, str] = {}
     for fault in faults:
         key = known_key(QuestionTable, fault["loc"])
-        told.setdefault(key, ": ".join(filter(None, (str(path), dotted_key(key), _fault_text(key, fault)))))
-    return [*told.values()]
+        lines.setdefault(key, ": ".join(filter(None, (str(path), dotted_key(key), _fault_text(key, fault)))))
+    return [*lines.values()]
 
 
 def _fault_text(key: KeyPath, fault: ErrorDetails) -> str:
     given = fault["input"]
     if isinstance(given, float) and math.isnan(given):
-        # It breaks whichever bound is looked at first.
+        # NaN violates whichever limit is checked first.
         return "should be a number (found nan)"
     message = fault["msg"].removeprefix("Value error, ")
     kind, text = fault["type"], FAULT_TEXTS.get(fault["type"], message.removeprefix("Input "))

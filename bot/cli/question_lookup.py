@@ -1,4 +1,4 @@
-"""Which question a name, an address or a file means: looked up in the ledger, then at the venues."""
+"""Find the question that a name, an address or a file refers to: first in the ledger, then at the venues."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -9,17 +9,15 @@ from urllib.parse import urlsplit
 from bot.app.plugin_factory import PluginFactory
 from bot.app.venues import venue_rate_limits
 from bot.cli.question_file import FILE_SUFFIXES, read_question
-from bot.cli.shared_rates import open_shared_rates
+from bot.cli.read_only_plugins import open_read_only_plugins
 from bot.config.schema import Config
-from bot.core.clock import SeededRandom
 from bot.core.errors import FoxcastError, MalformedDataError, NotFoundError, RequestRejectedError, StoreError
 from bot.core.interfaces import Clock, QuestionReader, VenueReader
-from bot.core.outcomes import is_withdrawn_outcome
 from bot.core.questions import Question, QuestionRef
 from bot.core.submissions import ExecutionMode
 from bot.evaluation.lookup import find_question
 from bot.forecasting.trial_tools import question_cutoff
-from bot.net.client import RetryingHttpClient
+from bot.jobs.operator_requests import is_closed_or_resolved
 from bot.plugin_system.registry import Registry
 from bot.store.forecast_queries import find_questions_by_url
 from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_read_only, state_folder
@@ -27,72 +25,61 @@ from bot.store.ledger import LEDGER_FILE, ReadOnlyState, open_read_only, state_f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenueQuestionFinder:
-    """The venues that are on, each opened when it is asked, for as long as that takes."""
+    """Finds questions at the venues that are on; a venue is open only while it is searched."""
 
     config: Config
     registry: Registry
     clock: Clock
 
     async def find_by_address(self, url: str) -> Question:
-        """Return the question at an address; raises NotFound, Rejected with why it cannot be forecast, or Unavailable.
+        """Return the question at an address.
 
-        The venue to which the host belongs is asked first; one that finds is asked for the page alone, any other one
-        for all that it lists.
+        The venue with that host comes first. A venue that can look up questions is asked for this one; at any other
+        venue all listed questions are compared. Raises NotFoundError, RequestRejectedError for a question that cannot
+        be forecast, or ServiceUnavailableError.
         """
-        names = self._names(_host_name(url))
+        names = self._venue_names(_host_name(url))
         async with AsyncExitStack() as stack:
-            outfitter = await self._open_plugin_factory(stack)
+            plugins = await self._open_plugins(stack)
             for name in names:
-                venue = await outfitter.open_venue(name)
+                venue = await plugins.open_venue(name)
                 if (question := await _find_at_venue(venue, url)) is not None:
                     return question
-        asked = ", ".join(names) or "no venue"
-        message = f"no question on record has the address {url}, and none that is open now at {asked}"
+        searched = ", ".join(names) or "no venue"
+        message = f"no recorded question has the address {url}, and no question open now at {searched}"
         raise NotFoundError(message)
 
     async def find_by_name(self, name: str) -> Question:
-        """Return the question that a venue knows by this name (``venue:key`` asks that one alone).
+        """Return the question that a venue knows by this name; ``venue:key`` asks only that venue.
 
-        Raises NotFound where nobody knows it or several do, and what a venue raised where no other one knows it.
+        Raises NotFoundError if no venue or several know it, and the error of a venue if no other venue knows it.
         """
         venue, _, key = name.partition(":")
-        names, asked = ([venue], key) if venue in self._names() and key else (self._names(), name)
+        names, searched = ([venue], key) if venue in self._venue_names() and key else (self._venue_names(), name)
         found, errors, finders = list[Question](), list[FoxcastError](), list[str]()
         async with AsyncExitStack() as stack:
-            outfitter = await self._open_plugin_factory(stack)
-            readers = {one: await outfitter.open_venue(one) for one in names}
+            plugins = await self._open_plugins(stack)
+            readers = {one: await plugins.open_venue(one) for one in names}
             for one, reader in readers.items():
                 if isinstance(reader, QuestionReader):
                     finders.append(one)
-                    await _try_finder(reader, asked, found, errors)
+                    await _try_finder(reader, searched, found, errors)
         return _require_one_question(name, found, errors, finders)
 
-    def _names(self, host: str = "") -> list[str]:
-        """Return the venues that are on, the one to whom the host belongs first."""
+    def _venue_names(self, host: str = "") -> list[str]:
+        """Return the venues that are on, the one with that host first."""
         on = [name for name in self.config.venues if self.config.mode_of(name) is not ExecutionMode.OFF]
-        there = [name for name in on if name in self.registry.venues]
-        return sorted(there, key=lambda name: host not in self.registry.venues[name].hosts)
+        available = [name for name in on if name in self.registry.venues]
+        return sorted(available, key=lambda name: host not in self.registry.venues[name].hosts)
 
-    async def _open_plugin_factory(self, stack: AsyncExitStack) -> PluginFactory:
-        random = SeededRandom(self.config.seed)
-        wanted = venue_rate_limits(self.config, self.registry)
-        rates = await open_shared_rates(self.config, wanted, clock=self.clock, random=random, stack=stack)
-        proxies = self.config.http.proxies
-        client = RetryingHttpClient(clock=self.clock, random=random, rates=rates, proxies=proxies)
-        return PluginFactory(
-            config=self.config,
-            registry=self.registry,
-            clock=self.clock,
-            random=random,
-            http=await stack.enter_async_context(client),
-            folder=state_folder(self.config),
-            stack=stack,
-            rates=rates,
-        )
+    async def _open_plugins(self, stack: AsyncExitStack) -> PluginFactory:
+        limits = venue_rate_limits(self.config, self.registry)
+        plugins, _ = await open_read_only_plugins(self.config, self.registry, limits, clock=self.clock, stack=stack)
+        return plugins
 
 
 def normalize_address(url: str) -> tuple[str, str, str]:
-    """Return what tells one page from another: host without www, path without a slash at its end, and query."""
+    """Return the parts that identify a page: host without www, path without a slash at its end, and query."""
     parts = urlsplit(url)
     return _host_name(url), parts.path.rstrip("/"), parts.query
 
@@ -131,20 +118,20 @@ def _require_one_question(name: str, found: list[Question], errors: list[Foxcast
         case []:
             if errors:
                 raise errors[0]
-            nor = f", nor at {', '.join(finders)}" if finders else ""
-            message = f"nothing in the ledger is called {name}{nor}; list what there is with: foxcast questions"
+            others = f", nor at {', '.join(finders)}" if finders else ""
+            message = f"no question fits {name} in the ledger{others}; list questions with: foxcast questions"
             raise NotFoundError(message)
         case several:
             listed = "\n".join(f"  {question.ref}  {question.title}" for question in several)
-            message = f"{name} is not one question; name one of\n{listed}"
+            message = f"{name} fits several questions; name one of\n{listed}"
             raise NotFoundError(message)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundQuestion:
-    """A question as it stands.
+    """The current version of a question.
 
-    ``needs_recording`` says that it does not come from the ledger, which may not know it so.
+    ``needs_recording`` says that it does not come from the ledger, which may lack this version.
     """
 
     question: Question
@@ -153,7 +140,7 @@ class FoundQuestion:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedQuestion:
-    """A question of the ledger; ``is_over`` says that it has closed or resolved there."""
+    """A question of the ledger; ``is_over`` says that it has closed or resolved according to the ledger."""
 
     question: Question
     is_over: bool
@@ -161,14 +148,14 @@ class _RecordedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionFinder:
-    """Where a question may be found."""
+    """Finds a question in the ledger, at a venue or in a file."""
 
     config: Config
     registry: Registry
     clock: Clock
 
     async def find_question(self, name: str) -> FoundQuestion:
-        """Return the question that a name means; raises NotFound, and ContractError for a file that is none."""
+        """Return the question that a name refers to; raises NotFoundError, and MalformedDataError for a wrong file."""
         if name.startswith(("http://", "https://")):
             return await self._find_by_address(name)
         path = Path(name)
@@ -182,17 +169,17 @@ class QuestionFinder:
         return FoundQuestion(await self._venues.find_by_name(name.strip()), needs_recording=True)
 
     async def _refresh_if_over(self, known: _RecordedQuestion) -> FoundQuestion:
-        """Return a question of the ledger; one that is over there may be open again at its venue, which is asked."""
+        """Return a question of the ledger; one that is over may be open again at its venue, so the venue is asked."""
         if known.is_over:
             try:
                 return FoundQuestion(await self._venues.find_by_name(str(known.question.ref)), needs_recording=True)
             except FoxcastError:
-                # Whatever keeps it from being read, or forecast: what the ledger says of it is told.
+                # The venue does not answer, or cannot forecast it: the recorded question gives the better error.
                 return FoundQuestion(known.question, needs_recording=False)
         return FoundQuestion(known.question, needs_recording=False)
 
     async def _find_recorded(self, name: str) -> _RecordedQuestion | None:
-        """Return what the ledger knows by a name; words of a title are asked of nobody else."""
+        """Return the question that the ledger finds by a name; words of a title are searched in the ledger only."""
         if not _ledger_exists(self.config) and _is_single_word(name):
             return None
         async with open_read_only(self.config) as records:
@@ -202,13 +189,10 @@ class QuestionFinder:
             return await self._load_recorded(records, await find_question(records, name))
 
     async def _load_recorded(self, records: ReadOnlyState, ref: QuestionRef) -> _RecordedQuestion:
-        question, ledger = await records.ledger.questions.get(ref), records.ledger
-        outcomes = {
-            one.target for one in await ledger.resolutions.current(ref) if not is_withdrawn_outcome(one.outcome)
-        }
-        closed = question.closes_at is not None and question.closes_at <= self.clock.now()
-        over = closed or outcomes.issuperset(target.key for target in question.targets)
-        return _RecordedQuestion(question, is_over=over and question.as_of is None)
+        question = await records.ledger.questions.get(ref)
+        # A question with a date is forecast with what was known at that date, even after it is over.
+        is_over = question.as_of is None and await is_closed_or_resolved(records.ledger, question, now=self.clock.now())
+        return _RecordedQuestion(question, is_over=is_over)
 
     async def _find_by_address(self, url: str) -> FoundQuestion:
         if _ledger_exists(self.config):
@@ -223,12 +207,12 @@ class QuestionFinder:
 
 
 def require_future_targets(path: Path, question: Question, now: datetime) -> None:
-    """Raise ContractError, with a line each, for targets of a file that lie before what may be known."""
+    """Raise MalformedDataError, with a line each, for targets of a file that are not after the cutoff."""
     cutoff = question_cutoff(question, now)
-    remedy = "leave it out, or give as_of = ... to forecast what is past" if question.as_of is None else "leave it out"
+    remedy = "leave it out, or set as_of to forecast a past date" if question.as_of is None else "leave it out"
     faults = [
         f"{path}: targets: {target.key}: {target.resolves_at.date().isoformat()} is not after {cutoff:%Y-%m-%d %H:%M} "
-        f"UTC, up to which things are known; {remedy}"
+        f"UTC, the cutoff of the forecast; {remedy}"
         for target in question.targets
         if target.resolves_at is not None and target.resolves_at <= cutoff
     ]
@@ -237,7 +221,7 @@ def require_future_targets(path: Path, question: Question, now: datetime) -> Non
 
 
 def require_any_future_target(question: Question, now: datetime) -> None:
-    """Raise Rejected for a question of which every target lies before what may be known."""
+    """Raise RequestRejectedError for a question without a target after the cutoff."""
     cutoff = question_cutoff(question, now)
     dates = [target.resolves_at for target in question.targets]
     if all(date is not None and date <= cutoff for date in dates):

@@ -1,4 +1,4 @@
-"""``foxcast questions``: what is in the ledger, soonest close first."""
+"""`foxcast questions`: the questions in the ledger, soonest close first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,18 +33,18 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionsOptions:
-    """Which questions."""
+    """Which questions are listed."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None
     source: Annotated[str | None, typer.Option(metavar="NAME", help="Only this source.")] = None
-    state: Annotated[QuestionState | None, typer.Option(help="Only open, closed or resolved ones.")] = None
+    state: Annotated[QuestionState | None, typer.Option(help="Only open, closed or resolved questions.")] = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The largest number of questions.")] = 50
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
 @dataclass(frozen=True, slots=True)
 class ListedQuestion:
-    """A question with the newest forecast of the forecaster whose forecasts leave, if there is one."""
+    """A question with the newest forecast of the forecaster whose forecasts are submitted, if there is one."""
 
     row: QuestionRow
     forecast: Forecast | None
@@ -62,11 +62,11 @@ def questions(ctx: typer.Context, options: QuestionsOptions) -> None:
         return
     console = stdout_console()
     console.print(make_table(COLUMNS, [_question_cells(item, now) for item in found]))
-    console.print("look at one with: foxcast show QUESTION" if found else "no question fits")
+    console.print("show one with: foxcast show QUESTION" if found else "no question fits")
 
 
 async def list_questions(records: ReadOnlyState, chosen: QuestionFilter, now: datetime) -> list[ListedQuestion]:
-    """Return the chosen questions with their forecasts; raises ConfigError for a venue that nobody knows."""
+    """Return the chosen questions with their forecasts; raises ConfigError for an unknown venue."""
     await require_known_venue(records, chosen.venue)
     ledger = records.ledger
     found = []

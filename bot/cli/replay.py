@@ -1,7 +1,4 @@
-"""`foxcast replay`: run a recorded forecast again offline.
-
-Compare every step with the record, and say what a difference means.
-"""
+"""`foxcast replay`: run a recorded forecast again offline, compare every step, and say what a difference means."""
 
 import asyncio
 import json
@@ -19,8 +16,7 @@ from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
 from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP
 from bot.cli.output.console import print_indented, print_json, stdout_console
-from bot.cli.output.formatting import format_predictions_short
-from bot.cli.output.predictions import describe_prediction_short, order_options
+from bot.cli.output.formatting import describe_prediction_short, format_predictions_short, order_options
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.errors import ConfigError, NotFoundError
@@ -42,64 +38,60 @@ EXCERPT_CHARS = 300
 EXCERPT_CHARS_BEFORE = 60
 
 
-# Which version made a forecast is not on record.
+# The version that made a forecast is not recorded.
 CHANGED_SINCE = "changed since, or another version of Foxcast made it"
 
 
 INPUTS_CHANGED = (
-    f"The forecaster, its settings, its prompts or the seed {CHANGED_SINCE}: the record lacks what is asked now"
+    f"The forecaster, its settings, its prompts or the seed {CHANGED_SINCE}: a request of now is not in the record"
 )
 
 
-PROMPTS_CHANGED = f"The forecaster works with other texts now: its prompts, or what the tools say, {CHANGED_SINCE}"
+PROMPTS_CHANGED = f"The forecaster uses other texts now: its prompts or the answers of its tools {CHANGED_SINCE}"
 
 
-CODE_CHANGED = (
-    f"The forecaster makes something else of the same record now: it, its settings or the seed {CHANGED_SINCE}"
-)
+CODE_CHANGED = f"The forecaster acts differently on the same record now: it, its settings or the seed {CHANGED_SINCE}"
 
 
-AGGREGATION_CHANGED = (
-    "The trials are as on record, so they are pooled in another way now; see aggregate in [forecasters]"
-)
+AGGREGATION_CHANGED = "The trials are identical, so they are aggregated differently now; see aggregate in [forecasters]"
 
 
-def print_replay(console: Console, trace: ForecastTrace, again: ReplayResult) -> None:
+def print_replay(console: Console, trace: ForecastTrace, result: ReplayResult) -> None:
     """Print it for a person."""
     each = partial(describe_prediction_short, shape=trace.question.shape)
     name = f"forecast {trace.id} of {trace.question.ref}"
-    trials = _count_text(len(again.trials), "trial")
-    verdict = "identical" if again.is_identical else "not identical"
-    console.print(Text(f"{name}: {verdict} ({trials}, {_count_text(again.steps, 'step')} made again)", style="bold"))
-    for trial in again.trials:
+    trials = _count_text(len(result.trials), "trial")
+    verdict = "identical" if result.is_identical else "not identical"
+    console.print(Text(f"{name}: {verdict} ({trials}, {_count_text(result.steps, 'step')} replayed)", style="bold"))
+    for trial in result.trials:
         _print_replayed_trial(console, trial)
-    if again.raw is None:
-        console.print("aggregate: none, because no step could be made again")
-    elif again.aggregate is not None:
-        console.print(f"aggregate of what was made again: {format_predictions_short(again.raw, each)}")
-        _print_discrepancy(console, again.aggregate)
+    if result.raw is None:
+        console.print("aggregate: none, because no step could be replayed")
+    elif result.aggregate is not None:
+        console.print(f"aggregate of the replayed trials: {format_predictions_short(result.raw, each)}")
+        _print_discrepancy(console, result.aggregate)
     else:
-        console.print(f"aggregate: {format_predictions_short(again.raw, each)}, as on record")
-    if (meaning := explain_difference(again)) is not None:
+        console.print(f"aggregate: {format_predictions_short(result.raw, each)}, as recorded")
+    if (meaning := explain_difference(result)) is not None:
         console.print(f"{meaning}.")
 
 
-def explain_difference(again: ReplayResult) -> str | None:
-    """Say what the first difference tells of what changed; None where there is none."""
-    first = next((trial.discrepancy for trial in again.trials if trial.discrepancy is not None), None)
+def explain_difference(result: ReplayResult) -> str | None:
+    """Return what the first difference says about the change; None without a difference."""
+    first = next((trial.discrepancy for trial in result.trials if trial.discrepancy is not None), None)
     if first is None:
-        return None if again.aggregate is None else AGGREGATION_CHANGED
+        return None if result.aggregate is None else AGGREGATION_CHANGED
     if first.missing:
         return f"{INPUTS_CHANGED} ({first.missing})"
     return PROMPTS_CHANGED if first.part.startswith("observation.documents") else CODE_CHANGED
 
 
-def replay_to_json(trace: ForecastTrace, again: ReplayResult) -> dict[str, Any]:
+def replay_to_json(trace: ForecastTrace, result: ReplayResult) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
         "forecast": trace.id,
-        "identical": again.is_identical,
-        "steps": again.steps,
+        "identical": result.is_identical,
+        "steps": result.steps,
         "trials": [
             {
                 "number": trial.number,
@@ -108,11 +100,11 @@ def replay_to_json(trace: ForecastTrace, again: ReplayResult) -> dict[str, Any]:
                 "agreed_steps": trial.agreed,
                 "difference": _discrepancy_to_json(trial.discrepancy),
             }
-            for trial in again.trials
+            for trial in result.trials
         ],
-        "raw": None if again.raw is None else order_options(PREDICTIONS.plain(again.raw), trace.question.shape),
-        "aggregate_difference": _discrepancy_to_json(again.aggregate),
-        "meaning": explain_difference(again),
+        "raw": None if result.raw is None else order_options(PREDICTIONS.plain(result.raw), trace.question.shape),
+        "aggregate_difference": _discrepancy_to_json(result.aggregate),
+        "meaning": explain_difference(result),
     }
 
 
@@ -122,23 +114,23 @@ def _count_text(count: int, what: str) -> str:
 
 def _print_replayed_trial(console: Console, trial: ReplayedTrial) -> None:
     if trial.discrepancy is None:
-        console.print(f"trial {trial.number}: {_count_text(trial.recorded, 'step')}, as on record")
+        console.print(f"trial {trial.number}: {_count_text(trial.recorded, 'step')}, as recorded")
         return
     console.print(
-        f"trial {trial.number}: {_count_text(trial.recorded, 'step')} on record, {trial.replayed} now, "
-        f"the first {trial.agreed} alike; it differs"
+        f"trial {trial.number}: {_count_text(trial.recorded, 'step')} recorded, {trial.replayed} now, "
+        f"the first {trial.agreed} identical; it differs"
     )
     _print_discrepancy(console, trial.discrepancy)
 
 
 def _print_discrepancy(console: Console, found: ReplayDiscrepancy) -> None:
     where = "at the end" if found.step is None else f"in step {found.step}"
-    print_indented(console, f"first {where}, {found.part or 'all of it'}", by=2)
+    print_indented(console, f"first {where}, {found.part or 'everything'}", by=2)
     recorded, replayed = _value_text(found.recorded), _value_text(found.replayed)
     pairs = enumerate(zip(recorded, replayed, strict=False))
-    shared = next((place for place, (known, again) in pairs if known != again), min(len(recorded), len(replayed)))
-    print_indented(console, f"on record: {_excerpt_around(recorded, shared)}", by=4, style="dim")
-    print_indented(console, f"now:       {_excerpt_around(replayed, shared)}", by=4)
+    shared = next((place for place, (old, new) in pairs if old != new), min(len(recorded), len(replayed)))
+    print_indented(console, f"recorded: {_excerpt_around(recorded, shared)}", by=4, style="dim")
+    print_indented(console, f"now:      {_excerpt_around(replayed, shared)}", by=4)
 
 
 def _value_text(value: Json) -> str:
@@ -148,7 +140,7 @@ def _value_text(value: Json) -> str:
 
 
 def _excerpt_around(text: str, shared: int) -> str:
-    """Cut a text around the place where it begins to differ."""
+    """Return the part of a text around the place where it begins to differ."""
     start = max(0, shared - EXCERPT_CHARS_BEFORE) if len(text) > EXCERPT_CHARS else 0
     cut = text[start : start + EXCERPT_CHARS]
     return f"{'... ' if start else ''}{cut}{' ...' if start + EXCERPT_CHARS < len(text) else ''}"
@@ -179,12 +171,12 @@ def replay(
 ) -> None:
     """Replay a recorded forecast offline and compare every step."""
     config = load_command_config(ctx)
-    trace, again = asyncio.run(_run_replay(config, name, forecaster))
+    trace, result = asyncio.run(_run_replay(config, name, forecaster))
     if as_json:
-        print_json(replay_to_json(trace, again))
+        print_json(replay_to_json(trace, result))
     else:
-        print_replay(stdout_console(), trace, again)
-    if not again.is_identical:
+        print_replay(stdout_console(), trace, result)
+    if not result.is_identical:
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -193,17 +185,18 @@ async def _run_replay(config: Config, name: str, forecaster: str | None) -> tupl
         trace = await find_trace(records, name, forecaster)
         forecast = trace.forecast
         if forecast is None:
-            message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
+            message = f"forecast {trace.id} is {trace.state}; only a completed forecast can be replayed"
             raise NotFoundError(message)
         random = SeededRandom(config.seed)
-        seat = await _ForecasterOpener(config, records, random, stack).open_forecaster(forecast.forecaster, trace.setup)
+        opener = _ForecasterOpener(config, records, random, stack)
+        configured = await opener.open_forecaster(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
-        return trace, await replay_forecast(trace, seat, _offline_tools(config, records), random, fitted)
+        return trace, await replay_forecast(trace, configured, _offline_tools(config, records), random, fitted)
 
 
 @dataclass(frozen=True, slots=True)
 class _ForecasterOpener:
-    """Opens the forecaster alone."""
+    """Opens a forecaster without network access."""
 
     config: Config
     records: ReadOnlyState
@@ -211,14 +204,14 @@ class _ForecasterOpener:
     stack: AsyncExitStack
 
     async def open_forecaster(self, name: str, setup: ForecasterSetup | None) -> ConfiguredForecaster:
-        """Open it as the forecast was made, whatever config says today; as config says where that is not on record."""
+        """Open it with the recorded setup, or with the current configuration if no setup is recorded."""
         config = self.config if setup is None else _with_variant(self.config, name, setup)
         registry = load_forecaster_registry(config, name)
         if name not in registry.forecasters:
-            blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
-            message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
+            faults = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
+            message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{faults}"
             raise ConfigError(message)
-        outfitter = PluginFactory(
+        plugins = PluginFactory(
             config=config,
             registry=registry,
             clock=SystemClock(),
@@ -227,23 +220,21 @@ class _ForecasterOpener:
             folder=self.records.folder,
             stack=self.stack,
         )
-        return await (
-            outfitter.open_forecaster(name) if setup is None else outfitter.open_recorded_forecaster(name, setup)
-        )
+        return await (plugins.open_forecaster(name) if setup is None else plugins.open_recorded_forecaster(name, setup))
 
 
 def _with_variant(config: Config, name: str, setup: ForecasterSetup) -> Config:
-    """Return the config with the variant that was used, also where its table is gone or names another forecaster."""
+    """Return the config with the recorded variant, also if its table is gone or names another forecaster now."""
     table = config.forecaster_table(name).model_copy(update={"uses": setup.uses})
     return config.model_copy(update={"forecasters": {**config.forecasters, name: table}})
 
 
 def _offline_tools(config: Config, records: ReadOnlyState) -> ToolFactory:
-    nowhere = OfflineNetwork()
+    network = OfflineNetwork()
     return ToolFactory(
         section=config.research,
-        fetcher=nowhere,
-        reader=nowhere,
+        fetcher=network,
+        reader=network,
         ledger=records.ledger,
         clock=SystemClock(),
         read_only=True,
@@ -251,9 +242,9 @@ def _offline_tools(config: Config, records: ReadOnlyState) -> ToolFactory:
 
 
 def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
-    """Return a registry with the plugin alone that is named like the forecaster, if that offers it; else with all.
+    """Return a registry with only the plugin that is named like the forecaster, if it offers it; otherwise with all.
 
-    So a provider's library is not even imported, as long as plugins are called what they offer.
+    The library of a model provider is then not even imported.
     """
     origin = config.forecaster_table(forecaster).uses or forecaster
     if origin in config.plugins:
@@ -263,7 +254,7 @@ def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
         try:
             registry = build_registry(alone, discover_plugins(config.plugin_files))
         except ConfigError:
-            # A variable of the environment may belong to a plugin that was left out.
+            # An environment variable may belong to a plugin that was left out.
             return load_registry(config)
         if forecaster in registry.forecasters:
             return registry

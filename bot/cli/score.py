@@ -1,11 +1,12 @@
-"""`foxcast score`: scores of resolved forecasts with intervals and the crowd for comparison.
+"""`foxcast score`: scores of resolved forecasts with intervals, and the crowd for comparison.
 
-From the ledger or from forecast files written by anyone.
+Forecasts come from the ledger, with the scores of their venues, or from forecast files of any source.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,22 +19,199 @@ from bot.cli.lookup import require_known_venue, require_venue_archive
 from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, write_json
-from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
+from bot.cli.output.formatting import NO_VALUE, describe_outcome, format_day, format_interval, format_number
 from bot.cli.output.score_report import print_kinds, print_report
-from bot.cli.venue_scores import print_unscored, print_venue_scores, venue_scores_to_json
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
-from bot.core.outcomes import CROWD_RULE_PREFIX
-from bot.evaluation.forecast_files import ScoredForecastFile, pooling_notes, score_forecast_files
+from bot.core.outcomes import (
+    CHOICE_BASELINE,
+    CROWD_RULE_PREFIX,
+    CURVE_BASELINE,
+    BinaryOutcome,
+    VoidOutcome,
+    scoring_rules_for,
+)
+from bot.core.predictions import BinaryPrediction
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
-from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
+from bot.evaluation.score_rows import (
+    BinaryScoreRow,
+    RuleScoreRow,
+    ScoredForecastFile,
+    pooling_notes,
+    score_forecast_files,
+)
 from bot.plugin_system.registry import Registry
+from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.ledger import ReadOnlyState
 from bot.store.scores import NonBinaryScores, ResolvedBinaryColumns, ScoreFilter
 from bot.store.venue_scores import ReportedStanding, UnscoredQuestion, VenueScoredQuestion
+
+# The table shows at most this many questions of each venue, the newest first; the JSON has all of them.
+MAX_QUESTIONS_SHOWN = 40
+# This many questions are named for each reason.
+MAX_QUESTIONS_NAMED = 3
+BASELINE = "baseline"
+# The share of the time with a forecast; it is not a score.
+COVERAGE = "coverage"
+STANDING_COLUMNS = (
+    TableColumn("contest", ColumnKind.TITLE),
+    TableColumn("score"),
+    TableColumn("points", ColumnKind.NUMBER),
+    TableColumn("rank", ColumnKind.NUMBER),
+    TableColumn("of", ColumnKind.NUMBER),
+    TableColumn("questions", ColumnKind.NUMBER),
+    TableColumn("prize", ColumnKind.NUMBER),
+    TableColumn("reported"),
+)
+UNSCORED_COLUMNS = (
+    TableColumn("questions", ColumnKind.NUMBER),
+    TableColumn("why", ColumnKind.TEXT),
+    TableColumn("such as", ColumnKind.TEXT),
+)
+
+
+def print_venue_scores(
+    console: Console, scored: Sequence[VenueScoredQuestion], standings: Sequence[ReportedStanding]
+) -> None:
+    """Print, for each account, its standings and a table of its resolved questions."""
+    for (venue, account), group in groupby(scored, key=lambda item: (item.venue, item.account)):
+        items = [*group]
+        print_heading(console, f"{venue}, account {account}: {len(items)} resolved questions, as the venue scores them")
+        rules = list(dict.fromkeys(rule for item in items for rule in item.values))
+        totals = [f"{rule} {total:+.2f}" for rule, total in weighted_totals(items).items() if rule != COVERAGE]
+        if totals:
+            console.print(f"weighted total: {', '.join(totals)}")
+        own = (TableColumn("our score"), TableColumn("our baseline", ColumnKind.NUMBER))
+        theirs = (TableColumn(f"its {rule}", ColumnKind.NUMBER) for rule in rules)
+        columns = (
+            TableColumn("question", ColumnKind.TITLE),
+            TableColumn("outcome"),
+            *own,
+            *theirs,
+            TableColumn("note", ColumnKind.TEXT),
+        )
+        console.print(make_table(columns, [_venue_score_cells(item, rules) for item in items[:MAX_QUESTIONS_SHOWN]]))
+        if len(items) > MAX_QUESTIONS_SHOWN:
+            console.print(f"and {len(items) - MAX_QUESTIONS_SHOWN} more: foxcast score --json -")
+    if standings:
+        print_heading(console, "Standings reported by the venues")
+        console.print(make_table(STANDING_COLUMNS, [_standing_cells(item) for item in standings]))
+
+
+def print_unscored(console: Console, unscored: Sequence[UnscoredQuestion]) -> None:
+    """Print the questions that resolved without a score of our own, by reason."""
+    if not unscored:
+        return
+    print_heading(console, "Resolved without our own score")
+    by_reason: dict[str, list[UnscoredQuestion]] = {}
+    for item in unscored:
+        by_reason.setdefault(f"{item.forecaster}: {item.why}", []).append(item)
+    rows = [(str(len(items)), why, _question_names(items)) for why, items in sorted(by_reason.items())]
+    console.print(make_table(UNSCORED_COLUMNS, rows))
+
+
+def weighted_totals(items: Sequence[VenueScoredQuestion]) -> dict[str, float]:
+    """Return the sum of each rule over the questions, by weight, as contests compute it."""
+    totals: dict[str, float] = {}
+    for item in items:
+        for rule, value in item.values.items():
+            totals[rule] = totals.get(rule, 0.0) + item.weight * value
+    return totals
+
+
+def own_scores(item: VenueScoredQuestion) -> RuleScores:
+    """Return our own scores of the submitted forecast; the baseline score is under ``BASELINE``, also for yes or no."""
+    (scores,) = score_predictions([ResolvedPrediction(item.prediction, item.shape, item.outcome)])
+    found = scores.get(CHOICE_BASELINE, scores.get(CURVE_BASELINE))
+    if isinstance(item.prediction, BinaryPrediction) and isinstance(item.outcome, BinaryOutcome):
+        from bot.stats.scores import binary_baseline_scores
+
+        found = float(binary_baseline_scores([item.prediction.probability], [item.outcome.value])[0])
+    return scores if found is None else {**scores, BASELINE: found}
+
+
+def venue_scores_to_json(
+    scored: Sequence[VenueScoredQuestion], standings: Sequence[ReportedStanding], unscored: Sequence[UnscoredQuestion]
+) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "venue_scores": [
+            {
+                "venue": item.venue,
+                "account": item.account,
+                "question": str(item.ref),
+                "target": item.target,
+                "title": item.title,
+                "forecaster": item.forecaster,
+                "outcome": describe_outcome(item.outcome, item.shape),
+                "resolved_at": item.resolved_at.isoformat(),
+                "weight": item.weight,
+                "ours": own_scores(item),
+                "venue_says": dict(item.values),
+                "note": missing_score_note(item),
+            }
+            for item in scored
+        ],
+        "venue_standings": [dict(_standing_to_json(item)) for item in standings],
+        "unscored": [
+            {"forecaster": one.forecaster, "question": str(one.ref), "target": one.target, "why": one.why}
+            for one in unscored
+        ],
+    }
+
+
+def missing_score_note(item: VenueScoredQuestion) -> str:
+    """Return why the venue has no score of a kind, "" if it has one."""
+    if isinstance(item.outcome, VoidOutcome):
+        return f"not scored: {item.outcome.reason}"
+    if not item.values:
+        return "the venue has not reported a score yet"
+    if item.values.get(COVERAGE) and not any(rule.startswith("spot") for rule in item.values):
+        return "no forecast was active when spot scores were taken"
+    return ""
+
+
+def _venue_score_cells(item: VenueScoredQuestion, rules: Sequence[str]) -> tuple[str, ...]:
+    scores = own_scores(item)
+    first = next((rule for rule in scoring_rules_for(item.shape.kind) if rule.name in scores), None)
+    own = NO_VALUE if first is None else f"{first.title} {format_number(scores[first.name], first.digits)}"
+    return (
+        f"{item.ref.key} {item.title}",
+        describe_outcome(item.outcome, item.shape),
+        own,
+        format_number(scores.get(BASELINE)),
+        *(format_number(item.values.get(rule)) for rule in rules),
+        missing_score_note(item),
+    )
+
+
+def _standing_cells(item: ReportedStanding) -> tuple[str, ...]:
+    one = item.standing
+    counts = (NO_VALUE if count is None else str(count) for count in (one.rank, one.entrants, one.questions))
+    return (
+        f"{item.venue} {one.contest}",
+        one.rule,
+        format_number(one.points),
+        *counts,
+        format_number(one.prize),
+        format_day(item.at),
+    )
+
+
+def _standing_to_json(item: ReportedStanding) -> Iterator[tuple[str, object]]:
+    yield from (("venue", item.venue), ("account", item.account), ("told_at", item.at.isoformat()))
+    fields: Mapping[str, object] = {name: getattr(item.standing, name) for name in type(item.standing).__slots__}
+    yield from fields.items()
+
+
+def _question_names(items: Sequence[UnscoredQuestion]) -> str:
+    refs = list(dict.fromkeys(str(item.ref) for item in items))
+    more = f" and {len(refs) - MAX_QUESTIONS_NAMED} more" if len(refs) > MAX_QUESTIONS_NAMED else ""
+    return f"{', '.join(refs[:MAX_QUESTIONS_NAMED])}{more}"
+
 
 FILE_COLUMNS = (
     TableColumn("file", ColumnKind.TEXT),
@@ -48,7 +226,7 @@ FILE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class FileScoreRequest:
-    """Which files are scored against which rounds, and where the JSON goes."""
+    """Which files are scored against which rounds, and where the JSON is written."""
 
     rounds: Path
     files: Sequence[Path]
@@ -56,47 +234,50 @@ class FileScoreRequest:
     json: Path | None
 
 
-def print_file_scores(config: Config, registry: Registry, asked: FileScoreRequest) -> None:
-    """Score the files and tell; raises ContractError and NotFound for files and rounds that cannot be used."""
-    venue, archive = find_archive(config, registry, asked.venue, asked.rounds)
-    sheets = score_forecast_files(archive, asked.files)
+def print_file_scores(config: Config, registry: Registry, request: FileScoreRequest) -> None:
+    """Score the files and print it; raises MalformedDataError and NotFoundError for unusable files and rounds."""
+    venue, archive = find_archive(config, registry, request.venue, request.rounds)
+    scored_files = score_forecast_files(archive, request.files)
     random = SeededRandom(config.seed)
     total = build_report(
-        [row for sheet in sheets for row in sheet.rows],
+        [row for scored_file in scored_files for row in scored_file.rows],
         rng=random.stream("report"),
-        notes=[*pooling_notes(sheets), *(note for sheet in sheets for note in sheet.notes())],
+        notes=[*pooling_notes(scored_files), *(note for scored_file in scored_files for note in scored_file.notes())],
     )
-    reports = [build_report(sheet.rows, rng=random.stream("report"), notes=sheet.notes()) for sheet in sheets]
-    if asked.json is not None:
+    reports = [
+        build_report(scored_file.rows, rng=random.stream("report"), notes=scored_file.notes())
+        for scored_file in scored_files
+    ]
+    if request.json is not None:
         by_file = {
-            str(path): {"round": sheet.file.round, "missing": sheet.missing, **report.to_json()}
-            for path, sheet, report in zip(asked.files, sheets, reports, strict=True)
+            str(path): {"round": scored_file.file.round, "missing": scored_file.missing, **report.to_json()}
+            for path, scored_file, report in zip(request.files, scored_files, reports, strict=True)
         }
-        write_json({"venue": venue, **total.to_json(), "by_file": by_file}, asked.json)
-    if asked.json != STDOUT:
-        _print_file_report(sheets, reports, total)
+        write_json({"venue": venue, **total.to_json(), "by_file": by_file}, request.json)
+    if request.json != STDOUT:
+        _print_file_report(scored_files, reports, total)
 
 
 def _print_file_report(
-    sheets: Sequence[ScoredForecastFile], reports: Sequence[ScoreReport], total: ScoreReport
+    scored_files: Sequence[ScoredForecastFile], reports: Sequence[ScoreReport], total: ScoreReport
 ) -> None:
     console = stdout_console()
-    if len(sheets) > 1:
+    if len(scored_files) > 1:
         print_heading(console, "Brier Index by file")
         console.print(
-            make_table(FILE_COLUMNS, [_file_score_cells(*pair) for pair in zip(sheets, reports, strict=True)])
+            make_table(FILE_COLUMNS, [_file_score_cells(*pair) for pair in zip(scored_files, reports, strict=True)])
         )
-    names = sheets[0].file.name if len(sheets) == 1 else f"all {len(sheets)} files"
+    names = scored_files[0].file.name if len(scored_files) == 1 else f"all {len(scored_files)} files"
     print_report(console, total, title=f"Scores of {names}")
 
 
-def _file_score_cells(sheet: ScoredForecastFile, report: ScoreReport) -> tuple[str, ...]:
+def _file_score_cells(scored_file: ScoredForecastFile, report: ScoreReport) -> tuple[str, ...]:
     block = report.block
     return (
-        sheet.file.name,
-        sheet.file.round,
-        str(len(sheet.rows)),
-        f"{sheet.missing:.1%}",
+        scored_file.file.name,
+        scored_file.file.round,
+        str(len(scored_file.rows)),
+        f"{scored_file.missing:.1%}",
         format_number(block.market.brier_index),
         format_number(block.dataset.brier_index),
         format_number(block.overall.mean_of_indices),
@@ -113,16 +294,16 @@ GROUP_COLUMNS = (
 )
 
 
-# What venues score, how accounts stand there, and what has no score of ours.
+# Questions that venues scored, standings of accounts there, and questions without our own score.
 VenueScoreData = tuple[list[VenueScoredQuestion], list[ReportedStanding], list[UnscoredQuestion]]
 
 
-NOTHING_SCORED = "nothing that was asked for has resolved yet; look at what is open with: foxcast questions"
+NOTHING_SCORED = "nothing selected has resolved yet; list open questions with: foxcast questions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerScoreRequest:
-    """Which of the recorded forecasts are scored, and where the JSON goes."""
+    """Which of the recorded forecasts are scored, and where the JSON is written."""
 
     forecaster: str | None = None
     venue: str | None = None
@@ -139,39 +320,42 @@ class VenueScoreRow:
     row: BinaryScoreRow
 
 
-def print_ledger_scores(config: Config, asked: LedgerScoreRequest) -> None:
-    """Score and tell; a ledger without outcomes is no error."""
-    since = _start_of_day(asked.since)
-    chosen = ScoreFilter(venue=asked.venue, forecaster=asked.forecaster, since=since, paper=asked.paper)
-    columns, marked, told = query_ledger(config, lambda records: _load_scores(records, chosen))
-    by_forecaster, graded = rows_by_forecaster(columns), graded_by_forecaster(marked)
-    if asked.json is not None:
-        write_json({**_ledger_scores_to_json(config, by_forecaster, graded), **venue_scores_to_json(*told)}, asked.json)
-    if asked.json == STDOUT:
+def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
+    """Score recorded forecasts and print it; a ledger without outcomes is not an error."""
+    since = _start_of_day(request.since)
+    score_filter = ScoreFilter(venue=request.venue, forecaster=request.forecaster, since=since, paper=request.paper)
+    columns, non_binary, venue_data = query_ledger(config, lambda records: _load_scores(records, score_filter))
+    by_forecaster, rule_scores = rows_by_forecaster(columns), rule_scores_by_forecaster(non_binary)
+    if request.json is not None:
+        write_json(
+            {**_ledger_scores_to_json(config, by_forecaster, rule_scores), **venue_scores_to_json(*venue_data)},
+            request.json,
+        )
+    if request.json == STDOUT:
         return
     console = stdout_console()
     for name, rows in by_forecaster.items():
         print_forecaster_scores(console, name, rows, SeededRandom(config.seed))
-    for name, others in graded.items():
-        print_kinds(console, kind_reports(others, rng=SeededRandom(config.seed).stream("kinds")), whose=f"{name}: ")
-    scored, standings, unscored = told
+    for name, others in rule_scores.items():
+        print_kinds(console, kind_reports(others, rng=SeededRandom(config.seed).stream("kinds")), prefix=f"{name}: ")
+    scored, standings, unscored = venue_data
     print_venue_scores(console, scored, standings)
     print_unscored(console, unscored)
-    if not (by_forecaster or graded or scored or standings or unscored):
+    if not (by_forecaster or rule_scores or scored or standings or unscored):
         console.print(NOTHING_SCORED)
 
 
 async def _load_scores(
-    records: ReadOnlyState, chosen: ScoreFilter
+    records: ReadOnlyState, score_filter: ScoreFilter
 ) -> tuple[ResolvedBinaryColumns, tuple[NonBinaryScores, ...], VenueScoreData]:
     scores, venues = records.ledger.scores, records.ledger.venue_scores
-    standings = [] if chosen.paper else await venues.standings(chosen.venue)
-    told = (await venues.scored(chosen), standings, await venues.unscored(chosen))
-    return await scores.read_binary_columns(chosen), await scores.read_non_binary_scores(chosen), told
+    standings = [] if score_filter.paper else await venues.standings(score_filter.venue)
+    venue_data = (await venues.scored(score_filter), standings, await venues.unscored(score_filter))
+    return await scores.read_binary_columns(score_filter), await scores.read_non_binary_scores(score_filter), venue_data
 
 
 def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueScoreRow]]:
-    """Return the scored predictions of each forecaster, by name; those of one series are drawn together."""
+    """Return the scored predictions of each forecaster, by name; the bootstrap resamples whole series."""
     found: dict[str, list[VenueScoreRow]] = {}
     for index, forecaster in enumerate(columns.forecaster):
         ref = columns.ref[index]
@@ -189,10 +373,10 @@ def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueSc
     return dict(sorted(found.items()))
 
 
-def graded_by_forecaster(marked: Sequence[NonBinaryScores]) -> dict[str, list[RuleScoreRow]]:
+def rule_scores_by_forecaster(non_binary: Sequence[NonBinaryScores]) -> dict[str, list[RuleScoreRow]]:
     """Return the scored choices and curves of each forecaster, by name."""
     found: dict[str, list[RuleScoreRow]] = {}
-    for item in marked:
+    for item in non_binary:
         row = RuleScoreRow(
             round=item.batch or NO_VALUE,
             kind=item.kind,
@@ -213,14 +397,14 @@ def graded_by_forecaster(marked: Sequence[NonBinaryScores]) -> dict[str, list[Ru
 
 
 def print_total_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:
-    """Print one table about a forecaster: all its scored predictions together, and by family."""
-    print_heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, 50 is a coin)")
+    """Print one table for a forecaster: all its scored predictions together, and by family."""
+    print_heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, 50 is chance)")
     total = score_group([item.row for item in scored], random.stream("all"))
     console.print(_group_table("", {"all": total, **_score_groups(scored, random)["family"]}))
 
 
 def print_forecaster_scores(console: Console, name: str, scored: Sequence[VenueScoreRow], random: SeededRandom) -> None:
-    """Print all tables about a forecaster."""
+    """Print all tables for a forecaster."""
     print_total_scores(console, name, scored, random)
     for what, parts in _score_groups(scored, random).items():
         if what != "family" and parts:
@@ -248,7 +432,7 @@ def _group_rows(
     return groups
 
 
-def _group_table(what: str, groups: Mapping[str, GroupScore]) -> Any:  # noqa: ANN401 - whatever rich prints
+def _group_table(what: str, groups: Mapping[str, GroupScore]) -> Any:  # noqa: ANN401 - what rich can print
     return make_table(
         (TableColumn(what), *GROUP_COLUMNS), [(name, *_group_cells(found)) for name, found in groups.items()]
     )
@@ -268,12 +452,16 @@ def _group_cells(found: GroupScore) -> tuple[str, ...]:
 
 
 def _ledger_scores_to_json(
-    config: Config, by_forecaster: Mapping[str, Sequence[VenueScoreRow]], graded: Mapping[str, Sequence[RuleScoreRow]]
+    config: Config,
+    by_forecaster: Mapping[str, Sequence[VenueScoreRow]],
+    rule_scores: Mapping[str, Sequence[RuleScoreRow]],
 ) -> dict[str, Any]:
-    """Return the report of the first forecaster that config names on top, and of every one by name below it."""
+    """Return the report of the first configured forecaster, and below it the reports of all by name."""
     reports = {
-        name: _forecaster_report_to_json(by_forecaster.get(name, ()), SeededRandom(config.seed), graded.get(name, ()))
-        for name in sorted({*by_forecaster, *graded})
+        name: _forecaster_report_to_json(
+            by_forecaster.get(name, ()), SeededRandom(config.seed), rule_scores.get(name, ())
+        )
+        for name in sorted({*by_forecaster, *rule_scores})
     }
     named = [name for table in config.venues.values() for name in table.all_forecasters if name in reports]
     first = next(iter([*named, *reports]), None)
@@ -282,9 +470,9 @@ def _ledger_scores_to_json(
 
 
 def _forecaster_report_to_json(
-    scored: Sequence[VenueScoreRow], random: SeededRandom, graded: Sequence[RuleScoreRow] = ()
+    scored: Sequence[VenueScoreRow], random: SeededRandom, rule_scores: Sequence[RuleScoreRow] = ()
 ) -> dict[str, Any]:
-    report = build_report([item.row for item in scored], graded=graded, rng=random.stream("report")).to_json()
+    report = build_report([item.row for item in scored], graded=rule_scores, rng=random.stream("report")).to_json()
     groups = {
         what: {name: asdict(one) for name, one in parts.items()}
         for what, parts in _score_groups(scored, random).items()
@@ -301,14 +489,14 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions:
-    """What is scored: with ``rounds`` files, without the ledger."""
+    """What is scored: files with ``rounds``, recorded forecasts without."""
 
     more: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE]...", help="More files after --forecasts.", show_default=False)
     ] = None
     rounds: Annotated[Path | None, typer.Option(metavar="DIR", help=f"Score files: {ROUNDS_HELP}")] = None
     forecasts: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE...", help="Forecast sets to score against the rounds.")
+        list[Path] | None, typer.Option(metavar="FILE...", help="Forecast files to score against the rounds.")
     ] = None
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help="Only this forecaster (ledger).")] = None
     venue: Annotated[
@@ -334,20 +522,20 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
         _reject_if_given(files, "--forecasts needs --rounds DIR, the rounds to score the files against")
         config, _ = load_config_and_plugins(ctx)
         query_ledger(config, lambda records: require_known_venue(records, options.venue))
-        asked = LedgerScoreRequest(
+        request = LedgerScoreRequest(
             forecaster=options.forecaster,
             venue=options.venue,
             since=options.since,
             paper=options.on_paper,
             json=options.json,
         )
-        print_ledger_scores(config, asked)
+        print_ledger_scores(config, request)
         return
     if not files:
         message = "--rounds needs --forecasts FILE..., the files to score"
         raise ConfigError(message)
-    chosen = options.forecaster or options.since or options.on_paper is not None
-    _reject_if_given(chosen, "--forecaster, --since, --paper and --live choose from the ledger, not from files")
+    has_filter = options.forecaster or options.since or options.on_paper is not None
+    _reject_if_given(has_filter, "--forecaster, --since, --paper and --live select from the ledger, not from files")
     config, registry = load_config_and_plugins(ctx)
     require_venue_archive(config, registry, options.venue)
     print_file_scores(config, registry, FileScoreRequest(options.rounds, files, options.venue, options.json))

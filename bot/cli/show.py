@@ -1,7 +1,4 @@
-"""`foxcast show`: everything on record about one question or one of its forecasts: trials step by step.
-
-Decisions, outcomes and scores.
-"""
+"""`foxcast show`: everything recorded about one question or forecast: trials, decisions, outcomes and scores."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,22 +19,26 @@ from bot.cli.output.console import (
     stdout_console,
 )
 from bot.cli.output.formatting import (
-    format_argument,
+    describe_outcome,
+    describe_prediction_short,
+    format_decision,
     format_minute,
     format_prediction,
     format_predictions,
     format_predictions_short,
+    format_usage,
+    order_options,
+    score_cells,
+    score_columns,
+    truncate_text,
 )
-from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
-from bot.cli.output.predictions import describe_prediction_short, order_options
-from bot.core.beliefs import Belief, Evidence, ModelUsage, Step
+from bot.cli.output.trial_text import format_action, format_evidence
+from bot.core.beliefs import Belief, Step
 from bot.core.errors import NotFoundError, strip_error_type
 from bot.core.forecasts import Forecast
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import CurveShape, Prediction
 from bot.core.questions import Question
-from bot.core.submissions import GateDecision, HoldDecision, SendDecision
-from bot.core.values import Json
 from bot.evaluation.lookup import FORECAST_ID, find_question, query_ledger
 from bot.evaluation.question_record import QuestionRecord, RecordedForecast, load_question_record
 from bot.store.ledger import ReadOnlyState
@@ -57,7 +58,7 @@ OBSERVATION_CHARS_SHOWN = 300
 def print_trial_trace(
     console: Console, record: TrialRecord, each: PredictionFormatter = format_prediction, *, several: bool
 ) -> None:
-    """Print one trial, its number only where there are several; ``each`` tells a prediction."""
+    """Print one trial, with its number if there are several; ``each`` formats a prediction."""
     end = f"ended: {record.end}" if record.end else "not ended yet"
     title = f"Trial {record.number}, {end}" if several else f"Steps, {end}"
     console.print(Text(title, style="underline"))
@@ -73,8 +74,8 @@ def _print_trace_step(
     console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None, each: PredictionFormatter
 ) -> None:
     belief = step.belief
-    console.print(Text(f"{number}. {step.action.name}{_arguments_text(step.action.arguments)}", style="cyan"))
-    seen = _truncate(step.observation.text, OBSERVATION_CHARS_SHOWN)
+    console.print(Text(f"{number}. {format_action(step.action, argument_chars=ARGUMENT_CHARS_SHOWN)}", style="cyan"))
+    seen = truncate_text(step.observation.text, OBSERVATION_CHARS_SHOWN)
     if seen:
         print_indented(console, seen, style="dim")
     for remark in [remark for remark in step.remarks if remark not in seen]:
@@ -85,28 +86,22 @@ def _print_trace_step(
     if belief.reason:
         print_indented(console, f"reason: {belief.reason}")
     _print_evidence(console, belief)
-    if cost := _usage_text(step.usage):
+    if cost := format_usage(step.usage):
         print_indented(console, cost, style="dim")
 
 
 def _print_evidence(console: Console, belief: Belief) -> None:
     for sign, side in (("+", belief.evidence_for), ("-", belief.evidence_against)):
         for evidence in side:
-            print_indented(console, f"{sign} {_evidence_text(evidence)}", style="green" if sign == "+" else "red")
+            print_indented(console, f"{sign} {format_evidence(evidence)}", style="green" if sign == "+" else "red")
     for question in belief.open_questions:
         print_indented(console, f"? {question}")
-
-
-def _evidence_text(evidence: Evidence) -> str:
-    moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
-    source = f" [{evidence.source}]" if evidence.source else ""
-    return f"{moved}{evidence.text}{source}"
 
 
 def _print_belief_change(
     console: Console, before: Mapping[str, Prediction] | None, belief: Belief, each: PredictionFormatter
 ) -> None:
-    """Print the belief in a line, or in one for each target where they differ."""
+    """Print the belief in one line, or in a line for each target if targets differ."""
     after = belief.predictions
     sure = f"({belief.confidence} confidence)"
     if len({*map(each, after.values())}) == 1:
@@ -125,29 +120,6 @@ def _change_text(before: str | None, after: str) -> str:
     return f"{after}, as before" if before == after else f"{before} -> {after}"
 
 
-def _arguments_text(arguments: Mapping[str, Json]) -> str:
-    if not arguments:
-        return ""
-    return (
-        "("
-        + ", ".join(
-            f"{name}={_truncate(format_argument(value), ARGUMENT_CHARS_SHOWN)}" for name, value in arguments.items()
-        )
-        + ")"
-    )
-
-
-def _usage_text(usage: ModelUsage) -> str:
-    if usage == ModelUsage():
-        return ""
-    return f"{usage.calls} calls, {usage.tokens_in} tokens in, {usage.tokens_out} out, {usage.cost_usd:.4f} USD"
-
-
-def _truncate(text: str, length: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."
-
-
 TEXT_CHARS_SHOWN = 600
 
 
@@ -158,11 +130,11 @@ TARGET_COLUMNS = (TableColumn("target"), TableColumn("resolves (UTC)"))
 
 
 def print_question_record(console: Console, found: QuestionRecord) -> None:
-    """Print all of it for a person; each forecast on the grid, and with the options, for which it was made."""
+    """Print it for a person; each forecast with the grid and the options of the version it was made for."""
     _print_question_header(console, found.question, found.state)
     if found.excluded:
-        print_heading(console, "Left out")
-        console.print(f"{found.excluded}: it is neither forecast nor bet on")
+        print_heading(console, "Excluded")
+        console.print(f"{found.excluded}: it is neither forecast nor traded")
     elif not found.recorded_forecasts:
         print_heading(console, "Not forecast yet")
         console.print("forecast what is due with: foxcast run --once")
@@ -197,12 +169,12 @@ def _print_question_header(console: Console, question: Question, state: Question
     console.print(", ".join(about))
     if question.url:
         console.print(question.url)
-    filed = {"tags": question.tags, "tournaments": question.tournaments}
-    filed |= {name: (question.facts.get(fact, ""),) for name, fact in CATEGORY_FACTS.items()}
-    for name, under in filed.items():
-        if any(under):
-            console.print(f"{name}: {replace_invisible(', '.join(under))}")
-    for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
+    labels = {"tags": question.tags, "tournaments": question.tournaments}
+    labels |= {name: (question.facts.get(fact, ""),) for name, fact in CATEGORY_FACTS.items()}
+    for name, values in labels.items():
+        if any(values):
+            console.print(f"{name}: {replace_invisible(', '.join(values))}")
+    for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("cutoff", question.as_of)):
         if at is not None:
             console.print(f"{name} {format_minute(at)} UTC")
     if question.crowd is not None:
@@ -221,14 +193,14 @@ def _print_recorded_forecast(console: Console, found: QuestionRecord, case: Reco
         console, f"{forecast.forecaster}, forecast {forecast.id} (revision {forecast.revision}, {forecast.why})"
     )
     console.print(
-        f"made {format_minute(forecast.made_at)} UTC with what was known until {format_minute(forecast.cutoff)} UTC"
+        f"made {format_minute(forecast.made_at)} UTC with information until {format_minute(forecast.cutoff)} UTC"
     )
     if forecast.fitted:
         console.print(f"parameters {forecast.fitted[:12]}")
     if changes := found.question_changes(forecast.version):
         print_indented(console, f"the question has changed since: {'; '.join(changes)}", by=0)
     question = case.trace.question
-    # Quantiles are too long for a line of their own width.
+    # Quantiles are too long for an unbroken column.
     kind = ColumnKind.TEXT if isinstance(question.shape, CurveShape) else ColumnKind.NUMBER
     columns = (*TARGET_COLUMNS, TableColumn("forecast", kind), TableColumn("outcome"), *score_columns(question.shape))
     console.print(make_table(columns, [_target_cells(found, case, target.key) for target in question.targets]))
@@ -244,7 +216,7 @@ def _print_recorded_forecast(console: Console, found: QuestionRecord, case: Reco
         raw = format_predictions(forecast.raw, each)
         console.print(f"calibrated from {raw} to {format_predictions(forecast.predictions, each)}")
     for row in case.decisions:
-        console.print(f"decision {format_minute(row.at)} UTC: {_decision_text(row.decision)}")
+        console.print(f"decision {format_minute(row.at)} UTC: {format_decision(row.decision)}")
     for intent in case.intents:
         detail = f" ({intent.detail})" if intent.detail else ""
         console.print(f"intent {intent.intent.id}: {intent.state}{detail}, {intent.mode}")
@@ -261,24 +233,14 @@ def _target_cells(found: QuestionRecord, case: RecordedForecast, key: str) -> tu
     )
 
 
-def _decision_text(decision: GateDecision) -> str:
-    match decision:
-        case SendDecision(mode=mode, why=why):
-            return f"send in mode {mode}: {why}"
-        case HoldDecision(why=why, until=None):
-            return f"hold: {why}"
-        case HoldDecision(why=why, until=until):
-            return f"hold: {why}; asked again from {format_minute(until)} UTC on"
-
-
 def question_record_to_json(found: QuestionRecord) -> dict[str, Any]:
-    """Return all of it as JSON values; under ``versions`` is what each forecast of an earlier version was made for."""
+    """Return it as JSON values; ``versions`` holds earlier versions of the question with forecasts."""
     older = {
         one: question
         for one, question in found.versions.items()
         if question.without_metadata != found.question.without_metadata
     }
-    told = {
+    values = {
         "question": QUESTION.plain(found.question),
         "excluded": found.excluded or None,
         "state": found.state.value,
@@ -290,7 +252,7 @@ def question_record_to_json(found: QuestionRecord) -> dict[str, Any]:
         "history": [FORECAST.plain(forecast) for forecast in found.history],
         "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},
     }
-    plain: dict[str, Any] = order_options(told, found.question.shape)
+    plain: dict[str, Any] = order_options(values, found.question.shape)
     return plain
 
 
@@ -308,7 +270,7 @@ def _recorded_forecast_to_json(found: QuestionRecord, case: RecordedForecast) ->
             }
             for record in case.trace.trials
         ],
-        "decisions": [{"at": row.at.isoformat(), "decision": _decision_text(row.decision)} for row in case.decisions],
+        "decisions": [{"at": row.at.isoformat(), "decision": format_decision(row.decision)} for row in case.decisions],
         "intents": [
             {"id": row.intent.id, "state": row.state.value, "mode": row.mode.value, "detail": row.detail}
             for row in case.intents
@@ -347,5 +309,5 @@ async def _find_question_record(records: ReadOnlyState, name: str) -> QuestionRe
             return await load_question_record(records, forecast.ref, forecast=forecast)
         case several:
             listed = [f"  {forecast.id}  {forecast.ref}" for forecast in several]
-            message = "\n".join([f"{name} begins several forecasts; name one of", *listed])
+            message = "\n".join([f"{name} fits several forecasts; name one of", *listed])
             raise NotFoundError(message)

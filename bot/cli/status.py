@@ -1,6 +1,6 @@
-"""`foxcast status`: venues, daemon, halts, today's budgets, failed trials, counts and last runs.
+"""`foxcast status`: venues, daemon, halts, today's budgets, failed trials, counts and last job runs.
 
-Works while a daemon runs.
+It also works while a daemon runs.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from bot.cli.command_setup import load_command_config
 from bot.cli.costs import TodayCosts, load_today_costs, today_lines, today_to_json
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.formatting import format_age
-from bot.cli.trial_failures import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
+from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.submissions import ExecutionMode, IntentState
@@ -26,7 +26,7 @@ from bot.evaluation.lookup import query_ledger
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.store import permissions
 from bot.store.backups import LedgerBackup, list_backups
-from bot.store.database import is_holder_running, last_holder
+from bot.store.database import find_running_holder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_read_only, state_folder
@@ -39,11 +39,10 @@ MAX_UNDECIDED_COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusOverview:
-    """How one Foxcast stands: ``counts`` is None without a ledger, ``stop_file`` is the stop file if it is there.
+    """The status of one Foxcast; ``counts`` and ``failures`` (of the last day) are None without a ledger.
 
-    ``failures`` is what went wrong with trials in the last day; None without a ledger. ``stops`` are those that nobody
-    has resumed, but for the one that made the stop file. ``halt`` is how the disk ended the last run, ``restored`` the
-    restore that still holds everything back.
+    ``stop_file`` is the stop file if it exists. ``stops`` are active halts without the one that made the stop file.
+    ``halt`` is the disk error that ended the last run, ``restored`` the restore that still holds submissions.
     """
 
     modes: Mapping[str, ExecutionMode]
@@ -61,28 +60,27 @@ class StatusOverview:
 
 
 async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
-    """Gather how things stand at the moment."""
+    """Load the current status."""
     folder = state_folder(config)
     path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
-    holder = last_holder(folder)
     copies = list_backups(folder / BACKUP_FOLDER, path.stem)
     counts: dict[str, int] | None = None
     runs: tuple[JobRunRow, ...] = ()
     halt: LedgerEvent | None = None
-    standing: Sequence[SubmissionHalt] = ()
+    halts: Sequence[SubmissionHalt] = ()
     failures: RecentFailures | None = None
     if path.exists():
         async with open_read_only(config) as records:
             counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.events.last_runs())
             halt = await records.ledger.events.unresolved_halt()
-            standing = await records.ledger.permissions.read(permissions.list_active_halts)
+            halts = await records.ledger.permissions.read(permissions.list_active_halts)
             failures = await read_recent_failures(records.ledger.forecasts.readers, now - RECENT_PERIOD)
     return StatusOverview(
         modes={name: config.mode_of(name) for name in config.venues},
-        running=holder is not None and is_holder_running(holder),
+        running=find_running_holder(folder) is not None,
         heartbeat=read_last_heartbeat(folder),
         stop_file=stop if stop.exists() else None,
-        stops=halts_besides_file(stop, standing),
+        stops=halts_besides_file(stop, halts),
         halt=halt,
         restored=read_restore_mark(path),
         ledger=path,
@@ -118,7 +116,7 @@ JOB_RUN_COLUMNS = (
     TableColumn("job"),
     TableColumn("ended"),
     TableColumn("took", ColumnKind.NUMBER),
-    TableColumn("what it did", ColumnKind.TEXT),
+    TableColumn("result", ColumnKind.TEXT),
 )
 
 
@@ -147,18 +145,22 @@ def _print_status(
     console.print(f"daemon: {_daemon_text(found, now)}")
     if found.stop_file:
         why = read_halt_reason(found.stop_file)
-        said = f"nothing leaves while {found.stop_file} is there ({why or 'nobody said why'})"
-        console.print(f"halted: {said}; resume with: foxcast resume")
+        console.print(
+            f"halted: nothing is submitted while {found.stop_file} exists ({why or 'no reason given'}); "
+            "resume with: foxcast resume"
+        )
     for stop in found.stops:
         console.print(_stop_text(stop))
     if found.halt:
         console.print(f"halted: the last run ended {format_age(now - found.halt.at)}, {found.halt.text}")
     if found.restored:
-        console.print(f"restored: nothing leaves until what was sent since {found.restored.backup.name} is settled")
+        console.print(
+            f"restored: nothing is submitted until submissions since {found.restored.backup.name} are settled"
+        )
     if found.counts is None:
         console.print(f"there is no ledger at {found.ledger} yet; make one with: foxcast run --once")
         return
-    # Nobody who asks no model wants to read about them.
+    # Costs of models do not matter to a user without models.
     if today is not None and (models or today.budgets[0].spent_usd):
         for line in today_lines(today):
             console.print(f"today, {line}")
@@ -169,20 +171,20 @@ def _print_status(
 
 
 def _stop_text(stop: SubmissionHalt) -> str:
-    said = f"{stop.venue or 'everything'}, by {stop.by or 'itself'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
-    return f"stopped: {said}; {stop.remedy}"
+    halt = f"{stop.venue or 'everything'}, by {stop.by or 'foxcast'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
+    return f"stopped: {halt}; {stop.remedy}"
 
 
 def _daemon_text(found: StatusOverview, now: datetime) -> str:
     beat = f", last heartbeat {format_age(now - found.heartbeat)}" if found.heartbeat else ""
-    return f"{'runs' if found.running else 'does not run'}{beat}"
+    return f"{'running' if found.running else 'not running'}{beat}"
 
 
 def _print_counts(console: Console, found: StatusOverview, now: datetime) -> None:
     for what, count in (found.counts or {}).items():
         console.print(f"{what}: {count}")
     if (found.counts or {}).get(f"intents {IntentState.IN_DOUBT}"):
-        console.print("in doubt: foxcast orders --open names them; look at the venue, then run: foxcast orders adopt")
+        console.print("in doubt: foxcast orders --open lists them; check the venue, then run: foxcast orders adopt")
     backup = found.last_backup
     console.print(f"last backup: {format_age(now - backup.made_at)}, {backup.path}" if backup else "last backup: none")
     if found.runs:

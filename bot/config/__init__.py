@@ -1,1 +1,1 @@
-"""What the operator decides: read from config.toml and the environment, checked whole, never changed while running."""
+"""The decisions of the operator, read from config.toml and the environment and validated as a whole."""

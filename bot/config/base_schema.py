@@ -8,40 +8,30 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from bot.core.plugin_specs import NAME_PATTERN
 
 ConfigName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
-
-
 _MODEL_PATTERN = re.compile(r"[a-z][a-z0-9_]*:\S+")
-
-
 _HOST_LABEL = r"[\w](?:[\w-]{0,61}[\w])?"
-
-
 _HOST_PATTERN = re.compile(rf"{_HOST_LABEL}(?:\.{_HOST_LABEL})*")
 
 
 def _require_host_name(name: str) -> str:
     if len(name) > 253 or not _HOST_PATTERN.fullmatch(name) or "_" in name:
-        message = f"{name!r} is no host name; write the host alone, such as example.org, which holds for all below it"
+        message = (
+            f"{name!r} is not a host name; write only the host, such as example.org, which includes all hosts below it"
+        )
         raise ValueError(message)
     return name
 
 
 def _require_model_name(name: str) -> str:
     if not _MODEL_PATTERN.fullmatch(name):
-        message = 'should be "PROVIDER:NAME", the provider as in [models], with no space in it'
+        message = 'should be "PROVIDER:NAME", with a provider of [models] and no space'
         raise ValueError(message)
     return name
 
 
 ModelName = Annotated[str, StringConstraints(max_length=200), AfterValidator(_require_model_name)]
-
-
 HostName = Annotated[str, AfterValidator(_require_host_name)]
-
-
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
-
-
 Hours = Annotated[float, Field(ge=0, le=366 * 24)]
 
 
@@ -58,8 +48,8 @@ class ConfigSection(BaseModel):
 
 
 class PluginTable(ConfigSection):
-    """What config says of one thing that a plugin offers; only its settings model knows what ``settings`` may hold."""
+    """The table of one part of a plugin; the settings model of that part validates ``settings`` later."""
 
-    # As it is in the file. A secret written here by mistake is refused later, so it must not show in a repr.
+    # Unchanged from the file. A secret written here by mistake is refused later, so it must not show in a repr.
     settings: dict[str, Any] = Field(default_factory=dict, repr=False)
     """The plugin's own settings."""

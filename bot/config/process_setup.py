@@ -9,15 +9,15 @@ GC_THRESHOLD = 50_000
 
 
 def configure_process() -> None:
-    """Suit the interpreter and its libraries to many small values; what the operator set before stays.
+    """Configure the interpreter and its libraries for many small values; variables that the operator set are kept.
 
-    Must be called before numpy is imported. Matrices here have some hundred columns: a second BLAS thread gains nothing
-    on them, but after each product it spins for a tenth of a second, which cost more than the work itself. Values here
-    are in no cycles, and collecting after every 700 of them took half the time of a fit.
+    Call it before numpy is imported. Matrices here have some hundred columns: a second BLAS thread gains nothing, and
+    after each product it spins for a tenth of a second, which costs more than the product. Values here form no cycles,
+    and collecting after every 700 of them took half the time of a fit.
 
-    A process that dies leaves no image of its memory, in which its keys would be.
+    Core dumps are disabled, because they would contain the keys.
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
     gc.set_threshold(GC_THRESHOLD)

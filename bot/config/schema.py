@@ -1,27 +1,28 @@
-"""The configuration as frozen values.
+"""The configuration as frozen values: all tables of config.toml but those of venues.
 
-Building a Config reads no file and no environment; bot.config.loader does that, and bot.config.plugin_settings checks
-the settings of plugins.
+A Config reads no file and no environment: ``bot.config.loader`` does, and ``bot.config.plugin_settings`` validates the
+settings of plugins.
 """
 
 from collections.abc import Mapping
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, PluginTable, Seconds
-from bot.config.llm_schema import LlmSection
+from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
+from bot.core.language_models import ModelDialect, ReasoningEffort
 from bot.core.plugin_specs import PluginTableName
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
 from bot.core.submissions import ExecutionMode
 
 
 class LogLevel(StrEnum):
-    """From what severity on events are logged."""
+    """The lowest severity of events that are logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -40,17 +41,17 @@ class LogSection(ConfigSection):
     """What is logged, and how."""
 
     level: LogLevel = LogLevel.INFO
-    """The least severe level that is logged."""
+    """The lowest level that is logged."""
 
     format: LogFormat = LogFormat.CONSOLE
     """`console` for people, `json` for machines."""
 
 
 class HttpSection(ConfigSection):
-    """How this program connects to other servers; by default directly, whatever the environment says.
+    """How this program connects to other servers; by default directly, independent of the environment.
 
-    A password in ``proxy`` is shown nowhere. With ``trust_env`` the environment names the proxies where ``proxy`` is
-    left out (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), and certificate authorities (SSL_CERT_FILE, SSL_CERT_DIR).
+    A password in ``proxy`` is never shown. With ``trust_env`` the environment sets the proxies if ``proxy`` is unset
+    (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), and certificate authorities (SSL_CERT_FILE, SSL_CERT_DIR).
     """
 
     proxy: Annotated[str, AfterValidator(check_proxy_url)] | None = Field(default=None, repr=False)
@@ -62,7 +63,7 @@ class HttpSection(ConfigSection):
 
     @property
     def proxies(self) -> ProxySettings:
-        """The proxies as every client takes them."""
+        """The proxy settings for clients."""
         return ProxySettings(url=self.proxy, trust_env=self.trust_env)
 
 
@@ -76,7 +77,7 @@ class DaemonSection(ConfigSection):
     """Seconds after which a question taken by a run that died is free again."""
 
     requests_every_s: Seconds = 5.0
-    """Seconds between looks for requests of other commands, such as lock, unlock and forecast."""
+    """Seconds between checks for requests of other commands, such as lock, unlock and forecast."""
 
     discover_every_s: Seconds = 900.0
     """Seconds between searches for new and changed questions, unless the venue or its plugin says otherwise."""
@@ -110,10 +111,10 @@ class DaemonSection(ConfigSection):
 
 
 class LimitsSection(ConfigSection):
-    """Where one trial is stopped. It counts if it has finished by then, or has stated a belief on evidence."""
+    """The limits of one trial. A stopped trial counts if it has stated a belief on evidence."""
 
     steps: int = Field(default=10, ge=1, le=10_000)
-    """Steps of one trial, for a forecaster that does not say how many it takes."""
+    """Steps of one trial, for a forecaster that does not state how many it needs."""
 
     seconds: Seconds = 600.0
     """Seconds of one trial, for a forecaster that does not need more."""
@@ -141,14 +142,14 @@ class PolicySection(ConfigSection):
     """A move of the market price, in log-odds, that causes a new forecast."""
 
     min_gap_h: Hours = 1.0
-    """The least hours between two forecasts of a question, unless the question itself changed."""
+    """The minimum hours between two forecasts of a question, unless the question itself changed."""
 
     withdraw_stale: bool = False
     """Withdraw a submitted forecast that has been stale for `min_gap_h` hours and was not renewed."""
 
 
 class CalibrationMode(StrEnum):
-    """What moves the numbers of forecasters: nothing, or what the gate for calibrators has let through."""
+    """How forecasts are corrected: not at all, or by calibrators that passed the calibration gate."""
 
     IDENTITY = "identity"
     GATED = "gated"
@@ -162,19 +163,19 @@ class CalibrationSection(ConfigSection):
 
 
 class SourcePolicyTable(ConfigSection):
-    """How questions of one source are worked on; what is unset is as the data plugin that serves it says."""
+    """How questions of one source are researched; unset keys: as the data plugin for the source says."""
 
     tools: tuple[str, ...] | None = None
     """Tools that a forecaster may use on these questions; unset: all."""
 
     first: str | None = None
-    """The tool that is used before any other; unset: none."""
+    """The tool that must be used before all others; unset: none."""
 
     searches: int | None = Field(default=None, ge=0)
     """Web searches of one trial; unset: no limit."""
 
     bypass: bool = False
-    """Take the first tool's estimate as the answer, and ask no model."""
+    """Use the estimate of the first tool as the answer, and ask no model."""
 
     advice: str = Field(default="", max_length=4000)
     """Advice that models are shown with the question."""
@@ -193,7 +194,7 @@ class ResearchSection(ConfigSection):
     """Characters that a search shows of each result."""
 
     text_chars: int = Field(default=10_000, ge=200, le=200_000)
-    """Characters that are kept of the text of a result, and that the filter and the summariser read of a result or
+    """Characters of the text of a result that are kept, and that the filter and the summariser read of a result or
     page."""
 
     page_chars: int = Field(default=10_000, ge=200, le=200_000)
@@ -203,17 +204,17 @@ class ResearchSection(ConfigSection):
     """Characters of a section of a reference work, or of a summary."""
 
     filter: bool = True
-    """Let the role `filter` drop results that are newer than the cutoff, on questions of an earlier day."""
+    """Let the role `filter` drop results that are newer than the cutoff, for questions of an earlier day."""
 
     blocked_hosts: tuple[HostName, ...] = ()
-    """Hosts that are never read; hosts of all venues are blocked too, except pages that a question's criteria name."""
+    """Hosts that are never read; hosts of venues are blocked too, except pages that the criteria of a question name."""
 
     sources: dict[str, SourcePolicyTable] = Field(default_factory=dict)
-    """One table for each source of questions that is worked on in its own way; unset keys: as the data plugin says."""
+    """One table for each source of questions with its own policy; unset keys: as the data plugin says."""
 
 
 class ForecasterTable(PluginTable):
-    """One forecaster: how many independent trials a forecast has, and how they become one answer."""
+    """One forecaster: how many independent trials a forecast has, and how they are combined."""
 
     uses: ConfigName | None = None
     """The forecaster that this one is a variant of; unset: the forecaster of this name."""
@@ -228,7 +229,7 @@ class ForecasterTable(PluginTable):
     """Independent trials of one forecast; unset: as many as the forecaster recommends."""
 
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
-    """How trials become one answer; `shrink` moves their mean towards the market price or the base rate."""
+    """How trials are combined; `shrink` moves their mean towards the market price or the base rate."""
 
     steps: int | None = Field(default=None, ge=1, le=10_000)
     """Steps of one trial; unset: as many as the forecaster needs."""
@@ -240,15 +241,167 @@ class ForecasterTable(PluginTable):
     """The smallest share of trials that must finish for a forecast; unset: as in `[limits]`."""
 
     warm_start_s: float = Field(default=30.0, ge=0, le=3600)
-    """Seconds that other trials wait for the first step of the first one, to find their prompt in the provider's cache;
+    """Seconds that other trials wait for the first step of the first trial, so that the provider has cached the prompt;
     0: none."""
 
 
+class RoleSection(ConfigSection):
+    """Which model plays a role, and how."""
+
+    model: ModelName
+    """The model that plays the role, as `PROVIDER:NAME`; the provider as in `[models]`."""
+
+    fallback: ModelName | None = None
+    """The model that is asked if the first one fails or was replaced; unset: none."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    """Sampling temperature; unset: the model's own, which is usually best."""
+
+    effort: ReasoningEffort | None = None
+    """How much the model thinks; `none` switches thinking off. Unset: as its provider recommends."""
+
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Tokens of one answer, thinking included; unset: as its provider recommends, else 16,000."""
+
+    timeout_s: Seconds = 600.0
+    """Seconds of one call with all its retries; time spent waiting for the budget does not count."""
+
+
+class ModelSection(ConfigSection):
+    """What is known about one model. A price that is set here replaces that of the provider."""
+
+    dialect: ModelDialect = ModelDialect.TOOLS
+    """`tools` for native tool calls; `json` for one object under a JSON schema, which small models need."""
+
+    free: bool = False
+    """The model costs nothing; a model without a price is used only if it is free."""
+
+    price_in: float | None = Field(default=None, ge=0)
+    """US dollars per million input tokens; unset: the provider's list price."""
+
+    price_cached: float | None = Field(default=None, ge=0)
+    """US dollars per million tokens read from the provider's cache; unset: the list price."""
+
+    price_written: float | None = Field(default=None, ge=0)
+    """US dollars per million tokens written to the provider's cache; unset: the list price."""
+
+    price_out: float | None = Field(default=None, ge=0)
+    """US dollars per million output tokens; unset: the list price."""
+
+    knowledge_cutoff: date | None = None
+    """The last day of its training data; unset: as published. Backtests mark outcomes known by then."""
+
+
+class ProviderSection(ConfigSection):
+    """How many requests one provider gets, and what it may cost a day."""
+
+    concurrency: int = Field(default=20, ge=1, le=10_000)
+    """Requests at the same time."""
+
+    per_minute: int | None = Field(default=None, ge=1)
+    """Requests a minute; unset: no limit."""
+
+    day_usd: float | None = Field(default=None, gt=0)
+    """US dollars a day (UTC); unset: as in `[llm.budget]`."""
+
+    attempts: int = Field(default=3, ge=1, le=10)
+    """Attempts of one call, each after a longer wait; a response that asks to wait is no failure."""
+
+    lost_retries: int = Field(default=1, ge=0, le=10)
+    """How often a request without a complete response is sent again, although it may be billed twice."""
+
+    break_after: int = Field(default=5, ge=1)
+    """Consecutive failures after which no request is sent to the provider for a while."""
+
+    break_s: Seconds = 30.0
+    """Seconds in which no request is sent to a failing provider."""
+
+
+class BudgetSection(ConfigSection):
+    """What may be spent on models. Calls in flight count with their maximum cost.
+
+    ``question_usd`` has room for five trials that concurrently ask for 32,000 tokens each at 20 dollars per million
+    (0.72 with a long prompt, so 3.60), and for the cost of such a forecast until then.
+    """
+
+    question_usd: float | None = Field(default=5.0, gt=0)
+    """US dollars of one forecast of one question."""
+
+    run_usd: float | None = Field(default=None, gt=0)
+    """US dollars of one run; unset: no limit."""
+
+    day_usd: float | None = Field(default=20.0, gt=0)
+    """US dollars of one day (UTC)."""
+
+    ask_above_usd: float = Field(default=5.0, ge=0)
+    """US dollars of expected cost above which a run needs a person's confirmation (`--yes`)."""
+
+
+class HealthSection(ConfigSection):
+    """When the fallback of a role replaces its model, judged by the latest trials of the model in the role."""
+
+    window: int = Field(default=30, ge=1)
+    """How many of the latest trials in the role are judged; half as many questions, with any number of trials."""
+
+    min_trials: int = Field(default=10, ge=1)
+    """The minimum number of trials for a decision."""
+
+    submit_rate: float = Field(default=0.8, ge=0, le=1)
+    """The minimum share of trials that end by submitting an answer."""
+
+    unparsed: float = Field(default=0.3, ge=0, le=1)
+    """The largest share of moves that could not be parsed."""
+
+    unparsed_beliefs: float = Field(default=0.5, ge=0, le=1)
+    """The largest share of belief updates that could not be parsed."""
+
+    errors: float = Field(default=0.5, ge=0, le=1)
+    """The largest share of trials in which a request failed finally."""
+
+    even_answers: float = Field(default=0.5, ge=0, le=1)
+    """The largest share of answers of exactly 0.5."""
+
+    belief_gap: float = Field(default=0.1, ge=0, le=1)
+    """The largest mean difference between the last belief and the submitted probability."""
+
+    hours: Hours = 24.0
+    """Hours that a replaced model stays replaced."""
+
+    @model_validator(mode="after")
+    def _require_reachable_minimum(self) -> "HealthSection":
+        if self.min_trials > self.window:
+            message = (
+                f"min_trials = {self.min_trials} trials are more than window = {self.window}, so no model would ever "
+                "be replaced; set min_trials to at most window"
+            )
+            raise ValueError(message)
+        return self
+
+
+class LlmSection(ConfigSection):
+    """Which model plays which role, what models cost, and what may be spent."""
+
+    roles: dict[ConfigName, RoleSection] = Field(default_factory=dict)
+    """One table for each role, with the model that plays it."""
+
+    models: dict[ModelName, ModelSection] = Field(default_factory=dict)
+    """One table for each model whose data the provider does not give or gives wrongly."""
+
+    providers: dict[ConfigName, ProviderSection] = Field(default_factory=dict)
+    """One table for each provider whose limits differ from the defaults."""
+
+    budget: BudgetSection = BudgetSection()
+    """What may be spent on models."""
+
+    health: HealthSection = HealthSection()
+    """When a model is replaced by the fallback of its role."""
+
+
 class Config(ConfigSection):
-    """Everything the operator decides. Paths are as loaded: absolute, relative ones beside the file they stand in."""
+    """The whole configuration. Paths are absolute after loading: relative ones are in the folder of the file."""
 
     mode: ExecutionMode = ExecutionMode.PAPER
-    """What venues are used for, unless their own table says otherwise."""
+    """The mode of all venues whose own table sets none."""
 
     state: Path = Path("state")
     """The folder of the ledger, of backups and of everything else that must survive."""
@@ -272,13 +425,13 @@ class Config(ConfigSection):
     """How often each job runs."""
 
     limits: LimitsSection = LimitsSection()
-    """Where one trial of a forecaster is stopped."""
+    """The limits of one trial of a forecaster."""
 
     policy: PolicySection = PolicySection()
     """When a question is forecast again."""
 
     calibration: CalibrationSection = CalibrationSection()
-    """Whether outcomes correct what forecasters say."""
+    """Whether forecasts are corrected by outcomes."""
 
     venues: dict[ConfigName, VenueTable] = Field(default_factory=dict)
     """One table for each venue to be used."""
@@ -308,33 +461,33 @@ class Config(ConfigSection):
 
     @property
     def sources(self) -> ConfigSources:
-        """Where the values come from."""
+        """The sources of the values."""
         return self._sources
 
     def with_sources(self, sources: ConfigSources) -> "Config":
-        """Return the same decisions with their sources, and with relative paths made absolute beside the file."""
-        placed = self.model_copy(
+        """Return the configuration with its sources, and with relative paths resolved in the folder of the file."""
+        located = self.model_copy(
             update={
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
             }
         )
-        placed._sources = sources  # noqa: SLF001 - an attribute of this very class
-        return placed
+        located._sources = sources  # noqa: SLF001 - an attribute of this class
+        return located
 
     def mode_of(self, venue: str) -> ExecutionMode:
-        """Return the mode of a venue: its own, else the common one; off for a venue without a table."""
+        """Return the mode of a venue: its own, else the mode of all venues; off for a venue without a table."""
         table = self.venues.get(venue)
         if table is None:
             return ExecutionMode.OFF
         return self.mode if table.mode is None else table.mode
 
     def forecaster_table(self, name: str) -> ForecasterTable:
-        """Return the table of a forecaster, or its defaults where config has none."""
+        """Return the table of a forecaster; a table of defaults if config has none."""
         return self.forecasters.get(name, ForecasterTable())
 
     def plugin_table(self, kind: PluginTableName, name: str) -> PluginTable:
-        """Return what config says of one thing that a plugin offers, or an empty table where it says nothing."""
+        """Return the table of one part of a plugin; an empty table if config has none."""
         return self.plugin_tables(kind).get(name, PluginTable())
 
     def plugin_tables(self, kind: PluginTableName) -> Mapping[str, PluginTable]:

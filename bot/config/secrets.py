@@ -1,6 +1,6 @@
-"""Reads secrets and API tokens from the environment.
+"""Reads secrets and API tokens from files that only their owner can read, from the environment, or from the keyring.
 
-From files that only their owner can read, or from the desktop keyring; never from an argument.
+They are never read from an argument.
 """
 
 import importlib
@@ -10,20 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from bot.config.environment import TOKEN_VARIABLE
-from bot.config.sources import KEYRING_SUFFIX, KeyPath
+from bot.config.sources import KEYRING_SUFFIX, TOKEN_VARIABLE, KeyPath
 from bot.config.validation import ConfigFaults
 from bot.core.errors import ConfigError
 from bot.core.redaction import register_secrets
 
 MAX_SECRET_BYTES = 64 * 1024
-
-
 KEYRING_ALTERNATIVE = "name a file that only you can read, or set the variable"
 
 
 def read_secret(key: KeyPath, place: str, problems: ConfigFaults) -> str:
-    """Return the secret that a key such as ``token_file`` or ``token_keyring`` names; "" where that is a problem."""
+    """Return the secret that a key such as ``token_file`` or ``token_keyring`` names; "" after adding a problem."""
     if str(key[-1]).endswith(KEYRING_SUFFIX):
         return _read_keyring_secret(key, place, problems)
     return _read_secret_file(key, Path(place), problems)
@@ -50,7 +47,7 @@ def _read_secret_file(key: KeyPath, path: Path, problems: ConfigFaults) -> str:
 def _read_keyring_secret(key: KeyPath, place: str, problems: ConfigFaults) -> str:
     service, slash, name = place.rpartition("/")
     if not (service and slash and name):
-        problems.add(key, 'should be "SERVICE/NAME": the two names under which the keyring has it')
+        problems.add(key, 'should be "SERVICE/NAME": the service and the name of the entry in the keyring')
         return ""
     library = _import_keyring()
     if library is None:
@@ -61,14 +58,12 @@ def _read_keyring_secret(key: KeyPath, place: str, problems: ConfigFaults) -> st
     except library.errors.NoKeyringError:
         problems.add(key, f"there is no keyring here, as on a server without a desktop; {KEYRING_ALTERNATIVE}")
         return ""
-    except Exception as error:  # noqa: BLE001 - backends raise what their systems do
-        # What a backend says may hold anything, so its kind alone is told.
-        problems.add(
-            key, f"the keyring did not answer ({type(error).__name__}); is it unlocked? else {KEYRING_ALTERNATIVE}"
-        )
+    except Exception as error:  # noqa: BLE001 - backends raise any kind of error
+        # The message of a backend may contain anything, so only its type is shown.
+        problems.add(key, f"the keyring failed ({type(error).__name__}); unlock it, or {KEYRING_ALTERNATIVE}")
         return ""
     if not secret or not secret.strip():
-        problems.add(key, f"the keyring has nothing under this name; run: keyring set {service} {name}")
+        problems.add(key, f"the keyring has no such entry; run: keyring set {service} {name}")
         return ""
     return str(secret).strip()
 
@@ -86,7 +81,7 @@ MAX_TOKEN_BYTES = 4096
 
 
 def read_api_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the token in the file, else that of FOXCAST_TOKEN, else None; raises ConfigError with the remedy."""
+    """Return the token in the file, else the one in FOXCAST_TOKEN, else None; raises ConfigError with the remedy."""
     if file is None:
         token = environ.get(TOKEN_VARIABLE, "").strip()
         register_secrets(token)

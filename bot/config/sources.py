@@ -1,8 +1,6 @@
-"""config.toml with the line of each key, and where each effective value comes from.
+"""config.toml with the line of each key, and the source of each effective value: environment, file or default."""
 
-The environment, a line of the file, or a default.
-"""
-
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,15 +11,13 @@ from typing import Any
 from bot.core.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
-
-
-# Finding lines re-reads each statement; a larger file is no configuration.
+# Finding lines parses each statement again, so the size is limited.
 MAX_FILE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class TomlDocument:
-    """A parsed file; the empty one stands for having no file at all, a built-in one comes with the program."""
+    """A parsed file; an empty one means that there is no file, a built-in one is part of the program."""
 
     path: Path | None = None
     is_built_in: bool = False
@@ -67,7 +63,7 @@ def _read_file_bytes(path: Path) -> bytes:
     with path.open("rb") as file:
         raw = file.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
-        message = f"{path}: is larger than {MAX_FILE_BYTES} bytes, which is too much for a configuration"
+        message = f"{path}: is larger than {MAX_FILE_BYTES} bytes, which is too large for a configuration"
         raise ConfigError(message)
     return raw
 
@@ -84,7 +80,7 @@ def _iter_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
 
 
 def _iter_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Split valid TOML into its statements: the shortest runs of whole lines that are valid by themselves."""
+    """Split valid TOML into its statements: the shortest sequences of lines that are valid by themselves."""
     start, statement = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         statement += line + "\n"
@@ -114,21 +110,20 @@ def _iter_paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:
 
 
 VARIABLE_PREFIX = "FOXCAST_"
-
-
 VARIABLE_DELIMITER = "__"
-
-
-# ``token_file`` names the file that holds the secret ``token``, ``token_keyring`` its place in the keyring.
+# ``token_file`` names the file that holds the secret ``token``, ``token_keyring`` its entry in the keyring.
 FILE_SUFFIX, KEYRING_SUFFIX = "_file", "_keyring"
-
-
 SECRET_SUFFIXES = (FILE_SUFFIX, KEYRING_SUFFIX)
+# A login in an address, https://name:password@host/, which may hold a password.
+URL_LOGIN = re.compile(r"(?<=//)[^/\s@]+@")
+# The path of config.toml, and the API token of the caller: the variables that are not settings.
+CONFIG_VARIABLE = "FOXCAST_CONFIG"
+TOKEN_VARIABLE = "FOXCAST_TOKEN"  # noqa: S105 - a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentVariable:
-    """An environment variable that sets one key; its value may be a secret and stays out of the repr."""
+    """An environment variable that sets one key; its value may be a secret and is left out of the repr."""
 
     name: str
     value: str = field(repr=False)
@@ -141,24 +136,24 @@ def variable_name(key: KeyPath) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigSources:
-    """What a configuration was read from: a file, and the environment variables by the key that each sets."""
+    """The sources of a configuration: a file, and the environment variables by the key that each sets."""
 
     document: TomlDocument = field(default_factory=TomlDocument)
     variables: Mapping[KeyPath, EnvironmentVariable] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths are in: that of the operator's file, else the working directory."""
+        """The folder for relative paths: that of the operator's file, else the working directory."""
         path = None if self.document.is_built_in else self.document.path
         return (Path() if path is None else path.parent).absolute()
 
     def variable_of(self, key: KeyPath) -> str | None:
         """Return the name of the environment variable that sets the key or the list around it."""
-        around = (key[:end] for end in range(len(key), 0, -1))
-        return next((self.variables[part].name for part in around if part in self.variables), None)
+        prefixes = (key[:end] for end in range(len(key), 0, -1))
+        return next((self.variables[prefix].name for prefix in prefixes if prefix in self.variables), None)
 
     def origin(self, key: KeyPath) -> str:
-        """Say where the value of the key comes from: ``env NAME``, ``file:line`` or ``default``."""
+        """Return the source of the value of a key: ``env NAME``, ``file:line`` or ``default``."""
         if name := self.variable_of(key):
             return f"env {name}"
         if not contains_key(self.document.table, key):
@@ -166,7 +161,7 @@ class ConfigSources:
         return f"{self.document.path}:{self.document.line_of(key)}"
 
     def fault_place(self, key: KeyPath) -> str:
-        """Say where to mend the key: its origin, else a variable inside it, else the table that lacks it, if any."""
+        """Return where to correct a key: its origin, else a variable inside it, else the table that lacks it."""
         if (origin := self.origin(key)) != "default":
             return origin
         inside = (variable.name for part, variable in self.variables.items() if part[: len(key)] == key)
@@ -177,7 +172,7 @@ class ConfigSources:
 
 
 def contains_key(value: object, key: KeyPath) -> bool:
-    """Tell whether there is a value at the key inside nested tables and lists."""
+    """Return whether there is a value at the key inside nested tables and lists."""
     for part in key:
         match value, part:
             case dict(), str() if part in value:

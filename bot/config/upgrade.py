@@ -1,7 +1,7 @@
-"""Rewrites config.toml with the names that settings have now; comments, order and layout stay.
+"""Rewrites config.toml with the new names of renamed settings; comments, order and layout stay.
 
-Keys are found by a scanner that yields the place of every part of a key, in headers, dotted keys and inline tables.
-What it changes is checked: the new text must parse to the old values under the new names.
+A scanner finds every part of every key, in headers, dotted keys and inline tables. The result is verified: the new text
+must parse to the old values under the new names.
 """
 
 import re
@@ -29,7 +29,7 @@ class RenamedKey:
 
 
 def rename_keys(value: Any, models: SettingsModels, key: KeyPath = ()) -> Any:  # noqa: ANN401 - any value of a table
-    """Return a value that stands under an old key with the names of today; ConfigError where both names are there."""
+    """Return a value with the new names of its keys; raises ConfigError if a key is there under both names."""
     if isinstance(value, list):
         return [rename_keys(part, models, (*key, index)) for index, part in enumerate(value)]
     if not isinstance(value, Mapping):
@@ -45,10 +45,10 @@ def rename_keys(value: Any, models: SettingsModels, key: KeyPath = ()) -> Any:  
 
 
 def upgrade_text(text: str, models: SettingsModels) -> tuple[str, Sequence[RenamedKey]]:
-    """Return valid TOML with the names of today, and what was renamed.
+    """Return the TOML text with the new names, and the renamed keys.
 
     ``models`` are the settings of plugins by their key, such as ``("venues", "lantern", "settings")``. Raises
-    ConfigError for a key that is there under both names, and for a text whose keys the scanner cannot place.
+    ConfigError for a key that is there under both names, and for a text whose keys the scanner cannot find.
     """
     expected = rename_keys(tomllib.loads(text), models)
     pieces, end, changes = [], 0, []
@@ -61,7 +61,7 @@ def upgrade_text(text: str, models: SettingsModels) -> tuple[str, Sequence[Renam
             changes.append(RenamedKey(line=line, old=dotted_key(place.key), new=dotted_key(current)))
     upgraded = "".join((*pieces, text[end:]))
     if not _is_same(upgraded, expected):
-        names = ", ".join(f"{one.old} to {one.new}" for one in changes)
+        names = ", ".join(f"{change.old} to {change.new}" for change in changes)
         message = f"cannot be rewritten safely; rename by hand: {names}"
         raise ConfigError(message)
     return upgraded, changes
@@ -94,7 +94,7 @@ _BARE_VALUE = re.compile(r"[^,\]}#\n]+")
 
 
 class _KeyScanner:
-    """Yields every part of every key of valid TOML, with the whole key up to this part, without indexes of lists."""
+    """Yields every part of every key of valid TOML, with the key up to this part, without indexes of lists."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,6 +1,6 @@
 """Validation of settings against their models.
 
-Which keys a model knows, faults as lines that name key, place and remedy, and never a secret.
+Finds the keys that a model knows, and reports faults with key, place and remedy, and without secrets.
 """
 
 import json
@@ -12,18 +12,33 @@ from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar, Union, get_arg
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from bot.config.renamed_keys import renamed_engine_key
 from bot.config.sources import FILE_SUFFIX, ConfigSources, KeyPath, contains_key, variable_name
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import nearest_names, suggest_names
+from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.plugin_specs import PluginSettings
 
-# What stands after the colon of a field: a class, a generic, a union; these have no type in common.
+# The annotation of a field: a class, a generic, a union; these have no type in common.
 Annotation: TypeAlias = object
+# Renamed settings of the engine: the old key, with * for any name, and the new name of its last part. An old key is
+# refused with the new name, and ``foxcast config upgrade`` rewrites it. Plugins use ``PluginSettings.renamed_keys``.
+RENAMED_KEYS: Mapping[str, str] = {
+    "daemon.attend_every_s": "requests_every_s",
+    "desk": "research",
+    "forecasters.*.least_trials": "min_trial_share",
+    "limits.least_trials": "min_trial_share",
+    "llm.health.gap": "belief_gap",
+    "llm.health.half": "even_answers",
+    "llm.health.least": "min_trials",
+    "llm.providers.*.lost_again": "lost_retries",
+    "venues.*.bankroll.least": "min_stake",
+    "venues.*.caps.doubts": "unknown_writes",
+    "venues.*.trading.stay_out_h": "cooldown_h",
+}
+_BY_PARTS = {tuple(old.split(".")): new for old, new in RENAMED_KEYS.items()}
 
 
 def inner_annotation(annotation: Annotation, part: str | int) -> Annotation:
-    """Return the annotation of one part inside another, None where there is no such part, Any where all is allowed."""
+    """Return the annotation of one part inside another, None if there is no such part, Any if everything is allowed."""
     annotation = _unwrap_annotation(annotation)
     if annotation is Any:
         return Any
@@ -36,7 +51,7 @@ def inner_annotation(annotation: Annotation, part: str | int) -> Annotation:
 
 
 def field_names(annotation: Annotation) -> frozenset[str] | None:
-    """Return the names valid directly inside the annotation: none in a plain value, None where every name is."""
+    """Return the names that are valid directly inside the annotation: none in a plain value; None if all are valid."""
     annotation = _unwrap_annotation(annotation)
     if _is_model(annotation):
         return frozenset(annotation.model_fields)
@@ -44,7 +59,7 @@ def field_names(annotation: Annotation) -> frozenset[str] | None:
 
 
 def is_table(annotation: Annotation) -> bool:
-    """Tell whether the annotation holds other values by name."""
+    """Return whether the annotation is a table: it holds other values by name."""
     annotation = _unwrap_annotation(annotation)
     return _is_model(annotation) or _is_mapping(annotation)
 
@@ -58,7 +73,7 @@ def annotation_at(model: type[BaseModel], key: KeyPath) -> Annotation:
 
 
 def known_key(model: type[BaseModel], key: KeyPath) -> KeyPath:
-    """Return the key as far as the model knows it, with one unknown part at most; drops what names a union's branch."""
+    """Return the known parts of a key and at most one unknown part, without those that name the branch of a union."""
     annotation: Annotation = model
     for end, part in enumerate(key):
         valid = field_names(annotation)
@@ -73,9 +88,9 @@ def known_key(model: type[BaseModel], key: KeyPath) -> KeyPath:
 
 
 def current_key(key: KeyPath, models: Mapping[KeyPath, type[BaseModel]]) -> KeyPath:
-    """Return the key with each part as it is called now; ``models`` are those of plugins' settings by their key.
+    """Return the key with the new name of each part; ``models`` are the settings models of plugins by their key.
 
-    The places of entries in lists make no difference and may be left out.
+    Indexes of lists are ignored and may be left out.
     """
     current: KeyPath = ()
     for part in key:
@@ -84,19 +99,29 @@ def current_key(key: KeyPath, models: Mapping[KeyPath, type[BaseModel]]) -> KeyP
 
 
 def _current_name(key: KeyPath, models: Mapping[KeyPath, type[BaseModel]]) -> str:
-    *around, name = [str(part) for part in key if not isinstance(part, int)]
-    under = next((under for under in models if list(under) == around[: len(under)]), None)
+    *parents, name = [str(part) for part in key if not isinstance(part, int)]
+    under = next((under for under in models if list(under) == parents[: len(under)]), None)
     if under is None:
-        return renamed_engine_key((*around, name)) or name
+        return _renamed_engine_key((*parents, name)) or name
     owner: Annotation = models[under]
-    for part in around[len(under) :]:
+    for part in parents[len(under) :]:
         owner = _unwrap_entries(inner_annotation(owner, part))
     renamed = owner.renamed_keys if isinstance(owner, type) and issubclass(owner, PluginSettings) else {}
     return renamed.get(name, name)
 
 
+def _renamed_engine_key(key: tuple[str | int, ...]) -> str | None:
+    """Return the new name of the last part of an old key; None for a key that was not renamed."""
+    names = (new for old, new in _BY_PARTS.items() if len(old) == len(key) and _matches_pattern(old, key))
+    return next(names, None)
+
+
+def _matches_pattern(old: tuple[str, ...], key: tuple[str | int, ...]) -> bool:
+    return all(part in ("*", other) for part, other in zip(old, key, strict=True))
+
+
 def _unwrap_entries(annotation: Annotation) -> Annotation:
-    """Return the annotation of the entries of a list, however deep; another annotation without what is around it."""
+    """Return the annotation of the entries of a list, also of nested lists; any other annotation unwrapped."""
     annotation = _unwrap_annotation(annotation)
     if _is_model(annotation) or _is_mapping(annotation) or not get_args(annotation):
         return annotation
@@ -104,7 +129,7 @@ def _unwrap_entries(annotation: Annotation) -> Annotation:
 
 
 def leaf_keys(annotation: Annotation, like: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yield the keys of all plain values; tables of any name take the name that the given key has in that place."""
+    """Yield the keys of all plain values; a table that allows any key gets the name in that place of ``like``."""
     valid = field_names(annotation)
     if valid is None:
         valid = frozenset(part for part in like[:1] if isinstance(part, str))
@@ -115,7 +140,7 @@ def leaf_keys(annotation: Annotation, like: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def find_secrets(annotation: Annotation, value: object, key: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    """Yield key and value of every part of the raw value that the annotation keeps secret."""
+    """Yield key and value of every part of the raw value that is secret by the annotation."""
     if is_secret(annotation):
         yield key, value
     elif isinstance(value, Mapping):
@@ -127,7 +152,7 @@ def find_secrets(annotation: Annotation, value: object, key: KeyPath = ()) -> It
 
 
 def may_hold_secrets(annotation: Annotation) -> bool:
-    """Tell whether a secret may stand in the annotation, however deep."""
+    """Return whether the annotation may contain a secret, at any depth."""
     annotation = _unwrap_annotation(annotation)
     if is_secret(annotation):
         return True
@@ -137,14 +162,14 @@ def may_hold_secrets(annotation: Annotation) -> bool:
 
 
 def is_secret(annotation: Annotation) -> bool:
-    """Tell whether the annotation is a secret, or may be one."""
+    """Return whether the annotation is a secret, or a union with one."""
     if get_origin(annotation) is Annotated or _is_union(annotation):
         return any(is_secret(member) for member in get_args(annotation))
     return isinstance(annotation, type) and issubclass(annotation, SecretStr | SecretBytes)
 
 
 def _unwrap_annotation(annotation: Annotation) -> Annotation:
-    """Return what is inside ``Annotated``, and the branch of a union that can be looked into, as of ``Auth | None``."""
+    """Return the annotation inside ``Annotated``, and of a union such as ``Auth | None`` the branch that has parts."""
     if get_origin(annotation) is Annotated:
         return _unwrap_annotation(get_args(annotation)[0])
     if not _is_union(annotation):
@@ -173,9 +198,7 @@ TYPE_NAMES: Mapping[type, str] = {
     str: "text",
     list: "a list",
 }
-
-
-# Where pydantic speaks of Python rather than of what stands in a file.
+# Replaces messages of pydantic that use terms of Python instead of TOML.
 FAULT_TEXTS: Mapping[str, str] = {
     "model_type": "should be a table",
     "dict_type": "should be a table",
@@ -189,7 +212,7 @@ FAULT_TEXTS: Mapping[str, str] = {
 
 
 class ConfigFaults:
-    """Collects what is wrong with the values of one model that stands under a key; the first fault of a key counts."""
+    """Collects the faults in the values of one model; ``under`` is the key of the model."""
 
     def __init__(self, model: type[BaseModel], sources: ConfigSources, under: KeyPath = ()) -> None:
         """Begin with no fault."""
@@ -199,21 +222,21 @@ class ConfigFaults:
         self._found: dict[KeyPath, list[str]] = {}
 
     def add(self, key: KeyPath, text: str) -> None:
-        """Note a fault of a key of the model."""
+        """Add a fault of a key of the model."""
         self._found.setdefault(key, []).append(text)
 
     def add_pydantic_errors(self, faults: Iterable[ErrorDetails]) -> None:
-        """Note the faults that pydantic found in keys without one so far."""
-        before = set(self._found)
+        """Add the faults that pydantic found in keys that have none yet."""
+        earlier_keys = set(self._found)
         for fault in faults:
-            # A fault of a name itself ends in this mark.
+            # The location of a fault in a key itself ends with this mark.
             loc = fault["loc"][:-1] if fault["loc"][-1:] == ("[key]",) else fault["loc"]
             key = known_key(self.model, loc)
-            if key not in before and (text := self._text(key, fault)) not in self._found.get(key, ()):
+            if key not in earlier_keys and (text := self._text(key, fault)) not in self._found.get(key, ()):
                 self.add(key, text)
 
     def remedy(self, key: KeyPath) -> str:
-        """Say where a value of the key belongs."""
+        """Return how to set the key."""
         variable = variable_name((*self.under, *key))
         if is_secret(annotation_at(self.model, key)):
             return f"set {variable}, or {key[-1]}{FILE_SUFFIX} to a file that only you can read"
@@ -223,7 +246,7 @@ class ConfigFaults:
         return bool(self._found)
 
     def to_error(self, hidden: Collection[str] = ()) -> ConfigError:
-        """Return the error to raise, one line per key; hidden texts are masked wherever a validator repeats them."""
+        """Return the error to raise, one line per key; hidden texts that a validator repeats are masked."""
         return ConfigError("\n".join(self._lines(hidden)))
 
     def _lines(self, hidden: Collection[str]) -> Iterator[str]:
@@ -260,14 +283,14 @@ class ConfigFaults:
 
 
 def dotted_key(key: KeyPath) -> str:
-    """Return the key as one writes it: ``venues.lantern.forecasters[0]``."""
+    """Return the key as it is written: ``venues.lantern.forecasters[0]``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".")
 
 
 def _plain_message(message: str) -> str:
-    """Return pydantic's text without its own subject and its account of how it tried."""
+    """Return the message of pydantic without its subject and its details."""
     subject, should, rest = message.partition(" should ")
-    # Before a colon stands no subject but the place in another file, which whoever mends it needs.
+    # A text before a colon is not the subject but a place in another file, which the operator needs.
     if should and ": " not in f"{subject} ":
         return f"should {rest}".partition(", unable")[0]
     return message.removeprefix("Value error, ")
@@ -284,13 +307,13 @@ def validate_settings(
     problems: ConfigFaults,
     hidden: Collection[str] = (),
 ) -> ModelT:
-    """Return the model made of the values; ``written`` is the part of them that stands in a file.
+    """Return the model made of the values; ``written`` is the part of them that is in a file.
 
-    Validators find the folder of relative paths in their context. Raises ConfigError with a line for each fault.
+    Validators find the folder for relative paths in their context. Raises ConfigError with a line for each fault.
     """
     context = {"folder": problems.sources.folder}
     try:
-        # As JSON a list may still become a tuple and a text a path, but "16" no number: the file can say what it means.
+        # Strict validation as JSON: a list may become a tuple and a text a path, but "16" does not become a number.
         model.model_validate_json(json.dumps(written, default=str), strict=True, context=context)
     except ValidationError as error:
         problems.add_pydantic_errors(
@@ -300,7 +323,7 @@ def validate_settings(
         checked = model.model_validate(values, context=context)
     except ValidationError as error:
         problems.add_pydantic_errors(error.errors(include_url=False))
-        # Without its cause: a traceback would show what pydantic was given.
+        # Without the cause: a traceback would show the input of pydantic.
         raise problems.to_error(hidden) from None
     if problems:
         raise problems.to_error(hidden)
@@ -308,5 +331,5 @@ def validate_settings(
 
 
 def _is_mistyped(fault: ErrorDetails, model: type[BaseModel], written: Mapping[str, Any]) -> bool:
-    """Leave out what the file does not say: its gaps may be filled by the environment, and defaults are no JSON."""
+    """Return whether a value of the file has the wrong type; other keys come from the environment or from defaults."""
     return fault["type"].endswith("_type") and contains_key(written, known_key(model, fault["loc"]))

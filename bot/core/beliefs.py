@@ -1,7 +1,4 @@
-"""What a forecaster believes and why.
-
-Holds beliefs with their evidence, and the steps (action, observation, model usage) that a trial records.
-"""
+"""Beliefs with their evidence, and the steps (action, observation, model usage) that a trial records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -52,8 +49,8 @@ class Belief:
     """One prediction per target, with the reasons for it.
 
     ``anchor`` states the base rate or prior that it started from, ``reason`` why it differs from the belief before.
-    ``stated`` is False for the prior of the trial, and for a number given before any evidence was seen: such a belief
-    is never the answer of a trial that was cut short.
+    ``stated`` is False for the prior of the trial, and for a number given before any evidence: such a belief is never
+    the answer of a trial that was stopped.
     """
 
     predictions: Mapping[str, Prediction]
@@ -84,7 +81,7 @@ def belief_mismatch(belief: Belief, question: Question) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What was consumed: model calls, tokens, and money in US dollars."""
+    """Consumption of a model: calls, tokens, and cost in US dollars."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -93,7 +90,7 @@ class ModelUsage:
     cost_usd: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse negative and NaN amounts: they would refund a budget by accident."""
+        """Refuse negative and NaN amounts, which would increase a budget."""
         counts = self.calls >= 0 and self.tokens_in >= 0 and self.tokens_cached >= 0 and self.tokens_out >= 0
         if not (counts and self.cost_usd >= 0):  # also refuses NaN
             message = f"usage must not be negative: {self}"
@@ -123,7 +120,7 @@ class StepAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepObservation:
-    """What was returned, as text, with the digests of the stored documents it rests on."""
+    """What was returned, as text, with the digests of the stored documents that it is based on."""
 
     text: str = ""
     documents: tuple[str, ...] = ()
@@ -160,11 +157,11 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer.
+    """One recorded move; ``belief`` is complete and valid at every step, so the last one is always an answer.
 
-    ``final`` says that the forecaster is done, so that a limit reached in this very step does not cut it short.
-    ``remarks`` are points that an observer should not miss, such as the start of a trial, or a belief update that was
-    refused. ``prior`` is what the trial started from, where its first step states it.
+    ``final`` says that the forecaster has finished, so a limit that is reached in this step does not stop it.
+    ``remarks`` are important for an observer, such as the start of a trial or a refused belief update. ``prior`` is the
+    prior of the trial, if its first step states it.
     """
 
     action: StepAction

@@ -10,7 +10,6 @@ from pathlib import Path
 INSTALLATION_FOLDER = Path(__file__).resolve().parents[2]
 # For a child that must not get keys and settings.
 MINIMAL_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-
 _START_CODE = "import sys; sys.path.insert(0, sys.argv[1]); import foxcast; foxcast.run_child()"
 
 

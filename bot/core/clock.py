@@ -21,7 +21,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards."""
+        """Return the time in seconds of a clock that is never set back."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -30,7 +30,7 @@ class SystemClock:
 
 
 async def yield_to_event_loop() -> None:
-    """Let other tasks run and accept a cancellation: for work that may compute for minutes without waiting."""
+    """Let other tasks run and accept a cancellation, in work that may compute for minutes without waiting."""
     await asyncio.sleep(0)
 
 
@@ -38,11 +38,11 @@ class SeededRandom:
     """Random streams, each derived from one seed and its labels, so that the order of use does not matter."""
 
     def __init__(self, seed: int) -> None:
-        """Keep the seed; generators are made on demand."""
+        """Keep the seed; generators are created on demand."""
         self.seed = seed
 
     def stream(self, *labels: str) -> "np.random.Generator":
-        """Return the generator of the labels."""
+        """Return the generator for the labels."""
         import numpy as np  # noqa: PLC0415 - most commands draw no random number
 
         material = "\x1f".join((str(self.seed), *labels)).encode()

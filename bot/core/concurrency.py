@@ -1,4 +1,4 @@
-"""Work at the same time, all of it or so much at once; the first failure ends the rest."""
+"""Runs work concurrently, with or without a limit; the first failure cancels the rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -10,11 +10,11 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 
-async def gather_all(works: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
-    """Return the results in the order of the works; the first failure cancels the rest and is raised alone."""
+async def gather_all(coroutines: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
+    """Return the results in the order of the coroutines; the first failure cancels the rest and is raised alone."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in works]
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -23,15 +23,15 @@ async def gather_all(works: Iterable[Coroutine[Any, Any, ResultT]]) -> list[Resu
 async def map_concurrently(
     work: Callable[[ItemT], Awaitable[ResultT]], items: Sequence[ItemT], *, places: int
 ) -> list[ResultT]:
-    """Run the work on each item, on at most ``places`` of them at once; results and failures as ``gather_all``.
+    """Run the work on each item, at most ``places`` at a time; results and failures as for ``gather_all``.
 
-    It can be cancelled between two items even where none of them ever waits, so that Ctrl-C ends it soon.
+    It can be cancelled between two items even if none of them ever waits, so that Ctrl-C ends it soon.
     """
-    free = asyncio.Semaphore(places)
+    slots = asyncio.Semaphore(places)
 
-    async def one(item: ItemT) -> ResultT:
-        async with free:
+    async def run_item(item: ItemT) -> ResultT:
+        async with slots:
             await yield_to_event_loop()
             return await work(item)
 
-    return await gather_all(one(item) for item in items)
+    return await gather_all(run_item(item) for item in items)

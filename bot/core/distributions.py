@@ -21,14 +21,14 @@ from bot.core.predictions import (
     QuestionShape,
 )
 
-# The mass that the flat prediction has beyond each open bound: the tournament platform's baseline scores compare with
-# it. See docs/facts/scoring.md#flat-predictions.
+# The mass of the flat prediction beyond each open bound, which the baseline scores of the tournament platform assume.
+# See docs/facts/scoring.md#flat-predictions.
 TAIL_MASS = 0.05
-# Equal quantiles are a jump; it is drawn this wide, as a share of the grid's length. No venue's cells are so narrow.
+# Equal quantiles are a jump of this width, as a share of the length of the grid; no venue has steps so narrow.
 _JUMP_WIDTH = 1e-6
-# A quantile farther outside than this many lengths of the grid counts as if it were that far outside.
+# A quantile is moved to at most this many lengths of the grid outside of it.
 _MAX_GRID_DISTANCE = 1e6
-# Beyond this steepness a tail is a point mass on every grid, and exp would overflow.
+# With a larger rate a tail is a point mass on every grid, and exp would overflow.
 _MAX_TAIL_RATE = 500.0
 
 
@@ -38,23 +38,23 @@ def curve_from_quantiles(
     """Return the CDF on the grid of the shape that passes through the quantiles.
 
     ``quantiles`` maps levels in (0, 1) to values in the question's unit, two or more, finite and not decreasing with
-    the level; equal values are a jump. A value beyond a closed bound counts as the bound. ``step_mass`` is the least
-    probability of each step of the grid, for venues that ask for one. Raises ValueError for anything else.
+    the level; equal values are a jump. A value beyond a closed bound counts as the bound. ``step_mass`` is the minimum
+    probability of each step of the grid, for venues that require one. Raises ValueError for anything else.
     """
     levels, values = _check_quantiles(quantiles)
     if not 0.0 <= step_mass * (len(shape.grid) - 1) < 1.0:
-        message = f"{len(shape.grid) - 1} steps of at least {step_mass:g} leave no room within probability 1"
+        message = f"{len(shape.grid) - 1} steps of at least {step_mass:g} have a probability above 1"
         raise ValueError(message)
     low, high = shape.grid[0], shape.grid[-1]
     bounds = (-math.inf if shape.open_lower else low, math.inf if shape.open_upper else high)
-    within = [min(max(value, bounds[0]), bounds[1]) for value in values]
+    clipped = [min(max(value, bounds[0]), bounds[1]) for value in values]
     # In units of the grid's length: a difference of dates in seconds would lose digits in the cubic.
-    spots = _separate_points(
-        [min(max((value - low) / (high - low), -_MAX_GRID_DISTANCE), _MAX_GRID_DISTANCE) for value in within]
+    positions = _separate_points(
+        [min(max((value - low) / (high - low), -_MAX_GRID_DISTANCE), _MAX_GRID_DISTANCE) for value in clipped]
     )
     ends = ((bounds[0] - low) / (high - low), (bounds[1] - low) / (high - low))
     cdf = _with_minimum_steps(
-        _interpolate_cdf([(point - low) / (high - low) for point in shape.grid], spots, levels, ends), step_mass
+        _interpolate_cdf([(point - low) / (high - low) for point in shape.grid], positions, levels, ends), step_mass
     )
     if not shape.open_lower:
         cdf[0] = 0.0
@@ -64,10 +64,10 @@ def curve_from_quantiles(
 
 
 def flat_prediction(shape: QuestionShape) -> Prediction:
-    """Return the prediction of somebody who knows nothing: one half, equal options, the flat curve.
+    """Return the prediction without any knowledge: one half, equal options, the flat curve.
 
     The flat curve has ``TAIL_MASS`` beyond each open bound and rises evenly over the steps of the grid, which are those
-    of the question's scale: its baseline score is 0 whatever happens.
+    of the question's scale: its baseline score is 0 for every outcome.
     """
     match shape:
         case ChoiceShape(options=options):
@@ -83,8 +83,7 @@ def flat_prediction(shape: QuestionShape) -> Prediction:
 def curve_quantile(curve: CurvePrediction, shape: CurveShape, level: float) -> float | None:
     """Return the value at that probability, by linear interpolation between the points of the grid.
 
-    For a discrete question it is the value within whose step the level lies. None where it lies beyond an end of the
-    grid.
+    For a discrete question it is the value whose step contains the level. None if it is beyond an end of the grid.
     """
     cdf, grid = curve.cdf, shape.grid
     above = bisect_left(cdf, level)
@@ -101,7 +100,7 @@ def curve_quantile(curve: CurvePrediction, shape: CurveShape, level: float) -> f
 def curve_quantiles(curve: CurvePrediction, shape: CurveShape, levels: Sequence[float]) -> dict[float, float]:
     """Return the value at each level, by linear interpolation between the points of the grid.
 
-    A level that lies beyond an open bound has the end of the grid as its value, since the CDF says no more.
+    A level beyond an open bound has the end of the grid as its value, because the CDF has no further information.
     """
     return {level: clamped_quantile(curve, shape, level) for level in levels}
 
@@ -124,53 +123,53 @@ def _check_quantiles(quantiles: Mapping[float, float]) -> tuple[list[float], lis
     return levels, values
 
 
-def _separate_points(spots: Sequence[float]) -> list[float]:
-    """Return the places with equal ones spread over a narrow jump that ends at their value."""
-    apart: list[float] = []
-    for spot, group in groupby(spots):
+def _separate_points(positions: Sequence[float]) -> list[float]:
+    """Return the positions with equal ones spread over a narrow jump that ends at their value."""
+    separated: list[float] = []
+    for position, group in groupby(positions):
         count = len([*group])
-        room = min(_JUMP_WIDTH, (spot - apart[-1]) / 2) if apart else _JUMP_WIDTH
-        apart += [spot - room * (count - 1 - index) / count for index in range(count)]
-    # Two places may be different and yet too close to each other for a difference of floats.
-    for index in range(1, len(apart)):
-        apart[index] = max(apart[index], math.nextafter(apart[index - 1] + 1e-12, math.inf))
-    return apart
+        width = min(_JUMP_WIDTH, (position - separated[-1]) / 2) if separated else _JUMP_WIDTH
+        separated += [position - width * (count - 1 - index) / count for index in range(count)]
+    # Two positions may differ and still be too close for a difference of floats.
+    for index in range(1, len(separated)):
+        separated[index] = max(separated[index], math.nextafter(separated[index - 1] + 1e-12, math.inf))
+    return separated
 
 
 def _interpolate_cdf(
-    grid: Sequence[float], spots: Sequence[float], levels: Sequence[float], ends: tuple[float, float]
+    grid: Sequence[float], positions: Sequence[float], levels: Sequence[float], ends: tuple[float, float]
 ) -> list[float]:
     import numpy as np  # noqa: PLC0415 - with scipy a second, and most questions have no grid
     from scipy.interpolate import PchipInterpolator
 
-    inner = PchipInterpolator(spots, levels)
+    inner = PchipInterpolator(positions, levels)
     slope = inner.derivative()
     points = np.asarray(grid, dtype=float)
-    cdf = np.asarray(inner(np.clip(points, spots[0], spots[-1])), dtype=float)
-    below, above = points < spots[0], points > spots[-1]
-    first = _tail_density(float(slope(spots[0])), levels[0], levels[1], spots[1] - spots[0])
-    last = _tail_density(float(slope(spots[-1])), 1.0 - levels[-1], 1.0 - levels[-2], spots[-1] - spots[-2])
-    lower = _ExponentialTail(levels[0], spots[0] - ends[0], first)
-    upper = _ExponentialTail(1.0 - levels[-1], ends[1] - spots[-1], last)
-    cdf[below] = [lower.mass_beyond(spots[0] - point) for point in points[below]]
-    cdf[above] = [1.0 - upper.mass_beyond(point - spots[-1]) for point in points[above]]
+    cdf = np.asarray(inner(np.clip(points, positions[0], positions[-1])), dtype=float)
+    below, above = points < positions[0], points > positions[-1]
+    first = _tail_density(float(slope(positions[0])), levels[0], levels[1], positions[1] - positions[0])
+    last = _tail_density(float(slope(positions[-1])), 1.0 - levels[-1], 1.0 - levels[-2], positions[-1] - positions[-2])
+    lower = _ExponentialTail(levels[0], positions[0] - ends[0], first)
+    upper = _ExponentialTail(1.0 - levels[-1], ends[1] - positions[-1], last)
+    cdf[below] = [lower.mass_beyond(positions[0] - point) for point in points[below]]
+    cdf[above] = [1.0 - upper.mass_beyond(point - positions[-1]) for point in points[above]]
     rising: list[float] = np.maximum.accumulate(np.clip(cdf, 0.0, 1.0)).tolist()
     return rising
 
 
 def _tail_density(slope: float, outer: float, inner: float, gap: float) -> float:
-    """Return the density with which a tail begins; outer and inner are the masses beyond the two outermost quantiles.
+    """Return the density at the beginning of a tail; outer and inner are the masses beyond the two outermost quantiles.
 
-    PCHIP may end flat where levels are spaced unevenly, and a tail without density would put its mass at the far
-    bound. So it has at least the density of the exponential tail through both quantiles.
+    PCHIP may end flat if levels are spaced unevenly, and a tail without density would have its mass at the far bound.
+    So it has at least the density of the exponential tail through both quantiles.
     """
     return max(slope, outer * math.log(inner / outer) / gap)
 
 
 class _ExponentialTail:
-    """The probability beyond an outermost quantile: ``mass`` in all, over ``length`` (infinite for an open bound).
+    """The probability beyond an outermost quantile: ``mass`` in total, over ``length`` (infinite for an open bound).
 
-    Its density falls, or rises, exponentially from the given one, at the rate at which the whole mass fits.
+    Its density falls, or rises, exponentially from the given one, at the rate that gives the total mass.
     """
 
     def __init__(self, mass: float, length: float, density: float) -> None:
@@ -179,7 +178,7 @@ class _ExponentialTail:
         self.rate = density / mass if math.isinf(length) else _tail_rate(density * length / mass)
 
     def mass_beyond(self, distance: float) -> float:
-        """Return the mass that lies farther out than the distance from the quantile."""
+        """Return the mass beyond a distance from the quantile."""
         if math.isinf(self.length):
             return self.mass * math.exp(-self.rate * distance)
         share = distance / self.length
@@ -189,11 +188,9 @@ class _ExponentialTail:
 
 
 def _tail_rate(ratio: float) -> float:
-    """Return u with u / (1 - exp(-u)) = ratio.
+    """Return u with u / (1 - exp(-u)) = ratio: the rate of a truncated exponential with this first over mean density.
 
-    the rate of a truncated exponential from its first over its mean density.
-
-    The left side grows from 0 to infinity and lies above u, so the ratio itself bounds u.
+    The left side grows from 0 to infinity and is above u, so the ratio itself bounds u.
     """
     from scipy.optimize import brentq
 
@@ -208,7 +205,7 @@ def _tail_rate(ratio: float) -> float:
 
 
 def _with_minimum_steps(cdf: Sequence[float], step_mass: float) -> list[float]:
-    """Mix with even steps in the share that gives every step its least mass; both ends stay in their range."""
+    """Mix with even steps so that every step has its minimum mass; both ends stay in their range."""
     steps = len(cdf) - 1
     share = steps * step_mass
     return [min(1.0, (1.0 - share) * value + share * index / steps) for index, value in enumerate(cdf)]

@@ -1,4 +1,4 @@
-"""One tree of errors that say who must act; catch only what you can act on.
+"""One tree of errors; each class says who must act. Catch only what you can handle.
 
 ::
 
@@ -7,13 +7,13 @@
     │   └── PluginError                     operator or plugin author: the plugin cannot be loaded as configured
     ├── AuthenticationError                 operator: renew the credentials; the plugin stops until then
     │   └── QuotaExhaustedError             operator: the account has no money or quota; waiting does not help
-    ├── ServiceUnavailableError             nobody: wait, then try again (``retry_after_s`` if the other side named it)
+    ├── ServiceUnavailableError             nobody: wait, then try again (``retry_after_s`` if the service named it)
     │   └── ServerUnreachableError          operator: start the server, correct its address, or check the network
     ├── RequestRejectedError                nobody: this one item was refused with a reason; skip it
     │   ├── BudgetExhaustedError            operator: a budget of config.toml does not allow the call
     │   └── ContextLengthExceededError      nobody: the conversation is too long for the model; it can only be ended
     ├── TrialLimitReachedError              nobody: a loop reached a limit of its own before it submitted
-    ├── MalformedDataError                  developer: the other side, or a plugin, broke its documented form
+    ├── MalformedDataError                  developer: a service or plugin broke its documented form
     ├── LeakError                           researcher: data from after the cutoff was about to be used
     ├── NotFoundError                       operator: no such question, forecast or file
     └── StoreError                          operator: the database, the disk or the backup needs attention
@@ -27,7 +27,7 @@ from bot.core.redaction import redact_foreign_message, redact_message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpErrorResponse:
-    """An HTTP answer other than 200: its status and the beginning of its body, with our keys hidden."""
+    """An HTTP response other than 200: its status and the beginning of its body, without the keys of the request."""
 
     status: int
     body: str
@@ -47,11 +47,11 @@ class ConfigError(FoxcastError):
 
 
 class PluginError(ConfigError):
-    """A plugin cannot be loaded or does not keep to the hooks."""
+    """A plugin cannot be loaded or does not follow the hook specifications."""
 
 
 class AuthenticationError(FoxcastError):
-    """The other side refused the credentials; where ``sent`` is false there are none, and no request was sent."""
+    """The service refused the credentials; ``sent`` is False if there are none, so that no request was sent."""
 
     def __init__(self, message: str = "", *, sent: bool = True) -> None:
         """Keep whether a request was sent."""
@@ -60,14 +60,14 @@ class AuthenticationError(FoxcastError):
 
 
 class QuotaExhaustedError(AuthenticationError):
-    """The credentials are good and the account has no money or no quota left, so every further request fails."""
+    """The credentials are valid and the account has no money or quota left, so every further request fails."""
 
 
 class ServiceUnavailableError(FoxcastError):
-    """The other side cannot answer now; the same request may succeed later."""
+    """The service cannot answer now; the same request may succeed later."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        """Keep the requested wait in seconds, if the other side named one."""
+        """Keep the requested wait in seconds, if the service named one."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
@@ -95,7 +95,7 @@ class TrialLimitReachedError(FoxcastError):
     """
 
     def __init__(self, message: str, *, limit: str) -> None:
-        """Keep which limit it was."""
+        """Keep the name of the limit."""
         super().__init__(message)
         self.limit = limit
 
@@ -121,8 +121,8 @@ class StateFolderLockedError(StoreError):
 
 
 _ERROR_NAMES = frozenset(
-    one.__name__
-    for one in (
+    error_class.__name__
+    for error_class in (
         ConfigError,
         PluginError,
         AuthenticationError,
@@ -143,19 +143,19 @@ _ERROR_NAMES = frozenset(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error for a person, without secrets: of our errors only the message, foreign ones with their type."""
+    """Return an error for a person, without secrets: of a FoxcastError only the message, of others also the type."""
     if isinstance(error, FoxcastError):
         return redact_message(str(error)) or type(error).__name__
     return describe_error_with_type(error)
 
 
 def describe_error_with_type(error: BaseException) -> str:
-    """Return an error with its type, without secrets, and for a foreign one without possible secrets."""
+    """Return an error with its type and without secrets; a foreign error also without possible secrets."""
     text = f"{type(error).__name__}: {error}"
     return redact_message(text) if isinstance(error, FoxcastError) else redact_foreign_message(text)
 
 
-def strip_error_type(said: str) -> str:
-    """Return a recorded error for a person: without the class, where it is one of ours."""
-    name, colon, message = said.partition(": ")
-    return message if colon and message and name in _ERROR_NAMES else said
+def strip_error_type(text: str) -> str:
+    """Return a recorded error for a person: without its class if that is one of this module."""
+    name, colon, message = text.partition(": ")
+    return message if colon and message and name in _ERROR_NAMES else text

@@ -1,4 +1,4 @@
-"""Trials, their limits, the forecast that they are combined into, and the setup of the forecaster that made it."""
+"""Trials with their limits and transcripts, the forecast that combines them, and the setup of its forecaster."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,8 +13,6 @@ from bot.core.values import Json, require_timezone
 
 # The final answer of a model with long reasoning takes about as long as one call may take by default.
 MAX_FINAL_ANSWER_S = 120.0
-
-
 # A call that hangs is given up this long before the trial ends, so that the trial can still report that itself.
 MAX_CALL_RESERVE_S = 2.0
 
@@ -30,12 +28,12 @@ class TrialLimits:
 
     @property
     def call_seconds(self) -> float:
-        """After how many seconds of the trial no call to a model may still be waited for."""
+        """After how many seconds of the trial no model call may be in progress."""
         return self.seconds - min(MAX_CALL_RESERVE_S, self.seconds / 20)
 
     @property
     def final_seconds(self) -> float:
-        """How many seconds at its end a trial keeps for its final answer: a fifth of them, at most FINAL_S."""
+        """How many seconds at its end a trial keeps for its final answer: a fifth, at most ``MAX_FINAL_ANSWER_S``."""
         return min(MAX_FINAL_ANSWER_S, self.seconds / 5)
 
 
@@ -53,7 +51,7 @@ class TrialEnd(StrEnum):
     EMPTY = "no step"
 
 
-# A trial that ended at one of these counts if it had stated a belief on evidence before.
+# A trial that ended at one of these counts if it stated a belief on evidence before.
 LIMIT_ENDS = frozenset(
     {
         TrialEnd.STEP_LIMIT,
@@ -70,8 +68,8 @@ LIMIT_ENDS = frozenset(
 class Trial:
     """One independent run of a forecaster on one question.
 
-    ``belief`` is the last one recorded, also of a trial that failed; ``detail`` says why it ended early. ``prior`` is
-    what it started from, where it was stated.
+    ``belief`` is the last recorded one, also of a trial that failed; ``detail`` says why it ended early. ``prior`` is
+    its prior, if it stated one.
     """
 
     number: int
@@ -125,7 +123,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecasterSetup:
-    """All that config decides about one forecaster, without secrets.
+    """The configuration of one forecaster, without secrets.
 
     ``settings`` are those of the plugin as JSON, defaults included; ``aggregate`` is how trials become one answer;
     ``uses`` names the forecaster that this one is a variant of.
@@ -139,7 +137,7 @@ class ForecasterSetup:
     clairvoyant: bool = False
 
     def __post_init__(self) -> None:
-        """Freeze the settings' top level."""
+        """Freeze the top level of the settings."""
         object.__setattr__(self, "settings", MappingProxyType(dict(self.settings)))
 
     def labelled_values(self) -> Mapping[str, Json]:
@@ -161,3 +159,43 @@ def _flatten_settings(table: Mapping[str, Json], under: str = "") -> Iterator[tu
             yield from _flatten_settings(value, f"{under}{name}.")
         else:
             yield f"{under}{name}", value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptEntry:
+    """One move: ``title`` names the actor and the action, ``text`` is the content.
+
+    ``detail`` is shown only if everything is requested; ``remarks`` are important. ``belief`` is the belief after the
+    move, and ``probability`` the same if it is one number from 0 to 1. Entries of one ``speaker`` look alike on a page.
+    """
+
+    title: str
+    text: str = ""
+    detail: str = ""
+    speaker: str = ""
+    remarks: tuple[str, ...] = ()
+    belief: str = ""
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptFigure:
+    """One figure at the end of a trial; one that ``is_probability`` lies between 0 and 1."""
+
+    name: str
+    value: float | str
+    is_probability: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value in readable form."""
+        return f"{self.value:.4g}" if isinstance(self.value, int | float) else self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialTranscript:
+    """One trial; ``report`` is its own summary at its end."""
+
+    entries: tuple[TranscriptEntry, ...]
+    figures: tuple[TranscriptFigure, ...] = ()
+    report: str = ""

@@ -4,7 +4,7 @@ import hashlib
 
 
 def derive_id(kind: str, *parts: str) -> str:
-    """Return a 24-character id that belongs to the kind and parts, in this order."""
+    """Return a 24-character id that is derived from the kind and the parts, in this order."""
     material = "\x1f".join((kind, *parts)).encode()
     return hashlib.sha256(material).hexdigest()[:24]
 

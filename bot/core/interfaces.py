@@ -45,7 +45,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards, from an arbitrary start."""
+        """Return the seconds of a clock that is never set back, from an arbitrary start."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -57,7 +57,7 @@ class RandomStreams(Protocol):
     """Reproducible random numbers: the same labels give the same stream within one seed."""
 
     def stream(self, *labels: str) -> np.random.Generator:
-        """Return a generator that belongs to the labels alone."""
+        """Return a generator that depends only on the seed and the labels."""
         ...
 
 
@@ -68,7 +68,7 @@ class HttpClient(Protocol):
     """
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes; retried where that may help."""
+        """Return the decoded body of a 200 response of at most ``max_bytes`` bytes; with retries."""
         ...
 
     async def post(
@@ -80,22 +80,22 @@ class HttpClient(Protocol):
         headers: Mapping[str, str] | None = None,
         deadline_s: float | None = None,
     ) -> bytes:
-        """Send JSON once, to query something, and return the decoded body of a 200 answer, bounded as above.
+        """Send JSON once, as a query, and return the decoded body of a 200 response of at most ``max_bytes`` bytes.
 
-        For queries only: what changes anything at the other side goes through a VenueSubmitter. ``deadline_s`` is for
-        answers that take longer than reading a page.
+        Only for queries: a change at a venue goes through a VenueSubmitter. ``deadline_s`` is for answers that take
+        longer than reading a page.
         """
         ...
 
 
 class PageFetcher(Protocol):
-    """Fetches pages of the open web; it never connects to an address inside this machine or its network."""
+    """Fetches pages of the open web; it never connects to this machine or a private network."""
 
     async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
         """Return the content of the address, bounded in bytes and time.
 
         ``refusal`` is called before each request, also after each redirect, and returns why an address must not be
-        read, or None. Raises RequestRejectedError with that reason, and for an address inside; ServiceUnavailableError,
+        read, or None. Raises RequestRejectedError with that reason and for a private address; ServiceUnavailableError,
         NotFoundError and MalformedDataError as HttpClient does.
         """
         ...
@@ -109,9 +109,9 @@ class VenueReader(Protocol):
         ...
 
     def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
-        """Yield all outcomes known now of the given questions, also those yielded before.
+        """Yield all outcomes of the given questions that are known now, including those yielded before.
 
-        A corrected outcome replaces the one yielded before; one that is missing while others of its batch are present
+        A corrected outcome replaces the earlier one; an outcome that is missing while others of its batch are present
         was withdrawn.
         """
         ...
@@ -124,18 +124,18 @@ class QuestionReader(VenueReader, Protocol):
     async def find_question(self, name: str) -> Question:
         """Return a question as it is now, by the key of its reference or by its address.
 
-        Raises NotFoundError for a name that the venue does not have, RequestRejectedError for one that cannot be
-        forecast, with why.
+        Raises NotFoundError for a name that the venue does not have, and RequestRejectedError with the reason for a
+        question that cannot be forecast.
         """
         ...
 
 
 @runtime_checkable
 class ContestReader(VenueReader, Protocol):
-    """A reader of a venue that ranks accounts. The scores of single questions come with their resolutions."""
+    """A reader of a venue that ranks accounts; the scores of single questions are in their resolutions."""
 
     async def contest_standings(self) -> Sequence[ContestStanding]:
-        """Return the account's standing in each contest that is in use and ranks it."""
+        """Return the standing of the account in each configured contest that ranks it."""
         ...
 
 
@@ -151,11 +151,11 @@ class RoundArchive(Protocol):
         ...
 
     def examples(self, before: datetime) -> Iterable[TrainingExample]:
-        """Yield every target whose outcome was known strictly before the moment."""
+        """Yield every target whose outcome was known before the moment."""
         ...
 
     def read_forecast_file(self, path: Path) -> ForecastFile:
-        """Read a file of forecasts; raises MalformedDataError for one that the documented rules refuse whole."""
+        """Read a file of forecasts; raises MalformedDataError for one that the documented rules refuse completely."""
         ...
 
 
@@ -163,33 +163,33 @@ class VenueSubmitter(Protocol):
     """The writing half: a venue's writer, or its paper book. Only the outbox holds one."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-        """Write the batch once, without retries; one receipt per intent, unknown where there is no proof."""
+        """Write the batch once, without retries; return one receipt per intent, unknown if there is no proof."""
         ...
 
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-        """Read back the state at the venue: acked for what is there as intended, absent for what is provably not."""
+        """Read back the state at the venue: acked if it is there as intended, absent if it is provably not."""
         ...
 
 
 @runtime_checkable
 class SealingSubmitter(VenueSubmitter, Protocol):
-    """A submitter whose requests are made before they are written, so that they can be found or sent again."""
+    """A submitter that makes its requests before it writes them, so that they can be found or sent again."""
 
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         """Return the request of each intent, complete: tag, signature, expiry. Nothing is sent.
 
-        An intent without a request is refused without contacting the venue; raises RequestRejectedError where that
-        holds for all.
+        An intent without a request is refused without contacting the venue; raises RequestRejectedError if all intents
+        are refused.
         """
         ...
 
 
 @runtime_checkable
 class TradingSubmitter(SealingSubmitter, Protocol):
-    """The submitter of a venue where forecasts become orders: a paper book, or a real account."""
+    """The submitter of a venue with orders: a paper book, or a real account."""
 
     async def account(self) -> Account:
-        """Return what the account has now, positions marked at the price they could be sold at."""
+        """Return the account now, with positions marked at the price at which they could be sold."""
         ...
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
@@ -197,58 +197,57 @@ class TradingSubmitter(SealingSubmitter, Protocol):
         ...
 
     def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
-        """Return what a share pays, in [0, 1]; ``state`` is the market on which its order was planned, "" unknown."""
+        """Return the payout of a share, in [0, 1]; ``state`` is the market state of its order, "" if unknown."""
         ...
 
 
 @runtime_checkable
 class PaperTradingSubmitter(TradingSubmitter, Protocol):
-    """A paper book where forecasts become orders: it must be informed of outcomes and of the passing of time."""
+    """A paper book of a venue with orders; the engine tells it about outcomes and the passing of time."""
 
     async def settle(self, resolutions: Sequence[Resolution]) -> int:
-        """Pay out, or take back, what these outcomes mean for positions; repeating them changes nothing.
+        """Pay out positions by these outcomes, or take payouts back; repeating them changes nothing.
 
         Returns how many positions were settled.
         """
         ...
 
     async def advance(self) -> int:
-        """Expire open orders, or fill them by what happened since; return how many changed."""
+        """Expire open orders, or fill them by trades since the last call; return how many changed."""
         ...
 
 
 class OrderPlanner(Protocol):
     """Turns beliefs into orders: policy in code, without a model."""
 
-    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
+    async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
         """Return the order plan for the market as it is now.
 
-        Raises ServiceUnavailableError where it cannot be read, and RequestRejectedError for a question that is not
-        traded.
+        Raises ServiceUnavailableError if it cannot be read, and RequestRejectedError for a question that is not traded.
         """
         ...
 
 
 @runtime_checkable
 class ClosingPlanner(OrderPlanner, Protocol):
-    """A planner that can also sell a position whatever the belief."""
+    """A planner that can also sell a position regardless of the forecast."""
 
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        """Return the sale of the whole position, or of what can be sold of it now, or why nothing can.
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        """Return the sale of the position, or of the part that can be sold now, or why nothing can.
 
-        The limit is the worst price that a seller must accept on the market as it is now. Raises as ``plan``.
+        The limit is the worst price that a seller must accept on the present market. Raises as ``plan_order``.
         """
         ...
 
 
 class WriteClient(Protocol):
-    """HTTP as writers need it: one request, one answer of whatever status, nothing retried or followed."""
+    """HTTP for writers: one request, one response of any status, no retries, no redirects."""
 
     async def send(self, request: HttpRequest, *, max_bytes: int, deadline_s: float) -> HttpResponse:
         """Send once, when the venue's rate limits allow it.
 
-        Raises RequestRejectedError where nothing left this machine (no connection was made), ServiceUnavailableError
-        where it may have arrived and no whole answer came, MalformedDataError for an answer of more than ``max_bytes``.
+        Raises RequestRejectedError if nothing was sent (no connection was made), ServiceUnavailableError if it may have
+        arrived and no complete response came, MalformedDataError for a response of more than ``max_bytes``.
         """
         ...
 
@@ -257,11 +256,11 @@ class WebSocketConnection(Protocol):
     """An open WebSocket that speaks text."""
 
     async def send(self, text: str) -> None:
-        """Send a message; raises ServiceUnavailableError where the connection is gone."""
+        """Send a message; raises ServiceUnavailableError if the connection is closed."""
         ...
 
     async def receive(self, *, within_s: float) -> str:
-        """Return the next message; raises ServiceUnavailableError where none came in time or the connection is gone."""
+        """Return the next message; raises ServiceUnavailableError if none came in time or the connection is closed."""
         ...
 
 
@@ -285,10 +284,10 @@ class PriceFeed(Protocol):
 
 
 class SearchEngine(Protocol):
-    """A search engine. Dates are in the signature: one that cannot bound them is used for live questions only."""
+    """A search engine; one that cannot limit results to a time is used for live questions only."""
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
-        """Return at most ``limit`` hits, published before the moment where one is given."""
+        """Return at most ``limit`` results, published before the moment if one is given."""
         ...
 
 
@@ -296,7 +295,7 @@ class DataSource(Protocol):
     """A source of time series, as they were known at a moment."""
 
     def series_names(self, question: Question) -> Sequence[str]:
-        """Return the names, in this source, of the series that the question is about, if it is about any."""
+        """Return the names in this source of the series that the question is about, if any."""
         ...
 
     async def series(self, name: str, *, before: datetime) -> TimeSeries:
@@ -305,7 +304,7 @@ class DataSource(Protocol):
 
 
 class PageSource(Protocol):
-    """A reference work whose pages can be read as they were at a moment."""
+    """A reference work whose pages can be read in the version of a moment."""
 
     async def page_headings(self, page: str, *, before: datetime) -> Sequence[str]:
         """Return the headings of a page, by title or address, as it was before the moment; raises NotFoundError."""
@@ -319,19 +318,19 @@ class PageSource(Protocol):
 class ModelProvider(Protocol):
     """A provider of language models.
 
-    It decides nothing: budgets, retries, deadlines and records are the gateway's task.
+    It decides nothing: the gateway handles budgets, retries, deadlines and records.
     """
 
     async def price(self, model: str) -> TokenPrice | None:
-        """Return what the model costs, or None where that is not known, which never means free."""
+        """Return the price of the model, or None if it is unknown, which never means free."""
         ...
 
     async def complete(self, model: str, prompt: Prompt, sampling: SamplingSettings) -> ModelCompletion:
         """Send one request, without retries; cancelling ends the request.
 
         Raises AuthenticationError or QuotaExhaustedError, ServiceUnavailableError (``retry_after_s`` if named) or
-        ServerUnreachableError, RequestRejectedError or ContextLengthExceededError for what it never accepts, and
-        MalformedDataError for an answer that does not have its documented form.
+        ServerUnreachableError, RequestRejectedError or ContextLengthExceededError for a request that it never accepts,
+        and MalformedDataError for an answer that does not have its documented form.
         """
         ...
 
@@ -351,16 +350,16 @@ class TrialContext(Protocol):
 
     @property
     def fitted(self) -> FittedParameters | None:
-        """What this forecaster learned strictly before the cutoff, if it learns at all."""
+        """What this forecaster learned from outcomes before the cutoff, if it learns at all."""
         ...
 
     def stream(self, *labels: str) -> np.random.Generator:
-        """Return random numbers that belong to this forecast, trial and labels alone."""
+        """Return random numbers that depend only on this forecast, trial and labels."""
         ...
 
     @property
     def limits(self) -> TrialLimits:
-        """Where the engine stops this trial."""
+        """The limits of this trial."""
         ...
 
     def is_final_answer_time(self, place: str) -> bool:
@@ -373,7 +372,7 @@ class TrialContext(Protocol):
 
     @property
     def policy(self) -> SourcePolicy:
-        """How questions of this source are best worked on."""
+        """How questions of this source are best researched."""
         ...
 
     @property
@@ -390,9 +389,9 @@ class TrialContext(Protocol):
         ...
 
     async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
-        """Use a tool. A failure is returned as a failed result, not raised: its text explains it to the model.
+        """Use a tool. A failure is not raised but returned as a failed result with a text for the model.
 
-        Every result is recorded first; the same use after a crash returns the same and costs nothing.
+        Every result is recorded first; the same use after a crash returns the same result and costs nothing.
         """
         ...
 
@@ -403,10 +402,10 @@ class TrialContext(Protocol):
     async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
         """Ask the model in a role, within budget and limits; recorded first, as above.
 
-        Without a seed the same question may be answered from the record of another trial. Raises
-        ServiceUnavailableError when nobody answered in time, TrialLimitReachedError when the trial is over,
-        RequestRejectedError for what no model accepts or the budget does not allow, AuthenticationError,
-        MalformedDataError, and ConfigError for a role without a model.
+        Without a seed the same prompt may be answered from the record of another trial. Raises ServiceUnavailableError
+        if no model answered in time, TrialLimitReachedError if the trial is over, RequestRejectedError for a request
+        that no model accepts or the budget does not allow, AuthenticationError, MalformedDataError, and ConfigError for
+        a role without a model.
         """
         ...
 
@@ -414,15 +413,15 @@ class TrialContext(Protocol):
         """Record a text (a prompt in use, say) and return its digest, for the documents of a step."""
         ...
 
-    async def report_performance(self, conduct: ModelPerformance) -> None:
+    async def report_performance(self, performance: ModelPerformance) -> None:
         """Report how the model in a role did in this trial; one that does badly is replaced for later trials."""
         ...
 
 
 class Forecaster(Protocol):
-    """Any design of forecaster, as a stream of steps."""
+    """A forecaster of any design, as a stream of steps."""
 
-    def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield steps, each with a complete belief; the engine stops by closing the generator."""
         ...
 
@@ -437,17 +436,17 @@ class ParameterLearner(Protocol):
 
 @runtime_checkable
 class HistoryLearner(ParameterLearner, Protocol):
-    """A learner that also looks at the resolved forecasts of itself and of the ``other_forecasters`` that it names."""
+    """A learner that also uses the resolved forecasts of itself and of the ``other_forecasters`` that it names."""
 
     @property
     def other_forecasters(self) -> Collection[str]: ...
-    def fit_history(self, pasts: Sequence[ResolvedForecast], *, before: datetime) -> Mapping[str, Json]:
-        """Return parameters to add to those of ``fit``, from resolved forecasts in the order in which they resolved."""
+    def fit_history(self, history: Sequence[ResolvedForecast], *, before: datetime) -> Mapping[str, Json]:
+        """Return parameters to add to those of ``fit``, from forecasts in the order of their resolution."""
 
 
 class NotificationChannel(Protocol):
     """A channel to a person."""
 
-    async def notify(self, notice: NotificationMessage) -> None:
-        """Deliver the notice or raise ServiceUnavailableError."""
+    async def notify(self, message: NotificationMessage) -> None:
+        """Deliver the message or raise ServiceUnavailableError."""
         ...

@@ -9,7 +9,7 @@ from typing import Literal
 from bot.core.beliefs import ModelUsage
 from bot.core.values import Json
 
-# Reasoning efforts, from none to the most; every vendor knows some of these words.
+# Reasoning efforts in increasing order; each vendor supports some of them.
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -70,11 +70,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeMessage:
-    """An assistant message as its provider returned it, whole, so that it can be sent back unchanged.
+    """An assistant message as its provider returned it, complete, so that it can be sent back unchanged.
 
     ``provider`` names the adapter and its wire format, ``model`` the model at that provider. ``text`` is JSON that only
-    this adapter reads, for this model alone: it holds signatures and encrypted reasoning that are invalid anywhere
-    else.
+    this adapter reads and only for this model: it has signatures and encrypted reasoning that are invalid elsewhere.
     """
 
     provider: str
@@ -84,10 +83,9 @@ class NativeMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message: an assistant's may hold calls, a tool's names the call that it answers.
+    """One message: one of an assistant may have calls, one of a tool names the call that it answers.
 
-    ``native`` is set on an assistant's message that a provider returned. An adapter that did not receive it builds the
-    message from ``text`` and ``calls``.
+    ``native`` is set on a message that a provider returned; another adapter builds it from ``text`` and ``calls``.
     """
 
     speaker: MessageRole
@@ -103,13 +101,13 @@ class Prompt:
 
     With ``tools`` the model should call one of them, and may answer with text instead; with ``schema`` it must answer
     with one JSON object of that schema. ``allowed`` names the tools that may be called now (none named: all of them);
-    the messages say so too, since few providers can enforce that. Only append messages, and keep ``tools`` the same in
-    every request of a conversation: providers bill a repeated beginning at a fraction, and some refuse a changed one.
-    ``stable`` is how many messages at the beginning will stay as they are, for providers that use it.
+    the messages say so too, because few providers can enforce that. Only append messages, and keep ``tools`` the same
+    in every request of a conversation: providers bill a repeated prefix at a fraction, and some refuse a changed one.
+    ``stable`` is how many messages at the beginning will not change, for providers that use it.
 
-    ``model`` is the model that took part in this conversation, as in ``ModelAnswer.model``, "" where none did. Any
-    other model gets ``handover`` instead of ``messages``, where there is one. ``cache_key`` is the same for all
-    conversations that begin alike, for providers that keep their caches apart.
+    ``model`` is the model that took part in this conversation, as in ``ModelAnswer.model``, "" if none did. Any other
+    model gets ``handover`` instead of ``messages``, if there is one. ``cache_key`` is the same for all conversations
+    with the same prefix, for providers with separate caches.
     """
 
     messages: tuple[Message, ...]
@@ -122,7 +120,7 @@ class Prompt:
     cache_key: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a prompt that asks for both forms, or for a tool that it does not offer; freeze its schema."""
+        """Refuse a prompt with both tools and schema, or with unknown allowed tools; freeze its schema."""
         if self.tools and self.schema is not None:
             message = "a prompt asks for a tool call or for a JSON object, not for both"
             raise ValueError(message)
@@ -135,10 +133,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingSettings:
-    """Sampling settings of a model; None leaves it to the provider.
-
-    ``effort`` is the reasoning effort where there is one.
-    """
+    """Sampling settings of a model; None means the default of the provider. ``effort`` is the reasoning effort."""
 
     max_tokens: int
     temperature: float | None = None
@@ -148,10 +143,9 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDefaults:
-    """What a provider recommends for a model where config says nothing.
+    """What a provider recommends for a model if config says nothing.
 
-    ``max_tokens`` leaves room for reasoning and the answer; ``effort`` is that for hard problems, None where there is
-    none.
+    ``max_tokens`` is enough for reasoning and the answer; ``effort`` is the one for hard problems, None if not known.
     """
 
     max_tokens: int
@@ -162,8 +156,8 @@ class ModelDefaults:
 class TokenPrice:
     """US dollars per million tokens: input, cached input, output, cache writes.
 
-    ``tokens_written``, the price of what a provider puts into its cache, is None where that costs nothing extra.
-    ``long`` is the price of a whole call whose prompt has more than ``long_from`` tokens, where there is one.
+    ``tokens_written``, the price of cache writes, is None if they cost nothing extra. ``long``, if any, is the price of
+    a whole call whose prompt has more than ``long_from`` tokens.
     """
 
     tokens_in: float
@@ -174,9 +168,9 @@ class TokenPrice:
     long: "TokenPrice | None" = None
 
     def __post_init__(self) -> None:
-        """Refuse negative and NaN prices, and half a price of long prompts."""
+        """Refuse negative and NaN prices, and ``long`` without ``long_from`` or the reverse."""
         if (self.long is None) != (self.long_from is None):
-            message = f"a price of long prompts needs both, long and long_from: {self}"
+            message = f"a price of long prompts needs both long and long_from: {self}"
             raise ValueError(message)
         amounts = (self.tokens_in, self.tokens_cached, self.tokens_out, self.tokens_written or 0.0)
         if not all(amount >= 0 for amount in amounts):
@@ -184,9 +178,9 @@ class TokenPrice:
             raise ValueError(message)
 
     def usage_cost(self, usage: ModelUsage) -> float:
-        """Return the cost of tokens in US dollars; cached ones are part of those in.
+        """Return the cost of tokens in US dollars; cached tokens are a part of the input.
 
-        Nobody counts the tokens written to a cache: here they cost the input price.
+        Usage does not count the tokens written to a cache; they cost the input price here.
         """
         if self.long is not None and self.long_from is not None and usage.tokens_in > self.long_from:
             return self.long.usage_cost(usage)
@@ -197,7 +191,7 @@ class TokenPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCompletion:
-    """What a provider answered. ``cost_usd`` is None where it is not known, which never means free.
+    """The answer of a provider. ``cost_usd`` is None if it is unknown, which never means free.
 
     ``usage`` counts one call and its tokens, without the cost; ``model`` is the name that the provider reports;
     ``native`` is the message as returned, for a provider that needs it back unchanged.
@@ -230,7 +224,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAttribution:
-    """Whom a call is charged to.
+    """The forecast, question, venue, forecaster and trial that a call is charged to.
 
     ``scope`` is the id of the forecast, or of its substitute in a backtest; ``ref`` the question, ``venue:key``.
     """
@@ -246,8 +240,8 @@ class CostAttribution:
 class ModelRequest:
     """A request to the model in a role.
 
-    ``nth`` counts, from 0, the same request within one trial; two requests that differ in nothing but their charge have
-    the same answer, so a trial that wants its own random draw sets a ``seed``.
+    ``nth`` counts, from 0, repetitions of a request within one trial. Two requests that differ only in their charge get
+    the same answer, so a trial that needs its own random draw sets a ``seed``.
     """
 
     role: str
@@ -262,10 +256,10 @@ class ModelPerformance:
     """How one model did in one role in one trial.
 
     ``model`` is its reference, ``provider:name``; ``asked`` counts the moves requested, ``unparsed`` those that could
-    not be parsed; ``submitted`` says whether it ended by submitting, None where it was not asked to; ``ended_at_half``
+    not be parsed; ``submitted`` says whether it ended by submitting, None if it was not asked to; ``ended_at_half``
     whether it ended at exactly 0.5; ``submission_gap`` is the distance in probability between its last belief and its
     submission. ``beliefs`` counts the belief updates requested, ``unread_beliefs`` those that could not be parsed, and
-    ``errors`` the requests that failed after it had answered: they ended a turn, or another model took over.
+    ``errors`` the requests that failed after an earlier answer, which ended a turn or made another model take over.
     """
 
     role: str

@@ -1,7 +1,4 @@
-"""What forecasters learn from, and the parameters fitted to it.
-
-Holds training examples, resolved forecasts, past rounds and forecast files.
-"""
+"""Training data and fitted parameters: examples, resolved forecasts, past rounds and forecast files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +10,7 @@ from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.core.values import Json, require_timezone
 
-# A step of this name leaves the text of its argument "text" as a note for later forecasts.
+# A step of this name records the text of its argument "text" as a note for later forecasts.
 LESSON_ACTION = "keep_lesson"
 # The tool of a trial that shows such notes while their question is open: no outcome has confirmed them.
 UNRESOLVED_NOTES_TOOL = "unresolved_notes"
@@ -21,7 +18,7 @@ UNRESOLVED_NOTES_TOOL = "unresolved_notes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedParameters:
-    """Parameters that a forecaster learned strictly from outcomes that were known before ``before``.
+    """Parameters that a forecaster learned only from outcomes that were known before ``before``.
 
     ``payload`` is the forecaster's own JSON object; ``provenance`` says in words where the examples came from.
     """
@@ -99,7 +96,7 @@ class ForecastFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingExample:
-    """A resolved target to learn from; the question may be bare (no text) where only its outcome was published."""
+    """A resolved target to learn from; the question has no text if only its outcome was published."""
 
     question: Question
     resolution: Resolution

@@ -25,7 +25,7 @@ class LockQuestion:
     kind: Literal["lock"] = "lock"
 
     def __post_init__(self) -> None:
-        """Refuse a lock without a reason, which nobody could explain later."""
+        """Refuse a lock without a reason."""
         require_timezone("until", self.until)
         if not self.reason.strip():
             message = "a lock needs a reason"
@@ -34,7 +34,7 @@ class LockQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockQuestion:
-    """Remove a lock; the name, time and proof of the requester are needed where somebody has a token."""
+    """Remove a lock; the name, time and proof of the requester are required as soon as any token exists."""
 
     ref: QuestionRef
     forecaster: str | None = None
@@ -50,11 +50,10 @@ class UnlockQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQuestion:
-    """Forecast a question now; ``question`` is its present version, where the ledger may not have it.
+    """Forecast a question now; ``question`` is its present version, if the ledger may not have it.
 
-    Only with ``submit`` does the forecast go to the gate.
-
-    The name, time and proof of the requester are needed where somebody has a token.
+    The forecast goes to the gate only with ``submit``. The name, time and proof of the requester are required as soon
+    as any token exists.
     """
 
     ref: QuestionRef
@@ -67,7 +66,7 @@ class ForecastQuestion:
     kind: Literal["forecast"] = "forecast"
 
     def __post_init__(self) -> None:
-        """Refuse a question with the name of another, and a moment without a time zone."""
+        """Refuse a question with another reference, and a moment without a time zone."""
         require_timezone("asked_at", self.asked_at)
         if self.question is not None and self.question.ref != self.ref:
             message = f"a forecast of {self.ref} is requested with the question {self.question.ref}"
@@ -76,9 +75,9 @@ class ForecastQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedFields:
-    """The base of all requests that only some people may make: who asks, when, and the proof of it.
+    """The base of all privileged requests: who asks, when, and the proof of it.
 
-    ``proof`` is "" where nobody has a token yet.
+    ``proof`` is "" while there is no token.
     """
 
     by: str
@@ -154,7 +153,7 @@ class AnswerApproval(SignedFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPrincipal(SignedFields):
-    """Give somebody a token, of which only salt and hash are known here."""
+    """Add a person with a token, of which only salt and hash are stored."""
 
     name: str
     role: UserRole
@@ -173,7 +172,7 @@ class RevokePrincipal(SignedFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptIntent(SignedFields):
-    """State the result of an intent that is in doubt: that it exists at the venue under a name, or that it does not.
+    """State the result of an intent of unknown outcome: its reference at the venue, or that it is absent there.
 
     Raises ValueError for both and for neither.
     """
@@ -188,7 +187,7 @@ class AdoptIntent(SignedFields):
         """Check the time zone, and that exactly one result is stated."""
         require_timezone("asked_at", self.asked_at)
         if self.absent == bool(self.reference.strip()):
-            message = "state under which name it exists at the venue, or that it does not exist"
+            message = "state either the reference of the intent at the venue, or that it is absent there"
             raise ValueError(message)
 
 
@@ -203,7 +202,7 @@ class PositionToClose:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosePositions(SignedFields):
-    """Sell these positions whatever the belief; it waits in a folder of its own (``bot.store.requests``)."""
+    """Sell these positions regardless of the forecast; it has its own request folder (``bot.store.requests``)."""
 
     targets: tuple[PositionToClose, ...]
     kind: Literal["close"] = "close"
@@ -229,16 +228,16 @@ PrivilegedRequest = (
     | AdoptIntent
     | WithdrawForecast
 )
-# Each is signed by the person who asks.
+# Each is signed by the requester.
 SignedRequest = UnlockQuestion | ForecastQuestion | ClosePositions | PrivilegedRequest
 OperatorRequest = LockQuestion | SignedRequest
 
 
-# The following requests are about orders that were permitted already; they wait in a folder of their own
+# The following requests are about orders that were permitted before; they have their own request folder
 # (``bot.store.requests``).
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelOrder:
-    """Cancel an open order at its venue, by the id of its intent. Like halting, this is open to all."""
+    """Cancel an open order at its venue, by the id of its intent. Like a halt, anybody may request it."""
 
     intent: str
     by: str

@@ -34,12 +34,12 @@ class Order:
     """One limit order: at most ``shares`` at no worse a price than ``limit``, for at most ``cost``, fees included.
 
     ``contract`` is what the venue trades (a market, an answer, a token) under its own name; ``option`` is the option of
-    the question that it represents, "" for a question without options. ``expected`` is the average price by the book it
-    was planned on, ``fees`` what is charged on top of it, and ``edge`` the expected gain of a share under the belief
-    after both. ``cost`` of a sale is 0. ``terms`` is further data for the venue's writer, documented by its plugin.
-    ``closing`` says why a position is closed whatever the belief: a person asked for it, or a policy; "" for all other
-    orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive, and for a
-    purchase that closes.
+    the question that it represents, "" for a question without options. ``expected`` is the average price by the order
+    book at planning, ``fees`` is added to it, and ``edge`` is the expected gain of a share under the belief after both.
+    ``cost`` of a sale is 0. ``terms`` is further data for the writer of the venue, documented by its plugin.
+    ``closing`` is the reason why a position is closed regardless of the forecast: a person or a policy asked for it; ""
+    for all other orders. Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive,
+    and for a purchase that closes.
     """
 
     contract: str
@@ -68,7 +68,7 @@ class Order:
         for name in ("shares", "cost", "fees"):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0.0 or (name == "shares" and value == 0.0):
-                message = f"{name} {value} of an order on {self.contract} is no amount"
+                message = f"{name} {value} of an order on {self.contract} is not a valid amount"
                 raise ValueError(message)
         object.__setattr__(self, "terms", MappingProxyType(dict(self.terms)))
 
@@ -77,7 +77,7 @@ class Order:
 class Fill:
     """A part of an order that was traded; ``reference`` is unique within its intent.
 
-    ``cash`` is what it moved on the account, fees included: negative for what was paid.
+    ``cash`` is the change of the account, fees included: negative for a purchase.
     """
 
     reference: str
@@ -96,8 +96,8 @@ class Fill:
 class Position:
     """Shares held of one side of a contract.
 
-    ``paid`` is their cost, fees included, and ``mark`` the price at which they could be sold now, None where nobody
-    buys. ``decided``: the outcome is known, ``mark`` is what it pays, and it was not paid out yet.
+    ``paid`` is their cost, fees included, and ``mark`` the price at which they could be sold now, None if there is no
+    buyer. ``decided``: the outcome is known, ``mark`` is the payout, and it was not paid yet.
     """
 
     contract: str
@@ -111,10 +111,7 @@ class Position:
 
 
 class UnpaidOutcome(StrEnum):
-    """What an outcome means where shares pay nothing.
-
-    the stakes are returned, or it is not final and nothing is paid.
-    """
+    """Why an outcome pays nothing: the stakes are returned, or it is not final yet."""
 
     REFUND = "refund"
     OPEN = "open"
@@ -124,8 +121,8 @@ class UnpaidOutcome(StrEnum):
 class VenueReportedGain:
     """The venue's own figure of the account's gain with both sides of a contract.
 
-    ``closed``: only decided shares are held, so that the gain is final; otherwise it uses the venue's own price.
-    ``before_fees``: the venue's figure does not include the fees that were paid.
+    ``closed``: only decided shares are held, so the gain is final; otherwise it uses the price of the venue.
+    ``before_fees``: the figure does not include the fees.
     """
 
     contract: str
@@ -151,11 +148,11 @@ class OpenOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What an account has: ``cash`` that is free to spend, positions, and open orders.
+    """An account: ``cash`` that is free to spend, positions, and open orders.
 
-    ``loan`` is what the venue lent on positions and takes back when they are closed: it is part of the cash and no
-    gain. ``redeems``: the venue pays out a pair of both sides of a contract at once. ``gains`` are its own figures,
-    where it has some.
+    ``loan`` is what the venue lent on positions and takes back when they are closed: it is part of the cash, not a
+    gain. ``redeems``: the venue pays out a pair of both sides of a contract at once. ``gains`` are figures of the
+    venue, if it has any.
     """
 
     at: datetime
@@ -170,8 +167,8 @@ class Account:
     @property
     def equity(self) -> float:
         """Cash, cash reserved by open orders, positions at the price they could be sold at, less the loan."""
-        held = math.fsum(position.shares * (position.mark or 0.0) for position in self.positions)
-        return self.cash + math.fsum(order.reserves for order in self.orders) + held - self.loan
+        position_value = math.fsum(position.shares * (position.mark or 0.0) for position in self.positions)
+        return self.cash + math.fsum(order.reserves for order in self.orders) + position_value - self.loan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +189,7 @@ class SizingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeProposal:
-    """A belief about a question, before an account."""
+    """A belief about a question, to be turned into an order of an account."""
 
     question: Question
     predictions: Mapping[str, Prediction]
@@ -203,7 +200,7 @@ class TradeProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingProposal:
-    """A position to be sold whatever the belief about its question; ``account`` is the one that holds it."""
+    """A position to be sold regardless of the forecast; ``account`` is the one that holds it."""
 
     question: Question
     position: Position

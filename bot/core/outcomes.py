@@ -14,8 +14,6 @@ from bot.core.values import require_timezone
 
 # The reasons of void outcomes that are temporary: the venue withdrew the outcome that it had given.
 RESOLUTION_UNDONE = "the resolution was undone"
-
-
 WITHDRAWN_REASONS = ("withdrawn", RESOLUTION_UNDONE, "the resolution has just been changed")
 
 
@@ -37,10 +35,9 @@ class BinaryOutcome:
 class ChoiceOutcome:
     """The option that came true.
 
-    A forecast that did not have it yet, or had it under another name, is judged by the first of ``otherwise`` that it
-    has: former names, then the option that represents all that were not named. They are not part of the outcome.
-    ``early`` are options that were named, but not in force yet at the moment that counts: the probability that a
-    forecast gives them counts for the last of ``otherwise``.
+    A forecast without this option is scored by the first of ``otherwise`` that it has: former names of the option, then
+    the option for everything that is not listed. They are not part of the outcome. ``early`` are options that were
+    listed but not in force yet at the moment that counts: their probability counts for the last of ``otherwise``.
     """
 
     option: str
@@ -65,9 +62,9 @@ class NumericOutcome:
 
 @dataclass(frozen=True, slots=True)
 class VoidOutcome:
-    """Annulled, ambiguous or withdrawn, or more than one option came true: never scored.
+    """Annulled, ambiguous or withdrawn, or more than one option came true; it is never scored.
 
-    In the last case ``shares`` says what a share of each option paid, without those that paid nothing.
+    In the last case ``shares`` is what a share of each option paid, without options that paid nothing.
     """
 
     reason: str
@@ -87,7 +84,7 @@ Outcome = BinaryOutcome | ChoiceOutcome | NumericOutcome | VoidOutcome
 
 
 def is_withdrawn_outcome(outcome: Outcome) -> bool:
-    """Return whether there is no outcome for now, so that its question is open again."""
+    """Return whether the outcome was withdrawn for now, so that its question is open again."""
     return isinstance(outcome, VoidOutcome) and outcome.reason in WITHDRAWN_REASONS
 
 
@@ -113,23 +110,11 @@ class Resolution:
 
 # The score of the crowd forecast, under the rule whose name follows.
 CROWD_RULE_PREFIX = "crowd "
-
-
 BRIER = "brier"
-
-
 CHOICE_BRIER = "choice brier"
-
-
 CHOICE_LOG = "choice log"
-
-
 CHOICE_BASELINE = "choice baseline"
-
-
 CRPS = "crps"
-
-
 CURVE_BASELINE = "curve baseline"
 
 
@@ -147,8 +132,8 @@ class Score:
 class ContestStanding:
     """The account's standing in one contest of a venue, as the venue reports it.
 
-    ``rule`` is the one by which ``points`` are counted; ``coverage`` is for how many questions' time forecasts were
-    active.
+    ``rule`` is the rule of ``points``; ``coverage`` is the time in which forecasts were active, in units of one
+    question.
     """
 
     contest: str
@@ -164,7 +149,7 @@ class ContestStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringRule:
-    """A scoring rule: the kind of question it is for, its name to readers, and which way is better."""
+    """A scoring rule: the kind of question it is for, its title for people, and whether more is better."""
 
     name: str
     kind: str
@@ -173,7 +158,7 @@ class ScoringRule:
     digits: int = 4
 
 
-# For each kind, the primary rule; the docstrings of bot.stats give the scales.
+# The primary rule of each kind comes first; the docstrings of bot.stats give the scales.
 SCORING_RULES = {
     rule.name: rule
     for rule in (

@@ -43,7 +43,7 @@ class ArmRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureGroups:
-    """The groups whose members win or lose together with an order; "" is not known."""
+    """The groups of orders that win or lose together with an order; "" means unknown."""
 
     event: str = ""
     creator: str = ""
@@ -52,12 +52,13 @@ class ExposureGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapUsage:
-    """The amounts at risk under one policy, in its currency: acknowledged, on its way or in doubt, not settled.
+    """The amounts at risk at one venue: acknowledged, in flight or of unknown outcome, and not settled.
 
-    ``question``, ``event``, ``creator``, ``category`` are those of the order before the gate; ``day`` is what the
-    orders of this UTC day may cost, ``armed`` those since the arm record, ``hour`` how many orders and ``submissions``
-    how many writes there were in the last hour. ``lost_today`` and ``drawdown`` come from readings of the account:
-    equity lost since the day began, and since its highest reading after the last resume.
+    Amounts are in the currency of the venue. ``question``, ``event``, ``creator``, ``category`` are those of the order
+    before the gate; ``day`` is what the orders of this UTC day may cost, ``armed`` those since the arm record, ``hour``
+    how many orders and ``submissions`` how many writes there were in the last hour. ``lost_today`` and ``drawdown``
+    come from readings of the account: equity lost since the day began, and since its highest reading after the last
+    resume.
     """
 
     question: float = 0.0
@@ -86,7 +87,8 @@ class ApprovalState(StrEnum):
 class SubmissionApproval:
     """A person's answer to one forecast that waits to be submitted.
 
-    It is valid for that forecast, up to that cost, until then. ``shown`` is what the person was shown, by name.
+    It is valid for that forecast, up to that cost, until ``expires_at``. ``shown`` is what the person was shown, by
+    name.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""What plugins declare: typed specs of their parts, and the contexts that their factories receive.
+"""Typed specs that plugins declare, and the contexts that their factories receive.
 
-Nothing runs until a factory is entered.
+A spec runs nothing; only a factory does.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 from bot.core.beliefs import Step
 from bot.core.errors import HttpErrorResponse
+from bot.core.forecasts import TrialTranscript
 from bot.core.interfaces import (
     Clock,
     DataSource,
@@ -37,19 +38,15 @@ from bot.core.interfaces import (
     WriteClient,
 )
 from bot.core.research import SeriesModel, SourcePolicy
-from bot.core.transcripts import TrialTranscript
 from bot.core.venue_http import RateLimit
 
 if TYPE_CHECKING:
     from bot.core.learning import FittedParameters
 
 API_VERSION = 1
-
 # The time in which a model with high reasoning effort gives most of its answers.
 MODEL_CALL_SECONDS = 60.0
-
-
-# Two underscores in a row separate the parts of an environment variable, so a name has none.
+# Two underscores in a row separate the parts of an environment variable, so a name may not have them.
 NAME_PATTERN = r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
 
 
@@ -90,7 +87,6 @@ def _relative_to_config(path: Path, info: ValidationInfo) -> Path:
 
 # A path in settings: relative ones are relative to the folder of config.toml, wherever the program was started.
 LocalPath = Annotated[Path, AfterValidator(_relative_to_config)]
-
 S = TypeVar("S", bound=PluginSettings)
 
 
@@ -114,9 +110,8 @@ class PriceFeedContext(PluginContext):
 class PaperBookContext(PluginContext):
     """What the factory of a paper book receives.
 
-    ``cash`` to begin with, and the delay after which an order meets the market.
-
-    ``currency`` and ``cash`` apply once, when the book is created.
+    ``cash`` is the initial cash, which is used once, when the book is created. An order is matched with the market
+    after ``delay_s``.
     """
 
     cash: float
@@ -139,7 +134,7 @@ class BaseSpec:
     api_version: int = API_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse a name that config and environment variables could not hold, and a summary of none or many lines."""
+        """Refuse a name that is invalid in config or environment variables, and a summary that is not one line."""
         if not re.fullmatch(NAME_PATTERN, self.name):
             message = f"the name {self.name!r} should be lower-case letters, digits and single underscores"
             raise ValueError(message)
@@ -149,13 +144,13 @@ class BaseSpec:
 
     @property
     def abilities(self) -> tuple[str, ...]:
-        """Its abilities, in words for a person, as its fields say."""
+        """Its abilities, in words for a person."""
         return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigurableSpec(BaseSpec, Generic[S]):
-    """The base of specs that have a table in config.toml, ``[<table>.<name>]``, with settings in it."""
+    """The base of specs with a table in config.toml, ``[<table>.<name>]``, that has settings."""
 
     table: ClassVar[PluginTableName]
     settings: type[S]
@@ -163,21 +158,18 @@ class ConfigurableSpec(BaseSpec, Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class VenueSpec(ConfigurableSpec[S]):
-    """A venue: its reader, and if it has them its paper book, writer, price feed and archive of past rounds.
+    """A venue: its reader, and optionally its paper book, writer, price feed and archive of past rounds.
 
-    ``archive`` reads past rounds in a folder; ``archive_folder`` tells which one the settings themselves name, if any.
-    ``hosts`` are the venue's own hosts: their pages give the answer away, so no forecaster reads them.
-    ``planner`` is there where forecasts become orders; its paper book is then a PaperTradingSubmitter
-    and its writer a TradingSubmitter.
-    ``rates`` bound what is asked of the venue, by reader, feed and writer together. ``check`` proves the credentials
-    before anything is written, and returns what a person should know; it raises AuthenticationError or
-    RequestRejectedError.
-    ``discover_every`` is after how long it must be read again where its questions are open for less than config waits.
-    ``withdraws`` says that its writer withdraws forecasts that stand. ``comment_fee`` is there where a text may go with
-    a forecast: what one costs under these settings, None where they let none pass;
-    ``comments_by_event`` says that questions of one event share the place of comments, and get one in all.
-    ``is_credential_refusal`` tells an answer about our credentials from one about a single item; so many
-    ``final_refusals`` within ten minutes mean that nothing more is asked until they are renewed.
+    ``archive`` reads past rounds in a folder; ``archive_folder`` returns the folder that the settings name, if any.
+    ``hosts`` are the venue's own hosts: their pages reveal the answer, so no forecaster reads them. ``planner`` is set
+    if forecasts become orders; then the paper book is a PaperTradingSubmitter and the writer a TradingSubmitter.
+    ``rates`` limit the requests of reader, feed and writer together. ``check`` verifies the credentials before anything
+    is written, and returns notes for a person; it raises AuthenticationError or RequestRejectedError.
+    ``discover_every`` is the interval of discovery if questions are open for a shorter time than that of config.
+    ``withdraws`` says that the writer can withdraw forecasts. ``comment_fee`` is set if a text can be posted with a
+    forecast: the cost of one under these settings, None if they allow none; with ``comments_by_event`` all questions of
+    one event get one comment together. ``is_credential_refusal`` distinguishes refused credentials from a refusal of
+    one item; after this many ``final_refusals`` within ten minutes no request is sent until they are renewed.
     """
 
     table: ClassVar[PluginTableName] = PluginTableName.VENUES
@@ -217,15 +209,15 @@ class VenueSpec(ConfigurableSpec[S]):
 class ForecasterSpec(ConfigurableSpec[S]):
     """A forecaster; ``learner`` and ``shipped_parameters`` are set if it learns from outcomes.
 
-    ``shipped_parameters`` returns the parameters that come with the package, each usable for cutoffs at or after its
-    ``before``. ``trials`` is how many independent trials a forecast has where config does not say; ``steps`` returns
-    how many steps a trial takes at most under these settings, and ``seconds`` how long it may take (CALL_SECONDS for
-    each call that waits for the one before): its limits, where config has none for it. ``roles`` are those in which it
-    cannot do without a model, and ``optional_roles`` those that it asks where a model plays them (``juror_*`` for any
-    number of jurors); one that names neither asks no model. ``members`` returns the names of other forecasters whose
-    answers it builds on: they forecast before it, and unless it asks models itself it reads them with the tool
-    ``peer_forecasts`` (``bot.forecasting.peers``). ``transcript`` returns the steps of a trial as a person reads them
-    (``foxcast transcript``); without it they are shown one by one.
+    ``shipped_parameters`` returns the parameters in the package, each usable for cutoffs at or after its ``before``.
+    ``trials`` is the number of independent trials of a forecast if config sets none. ``steps`` returns the maximum
+    number of steps of a trial under these settings, and ``seconds`` its maximum time (``MODEL_CALL_SECONDS`` for each
+    sequential call); both are limits if config sets none. ``roles`` are the roles that need a model, and
+    ``optional_roles`` those that are asked only if a model plays them (``juror_*`` for any number of jurors); a
+    forecaster without either asks no model. ``members`` returns the names of other forecasters whose answers it
+    combines: they forecast before it, and unless it asks models itself it reads them with the tool ``peer_forecasts``
+    (``bot.forecasting.peers``). ``transcript`` formats the steps of a trial for a person (``foxcast transcript``);
+    without it they are shown one by one.
     """
 
     table: ClassVar[PluginTableName] = PluginTableName.FORECASTERS
@@ -254,7 +246,7 @@ class ForecasterSpec(ConfigurableSpec[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpec(ConfigurableSpec[S]):
-    """A search engine; one that ``bounds_dates`` returns results from before a moment, others serve live questions."""
+    """A search engine; without ``bounds_dates`` it cannot limit results to a time, so it is for live questions only."""
 
     table: ClassVar[PluginTableName] = PluginTableName.SEARCH
     open: Callable[[S, PluginContext], AbstractAsyncContextManager[SearchEngine]]
@@ -270,8 +262,8 @@ class SearchSpec(ConfigurableSpec[S]):
 class DataSpec(ConfigurableSpec[S]):
     """A source of time series (``open``), or of pages with a history (``pages``).
 
-    ``question_sources`` names the sources of questions (``Question.source``) it is for, ``policy`` how those are worked
-    on, ``model`` how its series are extrapolated.
+    ``question_sources`` are the sources of questions (``Question.source``) that it serves, ``policy`` is how those are
+    researched, and ``model`` how its series are extrapolated.
     """
 
     table: ClassVar[PluginTableName] = PluginTableName.DATA
@@ -291,7 +283,7 @@ class DataSpec(ConfigurableSpec[S]):
 class ModelSpec(ConfigurableSpec[S]):
     """A provider of language models.
 
-    One that ``is_interactive`` asks a person on the terminal, which nothing else uses then.
+    With ``is_interactive`` it asks a person on the terminal, which nothing else may use then.
     """
 
     table: ClassVar[PluginTableName] = PluginTableName.MODELS

@@ -31,7 +31,7 @@ class ChoiceShape:
     kind: Literal["choice"] = "choice"
 
     def __post_init__(self) -> None:
-        """Refuse fewer than two options and repeated ones."""
+        """Refuse fewer than two options and duplicates."""
         if len(self.options) < 2 or len(set(self.options)) != len(self.options):
             message = f"a choice needs two or more different options, got {list(self.options)}"
             raise ValueError(message)
@@ -39,12 +39,11 @@ class ChoiceShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveShape:
-    """A number or a date: its CDF is asked for at the points of ``grid`` (strictly increasing, in ``unit``).
+    """A number or a date, with a CDF at the points of ``grid`` (strictly increasing, in ``unit``).
 
-    The points lie at equal steps of the question's scale, whose values need not be evenly spaced (a logarithmic one's
-    are not). With an open bound there is probability beyond that end of the grid. Dates are seconds since 1970 with
-    unit ``date``. Where the question is ``discrete`` the middle of each step is a value that the outcome can have, and
-    there is no other within the grid.
+    The points are at equal steps of the scale of the question, which may be logarithmic. With an open bound there is
+    probability beyond that end of the grid. Dates are seconds since 1970 with unit ``date``. If the question is
+    ``discrete``, the possible outcomes within the grid are the middles of the steps.
     """
 
     grid: tuple[float, ...]
@@ -69,12 +68,12 @@ class CurveShape:
 
     @property
     def is_whole(self) -> bool:
-        """Whether only whole numbers can come true, each of them once."""
+        """Whether the possible outcomes are whole numbers, each exactly once."""
         low, high = self.value_range
         return self.discrete and low == round(low) and high - low == len(self.grid) - 2
 
     def step_midpoint(self, step: int) -> float:
-        """Return the middle of a step, counted from 1; without the noise of sums of floats."""
+        """Return the middle of a step, counted from 1, rounded to remove float noise."""
         return float(f"{(self.grid[step - 1] + self.grid[step]) / 2.0:.12g}")
 
 

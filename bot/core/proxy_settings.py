@@ -1,4 +1,4 @@
-"""The proxy of outgoing connections, as config decides it."""
+"""The proxy of outgoing connections, as configured."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 class ProxySettings:
     """The proxy of all outgoing connections; by default there is none, and the environment is ignored.
 
-    ``url`` is the address of an HTTP proxy and may hold a user name and a password. With ``trust_env`` the environment
+    ``url`` is the address of an HTTP proxy and may have a user name and a password. With ``trust_env`` the environment
     names the proxies (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) where ``url`` is None, and certificate authorities
     (SSL_CERT_FILE, SSL_CERT_DIR) in any case.
     """
@@ -17,7 +17,7 @@ class ProxySettings:
     trust_env: bool = False
 
 
-# Connect directly, whatever the environment says.
+# Connects directly, independent of the environment.
 NO_PROXY = ProxySettings()
 
 

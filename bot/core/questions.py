@@ -1,7 +1,7 @@
 """Questions, their targets, crowd forecasts and price quotes, and which changes make a different question.
 
-Compared are title, criteria, background, kind, options, range, scale, bounds, unit, targets and dates; the crowd,
-facts such as a volume, tags and the address may change freely.
+A question is different if title, criteria, background, kind, options, range, scale, bounds, unit, targets or dates
+change; the crowd, facts such as a volume, tags and the address may change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ class QuestionRef:
     key: str
 
     def __post_init__(self) -> None:
-        """Refuse names that could not be read back from their text."""
+        """Refuse names that cannot be parsed back from their text."""
         if not self.venue or not self.key or ":" in self.venue:
             message = f"question reference {self.venue!r}, {self.key!r} needs a venue without ':' and a key"
             raise ValueError(message)
-        str(self).encode()  # a lone surrogate is a ValueError: no file could hold the name
+        str(self).encode()  # a lone surrogate is a ValueError, because no file could contain the name
 
     def __str__(self) -> str:
         return f"{self.venue}:{self.key}"
@@ -46,7 +46,7 @@ class Target:
     """One scored event of a question, for example one resolution date of a series.
 
     ``key`` is unique within its question; ``resolves_at`` is when the outcome is scheduled to be known;
-    ``horizon_days`` is the distance the venue itself reports by, where it does.
+    ``horizon_days`` is the forecast horizon that the venue reports, if any.
     """
 
     key: str = SINGLE_TARGET
@@ -64,7 +64,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdForecast:
-    """What others believe: a market price or community forecast of one question at one moment."""
+    """The belief of others: a market price or community forecast of one question at one moment."""
 
     prediction: Prediction
     at: datetime
@@ -79,14 +79,13 @@ class CrowdForecast:
 class Question:
     """A question as one venue states it at one moment.
 
-    ``family`` groups questions that are scored together (a market and a data series, say), ``source`` says where the
+    ``family`` groups questions that are scored together (a market and a data series, say), ``source`` is where the
     venue got the question from, ``series`` is the same for questions that repeat an earlier one (the unit of
     resampling), ``batch`` names forecasts that must be submitted together, ``as_of`` is the moment after which nothing
-    may inform the forecast where the venue fixes one, and ``facts`` carries what the venue knows beyond the text under
-    names documented by its plugin. ``tags`` and ``tournaments`` are the venue's short names (slugs, ids) of the
-    question's categories; a change of them does not make it another question. All moments are time-zone aware. Raises
-    ValueError for a question without targets, with targets of the same key, or with a crowd that does not fit the
-    shape.
+    may inform the forecast, if the venue sets one, and ``facts`` are further data of the venue under names that its
+    plugin documents. ``tags`` and ``tournaments`` are the venue's short names (slugs, ids) of the question's
+    categories; a change of them does not make it another question. All moments are time-zone aware. Raises ValueError
+    for a question without targets, with targets of the same key, or with a crowd that does not fit the shape.
     """
 
     ref: QuestionRef
@@ -115,7 +114,7 @@ class Question:
             require_timezone(name, getattr(self, name))
         keys = sorted(target.key for target in self.targets)
         if not keys or any(a == b for a, b in pairwise(keys)):
-            message = f"{self.ref}: targets must be there and have different keys, got {keys}"
+            message = f"{self.ref}: needs at least one target, all with different keys, got {keys}"
             raise ValueError(message)
         if self.crowd is not None and (why := prediction_mismatch(self.crowd.prediction, self.shape)):
             message = f"{self.ref}: the crowd's {why}"
@@ -124,34 +123,28 @@ class Question:
 
     @property
     def without_metadata(self) -> Self:
-        """The question's own content, without its crowd and categories, which both change."""
+        """The content of the question, without its crowd and categories, which may change."""
         return replace(self, crowd=None, tags=(), tournaments=())
 
     def target(self, key: str) -> Target:
-        """Return the target of that key; raises KeyError if the question has none such."""
+        """Return the target of that key; raises KeyError if there is none."""
         for target in self.targets:
             if target.key == key:
                 return target
         raise KeyError(key)
 
 
-# Moments closer than this are the same moment: one of two readings may be rounded.
+# Moments closer than this are equal, because one of two readings may be rounded.
 _MOMENT_TOLERANCE = timedelta(minutes=1)
-
-
-# Points of a grid closer than this share of its range are one point.
+# Points of a grid closer than this share of its range are equal.
 _POINT_TOLERANCE = 1e-9
-
-
 # Steps of a linear scale differ by no more than this share of them.
 _EVEN_STEP_TOLERANCE = 1e-6
-
-
 _MAX_SHOWN_CHARS = 80
 
 
 def describe_changes(before: Question, now: Question) -> tuple[str, ...]:
-    """Return the changes of what is asked, one plain clause each; nothing where a forecast of ``before`` still fits."""
+    """Return the changes of the question, one plain clause each; none if a forecast of ``before`` is still valid."""
     return (
         *_text_changes(before, now),
         *_shape_changes(before.shape, now.shape),
@@ -263,7 +256,7 @@ def _format_moment(at: datetime | None) -> str:
     return "at no fixed time" if at is None else f"on {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _bound_name(is_open: bool) -> str:  # noqa: FBT001 - a word for each
+def _bound_name(is_open: bool) -> str:  # noqa: FBT001 - maps each value to a word
     return "open" if is_open else "closed"
 
 

@@ -1,9 +1,9 @@
 """Finds secrets in text and removes them before the text reaches a log, the ledger, a model or a screen.
 
-Every reader of a secret registers it here; each medium redacts at its own edge. A secret is recognised in the encodings
-in which libraries and servers repeat it: plain, in URLs, JSON, HTML, hex and base64, and truncated at its beginning or
-end. Not hidden are secrets of fewer than 8 characters, or of fewer than 16 that are all digits: they would be found
-inside ordinary words and numbers.
+Code that reads a secret registers it here; each output redacts its own text. A secret is recognised in the encodings in
+which libraries and servers repeat it: plain, in URLs, JSON, HTML, hex and base64, and truncated at its beginning or
+end. Secrets of fewer than 8 characters, or of fewer than 16 digits, are not hidden, because they would be found inside
+ordinary words and numbers.
 """
 
 import base64
@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus
 
 REDACTION_MARK = "(secret-left-out)"
 MIN_SECRET_CHARS, MIN_NUMERIC_SECRET_CHARS = 8, 16
-# A long one is found by this much of its beginning or of its end.
+# A long secret is found by this much of its beginning or of its end.
 SEARCH_PART_CHARS = 16
 _LONG_SECRET_CHARS = 24
 _HEX_NUMBER = re.compile(r"(?:0[xX])?([0-9a-fA-F]{16,})")
@@ -27,7 +27,7 @@ _PRIVATE_KEY = re.compile(r"(?<![0-9a-zA-Z])(?:0[xX])?[0-9a-fA-F]{64}(?![0-9a-fA
 _SECRET_NAMES = (
     r"api[_-]?key|secret|passphrase|password|passwd|private[_-]?key|(?:access|auth|api|refresh|session)[_-]?token"  # noqa: S105 - a pattern
 )
-# Each with the part that is kept as its first group.
+# The first group of each is kept.
 _SECRET_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -46,7 +46,7 @@ _SECRET_PATTERNS = tuple(
 class SecretRedactor:
     """Removes a set of secrets.
 
-    ``needles`` are what they are found by, each with the whole forms that it is a part of.
+    ``needles`` are the parts that are searched for, each with the complete forms that contain it.
     """
 
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -71,7 +71,7 @@ class SecretRedactor:
         )
 
     def redact(self, text: str) -> str:
-        """Return the text with the mark in the place of each secret; the same text where there is none."""
+        """Return the text with ``REDACTION_MARK`` for each secret; the same object if there is none."""
         found = [part for part in self.spaced_needles if part in text]
         if self.unspaced_needles and len(text) >= self.shortest:
             # Most words are shorter than any key, and skipping them is much faster than examining them.
@@ -90,7 +90,7 @@ class SecretRedactor:
 
 
 class _KnownSecrets:
-    """The secrets known in this process: they belong to it as its environment does, not to a part of the program."""
+    """The secrets known in this process; like its environment they are global."""
 
     def __init__(self) -> None:
         self.redactor = SecretRedactor()
@@ -114,7 +114,7 @@ def register_url_passwords(text: str) -> None:
 
 @contextmanager
 def temporary_secrets() -> Iterator[None]:
-    """Forget at the end of the block the secrets registered in it."""
+    """Forget the secrets that are registered in the block at its end."""
     before = _KNOWN_SECRETS.redactor
     try:
         yield
@@ -123,7 +123,7 @@ def temporary_secrets() -> Iterator[None]:
 
 
 def redact_known_secrets(text: str) -> str:
-    """Return the text without the known secrets: for data, of which nothing else may be lost."""
+    """Return the text without the known secrets and otherwise unchanged, for data."""
     return _KNOWN_SECRETS.redactor.redact(text)
 
 
@@ -137,7 +137,7 @@ def redact_known_secret_bytes(content: bytes) -> bytes:
 
 
 def redact_message(text: str) -> str:
-    """Return a message without secrets, and without what looks like one: for logs, errors and notes."""
+    """Return a message without known secrets and without text that looks like one, for logs, errors and notes."""
     hidden = _URL_LOGIN.sub(REDACTION_MARK, redact_known_secrets(text))
     for look in _SECRET_PATTERNS:
         hidden = look.sub(rf"\g<1>{REDACTION_MARK}", hidden)
@@ -147,7 +147,7 @@ def redact_message(text: str) -> str:
 def redact_foreign_message(text: str) -> str:
     """Return a message of foreign code as ``redact_message`` does, and without numbers as long as a private key.
 
-    Hashes have that length, too: this is not for texts in which they are needed.
+    Hashes have that length too, so this is not for texts in which they are needed.
     """
     return _PRIVATE_KEY.sub(REDACTION_MARK, redact_message(text))
 
@@ -163,7 +163,7 @@ def _secret_forms(secret: str) -> Iterator[str]:
 
 
 def _secret_pieces(secret: str) -> Iterator[str]:
-    """Yield the secret and, for one in several lines or in an address, its secret parts."""
+    """Yield the secret and, if it has several lines or is an address, its secret parts."""
     yield secret
     if "://" in secret:
         yield from (piece for piece in re.split(r"[/?&=:@#]+", secret) if len(piece) >= SEARCH_PART_CHARS)
@@ -188,7 +188,7 @@ def _secret_encodings(secret: str) -> Iterator[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the base64 of the bytes at any offset in other bytes, without the digits that are half theirs."""
+    """Yield the base64 of the bytes at any offset in other bytes, without digits shared with the other bytes."""
     for before, dropped in ((0, 0), (1, 2), (2, 3)):
         digits = base64.b64encode(bytes(before) + raw).decode()[dropped : (before + len(raw)) * 8 // 6]
         yield from (digits, digits.replace("+", "-").replace("/", "_"), quote(digits, safe=""))
@@ -196,7 +196,7 @@ def _base64_forms(raw: bytes) -> Iterator[str]:
 
 def _search_parts(form: str) -> Iterator[tuple[str, bool]]:
     """Yield the needles of a form, each with whether it is the end of the form."""
-    # The beginning of an address, or of a text of several lines, is no secret.
+    # The beginning of an address, or of a text of several lines, is not secret.
     if len(form) < _LONG_SECRET_CHARS or "://" in form or "\n" in form or "%3A%2F%2F" in form.upper():
         yield form, False
     else:
@@ -204,7 +204,7 @@ def _search_parts(form: str) -> Iterator[tuple[str, bool]]:
 
 
 def _extend_match(text: str, start: int, form: str, *, is_end: bool, length: int) -> tuple[int, int]:
-    """Return the range in which the text agrees with the form, one part of which was found."""
+    """Return the range in which the text agrees with the form, a part of which was found."""
     end = start + length
     if is_end:
         missing = len(form) - length
@@ -217,10 +217,10 @@ def _extend_match(text: str, start: int, form: str, *, is_end: bool, length: int
 
 
 def _replace_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    kept: list[str] = []
-    at = 0
+    parts: list[str] = []
+    position = 0
     for start, end in sorted(spans):
-        if start > at or not kept:
-            kept += [text[at:start], REDACTION_MARK]
-        at = max(at, end)
-    return "".join([*kept, text[at:]])
+        if start > position or not parts:
+            parts += [text[position:start], REDACTION_MARK]
+        position = max(position, end)
+    return "".join([*parts, text[position:]])

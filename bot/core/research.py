@@ -26,10 +26,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPage:
-    """The content of an address.
-
-    the address after all redirects, the body as it came (unpacked), and its declared type.
-    """
+    """A fetched page: its address after all redirects, its unpacked body, and its declared type."""
 
     url: str
     content: bytes
@@ -38,7 +35,7 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageText:
-    """The visible text of a page, with the date that it states, if it does."""
+    """The visible text of a page, with its declared date, if any."""
 
     url: str
     title: str
@@ -76,11 +73,11 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePolicy:
-    """How questions of one source are worked on: the meta-controller's row for it.
+    """How questions of one source are researched.
 
-    ``tools`` names those that may be used (None: all); ``first`` must be used before all others; ``searches`` bounds
-    the web searches of a trial; with ``bypass`` what ``first`` estimates is the answer and no model is asked.
-    ``advice`` says in words how to judge such questions; models are shown it with the question. Source: BLF (arXiv
+    ``tools`` names the tools that may be used (None: all); ``first`` must be used before all others; ``searches``
+    bounds the web searches of a trial; with ``bypass`` the estimate of ``first`` is the answer and no model is asked.
+    ``advice`` tells models in words how to judge such questions; it is shown with the question. Source: BLF (arXiv
     2604.18576v3), tables 5 and 6.
     """
 
@@ -97,10 +94,10 @@ class SeriesModel:
 
     A line is fitted to the last ``window`` points or days. ``trust`` in [0, 1] is its weight against one half, and
     ``trend_share`` in [0, 1] its weight against the same day of earlier years, where these are known. With ``seasonal``
-    only the season counts: how often values were above the last one at that time of the year. ``shows_season`` says
-    that the season is shown with the probability; for prices it means nothing, and a model that reads it takes it for
-    evidence. Source: BLF (arXiv 2604.18576v3), appendix I, equations 17-23, with the constants of its published code
-    for daily prices.
+    only the season counts: how often values were above the last one at that time of the year. With ``shows_season`` the
+    season is shown with the probability; not for prices, where it means nothing and a model would take it for evidence.
+    Source: BLF (arXiv 2604.18576v3), appendix I, equations 17-23, with the constants of its published code for daily
+    prices.
     """
 
     window: int = 60
@@ -111,9 +108,9 @@ class SeriesModel:
     shows_season: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a window without points, and weights that are none."""
+        """Refuse a window without points, and weights outside [0, 1]."""
         if self.window < 1 or not (0 <= self.trust <= 1 and 0 <= self.trend_share <= 1):
-            message = f"a window of at least 1 and weights from 0 to 1 make a model of series, not {self}"
+            message = f"a model of series needs a window of at least 1 and weights from 0 to 1, got {self}"
             raise ValueError(message)
 
 

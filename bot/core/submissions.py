@@ -33,10 +33,10 @@ class IntentAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """The durable decision to do one thing about one question at one venue.
+    """The durable decision to take one action on one question at one venue.
 
-    ``id`` is derived from venue, account, question, forecast and action, so that planning twice is planning once.
-    ``order`` is set where the venue trades, ``text`` for a comment, which costs ``fee``. A withdrawal has no
+    ``id`` is derived from venue, account, question, forecast and action, so planning twice has no further effect.
+    ``order`` is set if the venue trades, ``text`` for a comment, which costs ``fee``. A withdrawal has no
     predictions.
     """
 
@@ -58,16 +58,17 @@ class Intent:
 
     @property
     def requires_same_question(self) -> bool:
-        """Whether it is only valid for the version of the question that was forecast; withdrawals fit every version.
+        """Whether it is only valid for the version of the question that was forecast.
 
-        So does the sale of a position whatever the belief: a changed question is one more reason to sell.
+        A withdrawal is valid for every version, and so is the sale of a position regardless of the forecast, because a
+        changed question is one more reason to sell.
         """
         closes = self.order is not None and self.order.closing != ""
         return self.action is not IntentAction.WITHDRAW and not closes
 
 
 class IntentState(StrEnum):
-    """The state of an intent; ``UNKNOWN`` counts as sent until proved otherwise."""
+    """The state of an intent; ``UNKNOWN`` counts as sent until the opposite is proved."""
 
     PLANNED = "planned"
     READY = "ready"
@@ -85,13 +86,13 @@ FINAL_INTENT_STATES = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRequest:
-    """The request of one intent as it will be written, byte for byte; recorded before the venue is contacted.
+    """The exact request of one intent; recorded before the venue is contacted.
 
-    ``tag`` finds it again at the venue. ``fence`` is the moment after which it can take effect no more and every
-    reading shows it, so that its absence is proof; None where any reading proves it. ``question`` is the question of a
-    forecast or an order as the writer read it for this request, made as its reader makes it: the engine writes nothing
-    onto another question than the one that was forecast. Where that reading shows that it changed, no request need be
-    made: ``tag`` and ``body`` are then empty.
+    ``tag`` identifies it at the venue. ``fence`` is the moment after which it cannot take effect any more and every
+    reading shows it, so that its absence is proof; None if any reading proves it. ``question`` is the question of a
+    forecast or an order as the writer read it for this request, in the form of the reader: the engine writes only to
+    the question that was forecast. If the question has changed, no request is needed: ``tag`` and ``body`` are then
+    empty.
     """
 
     intent: str
@@ -102,13 +103,13 @@ class SealedRequest:
 
     @classmethod
     def without_request(cls, intent: Intent, question: Question) -> Self:
-        """Return the changed reading of a question for which no request was made."""
+        """Return the reading of a changed question, for which no request was made."""
         return cls(intent=intent.id, tag="", body="", question=question)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionBatch:
-    """Intents that go to a venue in one write, and all questions that the ledger knows to belong to that write.
+    """Intents of one write to a venue, and all questions of that write that the ledger knows.
 
     ``sealed`` are their requests: those to be written, one per intent; or, for reading back, all that were written,
     newest first.
@@ -124,8 +125,8 @@ class SubmissionBatch:
 class WriteReceipt:
     """The result of a write for one intent; ``fills`` are all known fills of its order, including earlier ones.
 
-    For a write ``state`` is acked, refused (with proof, for good), unknown, or absent: provably not written, because
-    its batch is not complete yet. No other state is allowed. ``other_writes`` names the other writes that were needed,
+    For a write ``state`` is acked, refused (proved and final), unknown, or absent: provably not written, because its
+    batch is not complete yet. No other state is allowed. ``other_writes`` names the other writes that were needed,
     such as cancellations of own orders, for the audit.
     """
 
@@ -139,9 +140,9 @@ class WriteReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendDecision:
-    """Submission is allowed: to the venue, or in paper mode to the paper book, as the gate's mode says.
+    """Submission is allowed: to the venue, or in paper mode to the paper book.
 
-    ``market_state`` is the market on which its order was planned, as JSON text.
+    ``market_state`` is the market for which its order was planned, as JSON text.
     """
 
     intent: Intent
@@ -152,13 +153,11 @@ class SendDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldDecision:
-    """Submission is not allowed now; ``until`` says when asking again makes sense, None means not by itself."""
+    """Submission is not allowed now; ``until`` is when to ask again, None if time alone does not change it."""
 
     why: str
     until: datetime | None = None
 
 
 GateDecision = SendDecision | HoldDecision
-
-
 LIVE_MODES = frozenset({ExecutionMode.APPROVE, ExecutionMode.LIVE})

@@ -1,7 +1,7 @@
 """Profit and equity of one account, from its fills, payouts and account readings.
 
 Amounts are whole millionths, so sums are exact. Shares cost their average, as at the venues and in the paper books; a
-gain belongs to the forecasters whose orders bought the shares. Deposits, loans and other transfers are no gain.
+gain belongs to the forecasters whose orders bought the shares. Deposits, loans and other transfers are not gains.
 """
 
 from collections import defaultdict
@@ -15,9 +15,7 @@ from bot.core.orders import ContractSide
 from bot.core.questions import QuestionRef
 
 MILLIONTHS = 1_000_000
-
-
-# The error of sums of floats: fewer shares are none.
+# The error of sums of floats: fewer shares count as none.
 MAX_DUST_SHARES = 10
 
 
@@ -33,7 +31,7 @@ class ProfitEntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeFill:
-    """Shares that were bought (above 0) or sold, and what that moved on the account, fees included."""
+    """Shares that were bought (above 0) or sold, and the change of cash, fees included."""
 
     at: datetime
     contract: str
@@ -48,7 +46,7 @@ class TradeFill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharePayout:
-    """What a share of one side of a contract pays since its outcome is known, 0 to 1; None: all stakes are returned."""
+    """The payout of a share of one side of a resolved contract, 0 to 1; None: all stakes are returned."""
 
     at: datetime
     contract: str
@@ -58,7 +56,7 @@ class SharePayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfitEntry:
-    """One movement of cash; ``gain`` is what it brought beyond the cost of the shares sold, by forecaster."""
+    """One movement of cash; ``gains`` are the proceeds minus the cost of the shares sold, by forecaster."""
 
     at: datetime
     contract: str
@@ -69,16 +67,16 @@ class ProfitEntry:
 
     @property
     def gain(self) -> int:
-        """What it brought beyond cost, for all forecasters."""
+        """The proceeds minus the cost, for all forecasters."""
         return sum(self.gains.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractProfit:
-    """What one contract has brought so far: cash by kind (what was paid is below 0), and the shares that are left.
+    """The profit of one contract so far: cash by kind (purchases are below 0), and the shares that are left.
 
-    ``held`` and ``cost`` go by leg, ``owners`` by leg and forecaster. ``closed_at`` is when the last share went, None
-    while some are held.
+    ``held`` and ``cost`` are by leg, ``owners`` by leg and forecaster. ``closed_at`` is when the last share was sold or
+    paid out, None while some are held.
     """
 
     ref: QuestionRef
@@ -94,7 +92,7 @@ class ContractProfit:
 
     @property
     def realised(self) -> int:
-        """The gain of all shares that were sold or paid out, beyond their cost."""
+        """The gain of all shares that were sold or paid out."""
         return sum(self.gains.values())
 
 
@@ -109,32 +107,32 @@ class TradingBook:
 def build_trading_book(
     fills: Sequence[TradeFill], payouts: Iterable[SharePayout], *, redeems: bool, returns_losses: bool = True
 ) -> TradingBook:
-    """Return what the fills (oldest first) and payouts come to.
+    """Return the book of the fills (oldest first) and payouts.
 
-    ``redeems``: a pair of both legs is paid out at once, for 1. ``returns_losses``: where stakes are returned, gains
+    ``redeems``: a pair of both legs is paid out at once, for 1. ``returns_losses``: if stakes are returned, gains
     beyond them are taken back too.
     """
     by_contract: dict[str, list[TradeFill]] = defaultdict(list)
-    paying: dict[str, list[SharePayout]] = defaultdict(list)
+    payouts_by_contract: dict[str, list[SharePayout]] = defaultdict(list)
     for fill in fills:
         by_contract[fill.contract].append(fill)
     for payout in payouts:
-        paying[payout.contract].append(payout)
-    pages = []
-    for contract, traded in by_contract.items():
-        page = _ContractBook(contract)
-        for fill in traded:
-            page.add_fill(fill, redeems=redeems)
-        page.add_payouts(paying[contract], last=traded[-1].at, returns_losses=returns_losses)
-        pages.append((page, traded))
+        payouts_by_contract[payout.contract].append(payout)
+    books = []
+    for contract, contract_fills in by_contract.items():
+        book = _ContractBook(contract)
+        for fill in contract_fills:
+            book.add_fill(fill, redeems=redeems)
+        book.add_payouts(payouts_by_contract[contract], last=contract_fills[-1].at, returns_losses=returns_losses)
+        books.append((book, contract_fills))
     return TradingBook(
-        contracts=tuple(_contract_profit(page, traded) for page, traded in pages),
-        entries=tuple(sorted((one for page, _ in pages for one in page.entries), key=lambda one: one.at)),
+        contracts=tuple(_contract_profit(book, contract_fills) for book, contract_fills in books),
+        entries=tuple(sorted((entry for book, _ in books for entry in book.entries), key=lambda entry: entry.at)),
     )
 
 
 class _ShareLots:
-    """The shares of one leg by forecaster, and what they cost."""
+    """The shares of one leg by forecaster, and their cost."""
 
     def __init__(self) -> None:
         self.by_forecaster: dict[str, list[int]] = {}
@@ -152,19 +150,19 @@ class _ShareLots:
         lot[0] += shares
         lot[1] += paid
 
-    def take(self, shares: int, cash: int) -> dict[str, int]:
-        """Take shares at their average cost for that much cash, and return the gain of each owner; sums are exact."""
-        there, gains, left, rest = self.shares, dict[str, int](), shares, cash
-        for nth, (owner, lot) in enumerate(self.by_forecaster.items(), start=1):
-            last = nth == len(self.by_forecaster)
-            part = min(left, lot[0]) if last else lot[0] * shares // there
-            brought = rest if last else cash * part // shares
+    def remove(self, shares: int, cash: int) -> dict[str, int]:
+        """Remove shares at their average cost for that much cash, and return the gain of each owner; sums are exact."""
+        total, gains, shares_left, cash_left = self.shares, dict[str, int](), shares, cash
+        for number, (owner, lot) in enumerate(self.by_forecaster.items(), start=1):
+            is_last = number == len(self.by_forecaster)
+            part = min(shares_left, lot[0]) if is_last else lot[0] * shares // total
+            proceeds = cash_left if is_last else cash * part // shares
             cost = lot[1] if part == lot[0] else lot[1] * part // lot[0]
             lot[0] -= part
             lot[1] -= cost
-            left -= part
-            rest -= brought
-            gains[owner] = brought - cost
+            shares_left -= part
+            cash_left -= proceeds
+            gains[owner] = proceeds - cost
         self.by_forecaster = {owner: lot for owner, lot in self.by_forecaster.items() if lot[0] > 0 or lot[1] != 0}
         return gains
 
@@ -181,15 +179,15 @@ class _ContractBook:
         lots = self.lots[fill.leg]
         if fill.shares > 0:
             lots.add(fill.forecaster, fill.shares, -fill.cash)
-            self._enter(fill.at, ProfitEntryKind.BUY, fill.cash, {}, fee=fill.fee)
+            self._add_entry(fill.at, ProfitEntryKind.BUY, fill.cash, {}, fee=fill.fee)
         else:
             self._sell(fill, lots)
         pairs = min(one.shares for one in self.lots.values()) if redeems else 0
         if pairs > 0:
-            self._pair(fill.at, pairs)
+            self._redeem_pairs(fill.at, pairs)
 
     def add_payouts(self, payouts: Sequence[SharePayout], *, last: datetime, returns_losses: bool) -> None:
-        """Pay all shares that are left; a payout that is reported as older than a trade still comes after it."""
+        """Pay out all shares that are left; a payout that is reported as older than a trade comes after it."""
         if not payouts:
             return
         at = max(last, *(one.at for one in payouts))
@@ -197,17 +195,17 @@ class _ContractBook:
             self._refund(at, returns_losses=returns_losses)
             return
         for one in payouts:
-            held = self.lots[one.leg].shares
-            if held > 0 and one.price is not None:
-                worth = round(held * one.price)
-                self._give(at, ProfitEntryKind.PAYOUT, {one.leg: held}, {one.leg: worth})
+            shares = self.lots[one.leg].shares
+            if shares > 0 and one.price is not None:
+                payout = round(shares * one.price)
+                self._pay_out(at, ProfitEntryKind.PAYOUT, {one.leg: shares}, {one.leg: payout})
 
-    def _pair(self, at: datetime, pairs: int) -> None:
-        """Pay out pairs; each side brings as much of the 1 as it cost of both."""
+    def _redeem_pairs(self, at: datetime, pairs: int) -> None:
+        """Pay out pairs; each side gets the share of the 1 that is its share of the cost."""
         costs = {leg: lots.cost * pairs // lots.shares for leg, lots in self.lots.items()}
-        whole = sum(costs.values())
-        first = pairs * costs[ContractSide.YES] // whole if whole > 0 else pairs // 2
-        self._give(
+        total_cost = sum(costs.values())
+        first = pairs * costs[ContractSide.YES] // total_cost if total_cost > 0 else pairs // 2
+        self._pay_out(
             at,
             ProfitEntryKind.PAIRS,
             dict.fromkeys(ContractSide, pairs),
@@ -215,24 +213,24 @@ class _ContractBook:
         )
 
     def _sell(self, fill: TradeFill, lots: _ShareLots) -> None:
-        """Shares that were not bought here, such as by hand, cost nothing here."""
+        """Sell shares; those that were not bought by Foxcast, such as by hand, have no cost."""
         sold = -fill.shares
         own = min(sold, lots.shares)
-        # Amounts that a float cannot tell apart are equal.
-        brought = fill.cash if own > 0 and sold - own <= MAX_DUST_SHARES else fill.cash * own // sold
-        gains = lots.take(own, brought) if own > 0 else {}
-        if rest := fill.cash - brought:
+        # Amounts that a float cannot distinguish are equal.
+        proceeds = fill.cash if own > 0 and sold - own <= MAX_DUST_SHARES else fill.cash * own // sold
+        gains = lots.remove(own, proceeds) if own > 0 else {}
+        if rest := fill.cash - proceeds:
             gains[fill.forecaster] = gains.get(fill.forecaster, 0) + rest
-        self._enter(fill.at, ProfitEntryKind.SELL, fill.cash, gains, fee=fill.fee)
+        self._add_entry(fill.at, ProfitEntryKind.SELL, fill.cash, gains, fee=fill.fee)
 
-    def _give(
+    def _pay_out(
         self, at: datetime, kind: ProfitEntryKind, shares: Mapping[ContractSide, int], worth: Mapping[ContractSide, int]
     ) -> None:
         gains: dict[str, int] = defaultdict(int)
         for leg, count in shares.items():
-            for owner, gain in self.lots[leg].take(count, worth[leg]).items():
+            for owner, gain in self.lots[leg].remove(count, worth[leg]).items():
                 gains[owner] += gain
-        self._enter(at, kind, sum(worth.values()), gains)
+        self._add_entry(at, kind, sum(worth.values()), gains)
 
     def _refund(self, at: datetime, *, returns_losses: bool) -> None:
         net = -sum(one.cash for one in self.entries)
@@ -248,47 +246,45 @@ class _ContractBook:
                     gains[owner] -= paid
         for lots in self.lots.values():
             lots.by_forecaster.clear()
-        self._enter(at, ProfitEntryKind.REFUND, cash, gains)
+        self._add_entry(at, ProfitEntryKind.REFUND, cash, gains)
 
-    def _enter(self, at: datetime, kind: ProfitEntryKind, cash: int, gains: Mapping[str, int], *, fee: int = 0) -> None:
+    def _add_entry(
+        self, at: datetime, kind: ProfitEntryKind, cash: int, gains: Mapping[str, int], *, fee: int = 0
+    ) -> None:
         self.entries.append(
             ProfitEntry(at=at, contract=self.contract, kind=kind, cash=cash, fee=fee, gains=dict(gains))
         )
 
 
-def _contract_profit(page: _ContractBook, traded: Sequence[TradeFill]) -> ContractProfit:
+def _contract_profit(book: _ContractBook, fills: Sequence[TradeFill]) -> ContractProfit:
     cash: dict[ProfitEntryKind, int] = defaultdict(int)
     gains: dict[str, int] = defaultdict(int)
-    for entry in page.entries:
+    for entry in book.entries:
         cash[entry.kind] += entry.cash
         for owner, gain in entry.gains.items():
             gains[owner] += gain
-    for fill in traded:
+    for fill in fills:
         gains[fill.forecaster] += 0
-    held = {leg: lots.shares for leg, lots in page.lots.items() if lots.shares > MAX_DUST_SHARES}
-    newest = traded[-1]
+    held = {leg: lots.shares for leg, lots in book.lots.items() if lots.shares > MAX_DUST_SHARES}
+    newest = fills[-1]
     return ContractProfit(
         ref=newest.ref,
-        contract=page.contract,
+        contract=book.contract,
         option=newest.option,
         cash=dict(cash),
-        fees=sum(entry.fee for entry in page.entries),
+        fees=sum(entry.fee for entry in book.entries),
         gains=dict(gains),
         held=held,
-        cost={leg: page.lots[leg].cost for leg in held},
-        owners={leg: {owner: (lot[0], lot[1]) for owner, lot in page.lots[leg].by_forecaster.items()} for leg in held},
-        closed_at=None if held else page.entries[-1].at,
+        cost={leg: book.lots[leg].cost for leg in held},
+        owners={leg: {owner: (lot[0], lot[1]) for owner, lot in book.lots[leg].by_forecaster.items()} for leg in held},
+        closed_at=None if held else book.entries[-1].at,
     )
 
 
-# Cash and positions are not read at the same moment. So a difference counts where it lasts that long, where the reading
-# before or after has it too, where readings are this far apart, and at the end, where it is not known yet.
+# Cash and positions are not read at the same moment. So a difference counts only if it lasts that long, if the reading
+# before or after has it too, if readings are this far apart, or in the last reading.
 MIN_DIFFERENCE_TIME = timedelta(minutes=1)
-
-
 MIN_READING_GAP = timedelta(hours=1)
-
-
 CENT_MILLIONTHS = MILLIONTHS // 100
 
 
@@ -297,7 +293,7 @@ class EquityReading:
     """The sums of an account, the same from ``at`` to ``until``, in its currency.
 
     ``cash`` is free, ``reserved`` held back by open orders. ``loan`` is what the account owes. ``owed`` is the payout
-    of decided positions that were not paid out yet, ``elsewhere`` the worth of positions without an order here; both
+    of decided positions that were not paid out yet, ``elsewhere`` the value of positions that Foxcast did not buy; both
     are part of ``equity``.
     """
 
@@ -312,16 +308,16 @@ class EquityReading:
 
     @property
     def settled_cash(self) -> int:
-        """Cash without what was lent and with what is owed, in millionths."""
+        """Cash without the loan and with payouts that are owed, in millionths."""
         return round((self.cash + self.reserved - self.loan + self.owed) * MILLIONTHS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EquityPoint:
-    """An account at a moment, since the first reading, in its currency.
+    """An account at a moment, in its currency; changes are since the first reading.
 
-    ``transfers`` is cash that came or went without orders, ``gain`` what orders gained, realised or not, after fees;
-    ``realised`` is the part of it that is final.
+    ``transfers`` is the change of cash without orders, ``gain`` the gain of orders, realised or not, after fees;
+    ``realised`` is its final part.
     """
 
     at: datetime
@@ -337,7 +333,7 @@ class EquityPoint:
 def equity_points(
     readings: Sequence[EquityReading], book: TradingBook, fees: Iterable[tuple[datetime, int]]
 ) -> tuple[EquityPoint, ...]:
-    """Return a point for each reading, oldest first; ``fees`` are those that no fill has, such as of comments."""
+    """Return a point for each reading, oldest first; ``fees`` are fees without a fill, such as those of comments."""
     if not readings:
         return ()
     events = [(one.at, one.cash, one.gain) for one in book.entries]
@@ -347,8 +343,8 @@ def equity_points(
     differences = [
         one.settled_cash - first.settled_cash - (cash - spent) for one, (cash, _) in zip(readings, sums, strict=True)
     ]
-    moved = _confirmed_differences(readings, differences)
-    begun = round((first.equity - first.elsewhere) * MILLIONTHS)
+    transfers = _confirmed_differences(readings, differences)
+    start_value = round((first.equity - first.elsewhere) * MILLIONTHS)
     return tuple(
         EquityPoint(
             at=one.at,
@@ -356,11 +352,11 @@ def equity_points(
             cash=one.cash,
             reserved=one.reserved,
             loan=one.loan,
-            transfers=other / MILLIONTHS,
-            gain=(round((one.equity - one.elsewhere) * MILLIONTHS) - begun - other) / MILLIONTHS,
+            transfers=transfer / MILLIONTHS,
+            gain=(round((one.equity - one.elsewhere) * MILLIONTHS) - start_value - transfer) / MILLIONTHS,
             realised=(gain - sums[0][1]) / MILLIONTHS,
         )
-        for one, other, (_, gain) in zip(readings, moved, sums, strict=True)
+        for one, transfer, (_, gain) in zip(readings, transfers, sums, strict=True)
     )
 
 
@@ -377,13 +373,13 @@ def _event_sums(events: Sequence[tuple[datetime, int, int]], moments: Sequence[d
 
 def _confirmed_differences(readings: Sequence[EquityReading], differences: Sequence[int]) -> list[int]:
     """Return the differences without temporary ones, such as that of a trade that settles."""
-    confirmed, known = [], 0
-    for nth, (one, difference) in enumerate(zip(readings, differences, strict=True)):
-        beside = [other for other in (nth - 1, nth + 1) if 0 <= other < len(readings)]
-        repeated = any(abs(differences[other] - difference) < CENT_MILLIONTHS for other in beside)
-        apart = all(abs(readings[other].at - one.at) >= MIN_READING_GAP for other in beside)
-        newest = nth + 1 == len(readings)
-        if newest or repeated or apart or one.until - one.at >= MIN_DIFFERENCE_TIME:
-            known = difference
-        confirmed.append(known)
+    confirmed, last = [], 0
+    for index, (reading, difference) in enumerate(zip(readings, differences, strict=True)):
+        neighbours = [other for other in (index - 1, index + 1) if 0 <= other < len(readings)]
+        is_repeated = any(abs(differences[other] - difference) < CENT_MILLIONTHS for other in neighbours)
+        is_isolated = all(abs(readings[other].at - reading.at) >= MIN_READING_GAP for other in neighbours)
+        is_newest = index + 1 == len(readings)
+        if is_newest or is_repeated or is_isolated or reading.until - reading.at >= MIN_DIFFERENCE_TIME:
+            last = difference
+        confirmed.append(last)
     return confirmed

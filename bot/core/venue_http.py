@@ -1,6 +1,6 @@
 """HTTP requests, responses and rate limits of venues, and what a response proves about a write.
 
-A venue's own rules come first; the status decides where they say nothing (RFC 9110, section 15).
+Rules of the venue come first; otherwise the status decides (RFC 9110, section 15).
 """
 
 import json
@@ -14,9 +14,9 @@ from bot.core.submissions import IntentState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """One HTTP request. Headers may hold keys and are in no repr, log or error.
+    """One HTTP request. Headers may contain keys and never appear in a repr, log or error.
 
-    ``is_cancellation`` says that it ends something at the venue, like a cancel or a withdrawal: it may be sent also
+    ``is_cancellation`` says that it ends something at the venue, like a cancellation or a withdrawal; it may be sent
     during a halt.
     """
 
@@ -33,7 +33,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """The response, whatever its status; the names of ``headers`` are in lower case."""
+    """A response of any status; the names of ``headers`` are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -48,9 +48,8 @@ class HttpResponse:
 class RateLimit:
     """At most ``count`` requests in ``per_s`` seconds, at most ``max_in_flight`` at once, evenly spaced after a burst.
 
-    It holds for requests whose method is in ``methods`` (all where empty) and whose URL begins with one of
-    ``prefixes``; a request falls under every rate it matches. ``name`` is unique; what was used is remembered under it
-    across restarts.
+    It applies to requests whose method is in ``methods`` (empty: all) and whose URL begins with one of ``prefixes``;
+    all rate limits that match a request apply. ``name`` is unique; usage is recorded under it across restarts.
     """
 
     name: str
@@ -63,11 +62,7 @@ class RateLimit:
 
 
 _REQUEST_TIMEOUT, _TOO_MANY_REQUESTS = 408, 429
-
-
 _MAX_QUOTED_CHARS = 300
-
-
 # Fields in which servers report an error.
 _MESSAGE_FIELDS = ("message", "detail", "error", "errorMsg")
 
@@ -77,14 +72,14 @@ class ResponsibleParty(StrEnum):
 
     NOBODY = "nobody"
     OPERATOR = "operator"
-    # One item is refused to this account: that may be as it should, but not for every item.
+    # The venue refuses one item to this account: that may be correct, but not for every item.
     OPERATOR_IF_ALL = "operator, if it is everything"
     DEVELOPER = "developer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteVerdict:
-    """The result of a write, and why; acked only says that it was accepted."""
+    """The result of a write, and why; acked means only that it was accepted."""
 
     state: IntentState
     detail: str = ""
@@ -92,10 +87,10 @@ class WriteVerdict:
 
 
 def verdict_by_status(reply: HttpResponse, *, taken: int) -> WriteVerdict | None:
-    """Judge a response by its status alone, ``taken`` being that of success; None for a refusal, whose words count.
+    """Judge a response by its status alone; ``taken`` is the status of success; None for a refusal, whose body counts.
 
-    Too many requests means that nothing was done. A refusal is any other status of 400 to 499 except a timeout; a
-    response that is not from the venue itself (a redirect, a failure, another success) proves nothing.
+    Status 429 means that nothing was done. A refusal is any other status of 400 to 499 except a timeout; a response
+    that is not from the venue itself (a redirect, a failure, another success) proves nothing.
     """
     status = reply.status
     if status == taken:
@@ -104,18 +99,18 @@ def verdict_by_status(reply: HttpResponse, *, taken: int) -> WriteVerdict | None
         return WriteVerdict(state=IntentState.ABSENT, detail="429: too many requests, nothing was done")
     if 400 <= status < 500 and status != _REQUEST_TIMEOUT:
         return None
-    said = response_fields(reply)
-    words = detail_suffix(next((said[name] for name in _MESSAGE_FIELDS if said.get(name)), ""))
-    return WriteVerdict(state=IntentState.UNKNOWN, detail=f"status {status}, which says nothing of the write{words}")
+    fields = response_fields(reply)
+    suffix = detail_suffix(next((fields[name] for name in _MESSAGE_FIELDS if fields.get(name)), ""))
+    return WriteVerdict(state=IntentState.UNKNOWN, detail=f"status {status} does not prove the result{suffix}")
 
 
 def refusal_verdict(detail: str, who: ResponsibleParty = ResponsibleParty.NOBODY) -> WriteVerdict:
-    """Return the verdict on a refusal for good."""
+    """Return the verdict on a final refusal."""
     return WriteVerdict(state=IntentState.REFUSED, detail=detail, responsible=who)
 
 
 def response_json(reply: HttpResponse) -> object:
-    """Return the decoded body, None where it is no JSON."""
+    """Return the decoded body, None if it is not JSON."""
     try:
         return json.loads(reply.body)
     except (ValueError, RecursionError):
@@ -123,14 +118,11 @@ def response_json(reply: HttpResponse) -> object:
 
 
 def response_fields(reply: HttpResponse) -> Mapping[str, object]:
-    """Return the decoded body where it is an object, else an empty one."""
-    said = response_json(reply)
-    return said if isinstance(said, dict) else {}
+    """Return the decoded body if it is an object, else an empty one."""
+    value = response_json(reply)
+    return value if isinstance(value, dict) else {}
 
 
 def detail_suffix(text: object) -> str:
-    """Return the words of the response as the end of a sentence.
-
-    in one line, shortened, and "" where there are none.
-    """
+    """Return the message of a response as the end of a sentence, in one line and shortened; "" if there is none."""
     return f": {' '.join(str(text).split())[:_MAX_QUOTED_CHARS]}" if text else ""

@@ -1,11 +1,12 @@
-"""The daemon's health.
+"""The daemon's health: heartbeat, clock steps, lag of the event loop, and reports to systemd.
 
-Heartbeat, clock steps, lag of the event loop, and the watchdog thread that ends a process whose loop hangs.
+A watchdog thread ends a process whose event loop hangs.
 """
 
 import faulthandler
 import math
 import os
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,28 +16,54 @@ from typing import Self
 import structlog
 
 from bot.core.interfaces import Clock
-from bot.daemon.health_events import ClockStep, HeartbeatRecord
-from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
+from bot.daemon.runner import ClockStep, DaemonLimits, ExitReason, HeartbeatRecord, JobRunner
 from bot.daemon.scheduler import JobScheduler
-from bot.daemon.systemd import SystemdNotifier
+
+log = structlog.get_logger(__name__)
+
+
+class SystemdNotifier:
+    """Sends states such as READY=1, WATCHDOG=1 and STOPPING=1 to the datagram socket at ``address``, if there is one.
+
+    An address that begins with ``@`` is in Linux's abstract namespace. Source: sd_notify(3).
+    """
+
+    def __init__(self, address: str | None) -> None:
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self._logged_failure = False
+
+    def notify(self, state: str) -> None:
+        """Send the state; a supervisor that does not listen is logged once and is no reason to stop."""
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+                connection.settimeout(0)
+                connection.sendto(state.encode(), self._address)
+        except OSError as error:
+            if not self._logged_failure:
+                log.warning("supervisor does not listen", state=state, error=str(error))
+            self._logged_failure = True
+        else:
+            self._logged_failure = False
 
 
 class StallDetector:
-    """For how many looks no sign of life came; looks are counted, not seconds.
+    """Counts the checks since the last sign of life; it counts checks, not seconds.
 
-    A process that was itself paused (SIGSTOP, a suspended machine) does not look meanwhile. So it is not taken for hung
-    when it continues, although both its clocks have moved.
+    A process that was itself paused (SIGSTOP, a suspended machine) makes no checks meanwhile. So it does not count as
+    hung when it continues, although both its clocks have moved.
     """
 
-    def __init__(self, look_s: float) -> None:
-        self._check_every_s = look_s
-        self._signs: int | None = None
+    def __init__(self, check_every_s: float) -> None:
+        self._check_every_s = check_every_s
+        self._last_signs: int | None = None
         self._silent_checks = 0
 
     def update(self, signs: int) -> float:
-        """Return the silence in seconds, given the number of signs of life so far; call it every look_s."""
-        self._silent_checks = self._silent_checks + 1 if signs == self._signs else 0
-        self._signs = signs
+        """Return the silence in seconds, given the number of signs of life so far; call it every ``check_every_s``."""
+        self._silent_checks = self._silent_checks + 1 if signs == self._last_signs else 0
+        self._last_signs = signs
         return self._silent_checks * self._check_every_s
 
 
@@ -68,21 +95,21 @@ class LoopWatchdog:
     """While entered, end the process when the event loop gave no sign of life for ``abort_after_s``.
 
     ``signs`` returns the number of signs of life so far; ``wakeup`` is called from the thread after ``wake_after_s``;
-    ``die`` does not return.
+    ``end_process`` does not return.
     """
 
     def __init__(
         self,
-        watch: DaemonLimits,
+        limits: DaemonLimits,
         *,
         signs: Callable[[], int],
         wakeup: Callable[[], None],
-        die: Callable[[], None] = _end_process,
+        end_process: Callable[[], None] = _end_process,
     ) -> None:
-        self._watch = watch
-        self._signs = signs
+        self._limits = limits
+        self._last_signs = signs
         self._wakeup = wakeup
-        self._die = die
+        self._abort = end_process
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -97,12 +124,12 @@ class LoopWatchdog:
         self._thread.join()
 
     def _run(self) -> None:
-        silence = StallDetector(self._watch.check_every_s)
-        while not self._over.wait(self._watch.check_every_s):
-            silent_s = silence.update(self._signs())
-            if silent_s >= self._watch.abort_after_s:
-                self._die()
-            elif silent_s >= self._watch.wake_after_s:
+        silence = StallDetector(self._limits.check_every_s)
+        while not self._over.wait(self._limits.check_every_s):
+            silent_s = silence.update(self._last_signs())
+            if silent_s >= self._limits.abort_after_s:
+                self._abort()
+            elif silent_s >= self._limits.wake_after_s:
                 self._wakeup()
 
 
@@ -130,18 +157,18 @@ class ClockStepDetector:
 
 
 class HeartbeatLoop:
-    """Sends heartbeats from the scheduler and checks the loop: ``beats`` counts the former, ``looks`` the latter."""
+    """Sends heartbeats from the scheduler, and checks the event loop; ``beat_count`` and ``check_count`` count both."""
 
     def __init__(
-        self, *, watch: DaemonLimits, runner: JobRunner, ticker: JobScheduler, supervisor: SystemdNotifier
+        self, *, limits: DaemonLimits, runner: JobRunner, scheduler: JobScheduler, supervisor: SystemdNotifier
     ) -> None:
         self.beat_count = 0
         self.check_count = 0
-        self._watch = watch
+        self._limits = limits
         self._runner = runner
-        self._ticker = ticker
+        self._scheduler = scheduler
         self._supervisor = supervisor
-        self._lags: deque[float] = deque([0.0], maxlen=max(1, round(LAG_WINDOW_S / watch.lag_every_s)))
+        self._lags: deque[float] = deque([0.0], maxlen=max(1, round(LAG_WINDOW_S / limits.lag_every_s)))
         self._lagging = ""
 
     async def send_heartbeat(self) -> None:
@@ -155,44 +182,44 @@ class HeartbeatLoop:
             await self._runner.record_vital(beat)
 
     async def keep_watch(self) -> None:
-        """Check the clock and the heartbeat for ever; wake a silent scheduler, give up on a dead one."""
-        silence, guard = StallDetector(self._watch.check_every_s), ClockStepDetector(self._runner.clock)
+        """Check the clock and the heartbeat for ever; wake a silent scheduler, then end the daemon."""
+        silence, step_detector = StallDetector(self._limits.check_every_s), ClockStepDetector(self._runner.clock)
         while True:
-            await self._runner.clock.sleep(self._watch.check_every_s)
+            await self._runner.clock.sleep(self._limits.check_every_s)
             self.check_count += 1
-            await self._check_clock(guard.measure_step())
+            await self._check_clock(step_detector.measure_step())
             self._check_scheduler(silence.update(self.beat_count))
 
     async def probe_lag(self) -> None:
         """Measure for ever how late the loop wakes a sleeper."""
-        clock, every_s = self._runner.clock, self._watch.lag_every_s
+        clock, every_s = self._runner.clock, self._limits.lag_every_s
         while True:
             start = clock.monotonic()
             await clock.sleep(every_s)
             self._lags.append(max(0.0, clock.monotonic() - start - every_s))
 
     async def _check_clock(self, step_s: float) -> None:
-        if abs(step_s) <= self._watch.clock_step_s:
+        if abs(step_s) <= self._limits.clock_step_s:
             return
         log.warning("wall clock was set", seconds=round(step_s, 3))
         now = self._runner.clock.now()
-        self._ticker.realign(now)
+        self._scheduler.realign(now)
         await self._runner.record_vital(ClockStep(at=now, seconds=step_s))
 
     def _check_scheduler(self, silent_s: float) -> None:
-        if silent_s >= self._watch.abort_after_s:
+        if silent_s >= self._limits.abort_after_s:
             dump_stacks()
             self._runner.give_up(ExitReason.STALLED, f"no heartbeat for {silent_s:.0f} s; restart the daemon")
-        elif silent_s >= self._watch.wake_after_s:
+        elif silent_s >= self._limits.wake_after_s:
             log.warning("no heartbeat, waking the scheduler", silent_s=silent_s)
-            # A clock set forward and back again between two looks put a slot far ahead, without a visible step.
-            self._ticker.realign(self._runner.clock.now())
+            # A clock set forward and back again between two checks moves a slot far ahead without a visible step.
+            self._scheduler.realign(self._runner.clock.now())
 
     def _log_lag(self, p99: float) -> None:
-        state = "lagging" if p99 > self._watch.lag_warn_s else ""
+        state = "lagging" if p99 > self._limits.lag_warn_s else ""
         if state != self._lagging:
             event = "event loop lags" if state else "event loop has recovered"
-            log.warning(event, p99_s=round(p99, 3), limit_s=self._watch.lag_warn_s)
+            log.warning(event, p99_s=round(p99, 3), limit_s=self._limits.lag_warn_s)
         self._lagging = state
 
 

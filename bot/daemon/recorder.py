@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import StoreError
-from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
-from bot.daemon.runner import VitalsRecorder
+from bot.daemon.runner import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun, VitalsRecorder
 from bot.store.database import translate_errors
 from bot.store.ledger import Ledger
 
@@ -27,24 +26,24 @@ class DaemonRecorder:
     folder: Path
     halted: bool = False
 
-    async def __call__(self, vital: HealthEvent, /) -> None:
+    async def __call__(self, event: HealthEvent, /) -> None:
         """Record one report; raises StoreError where that fails."""
         try:
-            await self._keep(vital)
+            await self._record_event(event)
         except StoreError as error:
-            await self._halt(str(error), vital)
+            await self._halt(str(error), event)
             raise
 
-    async def _keep(self, vital: HealthEvent) -> None:
-        match vital:
+    async def _record_event(self, event: HealthEvent) -> None:
+        match event:
             case JobRun():
-                await self._keep_run(vital)
+                await self._record_run(event)
             case HeartbeatRecord():
-                await asyncio.to_thread(_write_heartbeat, self.folder / HEARTBEAT_FILE, vital)
+                await asyncio.to_thread(_write_heartbeat, self.folder / HEARTBEAT_FILE, event)
             case _:
-                await self._keep_step(vital)
+                await self._record_clock_step(event)
 
-    async def _halt(self, why: str, vital: HealthEvent) -> None:
+    async def _halt(self, why: str, event: HealthEvent) -> None:
         """Log once why nothing is recorded any more.
 
         If the disk cannot hold that either, only the exit code shows it.
@@ -52,15 +51,15 @@ class DaemonRecorder:
         if not self.halted:
             self.halted = True
             with suppress(StoreError):
-                await self.ledger.events.halt(why, at=vital.started_at if isinstance(vital, JobRun) else vital.at)
+                await self.ledger.events.halt(why, at=event.started_at if isinstance(event, JobRun) else event.at)
 
-    async def _keep_step(self, step: ClockStep) -> None:
+    async def _record_clock_step(self, step: ClockStep) -> None:
         # A lease is a length of time, so its end moves with the clock.
         moved = await self.ledger.schedule.move_leases(timedelta(seconds=step.seconds))
         text = f"the wall clock was set by {step.seconds:+.1f} s, {moved} leases were moved by the same time"
         await self.ledger.events.add_event("clock", text, at=step.at)
 
-    async def _keep_run(self, run: JobRun) -> None:
+    async def _record_run(self, run: JobRun) -> None:
         await self.ledger.events.job_run(
             run.job,
             started_at=run.started_at,
@@ -77,11 +76,11 @@ class JobRunCollector:
     record: VitalsRecorder
     runs: list[JobRun] = field(default_factory=list)
 
-    async def __call__(self, vital: HealthEvent, /) -> None:
+    async def __call__(self, event: HealthEvent, /) -> None:
         """Pass the report on; raises StoreError where it cannot be recorded."""
-        if isinstance(vital, JobRun):
-            self.runs.append(vital)
-        await self.record(vital)
+        if isinstance(event, JobRun):
+            self.runs.append(event)
+        await self.record(event)
 
 
 def read_last_heartbeat(folder: Path) -> datetime | None:
@@ -92,8 +91,10 @@ def read_last_heartbeat(folder: Path) -> datetime | None:
         return None
 
 
-def _write_heartbeat(path: Path, beat: HeartbeatRecord) -> None:
-    text = json.dumps({"at": beat.at.isoformat(), "lag_p99_s": beat.lag_p99_s, "lag_max_s": beat.lag_max_s})
+def _write_heartbeat(path: Path, heartbeat: HeartbeatRecord) -> None:
+    text = json.dumps(
+        {"at": heartbeat.at.isoformat(), "lag_p99_s": heartbeat.lag_p99_s, "lag_max_s": heartbeat.lag_max_s}
+    )
     partial = path.with_name(f".{path.name}.partial")
     with translate_errors(path):
         partial.write_text(text, encoding="ascii")

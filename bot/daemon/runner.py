@@ -1,6 +1,7 @@
 """Runs one job at a time to its recorded end, whatever it raises.
 
-Also the limits by which the daemon watches itself and the reasons for which it can end.
+Also the health events that the daemon reports, the limits by which it watches itself, and the reasons for which it can
+end.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,8 +17,61 @@ import structlog
 
 from bot.core.errors import ServiceUnavailableError, StoreError, describe_error
 from bot.core.interfaces import Clock
-from bot.daemon.health_events import HealthEvent, JobOutcome, JobRun
+from bot.core.values import require_timezone
 from bot.jobs.job import DaemonJob
+
+
+class JobOutcome(StrEnum):
+    """How one run of a job ended."""
+
+    DONE = "done"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One finished run of a job; ``detail`` is its own line about what it did, or the error."""
+
+    job: str
+    started_at: datetime
+    took_s: float
+    outcome: JobOutcome
+    detail: str
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("started_at", self.started_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRecord:
+    """A sign of life: wall and monotonic time, and the recent lag of the event loop, in seconds."""
+
+    at: datetime
+    monotonic_s: float
+    lag_p99_s: float
+    lag_max_s: float
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("beat at", self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStep:
+    """The wall clock was set forward by ``seconds``, or back where negative: leases and locks must be adjusted."""
+
+    at: datetime
+    seconds: float
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_timezone("clock step at", self.at)
+
+
+HealthEvent = JobRun | HeartbeatRecord | ClockStep
+
 
 # How long running jobs may take to finish after a request to stop.
 DRAIN_TIMEOUT_S = 30.0
@@ -43,7 +98,7 @@ class DaemonLimits:
     drain_s: float = DRAIN_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        """Refuse limits under which a healthy daemon would be taken for a dead one."""
+        """Refuse limits under which a healthy daemon would count as dead."""
         if not 0.0 < self.heartbeat_s < self.wake_after_s < self.abort_after_s:
             limits = f"{self.heartbeat_s}, {self.wake_after_s}, {self.abort_after_s} s"
             message = f"the watchdog needs heartbeat < wake < abort, got {limits}"
@@ -57,7 +112,7 @@ class DaemonLimits:
 class VitalsRecorder(Protocol):
     """Where the daemon's reports go, usually the ledger."""
 
-    async def __call__(self, vital: HealthEvent, /) -> None:
+    async def __call__(self, event: HealthEvent, /) -> None:
         """Record one report; a StoreError ends the daemon, since its work could no longer be recorded."""
         ...
 
@@ -99,7 +154,7 @@ class JobRunner:
     """Runs jobs, reports how they ended, and knows why everything has to stop.
 
     ``exit`` stays None until something worse than a failing job happens; ``stop`` is set with it, and is the event that
-    the jobs see too. ``begun`` are the jobs that ran at all, ``failing`` those whose last run failed, each with its
+    the jobs see too. ``started`` are the jobs that ran at all, ``failing`` those whose last run failed, each with its
     error in ``errors``.
     """
 
@@ -153,14 +208,14 @@ class JobRunner:
         finally:
             self._running.pop(task, None)
 
-    async def record_vital(self, vital: HealthEvent) -> None:
+    async def record_vital(self, event: HealthEvent) -> None:
         """Record the report; give up where the store cannot hold it.
 
         This is how a full disk ends the daemon. A job's own StoreError (a backup that failed, a read that took too
         long) is only one failed run: what matters is whether anything can still be recorded.
         """
         try:
-            await self._record(vital)
+            await self._record(event)
         except StoreError as error:
             self.give_up(ExitReason.STORE, str(error))
 
@@ -175,12 +230,12 @@ class JobRunner:
         """Let running jobs finish for that long, cancel the others, and return their names."""
         if self._running:
             await asyncio.wait([*self._running], timeout=limit_s)
-        cut, names = [*self._running], sorted(self._running.values())
-        for task in cut:
+        cancelled, names = [*self._running], sorted(self._running.values())
+        for task in cancelled:
             task.cancel()
-        if cut:
+        if cancelled:
             log.warning("jobs cut off", jobs=names, after_s=limit_s)
-            await asyncio.wait(cut, timeout=UNWIND_TIMEOUT_S)
+            await asyncio.wait(cancelled, timeout=UNWIND_TIMEOUT_S)
         # A job that ignores its cancellation is not waited for again.
         self._running.clear()
         return names
@@ -197,7 +252,7 @@ class JobRunner:
             return JobOutcome.FAILED, why, error
 
     def _log_outcome(self, name: str, outcome: JobOutcome, error: Exception | None) -> None:
-        """Log a job when it breaks and when it recovers, not at every run between."""
+        """Log a job when it starts to fail and when it recovers, not at every run between."""
         if error is None:
             self.errors.pop(name, None)
         else:
@@ -224,7 +279,7 @@ class JobRunner:
 
 def require_unique_names(jobs: Sequence[str]) -> None:
     """Raise ValueError for a name that two jobs share: reports could not tell them apart."""
-    twins = sorted(name for name, count in Counter(jobs).items() if count > 1)
-    if twins:
-        message = f"every job needs a unique name; used twice: {twins}"
+    duplicates = sorted(name for name, count in Counter(jobs).items() if count > 1)
+    if duplicates:
+        message = f"every job needs a unique name; used twice: {duplicates}"
         raise ValueError(message)

@@ -12,27 +12,26 @@ import structlog
 
 from bot.core.errors import AuthenticationError
 from bot.core.interfaces import Clock
-from bot.daemon.health import HEARTBEAT_JOB, HeartbeatLoop, LoopWatchdog
-from bot.daemon.health_events import JobOutcome
+from bot.daemon.health import HEARTBEAT_JOB, HeartbeatLoop, LoopWatchdog, SystemdNotifier
 from bot.daemon.runner import (
     DRAIN_TIMEOUT_S,
     UNWIND_TIMEOUT_S,
     DaemonExit,
     DaemonLimits,
     ExitReason,
+    JobOutcome,
     JobRunner,
     VitalsRecorder,
     require_unique_names,
 )
 from bot.daemon.scheduler import JobScheduler
-from bot.daemon.systemd import SystemdNotifier
 from bot.jobs.job import DaemonJob
 
 log = structlog.get_logger(__name__)
 
 
 async def run_daemon(
-    jobs: Sequence[DaemonJob], *, clock: Clock, watch: DaemonLimits, record: VitalsRecorder, stop: asyncio.Event
+    jobs: Sequence[DaemonJob], *, clock: Clock, limits: DaemonLimits, record: VitalsRecorder, stop: asyncio.Event
 ) -> DaemonExit:
     """Run every job once, in the given order, and each on its schedule until ``stop`` is set.
 
@@ -44,25 +43,27 @@ async def run_daemon(
     """
     require_unique_names([HEARTBEAT_JOB, *(job.name for job in jobs)])
     runner = JobRunner(clock=clock, record=record, stop=stop)
-    ticker = JobScheduler(seed=watch.seed)
-    supervisor = SystemdNotifier(watch.notify_socket)
-    pulse = HeartbeatLoop(watch=watch, runner=runner, ticker=ticker, supervisor=supervisor)
-    ticker.schedule_every(timedelta(seconds=watch.heartbeat_s), HEARTBEAT_JOB, pulse.send_heartbeat)
+    scheduler = JobScheduler(seed=limits.seed)
+    supervisor = SystemdNotifier(limits.notify_socket)
+    heartbeat = HeartbeatLoop(limits=limits, runner=runner, scheduler=scheduler, supervisor=supervisor)
+    scheduler.schedule_every(timedelta(seconds=limits.heartbeat_s), HEARTBEAT_JOB, heartbeat.send_heartbeat)
     # Before the first run of any job, so that one that hangs does not keep the others waiting.
     for job in jobs:
-        ticker.schedule_every(job.interval, job.name, partial(runner.run_if_free, job))
-    async with ticker, asyncio.TaskGroup() as group:
-        with LoopWatchdog(watch, signs=lambda: pulse.check_count, wakeup=ticker.wakeup):
-            wanted = (_run_on_request(job, job.run_requested, runner) for job in jobs if job.run_requested is not None)
-            work = (pulse.keep_watch(), pulse.probe_lag(), _run_all_once(jobs, runner), *wanted)
+        scheduler.schedule_every(job.interval, job.name, partial(runner.run_if_free, job))
+    async with scheduler, asyncio.TaskGroup() as group:
+        with LoopWatchdog(limits, signs=lambda: heartbeat.check_count, wakeup=scheduler.wakeup):
+            on_request = (
+                _run_on_request(job, job.run_requested, runner) for job in jobs if job.run_requested is not None
+            )
+            work = (heartbeat.keep_watch(), heartbeat.probe_lag(), _run_all_once(jobs, runner), *on_request)
             tasks = [group.create_task(one) for one in work]
             supervisor.notify("READY=1")
             await stop.wait()
             supervisor.notify("STOPPING=1")
-            cut = await _shut_down(runner, ticker, watch.drain_s)
+            cancelled = await _shut_down(runner, scheduler, limits.drain_s)
         for task in tasks:
             task.cancel()
-    return runner.exit or _asked_exit(cut)
+    return runner.exit or _asked_exit(cancelled)
 
 
 async def run_jobs_once(
@@ -81,14 +82,14 @@ async def run_jobs_once(
     require_unique_names([job.name for job in jobs])
     runner = JobRunner(clock=clock, record=record, stop=stop)
     async with asyncio.TaskGroup() as group:
-        working, stopped = group.create_task(_run_all_once(jobs, runner)), group.create_task(stop.wait())
-        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        cut = await runner.drain(drain_s)
-        stopped.cancel()
+        run_task, stop_task = group.create_task(_run_all_once(jobs, runner)), group.create_task(stop.wait())
+        await asyncio.wait({run_task, stop_task}, return_when=asyncio.FIRST_COMPLETED)
+        cancelled = await runner.drain(drain_s)
+        stop_task.cancel()
     if runner.exit is not None:
         return runner.exit
     if stop.is_set():
-        return _asked_exit(cut, [job.name for job in jobs if job.name not in runner.started])
+        return _asked_exit(cancelled, [job.name for job in jobs if job.name not in runner.started])
     if runner.failing:
         return DaemonExit(reason=_exit_reason(runner), detail=", ".join(runner.failing))
     return DaemonExit(reason=ExitReason.DONE)
@@ -108,7 +109,7 @@ def log_stop(number: signal.Signals) -> None:
 
 
 @contextmanager
-def handle_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] = log_stop) -> Iterator[None]:
+def handle_signals(stop: asyncio.Event, log_signal: Callable[[signal.Signals], None] = log_stop) -> Iterator[None]:
     """While entered, set ``stop`` and log it at the first SIGTERM or SIGINT; the second one ends the process.
 
     Must be entered in the main thread, inside the running loop. The handlers are the interpreter's and not the loop's,
@@ -118,18 +119,18 @@ def handle_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] =
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def wind_down(found: signal.Signals) -> None:
+    def begin_shutdown(found: signal.Signals) -> None:
         stop.set()
-        tell(found)
+        log_signal(found)
 
-    def first(number: int, _: FrameType | None) -> None:
+    def handle_first_signal(number: int, _: FrameType | None) -> None:
         for known in before:
             signal.signal(known, signal.SIG_DFL)
         # Logging takes locks, which the interrupted code may hold; so the loop does it.
-        loop.call_soon_threadsafe(wind_down, signal.Signals(number))
+        loop.call_soon_threadsafe(begin_shutdown, signal.Signals(number))
 
     for number in before:
-        signal.signal(number, first)
+        signal.signal(number, handle_first_signal)
     try:
         yield
     finally:
@@ -143,26 +144,26 @@ async def _run_all_once(jobs: Sequence[DaemonJob], runner: JobRunner) -> None:
         await runner.run(job)
 
 
-async def _run_on_request(job: DaemonJob, wanted: asyncio.Event, runner: JobRunner) -> None:
+async def _run_on_request(job: DaemonJob, on_request: asyncio.Event, runner: JobRunner) -> None:
     """Run a job whenever its run is requested, without waiting for its slot, for ever."""
     while True:
-        await wanted.wait()
-        wanted.clear()
+        await on_request.wait()
+        on_request.clear()
         await runner.run(job)
 
 
-async def _shut_down(runner: JobRunner, ticker: JobScheduler, limit_s: float) -> list[str]:
-    """Let running jobs finish while heartbeats continue, and name those that were cancelled.
+async def _shut_down(runner: JobRunner, scheduler: JobScheduler, limit_s: float) -> list[str]:
+    """Let running jobs finish while heartbeats continue; return the names of those that were cancelled.
 
-    The runner starts no more.
+    The runner starts no more jobs.
     """
-    cut = await runner.drain(limit_s)
-    ticker.pause()
+    cancelled = await runner.drain(limit_s)
+    scheduler.pause()
     await runner.drain(UNWIND_TIMEOUT_S)
-    return cut
+    return cancelled
 
 
-def _asked_exit(cut: Sequence[str], unbegun: Sequence[str] = ()) -> DaemonExit:
-    told = [", ".join(cut)] if cut else []
-    told += [f"not begun: {', '.join(unbegun)}"] if unbegun else []
-    return DaemonExit(reason=ExitReason.CUT if cut else ExitReason.ASKED, detail="; ".join(told))
+def _asked_exit(cancelled: Sequence[str], not_started: Sequence[str] = ()) -> DaemonExit:
+    details = [", ".join(cancelled)] if cancelled else []
+    details += [f"not begun: {', '.join(not_started)}"] if not_started else []
+    return DaemonExit(reason=ExitReason.CUT if cancelled else ExitReason.ASKED, detail="; ".join(details))

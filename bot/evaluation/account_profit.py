@@ -83,12 +83,12 @@ class AccountProfit:
     @property
     def realised(self) -> float:
         """The final part, fees of fills included."""
-        return sum(one.realised for one in self.markets)
+        return sum(contract.realised for contract in self.markets)
 
     @property
     def unrealised(self) -> float:
         """The gain of open positions over their cost."""
-        return sum(one.unrealised for one in self.markets)
+        return sum(contract.unrealised for contract in self.markets)
 
     @property
     def gain(self) -> float:
@@ -98,15 +98,15 @@ class AccountProfit:
     @property
     def paid_out(self) -> float:
         """Payouts of outcomes and pairs."""
-        return sum(one.paid_out for one in self.markets)
+        return sum(contract.paid_out for contract in self.markets)
 
     @property
     def disputed_markets(self) -> tuple[MarketProfit, ...]:
         """The markets for which the venue reports another figure."""
         return tuple(
-            one
-            for one in self.markets
-            if one.venue_difference is not None and abs(one.venue_difference) >= MONEY_TOLERANCE
+            contract
+            for contract in self.markets
+            if contract.venue_difference is not None and abs(contract.venue_difference) >= MONEY_TOLERANCE
         )
 
 
@@ -115,14 +115,14 @@ def compute_account_profit(
     account: Account,
     points: Sequence[EquityPoint],
     *,
-    said: Iterable[VenueReportedGain] = (),
+    venue_gains: Iterable[VenueReportedGain] = (),
     comment_fees: float = 0.0,
     paper: bool,
 ) -> AccountProfit:
     """Return the profit of an account; ``points`` are its equity over time."""
-    told = {one.contract: one for one in said if one.closed}
-    held = {(one.contract, one.leg): one for one in account.positions}
-    markets = [_market_profit(one, held, told.get(one.contract)) for one in book.contracts]
+    reported = {contract.contract: contract for contract in venue_gains if contract.closed}
+    held = {(contract.contract, contract.leg): contract for contract in account.positions}
+    markets = [_market_profit(contract, held, reported.get(contract.contract)) for contract in book.contracts]
     return AccountProfit(
         markets=tuple(markets),
         forecasters=_forecaster_profits(book.contracts, markets),
@@ -135,35 +135,37 @@ def compute_account_profit(
 
 
 def _market_profit(
-    one: ContractProfit, held: Mapping[tuple[str, ContractSide], Position], told: VenueReportedGain | None
+    contract: ContractProfit, held: Mapping[tuple[str, ContractSide], Position], reported: VenueReportedGain | None
 ) -> MarketProfit:
-    shares = {leg: count / MILLIONTHS for leg, count in one.held.items()}
-    gone = [leg for leg in shares if (one.contract, leg) not in held]
-    # Shares that are held no more brought an amount that is not known yet: neither gain nor loss.
+    shares = {leg: count / MILLIONTHS for leg, count in contract.held.items()}
+    missing_legs = [leg for leg in shares if (contract.contract, leg) not in held]
+    # Shares that are no longer held were sold for an amount that is not known yet: neither gain nor loss.
     values = {
-        leg: one.cost[leg] / MILLIONTHS if leg in gone else count * (held[one.contract, leg].mark or 0.0)
+        leg: contract.cost[leg] / MILLIONTHS
+        if leg in missing_legs
+        else count * (held[contract.contract, leg].mark or 0.0)
         for leg, count in shares.items()
     }
-    cash = defaultdict(int, one.cash)
-    own = (one.realised + (one.fees if told is not None and told.before_fees else 0)) / MILLIONTHS
-    final = told is not None and not shares
+    cash = defaultdict(int, contract.cash)
+    own = (contract.realised + (contract.fees if reported is not None and reported.before_fees else 0)) / MILLIONTHS
+    final = reported is not None and not shares
     return MarketProfit(
-        ref=one.ref,
-        contract=one.contract,
-        option=one.option,
+        ref=contract.ref,
+        contract=contract.contract,
+        option=contract.option,
         bought=-cash[ProfitEntryKind.BUY] / MILLIONTHS,
         sold=cash[ProfitEntryKind.SELL] / MILLIONTHS,
         paid_out=sum(cash[kind] for kind in (ProfitEntryKind.PAIRS, ProfitEntryKind.PAYOUT, ProfitEntryKind.REFUND))
         / MILLIONTHS,
-        fees=one.fees / MILLIONTHS,
-        realised=one.realised / MILLIONTHS,
+        fees=contract.fees / MILLIONTHS,
+        realised=contract.realised / MILLIONTHS,
         shares=shares,
-        cost=sum(one.cost.values()) / MILLIONTHS,
+        cost=sum(contract.cost.values()) / MILLIONTHS,
         values=values,
-        closed_at=one.closed_at,
-        unknown=bool(gone),
-        venue_gain=told.gain if told is not None and final else None,
-        venue_difference=told.gain - own if told is not None and final else None,
+        closed_at=contract.closed_at,
+        unknown=bool(missing_legs),
+        venue_gain=reported.gain if reported is not None and final else None,
+        venue_difference=reported.gain - own if reported is not None and final else None,
     )
 
 
@@ -187,9 +189,13 @@ def _forecaster_profits(
 
 
 def _position_differences(contracts: Sequence[ContractProfit], account: Account) -> Iterable[str]:
-    ordered = {(one.contract, leg): one.held.get(leg, 0) / MILLIONTHS for one in contracts for leg in ContractSide}
-    held = {(one.contract, one.leg): one for one in account.positions if not one.decided}
+    ordered = {
+        (contract.contract, leg): contract.held.get(leg, 0) / MILLIONTHS
+        for contract in contracts
+        for leg in ContractSide
+    }
+    held = {(contract.contract, contract.leg): contract for contract in account.positions if not contract.decided}
     for place, position in held.items():
-        more = position.shares - ordered.get(place, 0.0)
-        if abs(more) >= SHARE_TOLERANCE:
-            yield f"{more:+.2f} shares of {place[0]} ({place[1]}) are not from orders of Foxcast"
+        difference = position.shares - ordered.get(place, 0.0)
+        if abs(difference) >= SHARE_TOLERANCE:
+            yield f"{difference:+.2f} shares of {place[0]} ({place[1]}) are not from orders of Foxcast"

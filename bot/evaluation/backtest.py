@@ -46,10 +46,7 @@ class BacktestSubject:
     clock: Clock = field(default_factory=SystemClock)
 
     def seed_name(self, ref: QuestionRef) -> str:
-        """Return the name that seeds random numbers, the same in every run.
-
-        a request repeated word for word is free.
-        """
+        """Return the name that seeds random numbers: the same in every run, since a repeated request costs nothing."""
         return derive_id("backtest", self.configured_forecaster.name, str(ref))
 
     def record_scope(self, ref: QuestionRef) -> str:
@@ -110,14 +107,14 @@ class _RoundBacktest:
     async def collect_predictions(self) -> dict[tuple[QuestionRef, str], Prediction]:
         answers: dict[tuple[QuestionRef, str], Prediction] = {}
         questions = self.round.questions
-        found = await map_concurrently(self._predictions, questions, places=self.subject.concurrency)
+        found = await map_concurrently(self._predict, questions, places=self.subject.concurrency)
         for question, predictions in zip(questions, found, strict=True):
-            answers.update({(question.ref, target): said for target, said in predictions.items()})
+            answers.update({(question.ref, target): prediction for target, prediction in predictions.items()})
         self._report_unanswered(len(questions))
         return answers
 
     def _report_unanswered(self, asked: int) -> None:
-        """Return how many questions have no forecast and why; raises ServiceUnavailableError where none has one."""
+        """Log how many questions have no forecast and why; raises ServiceUnavailableError if none has one."""
         if not self.unanswered:
             return
         count = sum(self.unanswered.values())
@@ -128,18 +125,18 @@ class _RoundBacktest:
             raise ServiceUnavailableError(message)
         log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
 
-    async def _predictions(self, question: Question) -> Mapping[str, Prediction]:
-        seat = self.subject.configured_forecaster
-        warm = WarmStart(clock=self.subject.clock, seconds=seat.warm_start_s if seat.uses_models else 0.0)
-        trials = await warm.run_trials(partial(self._trial, question, warm), range(1, seat.trials + 1))
-        if not has_enough_trials(trials, wanted=seat.trials, share=seat.min_trial_share):
-            self.unanswered[explain_too_few_trials(trials, wanted=seat.trials)] += 1
+    async def _predict(self, question: Question) -> Mapping[str, Prediction]:
+        forecaster = self.subject.configured_forecaster
+        warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
+        trials = await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
+        if not has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
+            self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
             return {}
-        return combine_trials(question, trials, seat.pool)
+        return combine_trials(question, trials, forecaster.pool)
 
-    async def _trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
-        seat = self.subject.configured_forecaster
-        desk = await self._open_trial(
+    async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
+        forecaster = self.subject.configured_forecaster
+        context = await self._open_trial(
             question,
             GuardedTrialContext(
                 forecast=self.subject.seed_name(question.ref),
@@ -147,12 +144,12 @@ class _RoundBacktest:
                 trial=number,
                 fitted=self.fitted,
                 random=self.random,
-                limits=seat.limits,
+                limits=forecaster.limits,
             ),
         )
-        asked = question if seat.clairvoyant else hide_late_crowd(question, desk.cutoff)
-        run = TrialSettings(limits=seat.limits, log=partial(_discard_step, warm))
-        return await run_trial(seat.implementation, asked, desk, run)
+        asked = question if forecaster.clairvoyant else hide_late_crowd(question, context.cutoff)
+        run = TrialSettings(limits=forecaster.limits, log=partial(_discard_step, warm))
+        return await run_trial(forecaster.implementation, asked, context, run)
 
     async def _open_trial(self, question: Question, start: GuardedTrialContext) -> GuardedTrialContext:
         subject = self.subject

@@ -22,8 +22,7 @@ from bot.evaluation.lookup import find_trace, query_ledger
 from bot.evaluation.question_record import QuestionRecord, load_question_record
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
 from bot.forecasting.failures import failure_reason
-from bot.forecasting.tools.definitions import WEB_SEARCH
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_memory import OPENING_SERIALIZER, WEB_SEARCH, TrialOpening
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, RequestRecord
 from bot.store.documents import DocumentStore, StoredDocument, read_documents
 from bot.store.forecast_queries import CallTotals, total_calls_by_state
@@ -112,22 +111,22 @@ class RecordedCalls:
 
 async def read_recorded_calls(ledger: Ledger, trace: ForecastTrace) -> RecordedCalls:
     """Read the records of all trials of a forecast; raises StoreError for damaged ones."""
-    gathered = _CallCollector()
+    collector = _CallCollector()
     calls: list[RecordedModelCall] = []
     for record in trace.trials:
         for key, exchange in (await ledger.recordings.read_trial(trace.id, record.number)).items():
-            gathered.add(record.number, key.kind, exchange)
+            collector.add(record.number, key.kind, exchange)
         # Trial by trial: the records of all calls of a forecast together may be large.
-        calls += await _attach_records(ledger.documents, gathered.calls)
-        gathered.calls.clear()
-    tallied = await total_calls_by_state(ledger, [trace.id])
+        calls += await _attach_records(ledger.documents, collector.calls)
+        collector.calls.clear()
+    totals = await total_calls_by_state(ledger, [trace.id])
     return RecordedCalls(
         calls=tuple(_in_step_order(trace, calls)),
-        failures=tuple(gathered.faults),
-        document_kinds=gathered.kinds,
-        addresses=gathered.addresses,
-        cost_usd=sum(tally.usage.cost_usd for tally in tallied.values()),
-        call_tallies=tallied,
+        failures=tuple(collector.faults),
+        document_kinds=collector.kinds,
+        addresses=collector.addresses,
+        cost_usd=sum(tally.usage.cost_usd for tally in totals.values()),
+        call_tallies=totals,
     )
 
 
@@ -141,18 +140,18 @@ class _CallCollector:
     def add(self, trial: int, kind: str, exchange: RecordedResponse) -> None:
         self.kinds[exchange.digest] = kind
         body = json.loads(exchange.body)
-        if "told" not in body:
-            self._add_failure(trial, kind, str(body.get("says", "")))
+        if "value" not in body:
+            self._add_failure(trial, kind, str(body.get("message", "")))
         elif kind == MODEL_KIND:
-            answer = _ANSWER_SERIALIZER.value(body["told"])
+            answer = _ANSWER_SERIALIZER.value(body["value"])
             self.calls.append(RecordedModelCall(trial=trial, exchange_digest=exchange.digest, answer=answer))
         elif kind == TOOL_KIND:
-            self.addresses.update(_result_addresses(trial, body["told"]))
+            self.addresses.update(_result_addresses(trial, body["value"]))
 
-    def _add_failure(self, trial: int, kind: str, says: str) -> None:
+    def _add_failure(self, trial: int, kind: str, message: str) -> None:
         # It is no failure that no model plays a role: a tool may check for that.
         if kind != DIALECT_KIND:
-            self.faults.append(FailedRequest(trial=trial, kind=kind, message=says))
+            self.faults.append(FailedRequest(trial=trial, kind=kind, message=message))
 
 
 def _in_step_order(trace: ForecastTrace, calls: list[RecordedModelCall]) -> list[RecordedModelCall]:
@@ -188,8 +187,8 @@ def _attach_record(call: RecordedModelCall, document: StoredDocument | None) -> 
     return call if record is None else replace(call, role=record.role, request=record.asked)
 
 
-def _result_addresses(trial: int, told: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:
-    note = told.get("note", {})
+def _result_addresses(trial: int, tool_results: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:
+    note = tool_results.get("note", {})
     for place, found in enumerate(note.get("found", ()), 1):
         yield (trial, f"search_{note.get('search', 0)}_result_{place}"), str(found.get("url", ""))
 
@@ -382,14 +381,14 @@ async def load_explanation(records: ReadOnlyState, name: str, forecaster: str | 
 
 async def load_trial_sources(exchanges: RecordingStore, scope: str, trial: int) -> TrialSources:
     """Read the last opening of a trial, and the names of the pages that it read."""
-    known = await exchanges.read_trial(scope, trial, {"desk", "tool"})
+    known = await exchanges.read_trial(scope, trial, {"opening", "tool"})
     bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
     # Keys are in the order of their names; the count gives the last one.
-    desks = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
-    told = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
+    openings = {key.nth: body["value"] for key, body in bodies.items() if key.kind == "opening" and "value" in body}
+    tool_results = (str(body["value"]) for key, body in bodies.items() if key.kind == "tool" and "value" in body)
     return TrialSources(
-        opening=OPENING_SERIALIZER.value(desks[max(desks)]) if desks else None,
-        pages=frozenset(name for text in told for name in PAGE_NAME.findall(text)),
+        opening=OPENING_SERIALIZER.value(openings[max(openings)]) if openings else None,
+        pages=frozenset(name for text in tool_results for name in PAGE_NAME.findall(text)),
     )
 
 

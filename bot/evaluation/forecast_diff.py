@@ -229,8 +229,10 @@ def _model_settings(calls: Iterable[RecordedModelCall]) -> dict[str, Json]:
         if call.request is not None:
             # The seed is chance, not a setting: it differs from trial to trial.
             sampling = dataclasses.replace(call.request.sampling, seed=None)
-            told = ((field.name, getattr(sampling, field.name)) for field in dataclasses.fields(sampling))
-            settings[f"{role}: sampling"].add(", ".join(f"{name}={value}" for name, value in told if value is not None))
+            values = ((field.name, getattr(sampling, field.name)) for field in dataclasses.fields(sampling))
+            settings[f"{role}: sampling"].add(
+                ", ".join(f"{name}={value}" for name, value in values if value is not None)
+            )
     return {what: ", ".join(sorted(values)) for what, values in settings.items()}
 
 
@@ -272,8 +274,10 @@ def _curve_changes(before: ComparedForecast, after: ComparedForecast) -> Iterato
         if not isinstance(then, CurvePrediction) or not isinstance(now, CurvePrediction):
             continue
         for level in QUANTILE_LEVELS:
-            was, is_now = (_curve_quantile(side, curve, level) for side, curve in ((before, then), (after, now)))
-            yield FieldChange(name=f"{level:.0%} quantile: {target}", before=was, after=is_now)
+            before_value, after_value = (
+                _curve_quantile(side, curve, level) for side, curve in ((before, then), (after, now))
+            )
+            yield FieldChange(name=f"{level:.0%} quantile: {target}", before=before_value, after=after_value)
 
 
 def _curve_quantile(side: ComparedForecast, curve: CurvePrediction, level: float) -> float | None:
@@ -292,8 +296,8 @@ def _text_differences(before: ComparedForecast, after: ComparedForecast) -> Iter
     for what, texts in kinds:
         then, now = (dict(pair for belief in side.beliefs for pair in texts(belief)) for side in (before, after))
         new = tuple(text for name, text in now.items() if name not in then)
-        gone = tuple(text for name, text in then.items() if name not in now)
-        yield TextDifference(name=what, added=new, removed=gone, kept=len(now) - len(new))
+        removed = tuple(text for name, text in then.items() if name not in now)
+        yield TextDifference(name=what, added=new, removed=removed, kept=len(now) - len(new))
 
 
 def _folded_pairs(texts: Iterable[str]) -> Iterator[tuple[str, str]]:

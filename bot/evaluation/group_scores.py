@@ -1,7 +1,4 @@
-"""Brier scores of groups of recorded forecasts.
-
-Each with a bootstrap interval and compared with the crowd on the same rows.
-"""
+"""Brier scores of groups of recorded forecasts, with bootstrap intervals and the crowd's scores on the same rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,10 +32,7 @@ class CrowdComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScore:
-    """One group of rows.
-
-    how often it happened, the forecaster's Brier score and index, and the crowd's on the same rows.
-    """
+    """One group of rows: its base rate, the forecaster's Brier score and index, and the comparison with the crowd."""
 
     n: int
     base_rate: float

@@ -93,9 +93,7 @@ class AuditOpinion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedDocument:
-    """A document of a forecast with the findings of the rules and of the auditor.
-
-    ``opinion`` is None where there is none.
+    """A document of a forecast with the findings of the rules and of the auditor, each None if there is none.
 
     In a ``LeakAudit`` its text is removed.
     """
@@ -176,8 +174,8 @@ class ModelLeakAuditor:
         )
         system = AUDIT_INSTRUCTIONS.format(cutoff=f"{cutoff.astimezone(UTC):%Y-%m-%d %H:%M}")
         messages = (Message(speaker=MessageRole.SYSTEM, text=system), Message(speaker=MessageRole.USER, text=shown))
-        inquiry = ModelRequest(role=AUDITOR_ROLE, prompt=Prompt(messages=messages, schema=ANSWER_SCHEMA), charge=charge)
-        answer = await self.models.ask(inquiry, deadline_s=ANSWER_TIMEOUT_S)
+        request = ModelRequest(role=AUDITOR_ROLE, prompt=Prompt(messages=messages, schema=ANSWER_SCHEMA), charge=charge)
+        answer = await self.models.ask(request, deadline_s=ANSWER_TIMEOUT_S)
         return parse_opinions(answer.completion.text, len(texts))
 
 
@@ -199,43 +197,48 @@ class LeakAuditRun:
     async def run(self) -> LeakAudit:
         """Audit everything recorded from a moment on; raises StoreError for a damaged record."""
         ledger = self.ledger
-        forecasts, unguarded, hindered = 0, 0, ""
+        forecasts, unguarded, interruption = 0, 0, ""
         documents: list[AuditedDocument] = []
         for scope in await list_scopes(ledger, "tool", since=self.since):
-            subject = await _load_forecast(ledger, scope)
-            found = [one for trial in subject.trials for one in await self._trial(subject, trial)]
-            if subject.unguarded:
+            forecast = await _load_forecast(ledger, scope)
+            found = [one for trial in forecast.trials for one in await self._audit_trial(forecast, trial)]
+            if forecast.unguarded:
                 unguarded += 1
                 continue
             forecasts += 1
-            if self.auditor is not None and not hindered:
-                found, hindered = await _add_opinions(found, subject, self.auditor)
+            if self.auditor is not None and not interruption:
+                found, interruption = await _add_opinions(found, forecast, self.auditor)
             # Findings stay in memory, texts do not: a ledger holds more of them than fit.
             documents += [replace(one, document=replace(one.document, text="", shown="")) for one in found]
-        return LeakAudit(forecasts=forecasts, unguarded=unguarded, documents=tuple(documents), interruption=hindered)
+        return LeakAudit(
+            forecasts=forecasts, unguarded=unguarded, documents=tuple(documents), interruption=interruption
+        )
 
-    async def _trial(self, subject: "AuditedForecast", trial: int) -> list[AuditedDocument]:
-        exchanges = await self.ledger.recordings.read_trial(subject.scope, trial)
+    async def _audit_trial(self, forecast: "AuditedForecast", trial: int) -> list[AuditedDocument]:
+        exchanges = await self.ledger.recordings.read_trial(forecast.scope, trial)
         opening = trial_opening(exchanges)
         if opening is None:
             return []
-        subject.set_cutoff(opening.bound)
-        trail = TrialDocuments(
+        forecast.set_cutoff(opening.bound)
+        trial_documents = TrialDocuments(
             trial=trial,
             opening=opening,
             exchanges=exchanges,
-            blocks=self._blocks(subject.question, backdated=opening.backdated),
+            blocks=self._blocked_addresses(forecast.question, backdated=opening.backdated),
             results=self.results,
             roles=await call_roles(exchanges, self.ledger.documents),
         )
         return [
             AuditedDocument(
-                scope=subject.scope, ref=subject.ref, document=met, finding=find_leak(met, trail.cutoff, trail.blocks)
+                scope=forecast.scope,
+                ref=forecast.ref,
+                document=document,
+                finding=find_leak(document, trial_documents.cutoff, trial_documents.blocks),
             )
-            for met in trail.documents()
+            for document in trial_documents.documents()
         ]
 
-    def _blocks(self, question: Question | None, *, backdated: bool) -> BlockedAddresses:
+    def _blocked_addresses(self, question: Question | None, *, backdated: bool) -> BlockedAddresses:
         if question is not None:
             return find_blocked_addresses(question, self.answer_hosts, backdated=backdated, never=self.blocked_hosts)
         return BlockedAddresses(frozenset((*self.answer_hosts, *self.blocked_hosts)))
@@ -265,33 +268,33 @@ async def _load_forecast(ledger: Ledger, scope: str) -> AuditedForecast:
         trace = await ledger.forecasts.trace(scope)
     except NotFoundError:
         return AuditedForecast(scope=scope, ref=await find_scope_question(ledger, scope) or scope, trials=trials)
-    made = None if trace.forecast is None else trace.forecast.cutoff
+    cutoff = None if trace.forecast is None else trace.forecast.cutoff
     return AuditedForecast(
-        scope=scope, ref=str(trace.question.ref), trials=trials, question=trace.question, forecast_cutoff=made
+        scope=scope, ref=str(trace.question.ref), trials=trials, question=trace.question, forecast_cutoff=cutoff
     )
 
 
-def find_leak(met: SeenDocument, cutoff: datetime, blocks: BlockedAddresses) -> RuleFinding | None:
+def find_leak(document: SeenDocument, cutoff: datetime, blocks: BlockedAddresses) -> RuleFinding | None:
     """Return what the rules find in a document; None for one that was dropped, or in which they find nothing."""
-    if met.dropped is not None:
+    if document.dropped is not None:
         return None
-    if met.kind in {DocumentKind.RESULT, DocumentKind.PAGE}:
-        if blocks.refusal(met.name) is not None:
+    if document.kind in {DocumentKind.RESULT, DocumentKind.PAGE}:
+        if blocks.refusal(document.name) is not None:
             return RuleFinding.ADDRESS
-        return RuleFinding.DATED if is_after_cutoff(met.dated, cutoff, backdated=met.backdated) else None
-    if met.kind is DocumentKind.PASSAGE:
-        return RuleFinding.REVISED if met.dated is not None and met.dated >= cutoff else None
+        return RuleFinding.DATED if is_after_cutoff(document.dated, cutoff, backdated=document.backdated) else None
+    if document.kind is DocumentKind.PASSAGE:
+        return RuleFinding.REVISED if document.dated is not None and document.dated >= cutoff else None
     end = cutoff.astimezone(UTC).date()
-    return RuleFinding.POINTS if any(day >= end for day in _series_days(met.shown)) else None
+    return RuleFinding.POINTS if any(day >= end for day in _series_days(document.shown)) else None
 
 
 def parse_opinions(reply: str, count: int) -> Mapping[int, tuple[AuditOpinion, str]]:
     """Parse a reply about ``count`` texts; invalid opinions are ignored."""
     try:
-        told = json.loads(reply[reply.find("{") : reply.rfind("}") + 1])
+        opinions = json.loads(reply[reply.find("{") : reply.rfind("}") + 1])
     except (ValueError, RecursionError):
         return {}
-    entries = told.get("results") if isinstance(told, dict) else None
+    entries = opinions.get("results") if isinstance(opinions, dict) else None
     found: dict[int, tuple[AuditOpinion, str]] = {}
     for entry in entries if isinstance(entries, list) else ():
         number = entry.get("number") if isinstance(entry, dict) else None
@@ -302,21 +305,21 @@ def parse_opinions(reply: str, count: int) -> Mapping[int, tuple[AuditOpinion, s
 
 
 async def _add_opinions(
-    found: list[AuditedDocument], subject: AuditedForecast, auditor: LeakAuditor
+    found: list[AuditedDocument], forecast: AuditedForecast, auditor: LeakAuditor
 ) -> tuple[list[AuditedDocument], str]:
     """Return the documents with opinions on those with content, and why there are no more, if so."""
     asked = [
         place for place, one in enumerate(found) if one.document.text and one.document.kind is not DocumentKind.SERIES
     ]
-    venue = subject.ref.partition(":")[0]
+    venue = forecast.ref.partition(":")[0]
     charge = CostAttribution(
-        scope=f"audit {subject.scope}", ref=subject.ref, venue=venue, forecaster=AUDITOR_ROLE, trial=0
+        scope=f"audit {forecast.scope}", ref=forecast.ref, venue=venue, forecaster=AUDITOR_ROLE, trial=0
     )
     after = list(found)
     for batch in _iter_batches(asked):
         texts = [after[place].document.text for place in batch]
         try:
-            told = await auditor.judge_texts(texts, subject.cutoff or datetime.max.replace(tzinfo=UTC), charge)
+            opinions = await auditor.judge_texts(texts, forecast.cutoff or datetime.max.replace(tzinfo=UTC), charge)
         except (
             ConfigError,
             MalformedDataError,
@@ -325,7 +328,7 @@ async def _add_opinions(
             ServiceUnavailableError,
         ) as error:
             return after, f"{type(error).__name__}: {error}"
-        for number, (opinion, reason) in told.items():
+        for number, (opinion, reason) in opinions.items():
             after[batch[number]] = replace(after[batch[number]], opinion=opinion, reason=reason)
     return after, ""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from bot.config.schema import Config
 from bot.core.errors import NotFoundError
 from bot.core.forecasts import Forecast
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.questions import QuestionRef
 from bot.store.forecast_queries import find_answered_trials
 from bot.store.forecasts import ForecastTrace
@@ -122,8 +122,8 @@ async def preferred_forecaster(records: ReadOnlyState, history: Sequence[Forecas
         return first
     if len({one.forecaster for one in history}) == 1:
         return history[-1].forecaster
-    heard = {scope for scope, _ in await find_answered_trials(records.ledger, [one.id for one in history])}
-    return next((one.forecaster for one in reversed(history) if one.id in heard), history[-1].forecaster)
+    answered = {scope for scope, _ in await find_answered_trials(records.ledger, [one.id for one in history])}
+    return next((one.forecaster for one in reversed(history) if one.id in answered), history[-1].forecaster)
 
 
 async def find_trace(records: ReadOnlyState, name: str, forecaster: str | None = None) -> ForecastTrace:

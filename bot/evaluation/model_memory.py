@@ -1,27 +1,91 @@
 """What models may remember instead of forecasting: outcomes that were known before the end of their training.
 
 No leak guard keeps out what a model learned in training. So each forecast is compared with the knowledge cutoffs of the
-models that it used. Source: BLF (arXiv 2604.18576v3), appendix B.2, which tests models on later questions only.
+models that it used: the date from config, else the one that the maker published. A model that is not listed has no
+date, which never means that it knows nothing. Source: BLF (arXiv 2604.18576v3), appendix B.2, which tests models on
+later questions only.
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import cache
+from importlib import resources
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.errors import NotFoundError
 from bot.core.learning import Round
 from bot.core.outcomes import VoidOutcome
 from bot.core.questions import Question, QuestionRef
-from bot.evaluation.knowledge_cutoffs import knowledge_cutoff
 from bot.evaluation.seen_documents import trial_opening
+from bot.llm.roles import bare_model_name
+from bot.plugin_system.discovery import BUILT_IN_PACKAGE
 from bot.store.forecast_queries import find_scope_question, list_scope_trials, list_scopes
 from bot.store.ledger import Ledger
 from bot.store.trials import RecordedResponse, RecordingKey
 
-_EXCHANGE_KINDS = ("desk", "model")
+CUTOFFS_FILE = "knowledge_cutoffs.txt"
+
+# Labels before a name that say who made or serves the model, as some providers write them.
+_MAKER_PREFIX = re.compile(r"^(?:[a-z]+\.)+(?=[a-z])")
+_FAMILY_AND_NUMBER = re.compile(r"^([a-z]+)(?=\d)")
+# What may follow a name without making it another model.
+_VERSION_WORD = (
+    r"latest|preview|exp|experimental|customtools|instruct|it|chat|turbo|vision|text|hf|versatile|instant|thinking"
+    r"|reasoning|online|free|beta|high|medium|low|gguf|bf16|fp\d+|q\d(?:-[a-z0-9])*"
+    r"|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{3,8}|\d+k|v\d+(?:-\d+)?|\d+b|[ae]\d+b|\d+e"
+)
+_VERSION_SUFFIX = re.compile(rf"(?:-(?:{_VERSION_WORD}))*")
+
+
+def knowledge_cutoff(model: str, section: LlmSection) -> date | None:
+    """Return the last day of the model's knowledge, None where that is not known.
+
+    ``model`` is named ``provider:name``; a ``knowledge_cutoff`` in its table of config takes precedence over the
+    shipped date.
+    """
+    table = section.models.get(model)
+    if table is not None and table.knowledge_cutoff is not None:
+        return table.knowledge_cutoff
+    return published_cutoff(bare_model_name(model), shipped_cutoffs())
+
+
+def published_cutoff(name: str, cutoffs: Mapping[str, date]) -> date | None:
+    """Return the date of the longest of the names that a model's name is a version of."""
+    wanted = canonical_model_name(name)
+    matches = [
+        remembered
+        for remembered in cutoffs
+        if wanted.startswith(remembered) and _VERSION_SUFFIX.fullmatch(wanted[len(remembered) :]) is not None
+    ]
+    return cutoffs[max(matches, key=len)] if matches else None
+
+
+@cache
+def shipped_cutoffs() -> Mapping[str, date]:
+    """Return the published dates by canonical name."""
+    text = resources.files(BUILT_IN_PACKAGE).joinpath(CUTOFFS_FILE).read_text(encoding="utf-8")
+    return dict(_parse_entries(text))
+
+
+def canonical_model_name(name: str) -> str:
+    """Return a model's name without its maker and in one spelling: ``maker/Name2.1:free`` is ``name-2-1-free``."""
+    bare = _MAKER_PREFIX.sub("", name.rpartition("/")[2].casefold())
+    bare = _FAMILY_AND_NUMBER.sub(r"\1-", bare)
+    return re.sub(r"[^a-z0-9]+", "-", bare).strip("-")
+
+
+def _parse_entries(text: str) -> Iterator[tuple[str, date]]:
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            name, day = line.split()
+            yield canonical_model_name(name), date.fromisoformat(day)
+
+
+_EXCHANGE_KINDS = ("opening", "model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +99,9 @@ class AskedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMemory:
-    """One model.
+    """One model: its knowledge ``cutoff`` (None: not known), and its predicted outcomes.
 
-    its knowledge ``cutoff`` (None: not known), the outcomes that it predicted, and those known by then.
+    ``asked`` counts these outcomes, ``remembered`` those that were known by the cutoff.
     """
 
     model: str
@@ -68,29 +132,29 @@ class MemoryReport:
 
 def memory_report(outcomes: Iterable[AskedOutcome], section: LlmSection) -> MemoryReport:
     """Compare outcomes with the knowledge cutoffs of the models that predicted them."""
-    listed = [outcome for outcome in outcomes if outcome.models]
-    names = sorted({model for outcome in listed for model in outcome.models})
+    predicted = [outcome for outcome in outcomes if outcome.models]
+    names = sorted({model for outcome in predicted for model in outcome.models})
     cutoffs = {model: knowledge_cutoff(model, section) for model in names}
-    asked, known = Counter[str](), Counter[str]()
-    marked: list[str] = []
+    asked, remembered = Counter[str](), Counter[str]()
+    remembered_refs: list[str] = []
     unclear = 0
-    for outcome in listed:
+    for outcome in predicted:
         asked.update(outcome.models)
         remembering = [model for model in outcome.models if _could_remember(cutoffs[model], outcome.known_at)]
-        known.update(remembering)
+        remembered.update(remembering)
         if remembering:
-            marked.append(outcome.ref)
+            remembered_refs.append(outcome.ref)
         elif any(cutoffs[model] is None for model in outcome.models):
             unclear += 1
     return MemoryReport(
-        asked=len(listed),
-        remembered=len(marked),
+        asked=len(predicted),
+        remembered=len(remembered_refs),
         unclear=unclear,
         models=tuple(
-            ModelMemory(model=model, cutoff=cutoffs[model], asked=asked[model], remembered=known[model])
+            ModelMemory(model=model, cutoff=cutoffs[model], asked=asked[model], remembered=remembered[model])
             for model in names
         ),
-        questions=tuple(dict.fromkeys(marked)),
+        questions=tuple(dict.fromkeys(remembered_refs)),
     )
 
 
@@ -159,7 +223,7 @@ async def _scope_models(ledger: Ledger, scope: str) -> frozenset[str]:
 def _answering_models(exchanges: Mapping[RecordingKey, RecordedResponse]) -> frozenset[str]:
     """Return the models that answered in a trial, as ``provider:name``."""
     bodies = (json.loads(exchange.body) for key, exchange in exchanges.items() if key.kind == "model")
-    answers = (body["told"] for body in bodies if isinstance(body, dict) and "told" in body)
+    answers = (body["value"] for body in bodies if isinstance(body, dict) and "value" in body)
     return frozenset(str(answer["model"]) for answer in answers)
 
 

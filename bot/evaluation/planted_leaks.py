@@ -1,4 +1,4 @@
-"""Planted leaks: a test that each layer of the leak guard catches its own leaks, and that no other layer would have."""
+"""Planted leaks: a test that each layer of the leak guard catches its own leaks, which no other layer would catch."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +26,11 @@ from bot.core.values import Json
 from bot.evaluation.seen_documents import GuardLayer
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import TrialRecording
 from bot.forecasting.services import ConfiguredDataSource, ConfiguredPageSource, ConfiguredSearchEngine
+from bot.forecasting.tool_factory import ToolServices, build_tools
 from bot.forecasting.tools.base import LeakGuards, ToolContext
-from bot.forecasting.tools.toolset import ToolServices, build_tools
-from bot.forecasting.trial_memory import TrialMemory
-from bot.forecasting.trial_opening import TrialOpening
+from bot.forecasting.trial_memory import FilterCounts, TrialMemory, TrialOpening
 from bot.forecasting.trial_tools import RecordedTrialContext, TrialModels, TrialTool
 from bot.store.ledger import Ledger
 
@@ -94,10 +92,7 @@ _REDIRECTS = {f"{_NEWS_SITE}short": f"https://{_VENUE_HOST}/q/lamp"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedLeak:
-    """A planted leak.
-
-    the layer that should catch it, the tool call that returns it, and the words that reveal the answer.
-    """
+    """A planted leak: the layer that should catch it, the tool call that returns it, and the words that reveal it."""
 
     name: str
     layer: GuardLayer
@@ -106,8 +101,8 @@ class PlantedLeak:
     leaked_text: str
 
 
-def _page_leak(name: str, layer: GuardLayer, url: str, tells: str) -> PlantedLeak:
-    return PlantedLeak(name=name, layer=layer, tool="lookup_url", arguments={"url": url}, leaked_text=tells)
+def _page_leak(name: str, layer: GuardLayer, url: str, leaked_text: str) -> PlantedLeak:
+    return PlantedLeak(name=name, layer=layer, tool="lookup_url", arguments={"url": url}, leaked_text=leaked_text)
 
 
 PLANTED_LEAKS = (
@@ -179,44 +174,46 @@ class LeakPlanting:
 
     async def prove_layers(self, leaks: Sequence[PlantedLeak] = PLANTED_LEAKS) -> list[LayerProof]:
         """Plant each leak with all layers on, and with each of them off."""
-        return [await self._proof(number, leak) for number, leak in enumerate(leaks, 1)]
+        return [await self._prove_layer(number, leak) for number, leak in enumerate(leaks, 1)]
 
-    async def _proof(self, number: int, leak: PlantedLeak) -> LayerProof:
+    async def _prove_layer(self, number: int, leak: PlantedLeak) -> LayerProof:
         came_through, caught = await self._plant_leak(f"{number} guarded", leak, None)
         without = [
             layer for layer in TESTED_LAYERS if (await self._plant_leak(f"{number} without {layer}", leak, layer))[0]
         ]
         return LayerProof(leak=leak, came_through=came_through, counts=caught, passes_without=tuple(without))
 
-    async def _plant_leak(self, scope: str, leak: PlantedLeak, off: GuardLayer | None) -> tuple[bool, FilterCounts]:
+    async def _plant_leak(
+        self, scope: str, leak: PlantedLeak, disabled_layer: GuardLayer | None
+    ) -> tuple[bool, FilterCounts]:
         """Return whether the leak came through, and what was caught on its way."""
-        bench = self._trial_context(scope, off)
+        context = self._open_trial_context(scope, disabled_layer)
         texts: list[str] = []
         if leak.tool == "lookup_url":
             # Only addresses from earlier results may be read.
-            texts += _shown_texts(await bench.use_tool("web_search", {"query": "lamp"}))
-        before = bench.caught if texts else FilterCounts()
-        texts += _shown_texts(await bench.use_tool(leak.tool, leak.arguments))
-        return any(leak.leaked_text in text for text in texts), _count_difference(before, bench.caught)
+            texts += _shown_texts(await context.use_tool("web_search", {"query": "lamp"}))
+        before = context.caught if texts else FilterCounts()
+        texts += _shown_texts(await context.use_tool(leak.tool, leak.arguments))
+        return any(leak.leaked_text in text for text in texts), _count_difference(before, context.caught)
 
-    def _trial_context(self, scope: str, off: GuardLayer | None) -> RecordedTrialContext:
+    def _open_trial_context(self, scope: str, disabled_layer: GuardLayer | None) -> RecordedTrialContext:
         charge = CostAttribution(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
         record = TrialRecording(self.ledger.recordings, charge.scope, charge.trial, self.clock, read_only=False)
-        filtering = _FakeFilterModel(lets_all_pass=off is GuardLayer.CONTENT)
-        voices = TrialModels(
-            models=filtering, record=record, charge=charge, clock=self.clock, deadline=self.clock.monotonic() + 600.0
+        filter_model = _FakeFilterModel(lets_all_pass=disabled_layer is GuardLayer.CONTENT)
+        models = TrialModels(
+            models=filter_model, record=record, charge=charge, clock=self.clock, deadline=self.clock.monotonic() + 600.0
         )
-        scene = ToolContext(
+        tool_context = ToolContext(
             question=_QUESTION,
             section=ResearchSection(),
-            guards=_leak_guards(off),
+            guards=_leak_guards(disabled_layer),
             data_before=PLANTED_CUTOFF,
             memory=TrialMemory(),
             record=record,
             fetcher=_FakeFetcher(),
             reader=_FakePageReader(),
         )
-        parts = ToolServices(
+        services = ToolServices(
             search_engines=[ConfiguredSearchEngine(name="planted", engine=_FakeSearchEngine(), bounds_dates=True)],
             data_sources={"gauge": ConfiguredDataSource(spec=_data_spec("gauge"), source=_FakeSeriesSource())},
             page_sources={"shelf": ConfiguredPageSource(spec=_data_spec("shelf"), source=_FakePageSource())},
@@ -226,21 +223,21 @@ class LeakPlanting:
             charge=charge,
             has_summariser=False,
         )
-        instruments = _tool_instruments(scene, parts, off)
-        if scene.guards.blocks.refusal(_ANSWER_LINK) is None:
-            scene.memory.allow_addresses((_ANSWER_LINK,))
-        tools = tuple(instrument.tool for instrument in instruments.values())
+        tools = _build_tools(tool_context, services, disabled_layer)
+        if tool_context.guards.blocks.refusal(_ANSWER_LINK) is None:
+            tool_context.memory.allow_addresses((_ANSWER_LINK,))
+        definitions = tuple(tool.tool for tool in tools.values())
         return RecordedTrialContext(
             forecast=scope,
             cutoff=PLANTED_CUTOFF,
             trial=1,
             fitted=None,
             random=SeededRandom(1),
-            opening=TrialOpening(tools=tools, bound=PLANTED_CUTOFF, backdated=True, content=True),
-            implementations=instruments,
-            memory=scene.memory,
+            opening=TrialOpening(tools=definitions, bound=PLANTED_CUTOFF, backdated=True, content=True),
+            implementations=tools,
+            memory=tool_context.memory,
             record=record,
-            models=voices,
+            models=models,
             documents=self.ledger.documents,
         )
 
@@ -250,23 +247,29 @@ def _shown_texts(result: ToolResult) -> list[str]:
     return [result.observation.text, *(f"{one.title}\n{one.url}\n{one.text}" for one in result.sources)]
 
 
-def _leak_guards(off: GuardLayer | None) -> LeakGuards:
+def _leak_guards(disabled_layer: GuardLayer | None) -> LeakGuards:
     return LeakGuards(
-        cutoff=_NO_CUTOFF if off is GuardLayer.DATES else PLANTED_CUTOFF,
+        cutoff=_NO_CUTOFF if disabled_layer is GuardLayer.DATES else PLANTED_CUTOFF,
         backdated=True,
         # Without the filter a page of today is not read at all, so this layer is off where the filter drops nothing.
         judges_content=True,
         blocks=BlockedAddresses()
-        if off is GuardLayer.ADDRESSES
+        if disabled_layer is GuardLayer.ADDRESSES
         else find_blocked_addresses(_QUESTION, (_VENUE_HOST,), backdated=True),
     )
 
 
-def _tool_instruments(scene: ToolContext, parts: ToolServices, off: GuardLayer | None) -> dict[str, TrialTool]:
+def _build_tools(
+    tool_context: ToolContext, services: ToolServices, disabled_layer: GuardLayer | None
+) -> dict[str, TrialTool]:
     """Return the tools; data tools have a cutoff of their own, so that it can be removed from them alone."""
-    guards = dataclasses.replace(scene.guards, cutoff=_NO_CUTOFF if off is GuardLayer.CLAMP else PLANTED_CUTOFF)
-    web = build_tools(scene, dataclasses.replace(parts, data_sources={}, page_sources={}))
-    data = build_tools(dataclasses.replace(scene, guards=guards), dataclasses.replace(parts, search_engines=()))
+    guards = dataclasses.replace(
+        tool_context.guards, cutoff=_NO_CUTOFF if disabled_layer is GuardLayer.CLAMP else PLANTED_CUTOFF
+    )
+    web = build_tools(tool_context, dataclasses.replace(services, data_sources={}, page_sources={}))
+    data = build_tools(
+        dataclasses.replace(tool_context, guards=guards), dataclasses.replace(services, search_engines=())
+    )
     return {**data, **web}
 
 
@@ -345,14 +348,14 @@ class _FakeFilterModel:
             raise ConfigError(message)
         return ModelDialect.JSON
 
-    async def ask(self, inquiry: ModelRequest, *, deadline_s: float) -> ModelAnswer:
+    async def ask(self, request: ModelRequest, *, deadline_s: float) -> ModelAnswer:
         # Each text is in a part of its own, after the number under which it is judged.
-        shown = inquiry.prompt.messages[-1].text.split("\n\nResult ")
+        shown = request.prompt.messages[-1].text.split("\n\nResult ")
         leaks = [LEAKED_TEXT in text and not self.lets_all_pass for text in shown]
         words = {number: "drop" if leak else "keep" for number, leak in enumerate(leaks, 1)}
         entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "leak"}}' for n, word in words.items())
         completion = ModelCompletion(text=f'{{"results": [{entries}]}}')
         return ModelAnswer(completion=completion, usage=self.usage, model="planted:filter", document="")
 
-    async def grade(self, conduct: ModelPerformance, charge: CostAttribution) -> None:
+    async def grade(self, performance: ModelPerformance, charge: CostAttribution) -> None:
         """Record nothing."""

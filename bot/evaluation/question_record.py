@@ -46,18 +46,22 @@ class QuestionRecord:
         """Return the changes of the question since that version of it."""
         return describe_changes(self.versions[version], self.question)
 
-    def target_scores(self, case: RecordedForecast, target: str) -> RuleScores:
+    def target_scores(self, recorded_forecast: RecordedForecast, target: str) -> RuleScores:
         """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
         resolution = self.outcomes.get(target)
         if resolution is None:
             return {}
-        answer = ResolvedPrediction(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
+        answer = ResolvedPrediction(
+            recorded_forecast.forecast.predictions[target], recorded_forecast.trace.question.shape, resolution.outcome
+        )
         return score_predictions([answer])[0]
 
-    def brier_scores(self, case: RecordedForecast) -> dict[str, float | None]:
+    def brier_scores(self, recorded_forecast: RecordedForecast) -> dict[str, float | None]:
         """Return the Brier score of each target, None where it has none."""
-        scores = {target: self.target_scores(case, target) for target in case.forecast.predictions}
-        return {target: marks.get(BRIER, marks.get(CHOICE_BRIER)) for target, marks in scores.items()}
+        scores = {
+            target: self.target_scores(recorded_forecast, target) for target in recorded_forecast.forecast.predictions
+        }
+        return {target: rule_scores.get(BRIER, rule_scores.get(CHOICE_BRIER)) for target, rule_scores in scores.items()}
 
 
 async def load_question_record(
@@ -66,7 +70,7 @@ async def load_question_record(
     """Gather all about a question, with the details of one forecast, or of the newest of each forecaster."""
     ledger = records.ledger
     history = await ledger.forecasts.history(ref)
-    told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
+    shown_forecasts = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
     question, venue = await ledger.questions.get(ref), records.config.venues.get(ref.venue)
     outcomes = {resolution.target: resolution for resolution in await ledger.resolutions.current(ref)}
     return QuestionRecord(
@@ -75,7 +79,7 @@ async def load_question_record(
         state=_question_state(question, outcomes),
         versions=await ledger.forecasts.questions_of(history),
         history=tuple(history),
-        recorded_forecasts=tuple([await _load_recorded_forecast(records, one) for one in told]),
+        recorded_forecasts=tuple([await _load_recorded_forecast(records, one) for one in shown_forecasts]),
         outcomes=outcomes,
     )
 

@@ -65,35 +65,35 @@ class UnrecordedRequest:
 
 
 async def find_prompt_difference(
-    ledger: Ledger, trace: ForecastTrace, trial: int, sought: UnrecordedRequest
+    ledger: Ledger, trace: ForecastTrace, trial: int, request: UnrecordedRequest
 ) -> JsonDifference | None:
     """Return where a prompt differs from the first recorded one that was not repeated yet.
 
     None where that cannot be recovered.
     """
-    recorded = await _next_recorded_call(ledger, trace, trial, sought)
+    recorded = await _next_recorded_call(ledger, trace, trial, request)
     if recorded is None or recorded.request is None:
         return None
     try:
-        known = PROMPT_SERIALIZER.plain(await load_prompt(recorded.request, ledger.documents))
+        recorded_value = PROMPT_SERIALIZER.plain(await load_prompt(recorded.request, ledger.documents))
     except (NotFoundError, StoreError, MalformedDataError):
         return None
-    again = PROMPT_SERIALIZER.plain(sought.prompt)
-    parts = (first_difference(f"prompt.{part}", known.get(part), again.get(part)) for part in PROMPT_PARTS)
+    replayed = PROMPT_SERIALIZER.plain(request.prompt)
+    parts = (first_difference(f"prompt.{part}", recorded_value.get(part), replayed.get(part)) for part in PROMPT_PARTS)
     if (found := next((part for part in parts if part is not None), None)) is not None:
         return found
-    return first_difference("seed", recorded.request.sampling.seed, sought.seed)
+    return first_difference("seed", recorded.request.sampling.seed, request.seed)
 
 
 async def _next_recorded_call(
-    ledger: Ledger, trace: ForecastTrace, trial: int, sought: UnrecordedRequest
+    ledger: Ledger, trace: ForecastTrace, trial: int, request: UnrecordedRequest
 ) -> RecordedModelCall | None:
     chain = await read_recorded_calls(ledger, trace)
-    calls = (call for call in chain.calls if call.trial == trial and call.role == sought.role)
-    return next((call for call in calls if call.answer.document not in sought.earlier_answers), None)
+    calls = (call for call in chain.calls if call.trial == trial and call.role == request.role)
+    return next((call for call in calls if call.answer.document not in request.earlier_answers), None)
 
 
-def first_difference(path: str, recorded: Json, replayed: Json, *, within: float = 0.0) -> JsonDifference | None:
+def first_difference(path: str, recorded: Json, replayed: Json, *, tolerance: float = 0.0) -> JsonDifference | None:
     """Return the first place where two JSON values differ, with both; numbers may differ slightly."""
     match recorded, replayed:
         case dict(), dict():
@@ -101,12 +101,15 @@ def first_difference(path: str, recorded: Json, replayed: Json, *, within: float
             parts = ((key, recorded.get(key), replayed.get(key)) for key in keys)
         case list(), list():
             pairs = enumerate(zip_longest(recorded, replayed), 1)
-            parts = ((str(number), known, again) for number, (known, again) in pairs)
-        case float(), float() if math.isclose(recorded, replayed, rel_tol=0.0, abs_tol=within):
+            parts = ((str(number), recorded_value, replayed) for number, (recorded_value, replayed) in pairs)
+        case float(), float() if math.isclose(recorded, replayed, rel_tol=0.0, abs_tol=tolerance):
             return None
         case _:
             return None if recorded == replayed else (path, recorded, replayed)
-    below = (first_difference(f"{path}.{key}".lstrip("."), known, again, within=within) for key, known, again in parts)
+    below = (
+        first_difference(f"{path}.{key}".lstrip("."), recorded_value, replayed, tolerance=tolerance)
+        for key, recorded_value, replayed in parts
+    )
     return next((found for found in below if found is not None), None)
 
 
@@ -174,8 +177,8 @@ class ReplayResult:
 
 async def replay_forecast(
     trace: ForecastTrace,
-    seat: ConfiguredForecaster,
-    workshop: TrialContextFactory | None,
+    forecaster: ConfiguredForecaster,
+    tool_factory: TrialContextFactory | None,
     random: RandomStreams,
     fitted: FittedParameters | None,
 ) -> ReplayResult:
@@ -187,17 +190,17 @@ async def replay_forecast(
     if forecast is None:
         message = f"forecast {trace.id} is {trace.state}; only completed forecasts can be replayed"
         raise NotFoundError(message)
-    theatre = _ForecastReplay(trace, forecast, seat, workshop, random, fitted)
+    replay = _ForecastReplay(trace, forecast, forecaster, tool_factory, random, fitted)
     # Side by side, so that the record of one is read while another thinks.
-    runs = await gather_all(theatre.replay_trial(record) for record in trace.trials)
+    runs = await gather_all(replay.replay_trial(record) for record in trace.trials)
     trials = [trial for _, trial in runs]
-    raw = combine_trials(trace.question, trials, seat.pool) if select_counted_trials(trials) else None
+    raw = combine_trials(trace.question, trials, forecaster.pool) if select_counted_trials(trials) else None
     recorded = PREDICTIONS.plain(forecast.raw)
     differing = first_difference(
-        "", recorded, None if raw is None else PREDICTIONS.plain(raw), within=ROUNDING_TOLERANCE
+        "", recorded, None if raw is None else PREDICTIONS.plain(raw), tolerance=ROUNDING_TOLERANCE
     )
     return ReplayResult(
-        trials=tuple(told for told, _ in runs),
+        trials=tuple(replayed_trial for replayed_trial, _ in runs),
         raw=raw,
         aggregate=None if differing is None else _to_discrepancy(None, differing),
     )
@@ -242,33 +245,33 @@ class _ForecastReplay:
     async def replay_trial(self, record: TrialRecord) -> tuple[ReplayedTrial, Trial]:
         recorded = record.trial or Trial(number=record.number, end=TrialEnd.EMPTY, belief=None, steps=0)
         steps = [logged.step for logged in record.steps]
-        ear = _RecordWatcher()
-        comparison = _StepComparison(steps, ear)
-        trial = await self._trial(recorded, comparison, ear)
+        watcher = _RecordWatcher()
+        comparison = _StepComparison(steps, watcher)
+        trial = await self._run_trial(recorded, comparison, watcher)
         if recorded.end not in SELF_ENDED and trial.steps == len(steps):
             trial = dataclasses.replace(trial, end=recorded.end, detail=recorded.detail)
         comparison.compare_end(recorded, trial)
-        told = ReplayedTrial(
+        replayed_trial = ReplayedTrial(
             number=record.number,
             recorded=len(steps),
             replayed=trial.steps,
             discrepancy=await self._first_discrepancy(record.number, comparison),
             agreed=comparison.agreed,
         )
-        return told, trial
+        return replayed_trial, trial
 
     async def _first_discrepancy(self, trial: int, comparison: "_StepComparison") -> ReplayDiscrepancy | None:
         """Return the first difference; where a prompt was not recorded, it is the place where that one differs."""
-        first, sought = comparison.first, comparison.watcher.unrecorded
-        if first is None or not first.missing or sought is None or not isinstance(self.tool_factory, ToolFactory):
+        first, request = comparison.first, comparison.watcher.unrecorded
+        if first is None or not first.missing or request is None or not isinstance(self.tool_factory, ToolFactory):
             return first
-        found = await find_prompt_difference(self.tool_factory.ledger, self.trace, trial, sought)
+        found = await find_prompt_difference(self.tool_factory.ledger, self.trace, trial, request)
         if found is None:
             return first
         # The request belongs to the step that would have followed it.
         return dataclasses.replace(_to_discrepancy(comparison.agreed + 1, found), missing=first.missing)
 
-    async def _trial(self, recorded: Trial, comparison: "_StepComparison", ear: "_RecordWatcher") -> Trial:
+    async def _run_trial(self, recorded: Trial, comparison: "_StepComparison", watcher: "_RecordWatcher") -> Trial:
         # One more than recorded where the trial ended by itself, to see that it does again.
         limits = TrialLimits(
             steps=recorded.steps + (recorded.end in SELF_ENDED), seconds=self.configured_forecaster.limits.seconds
@@ -284,15 +287,15 @@ class _ForecastReplay:
             # The limits that the forecaster sees; it may plan by them.
             limits=self.configured_forecaster.limits,
         )
-        desk = await self._open_trial(start, ear)
+        context = await self._open_trial(start, watcher)
         return await run_trial(
             self.configured_forecaster.implementation,
             self.trace.question,
-            desk,
+            context,
             TrialSettings(limits=limits, log=comparison),
         )
 
-    async def _open_trial(self, start: GuardedTrialContext, ear: "_RecordWatcher") -> GuardedTrialContext:
+    async def _open_trial(self, start: GuardedTrialContext, watcher: "_RecordWatcher") -> GuardedTrialContext:
         if (
             not (self.configured_forecaster.uses_models or self.configured_forecaster.members)
             or self.tool_factory is None
@@ -312,7 +315,11 @@ class _ForecastReplay:
             # Nothing is read that was not let through then, and guards for a long text take longer than the trial.
             guarded=False,
         )
-        return _WatchedTrialContext(**vars(opened), watcher=ear) if isinstance(opened, RecordedTrialContext) else opened
+        return (
+            _WatchedTrialContext(**vars(opened), watcher=watcher)
+            if isinstance(opened, RecordedTrialContext)
+            else opened
+        )
 
 
 @dataclass(slots=True)
@@ -329,7 +336,9 @@ class _StepComparison:
             return
         if number > len(self.recorded):
             self._note(number, ("action", None, step.action.name))
-        elif step != (known := self.recorded[number - 1]) and (found := _first_step_difference(known, step)):
+        elif step != (recorded_value := self.recorded[number - 1]) and (
+            found := _first_step_difference(recorded_value, step)
+        ):
             self._note(number, found)
         else:
             self.agreed = number

@@ -5,25 +5,16 @@ different kinds are never averaged.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from bot.core.outcomes import ScoringRule, scoring_rules_for
-from bot.evaluation.score_rows import RuleScoreRow
+from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bot.stats.bootstrap import BootstrapResamples, ConfidenceInterval
-from dataclasses import asdict, field
-from typing import TypeVar
-
-from bot.evaluation.score_rows import BinaryScoreRow
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bot.stats.bootstrap import BootstrapResamples
 
 RESAMPLES = 2_000
 

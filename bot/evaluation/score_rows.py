@@ -1,12 +1,19 @@
-"""Forecasts joined with outcomes: the rows from which every report is made."""
+"""Forecasts joined with outcomes: the rows from which every report is made.
 
-from collections.abc import Iterable, Iterator, Mapping
+The forecasts come from a round of a backtest, or from forecast files, under the documented rules for missing rows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bot.core.distributions import flat_prediction
-from bot.core.learning import Round
+from bot.core.errors import ConfigError, NotFoundError
+from bot.core.interfaces import RoundArchive
+from bot.core.learning import ForecastFile, Round
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, Resolution
-from bot.core.predictions import BinaryPrediction, Prediction
+from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 
@@ -65,7 +72,11 @@ class ScoreRows:
 
 def score_round(a_round: Round, predictions: TargetPredictions) -> ScoreRows:
     """Return everything of a round that resolved, with its scores; a missing answer counts as the flat one."""
-    yes_or_no = {key: said.probability for key, said in predictions.items() if isinstance(said, BinaryPrediction)}
+    yes_or_no = {
+        key: prediction.probability
+        for key, prediction in predictions.items()
+        if isinstance(prediction, BinaryPrediction)
+    }
     return ScoreRows(binary=[*binary_score_rows(a_round, yes_or_no)], by_rule=[*rule_score_rows(a_round, predictions)])
 
 
@@ -81,12 +92,12 @@ def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[
     given = [predictions.get((question.ref, resolution.target)) for question, resolution in known]
     own = score_predictions(
         [
-            ResolvedPrediction(said or flat[question.shape], question.shape, resolution.outcome)
-            for said, (question, resolution) in zip(given, known, strict=True)
+            ResolvedPrediction(prediction or flat[question.shape], question.shape, resolution.outcome)
+            for prediction, (question, resolution) in zip(given, known, strict=True)
         ]
     )
-    for said, marks, (question, resolution) in zip(given, own, known, strict=True):
-        if marks:
+    for prediction, scores, (question, resolution) in zip(given, own, known, strict=True):
+        if scores:
             yield RuleScoreRow(
                 round=a_round.key,
                 kind=question.shape.kind,
@@ -94,9 +105,9 @@ def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[
                 source=question.source,
                 series=_series_name(question),
                 horizon_days=question.target(resolution.target).horizon_days,
-                scores=marks,
+                scores=scores,
                 crowd_scores=_crowd_scores(question, resolution),
-                imputed=said is None,
+                imputed=prediction is None,
             )
 
 
@@ -144,3 +155,68 @@ def _crowd_scores(question: Question, resolution: Resolution) -> RuleScores:
 
 def _series_name(question: Question) -> str:
     return f"{question.source}/{question.series or question.ref.key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredForecastFile:
+    """One file with its rows; ``missing`` is the share of the round's yes-or-no targets without an answer.
+
+    ``unscored`` counts the resolved choices and curves of the round: such files hold probabilities of yes alone.
+    """
+
+    file: ForecastFile
+    rows: tuple[BinaryScoreRow, ...]
+    missing: float
+    unscored: int = 0
+
+    def notes(self) -> list[str]:
+        """Return in words what the rules did to the file; those of the venue are in the complaints of the sheet."""
+        notes = [f"{self.file.name}: {complaint}" for complaint in self.file.dropped_rows]
+        imputed = sum(row.imputed for row in self.rows)
+        if imputed:
+            notes.append(f"{self.file.name}: {imputed} of {len(self.rows)} scored rows are missing and count as 0.5")
+        if self.unscored:
+            which = f"{self.unscored} of the outcomes are of choices or curves, which no such file can answer"
+            notes.append(f"{self.file.name}: {which}")
+        return notes
+
+
+def score_forecast_files(archive: RoundArchive, paths: Sequence[Path]) -> list[ScoredForecastFile]:
+    """Read each file and join it with the outcomes of its round.
+
+    Raises MalformedDataError for a file that the rules refuse whole, NotFoundError for a round that the archive lacks,
+    and ConfigError for a file that is named twice.
+    """
+    known = set(archive.round_keys())
+    if duplicates := [path.name for path, count in Counter(path.resolve() for path in paths).items() if count > 1]:
+        message = f"named twice, which would count their rows twice: {', '.join(duplicates)}"
+        raise ConfigError(message)
+    scored_files = []
+    for path in paths:
+        file = archive.read_forecast_file(path)
+        if file.round not in known:
+            message = f"{path.name} is for round {file.round}; there are {', '.join(sorted(known)) or 'no rounds'}"
+            raise NotFoundError(message)
+        a_round = archive.read_round(file.round)
+        yes_or_no = [question for question in a_round.questions if isinstance(question.shape, BinaryShape)]
+        scored_files.append(
+            ScoredForecastFile(
+                file=file,
+                rows=tuple(binary_score_rows(a_round, file.probabilities)),
+                missing=missing_share(yes_or_no, file.probabilities),
+                unscored=sum(
+                    isinstance(known.outcome, ChoiceOutcome | NumericOutcome) for known in a_round.resolutions
+                ),
+            )
+        )
+    return scored_files
+
+
+def pooling_notes(scored_files: Sequence[ScoredForecastFile]) -> Iterator[str]:
+    """Return notes where the pooled figures mix several authors, or several files of a round."""
+    authors = sorted({one.file.author for one in scored_files})
+    if len(authors) > 1:
+        yield f"the figures pool files of {len(authors)} authors ({', '.join(authors)}); by_file tells them apart"
+    for key, count in sorted(Counter(one.file.round for one in scored_files).items()):
+        if count > 1:
+            yield f"the figures pool {count} files of round {key}; by_file tells them apart"

@@ -20,8 +20,7 @@ from bot.forecasting.leak_guard.cutoff import clamp_series, is_after_cutoff, is_
 from bot.forecasting.recording import format_exchange_key, parse_exchange_key
 from bot.forecasting.tools.time_series import SERIES_SERIALIZER
 from bot.forecasting.tools.web_search import HITS_SERIALIZER, result_addresses
-from bot.forecasting.trial_memory import NOTE_SERIALIZER
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.trial_memory import NOTE_SERIALIZER, OPENING_SERIALIZER, TrialOpening
 from bot.forecasting.trial_tools import CALL_SERIALIZER, ToolCallRecord
 from bot.forecasting.web_addresses import parse_address
 from bot.llm.call_records import CALL_RECORD_SERIALIZER
@@ -108,18 +107,18 @@ class TrialDocuments:
 
     def _documents_of(self, use: ToolCallRecord) -> Iterator[SeenDocument]:
         keys = [parse_exchange_key(name) for name in use.names]
-        told = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
-        verdict = self._verdict([value for key, value in told if key.kind == "model"])
-        for key, value in told:
+        replies = [(key, body["value"]) for key in keys if "value" in (body := self._load_body(key))]
+        verdict = self._filter_verdict([value for key, value in replies if key.kind == "model"])
+        for key, value in replies:
             if key.kind == "search":
-                yield from self._results(use, key, HITS_SERIALIZER.value(value), verdict)
+                yield from self._iter_results(use, key, HITS_SERIALIZER.value(value), verdict)
             elif key.kind == "series":
-                yield self._series(SERIES_SERIALIZER.value(value), use)
+                yield self._series_document(SERIES_SERIALIZER.value(value), use)
             elif key.kind == "section":
-                yield self._passage(_PASSAGE_SERIALIZER.value(value), use)
-        yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
+                yield self._passage_document(_PASSAGE_SERIALIZER.value(value), use)
+        yield from self._iter_pages([(key, value) for key, value in replies if key.kind == "page"], verdict, use)
 
-    def _results(
+    def _iter_results(
         self, use: ToolCallRecord, key: RecordingKey, hits: Sequence[SearchResult], verdict: ContentVerdict
     ) -> Iterator[SeenDocument]:
         note = NOTE_SERIALIZER.value(use.note)
@@ -152,13 +151,15 @@ class TrialDocuments:
                 backdated=self.opening.backdated,
             )
 
-    def _pages(
-        self, told: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
+    def _iter_pages(
+        self, replies: Sequence[tuple[RecordingKey, Any]], verdict: ContentVerdict, use: ToolCallRecord
     ) -> Iterator[SeenDocument]:
         place = 0
-        for _, value in told:
+        for _, value in replies:
             if "blocked" in value:
-                yield self._page(PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES)
+                yield self._page_document(
+                    PageText(url="", title="", text="", published_at=None), use, GuardLayer.ADDRESSES
+                )
                 continue
             page = _PAGE_SERIALIZER.value(value["page"])
             dropped = self._rule_layer((page.url,), page.published_at)
@@ -166,11 +167,11 @@ class TrialDocuments:
                 # The filter saw only those that had arrived by then, in this order.
                 passed = place in verdict.kept
                 dropped, place = self._content_layer(place, verdict), place + 1
-                yield self._page(page, use, dropped, judged=verdict.checked, passed=passed)
+                yield self._page_document(page, use, dropped, judged=verdict.checked, passed=passed)
             else:
-                yield self._page(page, use, dropped)
+                yield self._page_document(page, use, dropped)
 
-    def _page(
+    def _page_document(
         self,
         page: PageText,
         use: ToolCallRecord,
@@ -198,7 +199,7 @@ class TrialDocuments:
             return GuardLayer.CONTENT
         return GuardLayer.UNCHECKED if self.opening.backdated and place not in verdict.kept else None
 
-    def _series(self, series: TimeSeries, use: ToolCallRecord) -> SeenDocument:
+    def _series_document(self, series: TimeSeries, use: ToolCallRecord) -> SeenDocument:
         points = "\n".join(f"{day},{value:.10g}" for day, value in zip(series.dates, series.values, strict=True))
         return SeenDocument(
             trial=self.trial,
@@ -210,8 +211,8 @@ class TrialDocuments:
             shown=use.result.observation.text,
         )
 
-    def _passage(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
-        late = is_revised_late(passage, self.cutoff)
+    def _passage_document(self, passage: Passage, use: ToolCallRecord) -> SeenDocument:
+        is_late = is_revised_late(passage, self.cutoff)
         return SeenDocument(
             trial=self.trial,
             tool="passages",
@@ -219,7 +220,7 @@ class TrialDocuments:
             name=f"{passage.page} # {passage.heading}",
             text=passage.text,
             dated=passage.revised_at if passage.revised_at.tzinfo else passage.revised_at.replace(tzinfo=UTC),
-            dropped=GuardLayer.CLAMP if late and use.result.failed else None,
+            dropped=GuardLayer.CLAMP if is_late and use.result.failed else None,
             shown=use.result.observation.text,
         )
 
@@ -228,7 +229,7 @@ class TrialDocuments:
             return GuardLayer.ADDRESSES
         return GuardLayer.DATES if is_after_cutoff(dated, self.cutoff, backdated=self.opening.backdated) else None
 
-    def _verdict(self, models: Sequence[Any]) -> ContentVerdict:
+    def _filter_verdict(self, models: Sequence[Any]) -> ContentVerdict:
         """Return what the filter answered in this tool call; nothing was checked where it did not answer."""
         for value in models:
             answer = _ANSWER_SERIALIZER.value(value)
@@ -236,15 +237,15 @@ class TrialDocuments:
                 return parse_verdict(answer.completion.text, 10**6)
         return ContentVerdict()
 
-    def _body(self, key: RecordingKey) -> dict[str, Any]:
+    def _load_body(self, key: RecordingKey) -> dict[str, Any]:
         exchange = self.exchanges.get(key)
         return {} if exchange is None else _exchange_body(exchange)
 
 
 def trial_opening(exchanges: Mapping[RecordingKey, RecordedResponse]) -> TrialOpening | None:
     """Return the opening of a trial; None for one that used nothing."""
-    bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "desk"]
-    return OPENING_SERIALIZER.value(bodies[0]["told"]) if bodies and "told" in bodies[0] else None
+    bodies = [_exchange_body(exchange) for key, exchange in exchanges.items() if key.kind == "opening"]
+    return OPENING_SERIALIZER.value(bodies[0]["value"]) if bodies and "value" in bodies[0] else None
 
 
 async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documents: DocumentStore) -> Mapping[str, str]:
@@ -252,9 +253,9 @@ async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documen
     roles: dict[str, str] = {}
     for key, exchange in exchanges.items():
         body = _exchange_body(exchange)
-        if key.kind != "model" or "told" not in body:
+        if key.kind != "model" or "value" not in body:
             continue
-        document = _ANSWER_SERIALIZER.value(body["told"]).document
+        document = _ANSWER_SERIALIZER.value(body["value"]).document
         try:
             roles[document] = CALL_RECORD_SERIALIZER.decode((await documents.get(document)).content.decode()).role
         except (NotFoundError, MalformedDataError):
@@ -264,8 +265,8 @@ async def call_roles(exchanges: Mapping[RecordingKey, RecordedResponse], documen
 
 def _iter_tool_uses(exchanges: Mapping[RecordingKey, RecordedResponse]) -> Iterator[ToolCallRecord]:
     for key, exchange in exchanges.items():
-        if key.kind == "tool" and "told" in (body := _exchange_body(exchange)):
-            yield CALL_SERIALIZER.value(body["told"])
+        if key.kind == "tool" and "value" in (body := _exchange_body(exchange)):
+            yield CALL_SERIALIZER.value(body["value"])
 
 
 def _exchange_body(exchange: RecordedResponse) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""What would be submitted to a venue now.
+"""The preflight: the decisions on all waiting forecasts of a venue, and the requests as they would be written.
 
-Why everything else would not, and the requests as they would be written: the same checks and plans as submitting, and
-nothing is sent.
+It uses the same checks and plans as submitting, and sends nothing.
 """
 
 import json
@@ -65,25 +64,28 @@ class PreflightDecision:
 
 @dataclass(slots=True)
 class _PreflightUsage:
-    """What this preflight would have sent so far: the caps count it, though it is not recorded."""
+    """The submissions that this preflight would have sent so far; the caps count them, though nothing is recorded."""
 
     sent: list[DecisionContext] = field(default_factory=list)
 
     @property
     def reserved(self) -> float:
-        """What all of it would cost."""
+        """The total cost of these submissions."""
         return _total_cost(self.sent)
 
-    def usage(self, known: CapUsage, case: DecisionContext) -> CapUsage:
+    def count_usage(self, known: CapUsage, context: DecisionContext) -> CapUsage:
         """Return the cap usage including what would have been sent."""
-        mine, cost = exposure_groups(case.question), _total_cost
-        others = [(exposure_groups(one.question), one) for one in self.sent]
+        own, cost = exposure_groups(context.question), _total_cost
+        others = [(exposure_groups(item.question), item) for item in self.sent]
         return replace(
             known,
-            question=known.question + cost(one for _, one in others if one.forecast.ref == case.forecast.ref),
-            event=known.event + cost(one for theirs, one in others if mine.event and theirs.event == mine.event),
-            creator=known.creator + cost(one for its, one in others if mine.creator and its.creator == mine.creator),
-            category=known.category + cost(one for its, one in others if its.category == mine.category != ""),
+            question=known.question + cost(item for _, item in others if item.forecast.ref == context.forecast.ref),
+            event=known.event
+            + cost(item for other_groups, item in others if own.event and other_groups.event == own.event),
+            creator=known.creator
+            + cost(item for other_groups, item in others if own.creator and other_groups.creator == own.creator),
+            category=known.category
+            + cost(item for other_groups, item in others if other_groups.category == own.category != ""),
             day=known.day + self.reserved,
             total=known.total + self.reserved,
             armed=known.armed + self.reserved,
@@ -91,64 +93,66 @@ class _PreflightUsage:
         )
 
 
-async def preview_decisions(parts: PreflightContext, venue: str) -> list[PreflightDecision]:
+async def preview_decisions(preflight: PreflightContext, venue: str) -> list[PreflightDecision]:
     """Return the decision on each waiting forecast of the venue, in the order in which they are decided."""
-    ledger, now = parts.context_builder.ledger, parts.clock.now()
+    ledger, now = preflight.context_builder.ledger, preflight.clock.now()
     waiting = [
         *await ledger.forecasts.undecided(MAX_FORECASTS),
         *await ledger.forecasts.held(MAX_FORECASTS, now=now + FAR_FUTURE),
     ]
-    mine = [forecast for forecast in waiting if forecast.ref.venue == venue]
+    own = [forecast for forecast in waiting if forecast.ref.venue == venue]
     usage_so_far, planner, pairs = (
         _PreflightUsage(),
-        _venue_order_planner(parts, venue),
-        await load_snapshots(parts.context_builder, mine, now),
+        _venue_order_planner(preflight, venue),
+        await load_snapshots(preflight.context_builder, own, now),
     )
-    await _propose_orders(parts, pairs, planner)
-    return [await _preview_decision(parts, pair, usage_so_far, planner) for pair in pairs]
+    await _propose_orders(preflight, pairs, planner)
+    return [await _preview_decision(preflight, pair, usage_so_far, planner) for pair in pairs]
 
 
 async def _propose_orders(
-    parts: PreflightContext, pairs: Sequence[tuple[Forecast, DecisionSnapshot]], planner: VenueOrderPlanner | None
+    preflight: PreflightContext, pairs: Sequence[tuple[Forecast, DecisionSnapshot]], planner: VenueOrderPlanner | None
 ) -> None:
     """Have the orders sized together, as submitting does."""
-    permissions, cases = parts.context_builder.ledger.permissions, []
+    permissions, contexts = preflight.context_builder.ledger.permissions, []
     for forecast, snapshot in pairs if planner is not None else ():
-        case = await parts.context_builder.build_context(forecast, snapshot, parts.clock.now())
-        if case.takes_orders and snapshot.successor is None and parts.gate.check_before_plan(case) is None:
-            cases.append(replace(case, cap_usage=await permissions.usage(cap_usage_scope(case), now=case.now)))
-    if planner is not None and cases:
-        policy = cases[0].policy
+        context = await preflight.context_builder.build_context(forecast, snapshot, preflight.clock.now())
+        if context.takes_orders and snapshot.successor is None and preflight.gate.check_before_plan(context) is None:
+            contexts.append(
+                replace(context, cap_usage=await permissions.usage(cap_usage_scope(context), now=context.now))
+            )
+    if planner is not None and contexts:
+        policy = contexts[0].policy
         await planner.propose_orders(
-            cases, reserved=await permissions.unsettled_cost(policy.venue, policy.account, paper=not policy.is_live)
+            contexts, reserved=await permissions.unsettled_cost(policy.venue, policy.account, paper=not policy.is_live)
         )
 
 
 async def _preview_decision(
-    parts: PreflightContext,
+    preflight: PreflightContext,
     pair: tuple[Forecast, DecisionSnapshot],
     usage_so_far: _PreflightUsage,
     planner: VenueOrderPlanner | None,
 ) -> PreflightDecision:
     forecast, snapshot = pair
-    case = await parts.context_builder.build_context(forecast, snapshot, parts.clock.now())
+    context = await preflight.context_builder.build_context(forecast, snapshot, preflight.clock.now())
     if snapshot.successor is not None:
         return PreflightDecision(
-            context=case, decision=HoldDecision(why=f"superseded by revision {snapshot.successor}")
+            context=context, decision=HoldDecision(why=f"superseded by revision {snapshot.successor}")
         )
-    if hold := parts.gate.check_before_plan(case):
-        return PreflightDecision(context=case, decision=hold)
-    fresh = await _refresh_snapshot(parts, snapshot)
+    if hold := preflight.gate.check_before_plan(context):
+        return PreflightDecision(context=context, decision=hold)
+    fresh = await _refresh_snapshot(preflight, snapshot)
     if isinstance(fresh, str):
-        return PreflightDecision(context=case, decision=case.hold_until_retry(fresh))
-    case = await parts.context_builder.build_context(forecast, fresh, parts.clock.now())
-    if needs_cap_usage(case):
-        known = await parts.context_builder.ledger.permissions.usage(cap_usage_scope(case), now=case.now)
-        case = replace(case, cap_usage=usage_so_far.usage(known, case))
-    planned = await _plan_order(parts, case, usage_so_far, planner)
+        return PreflightDecision(context=context, decision=context.hold_until_retry(fresh))
+    context = await preflight.context_builder.build_context(forecast, fresh, preflight.clock.now())
+    if needs_cap_usage(context):
+        known = await preflight.context_builder.ledger.permissions.usage(cap_usage_scope(context), now=context.now)
+        context = replace(context, cap_usage=usage_so_far.count_usage(known, context))
+    planned = await _plan_order(preflight, context, usage_so_far, planner)
     if isinstance(planned, HoldDecision):
-        return PreflightDecision(context=case, decision=planned)
-    decision = parts.gate.decide(planned)
+        return PreflightDecision(context=context, decision=planned)
+    decision = preflight.gate.decide(planned)
     if isinstance(decision, SendDecision):
         usage_so_far.sent.append(planned)
         if planner is not None:
@@ -156,12 +160,12 @@ async def _preview_decision(
     return PreflightDecision(context=planned, decision=decision)
 
 
-async def _refresh_snapshot(parts: PreflightContext, snapshot: DecisionSnapshot) -> DecisionSnapshot | str:
+async def _refresh_snapshot(preflight: PreflightContext, snapshot: DecisionSnapshot) -> DecisionSnapshot | str:
     """Return the snapshot with the question as the venue states it now, if the reader can find one by its name."""
-    if not isinstance(parts.reader, QuestionReader):
+    if not isinstance(preflight.reader, QuestionReader):
         return snapshot
     try:
-        return replace(snapshot, question=await parts.reader.find_question(snapshot.question.ref.key))
+        return replace(snapshot, question=await preflight.reader.find_question(snapshot.question.ref.key))
     except StoreError:
         raise
     except FoxcastError as error:
@@ -169,25 +173,28 @@ async def _refresh_snapshot(parts: PreflightContext, snapshot: DecisionSnapshot)
 
 
 async def _plan_order(
-    parts: PreflightContext, case: DecisionContext, usage_so_far: _PreflightUsage, planner: VenueOrderPlanner | None
+    preflight: PreflightContext,
+    context: DecisionContext,
+    usage_so_far: _PreflightUsage,
+    planner: VenueOrderPlanner | None,
 ) -> DecisionContext | HoldDecision:
-    if not case.takes_orders:
-        return case
+    if not context.takes_orders:
+        return context
     if planner is None:
-        return case.hold_until_retry("its account was never read; the daemon reads it")
-    waiting = await parts.context_builder.ledger.permissions.unsettled_cost(
-        case.policy.venue, case.policy.account, paper=not case.policy.is_live
+        return context.hold_until_retry("its account was never read; the daemon reads it")
+    waiting = await preflight.context_builder.ledger.permissions.unsettled_cost(
+        context.policy.venue, context.policy.account, paper=not context.policy.is_live
     )
-    return await planner.plan_order(case, reserved=waiting + usage_so_far.reserved)
+    return await planner.plan_order(context, reserved=waiting + usage_so_far.reserved)
 
 
-def _venue_order_planner(parts: PreflightContext, venue: str) -> VenueOrderPlanner | None:
-    planner, account = parts.context_builder.planners.get(venue), parts.accounts.get(venue)
+def _venue_order_planner(preflight: PreflightContext, venue: str) -> VenueOrderPlanner | None:
+    planner, account = preflight.context_builder.planners.get(venue), preflight.accounts.get(venue)
     return None if planner is None or account is None else VenueOrderPlanner(planner=planner, account=account)
 
 
-def _total_cost(cases: Iterable[DecisionContext]) -> float:
-    return sum(case.order.cost for case in cases if case.order is not None)
+def _total_cost(contexts: Iterable[DecisionContext]) -> float:
+    return sum(context.order.cost for context in contexts if context.order is not None)
 
 
 log = structlog.get_logger(__name__)
@@ -242,19 +249,21 @@ class RequestPreviewContext:
 
 
 async def preview_requests(
-    parts: RequestPreviewContext, sends: Sequence[tuple[DecisionContext, SendDecision]]
+    preflight: RequestPreviewContext, sends: Sequence[tuple[DecisionContext, SendDecision]]
 ) -> Mapping[str, RequestPreview]:
     """Return what would be written, by intent, without secrets; each request is made separately."""
-    return {send.intent.id: await _preview_request(parts, case, send) for case, send in sends}
+    return {send.intent.id: await _preview_request(preflight, context, send) for context, send in sends}
 
 
-async def _preview_request(parts: RequestPreviewContext, case: DecisionContext, send: SendDecision) -> RequestPreview:
-    comment = await _preview_comment(parts, case) if parts.comments else ""
-    if not isinstance(parts.writer, SealingSubmitter):
+async def _preview_request(
+    preflight: RequestPreviewContext, context: DecisionContext, send: SendDecision
+) -> RequestPreview:
+    comment = await _preview_comment(preflight, context) if preflight.comments else ""
+    if not isinstance(preflight.writer, SealingSubmitter):
         return RequestPreview(comment=comment)
-    batch = SubmissionBatch(key=send.intent.batch, intents=(send.intent,), questions=(case.question,))
+    batch = SubmissionBatch(key=send.intent.batch, intents=(send.intent,), questions=(context.question,))
     try:
-        made = await parts.writer.seal_requests(batch)
+        requests = await preflight.writer.seal_requests(batch)
     except StoreError:
         raise
     except FoxcastError as error:
@@ -262,17 +271,19 @@ async def _preview_request(parts: RequestPreviewContext, case: DecisionContext, 
     except Exception as error:
         log.exception("a request cannot be made", question=str(send.intent.ref))
         return RequestPreview(why=f"the writer failed: {type(error).__name__}", comment=comment)
-    if not made or not made[0].body:
+    if not requests or not requests[0].body:
         return RequestPreview(why="the writer made no request: the question may have changed just now", comment=comment)
-    body = redact_body(made[0].body)
-    sealed = SealedRequest(intent=send.intent.id, tag=made[0].tag, body=body, fence=made[0].fence)
+    body = redact_body(requests[0].body)
+    sealed = SealedRequest(intent=send.intent.id, tag=requests[0].tag, body=body, fence=requests[0].fence)
     return RequestPreview(sealed=sealed, comment=comment)
 
 
-async def _preview_comment(parts: RequestPreviewContext, case: DecisionContext) -> str:
-    trace = await parts.ledger.forecasts.trace(case.forecast.id)
+async def _preview_comment(preflight: RequestPreviewContext, context: DecisionContext) -> str:
+    trace = await preflight.ledger.forecasts.trace(context.forecast.id)
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    return render_comment(case.question, case.forecast, trials, order=case.order, template=case.policy.comment_template)
+    return render_comment(
+        context.question, context.forecast, trials, order=context.order, template=context.policy.comment_template
+    )
 
 
 def redact_body(body: str) -> str:
@@ -282,12 +293,12 @@ def redact_body(body: str) -> str:
         plain = json.loads(hidden)
     except ValueError:
         return hidden
-    kept = _redact_value(plain)
+    redacted = _redact_value(plain)
     # Byte for byte as it would be sent, if nothing was redacted.
-    return hidden if kept == plain else json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    return hidden if redacted == plain else json.dumps(redacted, ensure_ascii=False, separators=(",", ":"))
 
 
 def _redact_value(value: Json) -> Json:
     if isinstance(value, dict):
-        return {name: OMITTED if _SECRET_NAME.search(name) else _redact_value(one) for name, one in value.items()}
-    return [_redact_value(one) for one in value] if isinstance(value, list) else value
+        return {name: OMITTED if _SECRET_NAME.search(name) else _redact_value(item) for name, item in value.items()}
+    return [_redact_value(item) for item in value] if isinstance(value, list) else value

@@ -1,6 +1,6 @@
-"""What the gate must know to decide on a forecast, and the plan of its order.
+"""Builds the decision context of a forecast and plans its order; submitting and the preflight share it.
 
-Writes nothing; submitting and the preflight share it.
+It writes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +23,9 @@ from bot.core.orders import Account, OrderPlan, OrderSide, SizingPolicy, TradePr
 from bot.core.permissions import ArmRecord, CapUsage, SubmissionApproval
 from bot.core.questions import QuestionRef
 from bot.core.submissions import ExecutionMode, GateDecision, HoldDecision
-from bot.execution.gate.caps import list_headrooms, max_order_cost
+from bot.execution.gate.caps import ProposedStake, list_headrooms, max_order_cost, size_stakes_jointly
 from bot.execution.gate.decision_context import REPLAN_AFTER, DecisionContext, exposure_groups
 from bot.execution.gate.execution_policy import ExecutionPolicy
-from bot.execution.gate.joint_sizing import ProposedStake, size_stakes_jointly
 from bot.execution.gate.readiness import LiveReadiness
 from bot.store import permissions
 from bot.store.cap_usage import CapUsageScope, read_cap_usage
@@ -71,7 +70,7 @@ class DecisionContextBuilder:
             halts=self.permissions.halts,
             arm=self.permissions.arms.get(policy.venue),
             missing_requirements=self._missing_requirements(policy),
-            approval=await self._approval(policy, forecast.id),
+            approval=await self._read_approval(policy, forecast.id),
             clairvoyant=snapshot.clairvoyant,
             recorded_only=snapshot.forecast_only,
             takes_orders=policy.venue in self.planners,
@@ -83,7 +82,7 @@ class DecisionContextBuilder:
             return ()
         return READINESS_UNKNOWN if self.readiness is None else self.readiness.missing_requirements(policy.venue)
 
-    async def _approval(self, policy: ExecutionPolicy, forecast_id: str) -> SubmissionApproval | None:
+    async def _read_approval(self, policy: ExecutionPolicy, forecast_id: str) -> SubmissionApproval | None:
         return await self.ledger.permissions.approval(forecast_id) if policy.is_live else None
 
 
@@ -104,28 +103,28 @@ async def load_snapshots(
     return list(zip(forecasts, await builder.ledger.decision_snapshots.read_snapshots(asked, now=now), strict=True))
 
 
-def cap_usage_scope(case: DecisionContext) -> CapUsageScope:
-    """Return what is counted for the caps of a case."""
+def cap_usage_scope(context: DecisionContext) -> CapUsageScope:
+    """Return the scope that is counted for the caps of a submission."""
     return CapUsageScope(
-        ref=case.forecast.ref,
-        account=case.policy.account,
-        paper=not case.policy.is_live,
-        exposure=exposure_groups(case.question),
-        since=case.arm.armed_at if case.policy.is_live and case.arm is not None else None,
+        ref=context.forecast.ref,
+        account=context.policy.account,
+        paper=not context.policy.is_live,
+        exposure=exposure_groups(context.question),
+        since=context.arm.armed_at if context.policy.is_live and context.arm is not None else None,
     )
 
 
-def needs_cap_usage(case: DecisionContext) -> bool:
-    """Return whether the case needs its cap usage; counting it for thousands of others would take long."""
-    return case.takes_orders or case.policy.caps.orders_per_hour is not None
+def needs_cap_usage(context: DecisionContext) -> bool:
+    """Return whether the submission needs its cap usage; counting it for thousands of others would take long."""
+    return context.takes_orders or context.policy.caps.orders_per_hour is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedOrder:
     """The order as it would be without the others of the pass, or why there is none.
 
-    ``joint_limit`` is what it may cost at most.
-    ``account`` is the one that all proposals of the pass are made on, so that their order makes no difference.
+    ``joint_limit`` is the maximum cost. All proposals of the pass are made on the same ``account``, so that their order
+    makes no difference.
     """
 
     planned: DecisionContext | HoldDecision
@@ -157,113 +156,117 @@ class VenueOrderPlanner:
         """Count what was sent: the account as it was read does not show it."""
         self.account = replace(self.account, cash=max(0.0, self.account.cash - cost))
 
-    async def propose_orders(self, cases: Sequence[DecisionContext], *, reserved: float) -> None:
-        """Plan each case as if it were alone, and size their orders together; a single one needs no sizing."""
-        if len(cases) < 2:
+    async def propose_orders(self, contexts: Sequence[DecisionContext], *, reserved: float) -> None:
+        """Plan each order as if it were the only one, then size them jointly; a single one needs no sizing."""
+        if len(contexts) < 2:
             return
         account = self._available_account(reserved)
-        found = {case.forecast.id: await self._run_planner(self._with_totals(case), account) for case in cases}
+        found = {
+            context.forecast.id: await self._run_planner(self._with_totals(context), account) for context in contexts
+        }
         stakes = [
-            _proposed_stake(one) for one in found.values() if isinstance(one, DecisionContext) and _is_purchase(one)
+            _proposed_stake(item) for item in found.values() if isinstance(item, DecisionContext) and _is_purchase(item)
         ]
-        share = cases[0].policy.bankroll
-        sized = size_stakes_jointly(stakes, cash=account.cash, correlation=share.correlation, least=share.min_stake)
+        share = contexts[0].policy.bankroll
+        sized = size_stakes_jointly(stakes, cash=account.cash, correlation=share.correlation, min_stake=share.min_stake)
         self.proposed |= {
-            name: ProposedOrder(planned=one, account=account, joint_limit=sized.get(name, inf))
-            for name, one in found.items()
+            name: ProposedOrder(planned=item, account=account, joint_limit=sized.get(name, inf))
+            for name, item in found.items()
         }
 
-    async def plan_order(self, case: DecisionContext, *, reserved: float) -> DecisionContext | HoldDecision:
-        """Return the case with its plan, or why there can be none."""
-        known = self.proposed.pop(case.forecast.id, None)
-        if known is None:
-            return await self._run_planner(self._with_totals(case), self._available_account(reserved))
-        if isinstance(known.planned, HoldDecision):
-            return known.planned
-        case, order = replace(self._with_totals(case), joint_limit=known.joint_limit), known.planned.order
-        if order is None or known.joint_limit <= 0.0:
-            plan = known.planned.plan
-            return replace(case, plan=None if plan is None else replace(plan, order=None))
-        fresh = case.now - known.planned.now <= MAX_PLAN_AGE
-        if fresh and order.cost <= min(max_order_cost(case), known.joint_limit):
-            return replace(case, plan=known.planned.plan)
-        return await self._run_planner(case, known.account)
+    async def plan_order(self, context: DecisionContext, *, reserved: float) -> DecisionContext | HoldDecision:
+        """Return the context with its plan, or why there can be none."""
+        proposal = self.proposed.pop(context.forecast.id, None)
+        if proposal is None:
+            return await self._run_planner(self._with_totals(context), self._available_account(reserved))
+        if isinstance(proposal.planned, HoldDecision):
+            return proposal.planned
+        context, order = replace(self._with_totals(context), joint_limit=proposal.joint_limit), proposal.planned.order
+        if order is None or proposal.joint_limit <= 0.0:
+            plan = proposal.planned.plan
+            return replace(context, plan=None if plan is None else replace(plan, order=None))
+        fresh = context.now - proposal.planned.now <= MAX_PLAN_AGE
+        if fresh and order.cost <= min(max_order_cost(context), proposal.joint_limit):
+            return replace(context, plan=proposal.planned.plan)
+        return await self._run_planner(context, proposal.account)
 
     def _available_account(self, reserved: float) -> Account:
         return replace(self.account, cash=max(0.0, self.account.cash - reserved))
 
-    def _with_totals(self, case: DecisionContext) -> DecisionContext:
-        return replace(case, account_value=self.account_value, bought_in_pass=self.bought_in_pass)
+    def _with_totals(self, context: DecisionContext) -> DecisionContext:
+        return replace(context, account_value=self.account_value, bought_in_pass=self.bought_in_pass)
 
-    async def _run_planner(self, case: DecisionContext, account: Account) -> DecisionContext | HoldDecision:
+    async def _run_planner(self, context: DecisionContext, account: Account) -> DecisionContext | HoldDecision:
         if self.outage:
-            return case.hold_until_retry(self.outage)
+            return context.hold_until_retry(self.outage)
         try:
-            plan = await self.planner.plan_order(trade_proposal(case, account))
+            plan = await self.planner.plan_order(trade_proposal(context, account))
         except ServiceUnavailableError as error:
             self.outage = f"the market cannot be read: {error}"
-            return case.hold_until_retry(self.outage)
+            return context.hold_until_retry(self.outage)
         except RequestRejectedError as error:
             return HoldDecision(why=f"not traded: {error}")
         except StoreError:
             raise
         except FoxcastError as error:
-            return case.hold_until_retry(f"no plan: {describe_error_with_type(error)}", REPLAN_AFTER)
+            return context.hold_until_retry(f"no plan: {describe_error_with_type(error)}", REPLAN_AFTER)
         except Exception as error:
-            log.exception("planner failed", question=str(case.forecast.ref))
-            return case.hold_until_retry(f"the planner failed: {type(error).__name__}", REPLAN_AFTER)
-        return replace(case, plan=plan if plan.order is None else _drop_unaffordable(plan, case.forecast.ref, account))
+            log.exception("planner failed", question=str(context.forecast.ref))
+            return context.hold_until_retry(f"the planner failed: {type(error).__name__}", REPLAN_AFTER)
+        return replace(
+            context, plan=plan if plan.order is None else _drop_unaffordable(plan, context.forecast.ref, account)
+        )
 
 
-def decision_rule(case: DecisionContext, decide: Callable[[DecisionContext], GateDecision]) -> DecisionRule:
-    """Return the rule that decides on a case in the transaction that stores it, on arm record and usage as of then."""
+def decision_rule(context: DecisionContext, decide: Callable[[DecisionContext], GateDecision]) -> DecisionRule:
+    """Return the rule that decides in the transaction that stores the decision, on arm record and usage as of then."""
     return lambda database: decide(
         _refresh_context(
-            case,
-            arm=lambda: permissions.newest_arm_record(database, case.policy.venue, case.policy.account),
-            cap_usage=lambda stake: read_cap_usage(database, stake, case.now),
+            context,
+            arm=lambda: permissions.newest_arm_record(database, context.policy.venue, context.policy.account),
+            cap_usage=lambda stake: read_cap_usage(database, stake, context.now),
         )
     )
 
 
 def _refresh_context(
-    case: DecisionContext, *, arm: Callable[[], ArmRecord | None], cap_usage: Callable[[CapUsageScope], CapUsage]
+    context: DecisionContext, *, arm: Callable[[], ArmRecord | None], cap_usage: Callable[[CapUsageScope], CapUsage]
 ) -> DecisionContext:
-    now = replace(case, arm=arm()) if case.policy.is_live else case
+    now = replace(context, arm=arm()) if context.policy.is_live else context
     return replace(now, cap_usage=cap_usage(cap_usage_scope(now))) if needs_cap_usage(now) else now
 
 
-def _is_purchase(case: DecisionContext) -> bool:
-    return case.order is not None and case.order.side is OrderSide.BUY
+def _is_purchase(context: DecisionContext) -> bool:
+    return context.order is not None and context.order.side is OrderSide.BUY
 
 
-def _proposed_stake(case: DecisionContext) -> ProposedStake:
-    order = case.order
+def _proposed_stake(context: DecisionContext) -> ProposedStake:
+    order = context.order
     return ProposedStake(
-        name=case.forecast.id,
+        name=context.forecast.id,
         stake=0.0 if order is None else order.cost,
         edge=0.0 if order is None else order.edge,
-        event=exposure_groups(case.question).event,
-        headrooms=tuple(list_headrooms(case)),
+        event=exposure_groups(context.question).event,
+        headrooms=tuple(list_headrooms(context)),
     )
 
 
-def trade_proposal(case: DecisionContext, account: Account) -> TradeProposal:
+def trade_proposal(context: DecisionContext, account: Account) -> TradeProposal:
     """Return the proposal for the planner, within what the caps allow."""
-    trading = case.policy.trading
+    trading = context.policy.trading
     sizing = SizingPolicy(
         kelly_fraction=trading.kelly,
         market_shrinkage=trading.shrink,
         min_edge=trading.edge,
         price_band=trading.band,
-        max_cost=min(max_order_cost(case), account.cash),
+        max_cost=min(max_order_cost(context), account.cash),
     )
     return TradeProposal(
-        question=case.question,
-        predictions=case.forecast.predictions,
+        question=context.question,
+        predictions=context.forecast.predictions,
         account=account,
         sizing=sizing,
-        now=case.now,
+        now=context.now,
     )
 
 

@@ -105,7 +105,7 @@ def mix_predictions(
 
 def _mix_target(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
     from bot.stats.aggregation import linear_pool  # noqa: PLC0415 - as above
-    from bot.stats.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
+    from bot.stats.arrays import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
 
     match predictions[0]:
         case ChoicePrediction(probabilities=first):
@@ -138,19 +138,19 @@ def _pool_binary(
     trials = [[p.probability for p in row if isinstance(p, BinaryPrediction)] for row in rows]
     match pool:
         case PoolingMethod.MEAN:
-            whole = aggregation.mean_probability(trials)
+            pooled = aggregation.mean_probability(trials)
         case PoolingMethod.MEDIAN:
-            whole = aggregation.median_probability(trials)
+            pooled = aggregation.median_probability(trials)
         case PoolingMethod.LOGIT_MEAN:
-            whole = aggregation.logit_mean_probability(trials)
+            pooled = aggregation.logit_mean_probability(trials)
         case PoolingMethod.SHRINK:
             kind = prior.source if prior is not None else PriorSource.EVEN
             towards = prior.prediction if prior is not None else None
             center = towards.probability if isinstance(towards, BinaryPrediction) else 0.5
-            whole = aggregation.shrink_to_prior(
+            pooled = aggregation.shrink_to_prior(
                 aggregation.logit_moments(trials), aggregation.DEFAULT_WEIGHTS[kind], center
             )
-    return [BinaryPrediction(probability) for probability in whole.tolist()]
+    return [BinaryPrediction(probability) for probability in pooled.tolist()]
 
 
 def _pool_distribution(predictions: Sequence[Prediction], pool: PoolingMethod) -> Prediction:
@@ -173,8 +173,8 @@ def _pool_distribution(predictions: Sequence[Prediction], pool: PoolingMethod) -
 
 
 def _median_shares(options: Sequence[str], masses: Sequence[Sequence[float]]) -> dict[str, float]:
-    middles = [median(values) for values in zip(*masses, strict=True)]
-    total = sum(middles)
+    medians = [median(values) for values in zip(*masses, strict=True)]
+    total = sum(medians)
     # All medians are 0 if each trial is sure of another option.
-    shares = [middle / total for middle in middles] if total > 0.0 else [1.0 / len(options)] * len(options)
+    shares = [value / total for value in medians] if total > 0.0 else [1.0 / len(options)] * len(options)
     return dict(zip(options, shares, strict=True))

@@ -1,7 +1,4 @@
-"""Calibrators of predictions.
-
-None, one for each forecaster, or the gated one of ``gated_calibration``, as configured.
-"""
+"""The interface of calibrators, and the simple ones; ``gated_calibration`` has the gated calibrator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

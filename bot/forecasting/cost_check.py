@@ -1,7 +1,4 @@
-"""What a pass is expected to cost, before it begins.
-
-Above a threshold no paid forecast is made until a person agrees.
-"""
+"""The expected cost of a pass: above a threshold no paid forecast is made until a person agrees."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,31 +65,31 @@ class CostCheck:
             self.day, self.started_usd = now.date(), 0.0
         costs = {forecaster.name: await expected_cost(self.estimates, forecaster, 1) for forecaster in paid}
         self.forecast_usd = {name: cost for name, cost in costs.items() if cost is not None}
-        dear = tuple(name for name, cost in costs.items() if cost is None or cost > 0.0)
+        costly = tuple(name for name, cost in costs.items() if cost is None or cost > 0.0)
         total = sum(cost * due[name] for name, cost in self.forecast_usd.items())
         known = None not in costs.values()
         if self.started_usd + total <= self.ask_above_usd and known:
             return ()
-        await self._warn_on_hold(dear, total if known else None, sum(due[name] for name in dear))
-        return dear
+        await self._warn_on_hold(costly, total if known else None, sum(due[name] for name in costly))
+        return costly
 
     async def log_budget_warnings(self) -> None:
         """Warn once if trials will wait for each other because a budget is too small for all of them."""
-        narrow, self.budget_warnings = self.budget_warnings, None
-        for why in () if narrow is None else await narrow():
+        check, self.budget_warnings = self.budget_warnings, None
+        for why in () if check is None else await check():
             log.warning("trials wait for each other's budget", why=why)
 
     def record_started(self, forecasters: Iterable[str]) -> None:
         """Count forecasts that were begun without agreement."""
         self.started_usd += sum(self.forecast_usd.get(name, 0.0) for name in forecasters)
 
-    async def _warn_on_hold(self, dear: tuple[str, ...], total: float | None, count: int) -> None:
-        if self.warned.issuperset(dear):
+    async def _warn_on_hold(self, costly: tuple[str, ...], total: float | None, count: int) -> None:
+        if self.warned.issuperset(costly):
             return
-        self.warned.update(dear)
+        self.warned.update(costly)
         log.warning(
             "waiting for confirmation (foxcast run --yes) or a higher llm.budget.ask_above_usd",
-            forecasters=dear,
+            forecasters=costly,
             forecasts=count,
             expected_usd=None if total is None else round(total, 2),
             begun_today_usd=round(self.started_usd, 2),
@@ -102,15 +99,15 @@ class CostCheck:
 
     async def _hold_reason(self, *, known: bool) -> str:
         if known:
-            return "it is expected to cost more than may be begun unasked"
+            return "the expected cost is more than may be spent without confirmation"
         faults = [] if self.estimates is None else await missing_price_errors(self.estimates)
-        return "; ".join(map(str, faults)) or "what it costs is not known"
+        return "; ".join(map(str, faults)) or "its cost is not known"
 
 
 async def expected_cost(prices: CostEstimateSource, forecaster: ConfiguredForecaster, questions: int) -> float | None:
     """Return the expected cost of this many forecasts in US dollars; None if it is not known."""
-    one = await prices.estimate(forecaster.name, trials=forecaster.trials, steps=forecaster.limits.steps)
-    return None if one is None else one * questions
+    cost = await prices.estimate(forecaster.name, trials=forecaster.trials, steps=forecaster.limits.steps)
+    return None if cost is None else cost * questions
 
 
 async def missing_price_errors(prices: CostEstimateSource) -> Sequence[FoxcastError]:

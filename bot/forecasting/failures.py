@@ -1,7 +1,4 @@
-"""Failures in words: errors and failed trials described without secrets.
-
-Timeouts for foreign code, and warnings that are logged once a day.
-"""
+"""Failures: errors and failed trials described without secrets, timeouts for foreign code, and daily warnings."""
 
 import asyncio
 import re
@@ -131,7 +128,7 @@ async def run_with_timeout(seconds: float, who: str, work: Awaitable[Any]) -> An
 
     Raises ServiceUnavailableError when the time is over, and MalformedDataError for an error that the interface does
     not allow. That one names only the type and where it was raised: its text may hold a key, for instance in a header,
-    and these messages are recorded for ever.
+    and these messages are recorded for good.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -141,7 +138,7 @@ async def run_with_timeout(seconds: float, who: str, work: Awaitable[Any]) -> An
         raise ServiceUnavailableError(message) from error
     except FoxcastError:
         raise
-    except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises becomes one of our errors
+    except Exception as error:  # noqa: BLE001 - foreign code: all its errors become our errors
         message = f"{who} failed: {describe_foreign_error(error)}"
         # Without its cause, which a log with a traceback would show.
         raise MalformedDataError(message) from None

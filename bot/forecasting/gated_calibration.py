@@ -1,7 +1,7 @@
-"""Calibration that must prove itself.
+"""Gated calibration: predictions are calibrated only if that has been shown to help.
 
-One decision for each forecaster, question family and day, recorded with its figures and resting only on what had
-resolved before that day.
+There is one decision for each forecaster, question family and day. It is recorded with its figures and uses only what
+had resolved before that day.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class RecordedDecision(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class GatedCalibrator:
-    """Implements Calibrator: moves binary predictions if the gate allows it, by no more than its cap.
+    """Implements PredictionCalibrator: moves binary predictions if the gate allows it, by no more than its cap.
 
     The groups of the fit are the sources of the questions. If nothing had resolved there is nothing to decide.
     """

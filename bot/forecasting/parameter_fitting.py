@@ -1,6 +1,6 @@
-"""What a forecaster may learn from outcomes at a cutoff.
+"""Parameters that a forecaster learns from outcomes: fitted once for each day of cutoffs, and recorded.
 
-Parameters fitted once per day of cutoffs, on nothing known later, and recorded.
+Nothing that became known after the cutoff is used.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def fit_parameters(
 
 def best_parameters(
     name: str,
-    school: ForecasterTraining,
+    training: ForecasterTraining,
     archives: Sequence[RoundArchive],
     *,
     before: datetime,
@@ -91,11 +91,11 @@ def best_parameters(
     Parameters learned from ``pasts`` take precedence: they are a moving window in which outcomes are corrected, so the
     number of examples does not say which fit is better. None if nothing was learned strictly before the moment.
     """
-    if school.learner is not None and pasts:
-        return fit_parameters(name, school.learner, archives, before=before, pasts=pasts)
-    found = [fitted for fitted in school.shipped_parameters if fitted.before <= before]
-    if school.learner is not None and archives:
-        found.append(fit_parameters(name, school.learner, archives, before=before))
+    if training.learner is not None and pasts:
+        return fit_parameters(name, training.learner, archives, before=before, pasts=pasts)
+    found = [fitted for fitted in training.shipped_parameters if fitted.before <= before]
+    if training.learner is not None and archives:
+        found.append(fit_parameters(name, training.learner, archives, before=before))
     best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
     return None if best is None or best.examples == 0 else best
 
@@ -141,26 +141,26 @@ class ParameterFitter:
 
     async def parameters_for(self, forecaster: str, cutoff: datetime) -> RecordedParameters | None:
         """Return the parameters for the cutoff, or None if the forecaster has learned nothing by then."""
-        school = self.trainings[forecaster]
-        if school.learner is None and not school.shipped_parameters:
+        training = self.trainings[forecaster]
+        if training.learner is None and not training.shipped_parameters:
             return None
         day = utc_day(cutoff)
         async with self._locks[forecaster]:
             if (forecaster, day) not in self._by_day:
-                self._by_day[forecaster, day] = await self._find_or_fit(forecaster, school, day)
+                self._by_day[forecaster, day] = await self._find_or_fit(forecaster, training, day)
                 while len(self._by_day) > MAX_CACHED_CUTOFFS:
                     self._by_day.popitem(last=False)
             return self._by_day[forecaster, day]
 
     async def _find_or_fit(
-        self, forecaster: str, school: ForecasterTraining, before: datetime
+        self, forecaster: str, training: ForecasterTraining, before: datetime
     ) -> RecordedParameters | None:
         newest = await self.ledger.learning.newest(forecaster, before)
         recorded = RecordedParameters(*newest) if newest else None
         if recorded and recorded.parameters.before == before:
             return recorded
-        pasts = await self._resolved_forecasts(forecaster, school, before)
-        best = await asyncio.to_thread(best_parameters, forecaster, school, self.archives, before=before, pasts=pasts)
+        pasts = await self._resolved_forecasts(forecaster, training, before)
+        best = await asyncio.to_thread(best_parameters, forecaster, training, self.archives, before=before, pasts=pasts)
         if best is None or (not pasts and recorded and recorded.parameters.examples >= best.examples):
             return recorded
         digest = await self.ledger.learning.record(best, self.clock.now())
@@ -168,10 +168,10 @@ class ParameterFitter:
         return RecordedParameters(digest, best)
 
     async def _resolved_forecasts(
-        self, forecaster: str, school: ForecasterTraining, before: datetime
+        self, forecaster: str, training: ForecasterTraining, before: datetime
     ) -> Sequence[ResolvedForecast]:
-        if not isinstance(school.learner, HistoryLearner):
+        if not isinstance(training.learner, HistoryLearner):
             return ()
         return await self.ledger.learning.read_resolved_forecasts(
-            {forecaster, *school.learner.other_forecasters}, before
+            {forecaster, *training.learner.other_forecasters}, before
         )

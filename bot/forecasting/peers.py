@@ -20,7 +20,7 @@ from bot.forecasting.trial_tools import CALL_SERIALIZER, GuardedTrialContext, To
 from bot.store.ledger import Ledger
 from bot.store.serialization import PREDICTIONS, question_version, sanitize_text
 
-# A member's forecast older than this is of no use any more.
+# A member's forecast that is older than this is not used.
 MAX_FORECAST_AGE = timedelta(days=6)
 
 

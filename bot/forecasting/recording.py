@@ -1,7 +1,7 @@
 """The record of one trial.
 
-Each request to a model, tool or source is written down with its reply, and answered from the record when it is
-repeated, resumed or replayed.
+Each request to a model, tool or source is recorded with its reply. When the trial is repeated, resumed or replayed,
+the request is answered from the record.
 """
 
 import json
@@ -56,17 +56,17 @@ _FAULT_TYPES: dict[str, type[FoxcastError]] = {
 }
 
 
-# Failures that are kept when a trial is begun anew: most pages that fail do so always, and a page that now succeeds
+# Failures that are kept when a trial begins again: most pages that fail do so always, and a page that now succeeds
 # would change every prompt after it, which would be paid for again.
 _KEPT_FAULT_KINDS = frozenset({"page"})
 
 
 # Replies that depend on the configured tools and models. Replies of engines and sources do not: their requests name
 # everything that they depend on.
-_CONFIGURED_KINDS = frozenset({"desk", "dialect", "model", "time", "tool"})
+_CONFIGURED_KINDS = frozenset({"opening", "dialect", "model", "time", "tool"})
 
 
-# What a replay lacks, if the name of the kind would say something else.
+# What a message calls a missing exchange, if the name of its kind is not clear.
 _KIND_LABELS = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
 
 
@@ -142,22 +142,22 @@ class TrialRecording:
         A result depends on a fault that made it fail, and on any fault of a model, without which less is read.
         """
         bodies = {key: json.loads(exchange.body) for key, exchange in self.exchanges_by_key.items()}
-        passing = {key for key, body in bodies.items() if body.get("fault") in _TRANSIENT_FAULTS}
-        faults = {key for key in passing if key.kind not in _KEPT_FAULT_KINDS}
+        transient = {key for key, body in bodies.items() if body.get("fault") in _TRANSIENT_FAULTS}
+        faults = {key for key in transient if key.kind not in _KEPT_FAULT_KINDS}
         others = {
             key
             for key, body in bodies.items()
-            if key.kind in _CONFIGURED_KINDS and body.get("under", "") != self.configuration
+            if key.kind in _CONFIGURED_KINDS and body.get("configuration", "") != self.configuration
         }
-        results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
-        spoilt = {key for key, value in results.items() if _depends_on_fault(value, faults)}
-        self._discarded = faults | others | spoilt
+        results = {key: body["value"] for key, body in bodies.items() if key.kind == "tool" and "value" in body}
+        dependent = {key for key, value in results.items() if _depends_on_fault(value, faults)}
+        self._discarded = faults | others | dependent
 
     def values_of_kind(self, kind: str) -> list[Any]:
         """Return all replies of a kind without a fault that are not skipped, as plain values."""
         keys = (key for key in self.exchanges_by_key if key.kind == kind and key not in self._discarded)
         bodies = (json.loads(self.exchanges_by_key[key].body) for key in keys)
-        return [body["told"] for body in bodies if "told" in body]
+        return [body["value"] for body in bodies if "value" in body]
 
     @asynccontextmanager
     async def exchange(self, kind: str, asked: str, *, names: list[str] | None = None) -> AsyncIterator[OpenExchange]:
@@ -167,11 +167,11 @@ class TrialRecording:
         added to ``names``. Raises the error raised inside (again, from the record), StoreError, and NotFoundError if a
         sealed record ends before.
         """
-        key = self._next(kind, asked, self._request_counts[kind, asked])
+        key = self._next_key(kind, asked, self._request_counts[kind, asked])
         self._request_counts[kind, asked] = key.nth + 1
         if names is not None:
             names.append(format_exchange_key(key))
-        exchange = OpenExchange(number=self._number(key))
+        exchange = OpenExchange(number=self._exchange_number(key))
         if (known := self.exchanges_by_key.get(key)) is not None:
             exchange.recorded = _decode_exchange(key, known)
             yield exchange
@@ -180,16 +180,16 @@ class TrialRecording:
             what = _KIND_LABELS.get(kind, f"this {kind}")
             message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
             raise NotFoundError(message)
-        head = self._head(kind)
+        header = self._header(kind)
         try:
             await self._flush()
             try:
                 yield exchange
-                body = _BODY_SERIALIZER.encode({**head, "told": exchange.value})
+                body = _BODY_SERIALIZER.encode({**header, "value": exchange.value})
             except StoreError:
                 raise
             except FoxcastError as error:
-                body = _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+                body = _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
         except BaseException:
             # There was no reply, so it does not count: asking again is asking for the first time.
             self._request_counts[kind, asked] -= self._request_counts[kind, asked] == key.nth + 1
@@ -207,19 +207,19 @@ class TrialRecording:
 
     def replay_or_compute(self, kind: str, asked: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the JSON edge
         """Return a reply that needs no waiting, computed once; it is on record before anything that depends on it."""
-        key = self._next(kind, asked, 0)
+        key = self._next_key(kind, asked, 0)
         if key not in self.exchanges_by_key:
             if self.read_only:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFoundError(message)
-            body = _encode_sync_result(make, self._head(kind))
+            body = _encode_sync_result(make, self._header(kind))
             self.exchanges_by_key[key] = RecordedResponse(digest=sha256_hex(body.encode()), body=body)
             self._unwritten[key] = body
         return _decode_exchange(key, self.exchanges_by_key[key]).value
 
     def has_exchange(self, kind: str, asked: str) -> bool:
         """Say whether a reply that needs no waiting is on record."""
-        return self._next(kind, asked, 0) in self.exchanges_by_key
+        return self._next_key(kind, asked, 0) in self.exchanges_by_key
 
     def mark_replayed(self, keys: tuple[str, ...]) -> None:
         """Count exchanges as asked that are part of one that was answered from the record."""
@@ -234,32 +234,32 @@ class TrialRecording:
             raise NotFoundError(message)
         return _decode_exchange(parse_exchange_key(key), exchange).value
 
-    def _next(self, kind: str, asked: str, nth: int) -> RecordingKey:
+    def _next_key(self, kind: str, asked: str, nth: int) -> RecordingKey:
         key = RecordingKey(kind, asked, nth)
         while key in self._discarded:
             key = RecordingKey(kind, asked, key.nth + 1)
         return key
 
-    def _number(self, key: RecordingKey) -> int:
+    def _exchange_number(self, key: RecordingKey) -> int:
         # So the first successful one has the same number with and without an earlier fault, and is not paid twice.
         if not self._discarded:
             return key.nth
         return sum(RecordingKey(key.kind, key.key, nth) not in self._discarded for nth in range(key.nth))
 
-    def _head(self, kind: str) -> dict[str, str]:
-        return {"under": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
+    def _header(self, kind: str) -> dict[str, str]:
+        return {"configuration": self.configuration} if self.configuration and kind in _CONFIGURED_KINDS else {}
 
     async def _flush(self) -> None:
         while self._unwritten:
-            waiting = dict(self._unwritten)
-            await self.exchanges.add_all(self.scope, self.trial, waiting, at=self.clock.now())
+            unwritten = dict(self._unwritten)
+            await self.exchanges.add_all(self.scope, self.trial, unwritten, at=self.clock.now())
             # A concurrent exchange may have written the same.
-            for key in waiting:
+            for key in unwritten:
                 self._unwritten.pop(key, None)
 
     async def _add(self, key: RecordingKey, body: str) -> RecordedResponse:
-        kept = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
-        self.exchanges_by_key[key] = RecordedResponse(digest=kept, body=body)
+        digest = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
+        self.exchanges_by_key[key] = RecordedResponse(digest=digest, body=body)
         return self.exchanges_by_key[key]
 
 
@@ -274,29 +274,31 @@ def parse_exchange_key(text: str) -> RecordingKey:
     return RecordingKey(kind, asked, int(nth))
 
 
-def _encode_sync_result(make: Callable[[], Any], head: Mapping[str, str]) -> str:
+def _encode_sync_result(make: Callable[[], Any], header: Mapping[str, str]) -> str:
     try:
-        return _BODY_SERIALIZER.encode({**head, "told": make()})
+        return _BODY_SERIALIZER.encode({**header, "value": make()})
     except FoxcastError as error:
-        return _BODY_SERIALIZER.encode({**head, **_fault_fields(error)})
+        return _BODY_SERIALIZER.encode({**header, **_fault_fields(error)})
 
 
 def _depends_on_fault(result: Mapping[str, Any], faults: set[RecordingKey]) -> bool:
     """Say whether one of these faults changed the recorded result of a tool."""
-    beneath = [key for key in map(parse_exchange_key, result.get("names", ())) if key in faults]
-    return any(key.kind == "model" for key in beneath) or (bool(beneath) and result["result"].get("failed", False))
+    faulty_keys = [key for key in map(parse_exchange_key, result.get("names", ())) if key in faults]
+    return any(key.kind == "model" for key in faulty_keys) or (
+        bool(faulty_keys) and result["result"].get("failed", False)
+    )
 
 
 def _fault_fields(error: FoxcastError) -> dict[str, Any]:
     if isinstance(error, ServiceUnavailableError):
-        return {"fault": "ServiceUnavailableError", "says": str(error), "retry_after_s": error.retry_after_s}
+        return {"fault": "ServiceUnavailableError", "message": str(error), "retry_after_s": error.retry_after_s}
     if isinstance(error, TrialLimitReachedError):
-        return {"fault": "TrialLimitReachedError", "says": str(error), "limit": error.limit}
+        return {"fault": "TrialLimitReachedError", "message": str(error), "limit": error.limit}
     # The exact class if it is one of these: a subclass would otherwise be raised again as its parent.
     exact = type(error).__name__
     kind = next((name for name, kind in _FAULT_TYPES.items() if isinstance(error, kind)), MalformedDataError.__name__)
     kind = exact if exact in _FAULT_TYPES else kind
-    return {"fault": kind, "says": str(error)}
+    return {"fault": kind, "message": str(error)}
 
 
 def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedReply:
@@ -304,10 +306,10 @@ def _decode_exchange(key: RecordingKey, exchange: RecordedResponse) -> RecordedR
     body = json.loads(exchange.body)
     match body.get("fault"):
         case None:
-            return RecordedReply(key, exchange.digest, body["told"])
+            return RecordedReply(key, exchange.digest, body["value"])
         case "ServiceUnavailableError":
-            raise ServiceUnavailableError(body["says"], retry_after_s=body["retry_after_s"])
+            raise ServiceUnavailableError(body["message"], retry_after_s=body["retry_after_s"])
         case "TrialLimitReachedError":
-            raise TrialLimitReachedError(body["says"], limit=body["limit"])
+            raise TrialLimitReachedError(body["message"], limit=body["limit"])
         case fault:
-            raise _FAULT_TYPES[fault](body["says"])
+            raise _FAULT_TYPES[fault](body["message"])

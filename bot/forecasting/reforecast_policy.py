@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, Prediction
 from bot.core.questions import Question
-from bot.stats.logit import log_odds
+from bot.stats.arrays import log_odds
 from bot.store.ledger import Ledger
 from bot.store.schedule import ScheduledForecast
 

@@ -1,23 +1,21 @@
-"""Makes the tools of each trial from everything that is configured.
-
-The policy for the source of the question applies.
-"""
+"""Makes the tools of each trial from everything that is configured, under the policy for the question's source."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from bot.config.schema import ResearchSection
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
 from bot.core.learning import UNRESOLVED_NOTES_TOOL
+from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef
 from bot.core.research import SourcePolicy
 from bot.forecasting.failures import DailyWarnings
-from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses
+from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses, find_blocked_addresses, is_series_question
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE as FILTER
 from bot.forecasting.recording import TrialRecording, request_digest
 from bot.forecasting.services import (
@@ -28,28 +26,136 @@ from bot.forecasting.services import (
     PageTextReader,
     PythonCalculator,
 )
+from bot.forecasting.tools import ledger_tools, time_series
 from bot.forecasting.tools.base import LeakGuards, ToolContext
+from bot.forecasting.tools.calculator import CALCULATE, CalculateTool
 from bot.forecasting.tools.ledger_tools import EARLIER_FORECASTS as EARLIER
-from bot.forecasting.tools.ledger_tools import QUESTION_HISTORY, RELATED_QUESTIONS, OwnForecasts
+from bot.forecasting.tools.ledger_tools import (
+    QUESTION_HISTORY,
+    RELATED_QUESTIONS,
+    EarlierForecastsTool,
+    OwnForecasts,
+    QuestionHistoryTool,
+    RelatedQuestionsTool,
+    UnresolvedNotesTool,
+)
+from bot.forecasting.tools.page_reading import LookupUrlTool, PageHeadingsTool, PageSectionTool
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
-from bot.forecasting.tools.toolset import ToolServices, build_tools
-from bot.forecasting.tools.web_search import select_engines
-from bot.forecasting.trial_memory import TrialMemory
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.tools.result_summaries import SummarizeResultsTool
+from bot.forecasting.tools.time_series import (
+    MarketHistoryTool,
+    SeriesReading,
+    TimeSeriesTool,
+    find_price_source,
+    find_series_names,
+)
+from bot.forecasting.tools.web_search import WebSearchTool, select_engines
+from bot.forecasting.trial_memory import (
+    LOOKUP_URL,
+    OPENING_SERIALIZER,
+    SUMMARIZE_RESULTS,
+    WEB_SEARCH,
+    TrialMemory,
+    TrialOpening,
+)
 from bot.forecasting.trial_tools import GuardedTrialContext, RecordedTrialContext, TrialModels, TrialTool
 from bot.forecasting.web_addresses import find_links
+from bot.store.forecasts import ForecastStore
+from bot.store.learning import LearningStore
 from bot.store.ledger import Ledger
+from bot.store.question_history import QuestionHistoryReader
+
+FIXED_TOOL_NAMES: Final = (
+    time_series.MARKET_HISTORY,
+    *(str(reading) for reading in SeriesReading),
+    WEB_SEARCH,
+    SUMMARIZE_RESULTS,
+    LOOKUP_URL,
+    ledger_tools.EARLIER_FORECASTS,
+    ledger_tools.RELATED_QUESTIONS,
+    ledger_tools.QUESTION_HISTORY,
+    UNRESOLVED_NOTES_TOOL,
+    CALCULATE,
+)
+
+
+def list_tool_names(page_sources: Iterable[str]) -> Collection[str]:
+    """Return the names of all tools that a trial may be offered if these page sources are enabled."""
+    return frozenset(
+        [*FIXED_TOOL_NAMES, *(f"fetch_{source}_{part}" for source in page_sources for part in ("toc", "section"))]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolServices:
+    """What tools are made of; ``has_summariser`` says whether a model summarises."""
+
+    search_engines: Sequence[ConfiguredSearchEngine]
+    data_sources: Mapping[str, ConfiguredDataSource]
+    page_sources: Mapping[str, ConfiguredPageSource]
+    calculator: PythonCalculator | None = None
+    forecasts: ForecastStore
+    related: QuestionHistoryReader
+    learning: LearningStore
+    charge: CostAttribution
+    has_summariser: bool
+
+
+def build_tools(context: ToolContext, services: ToolServices) -> dict[str, TrialTool]:
+    """Return the tools by name, in the order in which they are offered."""
+    return {tool.tool.name: tool for tool in _create_tools(context, services)}
+
+
+def _create_tools(context: ToolContext, services: ToolServices) -> Iterator[TrialTool]:
+    yield from _create_series_tools(context, services.data_sources)
+    for source in services.page_sources.values():
+        yield PageHeadingsTool(context, source)
+        yield PageSectionTool(context, source)
+    engines = select_engines(services.search_engines, context.section.search, backdated=context.guards.backdated)
+    if engines:
+        yield WebSearchTool(context, engines)
+        yield SummarizeResultsTool(context=context, has_summariser=services.has_summariser)
+    if context.guards.allows_current_pages:
+        yield LookupUrlTool(context)
+    yield EarlierForecastsTool(context, services.forecasts, services.related, services.charge)
+    yield RelatedQuestionsTool(context, services.related, services.forecasts, services.charge)
+    yield QuestionHistoryTool(context, services.related)
+    yield UnresolvedNotesTool(context, services.learning, services.charge)
+    if services.calculator is not None:
+        yield CalculateTool(context, services.calculator)
+
+
+def _create_series_tools(context: ToolContext, data_sources: Mapping[str, ConfiguredDataSource]) -> Iterator[TrialTool]:
+    question = context.question
+    prices = None if is_series_question(question) else find_price_source(question, data_sources)
+    if prices is not None:
+        yield MarketHistoryTool(context, prices)
+    if not data_sources:
+        return
+    yield TimeSeriesTool(reading=SeriesReading.HISTORY, context=context, data_sources=data_sources)
+    if is_series_question(question) and isinstance(question.shape, BinaryShape) and _has_series(question, data_sources):
+        yield TimeSeriesTool(reading=SeriesReading.MODEL, context=context, data_sources=data_sources)
+        yield TimeSeriesTool(reading=SeriesReading.COMBO, context=context, data_sources=data_sources)
+
+
+def _has_series(question: Question, data_sources: Mapping[str, ConfiguredDataSource]) -> bool:
+    return any(
+        question.source in source.spec.question_sources and find_series_names(source, question)
+        for source in data_sources.values()
+    )
 
 
 def find_source_policy(
-    question: Question, section: ResearchSection, parts: Iterable[ConfiguredDataSource | ConfiguredPageSource]
+    question: Question, section: ResearchSection, sources: Iterable[ConfiguredDataSource | ConfiguredPageSource]
 ) -> SourcePolicy:
     """Return the policy for a question; settings that its table in config omits come from the plugin that serves it.
 
     The table is that of the question's source, or of its venue if it has no source.
     """
-    served = (part.spec.policy for part in parts if question.source and question.source in part.spec.question_sources)
-    policy = next(served, SourcePolicy())
+    policies = (
+        source.spec.policy for source in sources if question.source in source.spec.question_sources and question.source
+    )
+    policy = next(policies, SourcePolicy())
     table = section.sources.get(question.source or question.ref.venue)
     if table is None:
         return policy
@@ -84,7 +190,7 @@ class ToolFactory:
 
     ``blocked_hosts`` are hosts that reveal answers; those that ``section`` blocks are never read at all. With
     ``read_only`` everything comes from the record, and nothing is asked, fetched or written. With ``retry_failures``,
-    which is for the laboratory, a recorded trial is begun anew: failures that may have been resolved are asked again,
+    which is for the laboratory, a recorded trial begins again: failures that may have been resolved are asked again,
     except pages, and so are replies under another configuration. ``models_by_role`` names the model of each role, and
     is part of that configuration.
     """
@@ -126,7 +232,7 @@ class ToolFactory:
             cutoff=opening.bound if guarded else None,
             backdated=opening.backdated,
             judges_content=opening.content,
-            blocks=self._blocks(question, backdated=opening.backdated) if guarded else BlockedAddresses(),
+            blocks=self._blocked_addresses(question, backdated=opening.backdated) if guarded else BlockedAddresses(),
         )
         context = ToolContext(
             question=question,
@@ -157,12 +263,12 @@ class ToolFactory:
         self, record: TrialRecording, question: Question, cutoff: datetime, *, guarded: bool
     ) -> TrialOpening | None:
         """Return the recorded opening of the trial, None for a new trial."""
-        openings = [OPENING_SERIALIZER.value(value) for value in record.values_of_kind("desk")]
+        openings = [OPENING_SERIALIZER.value(value) for value in record.values_of_kind("opening")]
         if not self.read_only:
             for opening in openings:
                 whose = f"trial {record.trial} of {record.scope}"
                 opening.require_same_guard(guarded=guarded, cutoff=cutoff, whose=whose)
-            record.configuration = self._configuration(question)
+            record.configuration = self._configuration_digest(question)
             if self.retry_failures:
                 record.discard_stale()
                 openings = [opening for opening in openings if opening.configuration == record.configuration]
@@ -182,7 +288,7 @@ class ToolFactory:
             names = ", ".join(engine.name for engine in self.search_engines)
             self.warnings.warn_once("no search for questions of earlier days", who=names, why=why, now=now)
         return TrialOpening(
-            policy=self._policy(question),
+            policy=self._find_policy(question),
             bound=cutoff if guarded else now,
             backdated=backdated,
             content=backdated and self.section.filter and models.has_role(FILTER),
@@ -190,20 +296,22 @@ class ToolFactory:
             configuration=models.record.configuration,
         )
 
-    def _policy(self, question: Question) -> SourcePolicy:
+    def _find_policy(self, question: Question) -> SourcePolicy:
         return find_source_policy(question, self.section, (*self.data_sources.values(), *self.page_sources.values()))
 
-    def _configuration(self, question: Question) -> str:
+    def _configuration_digest(self, question: Question) -> str:
         """Return the digest of what this configuration offers a trial; the moment and the record are not part."""
         return request_digest(
             {
                 "section": self.section.model_dump(mode="json", exclude={"sources"}),
-                "policy": dataclasses.asdict(self._policy(question)),
+                "policy": dataclasses.asdict(self._find_policy(question)),
                 "engines": [[engine.name, engine.bounds_dates] for engine in self.search_engines],
-                "gauges": [[name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()],
-                "shelves": list(self.page_sources),
+                "data_sources": [
+                    [name, dataclasses.asdict(source.spec.model)] for name, source in self.data_sources.items()
+                ],
+                "page_sources": list(self.page_sources),
                 "blocked": sorted(self.blocked_hosts),
-                "cast": dict(self.models_by_role),
+                "models": dict(self.models_by_role),
                 "roles": [role for role in (FILTER, SUMMARISER) if self._has_model(role)],
             }
         )[:16]
@@ -223,7 +331,7 @@ class ToolFactory:
     ) -> TrialOpening:
         names = set(implementations)
         names -= await self._tools_without_data(names, context.question.ref, charge, opening.bound)
-        tools = (instrument.tool for name, instrument in implementations.items() if name in names)
+        tools = (tool.tool for name, tool in implementations.items() if name in names)
         text = f"{context.question.title}\n{context.question.background}\n{context.question.criteria}"
         own = (context.question.url,) if context.question.url else ()
         links = [url for url in (*own, *find_links(text)) if context.guards.blocks.refusal(url) is None]
@@ -251,7 +359,7 @@ class ToolFactory:
         }
         return {name for name, has_something in available.items() if not has_something}
 
-    def _blocks(self, question: Question, *, backdated: bool) -> BlockedAddresses:
+    def _blocked_addresses(self, question: Question, *, backdated: bool) -> BlockedAddresses:
         return find_blocked_addresses(
             question, self.blocked_hosts, backdated=backdated, never=self.section.blocked_hosts
         )

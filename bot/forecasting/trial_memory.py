@@ -1,18 +1,60 @@
-"""What a trial remembers between tool calls.
+"""The state of a trial that decides which tools it may use: its recorded opening, and its memory of tool calls.
 
-Search results, addresses that may be read, tools used and counts of what was filtered. It is rebuilt from the record
-when a trial is resumed.
+The opening stays the same when the trial is resumed under another configuration. The memory holds search results,
+addresses that may be read, used tools and counts of what the leak guard filtered out; it is rebuilt from the record.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.core.errors import LeakError
+from bot.core.language_models import ToolDefinition
+from bot.core.research import SourcePolicy
 from bot.forecasting.recording import TrialRecording
 from bot.forecasting.web_addresses import parse_address
 from bot.store.serialization import JsonSerializer
+
+WEB_SEARCH = "web_search"
+SUMMARIZE_RESULTS = "summarize_results"
+LOOKUP_URL = "lookup_url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterCounts:
+    """How many items were left out: by date, by content, by clamping data at the cutoff, by address, or unchecked.
+
+    ``unchecked`` counts what the judging model did not mention.
+    """
+
+    dates: int = 0
+    content: int = 0
+    clamped: int = 0
+    blocked: int = 0
+    unchecked: int = 0
+
+    def __add__(self, other: "FilterCounts") -> "FilterCounts":
+        return FilterCounts(
+            dates=self.dates + other.dates,
+            content=self.content + other.content,
+            clamped=self.clamped + other.clamped,
+            blocked=self.blocked + other.blocked,
+            unchecked=self.unchecked + other.unchecked,
+        )
+
+    def describe(self, what: str = "results") -> str:
+        """Return one line for the model, empty if nothing was left out; ``what`` names the items in the plural."""
+        reasons = {
+            "dated after the cutoff": self.dates,
+            "reporting what happened after the cutoff": self.content,
+            "on or after the cutoff": self.clamped,
+            "from an address that is not read for this question": self.blocked,
+            "not checked for information from after the cutoff": self.unchecked,
+        }
+        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
+        return f"{what} left out: {counts}" if counts else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +149,7 @@ class TrialMemory:
         self._unread.extend(addresses)
 
     def skip_recorded_searches(self, record: TrialRecording) -> None:
-        """Give new searches numbers above all those on record, in whatever order those are repeated."""
+        """Give new searches numbers above all recorded ones, whose order may differ when they are repeated."""
         numbers = (value["note"].get("search", 0) for value in record.values_of_kind("tool"))
         self.next_search = max((self.next_search, *(number + 1 for number in numbers)))
 
@@ -115,3 +157,70 @@ class TrialMemory:
         url = self._unread.popleft()
         if (address := parse_address(url)) is not None:
             self._known.setdefault(address.key, url)
+
+
+REMEDY = "undo the change, or begin again (a backtest under another --run)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOpening:
+    """The policy, all tools that it allows, the addresses that may be read from the beginning, and the guards.
+
+    ``bound`` is the moment before which data is requested, ``content`` whether a model judges texts by their content,
+    ``guarded`` whether the leak guards are on. ``configuration`` is the digest of the configuration of the
+    trial context.
+    """
+
+    policy: SourcePolicy = field(default_factory=SourcePolicy)
+    tools: tuple[ToolDefinition, ...] = ()
+    addresses: tuple[str, ...] = ()
+    bound: datetime
+    backdated: bool = False
+    content: bool = False
+    guarded: bool = True
+    configuration: str = ""
+
+    def require_same_guard(self, *, guarded: bool, cutoff: datetime, whose: str) -> None:
+        """Raise LeakError if the trial may have seen more than it may see now, or may now see more than it did."""
+        if self.guarded != guarded:
+            began = (
+                "under guard against knowing the future" if self.guarded else "without guard against knowing the future"
+            )
+            message = f"{whose} began {began} and cannot continue otherwise: {REMEDY}"
+            raise LeakError(message)
+        if guarded and self.bound > cutoff:
+            message = (
+                f"{whose} began with what was known before {self.bound.isoformat()}, and its cutoff is "
+                f"{cutoff.isoformat()} now: {REMEDY}"
+            )
+            raise LeakError(message)
+
+    def offered_tools(self, memory: TrialMemory) -> tuple[ToolDefinition, ...]:
+        """Return the tools that may be used now."""
+        return tuple(tool for tool in self.tools if self.find_obstacle(tool.name, memory) is None)
+
+    def find_obstacle(self, name: str, memory: TrialMemory) -> str | None:
+        """Say in words for the model why one of the tools cannot be used now; None if it can."""
+        first = self.policy.first
+        if first not in {None, name, *memory.used_tools} and any(tool.name == first for tool in self.tools):
+            return f"{first} has to be used first"
+        if name == WEB_SEARCH:
+            return self._search_obstacle(memory)
+        if name == SUMMARIZE_RESULTS and not memory.found_anything:
+            return "no search has found anything that could be read"
+        if name == LOOKUP_URL and self.backdated and not memory.knows_addresses:
+            return "no address is known yet; those of search results and of pages can be read"
+        return None
+
+    def _search_obstacle(self, memory: TrialMemory) -> str | None:
+        limit = self.policy.searches
+        if limit is None or memory.search_count < limit:
+            return None
+        if limit == 0:
+            return "questions of this source are answered without web searches"
+        return (
+            f"all {limit} web searches of this question are used up" if limit > 1 else "the one web search is used up"
+        )
+
+
+OPENING_SERIALIZER: JsonSerializer[TrialOpening] = JsonSerializer("beginning of a trial", TrialOpening)

@@ -1,6 +1,6 @@
-"""What a forecaster works with in one trial.
+"""The context of one trial: cutoff, limits, learned parameters, and the tools and models that are allowed now.
 
-Its context (cutoff, limits, learned parameters) and the tools and models that are allowed now; every call is recorded.
+Every call is recorded.
 """
 
 import dataclasses
@@ -38,12 +38,17 @@ from bot.core.learning import FittedParameters
 from bot.core.questions import Question
 from bot.core.research import SourcePolicy
 from bot.core.values import Json
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import RecordedReply, TrialRecording, request_digest
 from bot.forecasting.services import ModelGateway
-from bot.forecasting.tools.definitions import find_argument_fault
-from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote, TrialMemory
-from bot.forecasting.trial_opening import OPENING_SERIALIZER, TrialOpening
+from bot.forecasting.tools.base import find_argument_fault
+from bot.forecasting.trial_memory import (
+    NOTE_SERIALIZER,
+    OPENING_SERIALIZER,
+    FilterCounts,
+    ToolCallNote,
+    TrialMemory,
+    TrialOpening,
+)
 from bot.forecasting.untrusted_text import clean_text
 from bot.store.documents import DocumentStore
 from bot.store.serialization import JsonSerializer, sanitize_text
@@ -157,7 +162,7 @@ _PROMPT_SERIALIZER: JsonSerializer[Prompt] = JsonSerializer("prompt", Prompt)
 _MOST_REMEMBERED = 256
 
 
-# Less than this counts as no time: timers may fire a little early.
+# Less time than this counts as none: timers may fire a little early.
 LEAST_SECONDS = 1e-3
 
 
@@ -233,24 +238,24 @@ class TrialModels:
     def _frame_digest(self, prompt: Prompt) -> str:
         # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
         key = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
-        if (known := self._frames.get(key)) is None:
+        if (cached := self._frames.get(key)) is None:
             _evict_oldest(self._frames)
             frame = replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
-            known = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
-        return known[1]
+            cached = self._frames[key] = (frame, request_digest(_PROMPT_SERIALIZER.plain(frame)))
+        return cached[1]
 
     def _cached_message_digest(self, message: Message) -> str:
         # A conversation only grows, so each message is digested once. The message is kept with its digest, so that
         # no other object can have its identity.
-        if (known := self._messages.get(id(message))) is None:
+        if (cached := self._messages.get(id(message))) is None:
             _evict_oldest(self._messages)
-            known = self._messages[id(message)] = (message, _message_digest(message))
-        return known[1]
+            cached = self._messages[id(message)] = (message, _message_digest(message))
+        return cached[1]
 
 
-def _evict_oldest(known: dict[Any, Any]) -> None:
-    if len(known) >= _MOST_REMEMBERED:
-        del known[next(iter(known))]
+def _evict_oldest(cached: dict[Any, Any]) -> None:
+    if len(cached) >= _MOST_REMEMBERED:
+        del cached[next(iter(cached))]
 
 
 def _message_digest(message: Message) -> str:
@@ -261,11 +266,11 @@ def _message_digest(message: Message) -> str:
     try:
         calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
         native = message.native
-        given = None if native is None else [native.provider, native.model, len(native.text)]
-        head = json.dumps([message.speaker, message.answers, calls, given])
-        whole = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
-        whole += "" if native is None else native.text
-        return sha256_hex(whole.encode(errors="surrogatepass"))
+        native_state = None if native is None else [native.provider, native.model, len(native.text)]
+        head = json.dumps([message.speaker, message.answers, calls, native_state])
+        content = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
+        content += "" if native is None else native.text
+        return sha256_hex(content.encode(errors="surrogatepass"))
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"the request cannot be written as JSON: {error!r}"
         raise MalformedDataError(reason) from error
@@ -442,8 +447,8 @@ class RecordedTrialContext(GuardedTrialContext):
 
     def _record_opening(self) -> None:
         # Recorded before the first exchange, and not for trials that use nothing.
-        if not self.record.read_only and not self.record.has_exchange("desk", _EMPTY_DIGEST):
-            self.record.replay_or_compute("desk", _EMPTY_DIGEST, lambda: OPENING_SERIALIZER.plain(self.opening))
+        if not self.record.read_only and not self.record.has_exchange("opening", _EMPTY_DIGEST):
+            self.record.replay_or_compute("opening", _EMPTY_DIGEST, lambda: OPENING_SERIALIZER.plain(self.opening))
 
     async def _record_call(self, tool: str, arguments: Mapping[str, Json]) -> object:
         trace = ToolCallTrace(self.models, self.documents)
@@ -478,7 +483,7 @@ class RecordedTrialContext(GuardedTrialContext):
     def _explain_refusal(self, tool: str) -> str:
         if all(tool != available.name for available in self.all_tools):
             return f"There is no tool {clean_text(tool, 60)!r}."
-        if (why := self.opening.obstacle(tool, self.memory)) is not None:
+        if (why := self.opening.find_obstacle(tool, self.memory)) is not None:
             return f"{tool} cannot be used now: {why}."
         return f"{tool} cannot be used any more: it is no longer configured."
 

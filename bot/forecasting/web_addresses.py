@@ -98,17 +98,17 @@ def parse_address(text: str) -> WebAddress | None:
 
 
 def _parse_unusual_address(text: str) -> WebAddress | None:
-    straight = _NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]).replace("\\", "/")
-    if re.match(r"^https?:", straight, re.IGNORECASE):
-        straight = re.sub(r"^https?:/*", "https://", straight, flags=re.IGNORECASE)
-    elif straight.startswith("//"):
-        straight = f"https:{straight}"
-    elif _SCHEME.match(straight) and not re.match(r"^[^/?#]+\.[^/?#:]+:\d+(?:[/?#]|$)", straight):
+    normalized = _NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]).replace("\\", "/")
+    if re.match(r"^https?:", normalized, re.IGNORECASE):
+        normalized = re.sub(r"^https?:/*", "https://", normalized, flags=re.IGNORECASE)
+    elif normalized.startswith("//"):
+        normalized = f"https:{normalized}"
+    elif _SCHEME.match(normalized) and not re.match(r"^[^/?#]+\.[^/?#:]+:\d+(?:[/?#]|$)", normalized):
         return None
     else:
-        straight = f"https://{straight}"
+        normalized = f"https://{normalized}"
     try:
-        parts = urlsplit(straight)
+        parts = urlsplit(normalized)
         host = parse_host(parts.netloc)
     except ValueError:
         return None
@@ -159,13 +159,13 @@ def mentions_host(text: str, hosts: Container[str]) -> bool:
     ``www.x.example.mirror.example`` and in ``?a={"b":"x.example"}``; labels with dashes for dots in its own host; and
     what parts of 16 and more characters hold in base64. It may also find text that is not an address.
     """
-    straight = _unescape(_NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]))
-    if _mentions_host_plainly(straight, hosts):
+    normalized = _unescape(_NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]))
+    if _mentions_host_plainly(normalized, hosts):
         return True
-    host = re.split(r"[/?#]", re.sub(r"^[a-z]+:/*", "", straight, flags=re.IGNORECASE), maxsplit=1)[0]
+    host = re.split(r"[/?#]", re.sub(r"^[a-z]+:/*", "", normalized, flags=re.IGNORECASE), maxsplit=1)[0]
     if "-" in host and any(_mentions_host_plainly(_undash_host(label), hosts) for label in host.split(".")):
         return True
-    return any(_mentions_host_plainly(_unescape(text), hosts) for text in _decode_base64_parts(straight))
+    return any(_mentions_host_plainly(_unescape(text), hosts) for text in _decode_base64_parts(normalized))
 
 
 def _mentions_host_plainly(text: str, hosts: Container[str]) -> bool:
@@ -186,8 +186,8 @@ def _decode_base64_parts(text: str) -> Iterator[str]:
     parts = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
     for coded in (part[start:] for part in parts for start in range(4)):
         # A single letter after groups of four has no meaning.
-        whole = coded[: len(coded) - (len(coded) % 4 == 1)]
-        decoded = base64.b64decode(whole + "=" * (-len(whole) % 4))
+        padded = coded[: len(coded) - (len(coded) % 4 == 1)]
+        decoded = base64.b64decode(padded + "=" * (-len(padded) % 4))
         if b"." in decoded or b"%" in decoded:
             yield decoded.decode(errors="replace")
 
@@ -199,13 +199,13 @@ def _undash_host(label: str) -> str:
 
 def _resolve_dots(path: str) -> str:
     """Return a path without ``.`` and ``..`` steps."""
-    kept: list[str] = []
+    segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
-            del kept[-1:]
+            del segments[-1:]
         elif segment != ".":
-            kept.append(segment)
-    joined = "/".join(filter(None, kept))
+            segments.append(segment)
+    joined = "/".join(filter(None, segments))
     return f"/{joined}" if joined else ""
 
 

@@ -1,4 +1,4 @@
-"""Plan comments on forecasts that a venue acknowledged. Comments are intents of their own and follow the forecast."""
+"""Plan comments on forecasts that a venue acknowledged; each comment is an intent that follows its forecast."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ MAX_COMMENTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentContext:
-    """Whose forecasts are commented: the policies of venues that accept comments, and what one costs.
+    """What comments need: the policies of venues that accept comments, and the fee of each venue.
 
     ``pre_send_check`` is that of the outbox: a comment that it would refuse is not planned. At the venues in
     ``one_per_event`` all questions of one event share one comment, which is posted once.
@@ -44,89 +44,91 @@ class CommentContext:
     one_per_event: Collection[str] = ()
 
 
-async def plan_comments(parts: CommentContext) -> int:
+async def plan_comments(job: CommentContext) -> int:
     """Plan a comment for each acknowledged forecast that has none; return how many were planned.
 
-    Nothing is posted in paper mode: nobody would read it.
+    Nothing is posted in paper mode, where nobody would read it.
     """
     planned = 0
-    for lane in parts.execution_policies.values():
-        if lane.is_live and lane.posts_comments:
-            planned += await _plan_venue_comments(parts, lane)
+    for policy in job.execution_policies.values():
+        if policy.is_live and policy.posts_comments:
+            planned += await _plan_venue_comments(job, policy)
     return planned
 
 
-async def _plan_venue_comments(parts: CommentContext, lane: ExecutionPolicy) -> int:
-    now, planned = parts.clock.now(), 0
-    by_event = lane.venue in parts.one_per_event
-    rows = await parts.ledger.permissions.read(
+async def _plan_venue_comments(job: CommentContext, policy: ExecutionPolicy) -> int:
+    now, planned = job.clock.now(), 0
+    by_event = policy.venue in job.one_per_event
+    rows = await job.ledger.permissions.read(
         lambda database: submission_queries.find_uncommented(
-            database, lane.venue, lane.account, since=now - MAX_COMMENT_AGE, limit=MAX_COMMENTS, by_event=by_event
+            database, policy.venue, policy.account, since=now - MAX_COMMENT_AGE, limit=MAX_COMMENTS, by_event=by_event
         )
     )
-    said: set[str] = set()
+    commented_events: set[str] = set()
     for row in rows:
         event = row.intent.exposure.event
-        if by_event and event and event in said:
+        if by_event and event and event in commented_events:
             continue
-        intent = replace(await _comment_intent(parts, row), fee=parts.fees.get(lane.venue, 0.0))
+        intent = replace(await _comment_intent(job, row), fee=job.fees.get(policy.venue, 0.0))
         if not intent.text:
             continue
-        if why := await parts.pre_send_check(intent) or await _cap_objection(parts, lane, intent):
+        if why := await job.pre_send_check(intent) or await _cap_objection(job, policy, intent):
             log.info("not commented now", question=str(intent.ref), why=why)
             continue
-        decision = SendDecision(intent=intent, mode=lane.mode, why="the forecast is published, and comment = true")
-        stored = await parts.ledger.submissions.decide(forecast_id=intent.forecast, decision=decision, at=now)
+        decision = SendDecision(intent=intent, mode=policy.mode, why="the forecast is published, and comment = true")
+        stored = await job.ledger.submissions.decide(forecast_id=intent.forecast, decision=decision, at=now)
         planned += isinstance(stored, SendDecision)
-        said.add(event)
+        commented_events.add(event)
     return planned
 
 
-async def _cap_objection(parts: CommentContext, lane: ExecutionPolicy, intent: Intent) -> str | None:
+async def _cap_objection(job: CommentContext, policy: ExecutionPolicy, intent: Intent) -> str | None:
     """Return the reason where the fee would exceed a cap: comments are paid from the same cash as orders."""
     if not intent.fee:
         return None
-    leave, now = parts.ledger.permissions, parts.clock.now()
-    trace = await parts.ledger.forecasts.trace(intent.forecast)
+    permissions, now = job.ledger.permissions, job.clock.now()
+    trace = await job.ledger.forecasts.trace(intent.forecast)
     if trace.forecast is None:
         return "its forecast does not exist any more"
-    arms = (await leave.read_status({lane.venue: lane.account}, now=now)).arms
-    case = DecisionContext(
-        policy=lane,
+    arms = (await permissions.read_status({policy.venue: policy.account}, now=now)).arms
+    context = DecisionContext(
+        policy=policy,
         forecast=trace.forecast,
         question=trace.question,
         current_intent=None,
         lock_reason=None,
         now=now,
-        arm=arms.get(lane.venue),
+        arm=arms.get(policy.venue),
     )
-    tightest = tightest_headroom(replace(case, cap_usage=await leave.usage(cap_usage_scope(case), now=now)))
+    tightest = tightest_headroom(replace(context, cap_usage=await permissions.usage(cap_usage_scope(context), now=now)))
     if tightest is None or intent.fee <= tightest.remaining:
         return None
     return f"a comment costs {intent.fee:g}, and {tightest}"
 
 
-async def forecast_comment(parts: CommentContext, forecast_id: str, order: Order | None = None) -> str:
+async def forecast_comment(job: CommentContext, forecast_id: str, order: Order | None = None) -> str:
     """Return the text of the comment on a forecast and on the order that followed from it."""
-    trace = await parts.ledger.forecasts.trace(forecast_id)
+    trace = await job.ledger.forecasts.trace(forecast_id)
     if trace.forecast is None:
         return ""
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    template = parts.execution_policies[trace.question.ref.venue].comment_template
+    template = job.execution_policies[trace.question.ref.venue].comment_template
     return render_comment(trace.question, trace.forecast, trials, order=order, template=template)
 
 
-async def _comment_intent(parts: CommentContext, row: IntentRow) -> Intent:
-    stands = row.intent
-    name = derive_id("intent", stands.ref.venue, stands.account, str(stands.ref), stands.forecast, IntentAction.COMMENT)
+async def _comment_intent(job: CommentContext, row: IntentRow) -> Intent:
+    submitted = row.intent
+    intent_id = derive_id(
+        "intent", submitted.ref.venue, submitted.account, str(submitted.ref), submitted.forecast, IntentAction.COMMENT
+    )
     return Intent(
-        id=name,
-        account=stands.account,
-        ref=stands.ref,
-        forecast=stands.forecast,
+        id=intent_id,
+        account=submitted.account,
+        ref=submitted.ref,
+        forecast=submitted.forecast,
         action=IntentAction.COMMENT,
         predictions={},
-        batch=name,
-        text=await forecast_comment(parts, stands.forecast, stands.order),
-        exposure=stands.exposure,
+        batch=intent_id,
+        text=await forecast_comment(job, submitted.forecast, submitted.order),
+        exposure=submitted.exposure,
     )

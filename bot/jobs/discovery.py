@@ -45,7 +45,7 @@ class DiscoveryContext(SchedulingContext):
     discovered_venues: set[str]
 
 
-async def discover_questions(parts: DiscoveryContext) -> str:
+async def discover_questions(job: DiscoveryContext) -> str:
     """Record what the venue asks now. Plan new questions at once and changed ones as the policy says.
 
     Whether a forecast is due is decided against the last forecast in the ledger, not against the last poll: a crash
@@ -53,31 +53,31 @@ async def discover_questions(parts: DiscoveryContext) -> str:
     what it had returned is kept.
     """
     seen = changed = planned = 0
-    async for chunk in _question_chunks(parts.venue.questions()):
-        parts.discovered_venues.discard(parts.venue_name)
-        recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
+    async for chunk in _question_chunks(job.venue.questions()):
+        job.discovered_venues.discard(job.venue_name)
+        recorded = await job.ledger.questions.record(chunk, seen_at=job.clock.now())
         questions = [
-            await parts.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
+            await job.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
             for question in chunk
         ]
-        for forecaster in parts.forecasters:
-            planned += await schedule_questions(parts, questions, forecaster)
+        for forecaster in job.forecasters:
+            planned += await schedule_questions(job, questions, forecaster)
         seen += len(chunk)
         changed += recorded.new + recorded.changed
-    parts.discovered_venues.add(parts.venue_name)
-    return f"{parts.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+    job.discovered_venues.add(job.venue_name)
+    return f"{job.venue_name}: {seen} questions seen, {changed} new or changed, {planned} planned"
 
 
-async def schedule_questions(parts: SchedulingContext, questions: Sequence[Question], forecaster: str) -> int:
+async def schedule_questions(job: SchedulingContext, questions: Sequence[Question], forecaster: str) -> int:
     """Plan forecasts for the questions as they are now; return how many were brought forward.
 
     A question whose text changed after its forecast is due at once: until then no forecast of it may be submitted.
     """
-    questions = [question for question in questions if parts.fits(forecaster, question)]
-    bases = await parts.ledger.forecasts.read_bases([question.ref for question in questions], forecaster)
-    now = parts.clock.now()
-    found = [_due_entry(question, forecaster, bases.get(question.ref), parts.policy, now) for question in questions]
-    return await parts.ledger.schedule.plan([due for due in found if due is not None])
+    questions = [question for question in questions if job.fits(forecaster, question)]
+    bases = await job.ledger.forecasts.read_bases([question.ref for question in questions], forecaster)
+    now = job.clock.now()
+    found = [_due_entry(question, forecaster, bases.get(question.ref), job.policy, now) for question in questions]
+    return await job.ledger.schedule.plan([due for due in found if due is not None])
 
 
 def _due_entry(

@@ -1,4 +1,4 @@
-"""Forecast what is due. What costs too much is put on hold; the rest is leased and forecast, soonest close first."""
+"""Forecast what is due: too expensive forecasts are put on hold, the rest is leased, and the soonest close is first."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,7 @@ _CREDENTIAL_ERRORS = tuple(f"{kind.__name__}: " for kind in (AuthenticationError
 
 @dataclass(slots=True)
 class ForecastFailures:
-    """Counts of one pass.
-
-    who made a forecast, whose credentials were refused, why trials failed, and the warnings given.
+    """The successes and failures of one pass: refused credentials, reasons of failed trials, and the warnings given.
 
     It observes the forecasts of the pass (``bot.forecasting.forecast_run.ForecastObserver``).
     """
@@ -55,15 +53,12 @@ class ForecastFailures:
         self._successful.add(forecaster)
 
     def record_refused_credentials(self, forecaster: str, details: Sequence[str]) -> None:
-        """Record it where every trial of a question failed because credentials were refused."""
+        """Record a forecaster whose credentials were refused in every trial of a question."""
         if details and all(detail.startswith(_CREDENTIAL_ERRORS) for detail in details):
             self._refused.setdefault(forecaster, strip_error_type(details[0]))
 
-    def log_postponement(self, claim: ForecastLease, *, until: datetime, why: str, trouble: Exception | None) -> None:
-        """Log a postponed forecast.
-
-        It is no warning where another one of the same forecaster failed for that reason before.
-        """
+    def log_postponement(self, claim: ForecastLease, *, until: datetime, why: str, error: Exception | None) -> None:
+        """Log a postponed forecast, as a warning only for the first one of its forecaster with that reason."""
         key = (claim.forecaster, why)
         known = key in self._logged or claim.forecaster in self._refused
         self._logged.add(key)
@@ -73,11 +68,11 @@ class ForecastFailures:
             forecaster=claim.forecaster,
             until=until.isoformat(timespec="seconds"),
             why=why,
-            exc_info=trouble,
+            exc_info=error,
         )
 
-    def summarise(self, said: str) -> str:
-        """Return what the pass did, with the trials that failed and why, in one line.
+    def summarise(self, summary: str) -> str:
+        """Return in one line what the pass did, and how many trials failed and why.
 
         Raises AuthenticationError, with what the pass did, where a forecaster made no forecast because its credentials
         were refused. One that could work as well, with another model for instance, gets a warning.
@@ -86,10 +81,10 @@ class ForecastFailures:
         for name in self._refused.keys() - unable.keys():
             failures_log.warning("credentials refused for some forecasts", forecaster=name, why=self._refused[name])
         if unable:
-            message = "; ".join([said, *(f"{name} made none: {why}" for name, why in unable.items())])
+            message = "; ".join([summary, *(f"{name} made none: {why}" for name, why in unable.items())])
             raise AuthenticationError(message)
         failed = describe_failures(self._failed)
-        return f"{said}; {failed}" if failed else said
+        return f"{summary}; {failed}" if failed else summary
 
 
 log = structlog.get_logger()
@@ -105,7 +100,7 @@ EXCLUDED_WAIT = timedelta(hours=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
-# Free places are filled a quarter at a time, or after this long: a claim costs a commit, an idle place costs more.
+# Free slots are filled a quarter at a time, or after this time: a claim costs a commit, an idle slot costs more.
 REFILL_INTERVAL_S = 0.05
 
 
@@ -119,7 +114,7 @@ LEASE_MARGIN = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastJobContext:
-    """What the forecast job works with; ``exclusion_reason`` says why nobody forecasts a question, if so."""
+    """What the forecast job works with; ``exclusion_reason`` returns why a question is not forecast, or None."""
 
     context: ForecastContext
     forecasters: Mapping[str, ConfiguredForecaster]
@@ -132,18 +127,18 @@ class ForecastJobContext:
     exclusion_reason: Callable[[Question], str | None] = lambda _: None
 
 
-async def forecast_due_questions(parts: ForecastJobContext) -> str:
+async def forecast_due_questions(job: ForecastJobContext) -> str:
     """Claim and forecast, soonest close first, until nothing is due, the time limit is reached or the daemon stops.
 
     The time limit bounds one pass, so that finished forecasts are submitted while a long queue is worked off. The line
-    that is returned says how many trials failed, and why. Raises AuthenticationError at the end where a forecaster made
+    that is returned says how many trials failed, and why. Raises AuthenticationError at the end if a forecaster made
     no forecast because its credentials were refused.
     """
-    tally = await _ForecastPass(parts).run()
-    missed = await _count_missed_windows(parts)
-    told = ((tally.postponed, "postponed"), (tally.on_hold, "held"), (missed, "question windows missed"))
-    said = ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
-    return tally.failures.summarise(said)
+    counts = await _ForecastPass(job).run()
+    missed = await _count_missed_windows(job)
+    others = ((counts.postponed, "postponed"), (counts.on_hold, "held"), (missed, "question windows missed"))
+    summary = ", ".join([f"{counts.done} forecasts made", *(f"{count} {what}" for count, what in others if count)])
+    return counts.failures.summarise(summary)
 
 
 @dataclass(slots=True)
@@ -156,9 +151,9 @@ class _PassCounts:
 
 @dataclass(slots=True)
 class _ForecastPass:
-    """One pass: as many questions under way as there are places, each replaced as soon as it is done."""
+    """One pass: ``concurrency`` forecasts run at the same time, each replaced as soon as it is done."""
 
-    parts: ForecastJobContext
+    job: ForecastJobContext
     counts: _PassCounts = field(default_factory=_PassCounts)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
     claimed_at: float = float("-inf")
@@ -167,7 +162,7 @@ class _ForecastPass:
     async def run(self) -> _PassCounts:
         try:
             async with asyncio.TaskGroup() as group:
-                await self._run_until(group, until=self.parts.context.clock.monotonic() + self.parts.pass_limit_s)
+                await self._run_until(group, until=self.job.context.clock.monotonic() + self.job.pass_limit_s)
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return self.counts
@@ -181,51 +176,54 @@ class _ForecastPass:
             await self._wait(until)
 
     def _may_claim(self, until: float) -> bool:
-        now = self.parts.context.clock.monotonic()
-        if self.parts.is_stopping() or now >= until:
+        now = self.job.context.clock.monotonic()
+        if self.job.is_stopping() or now >= until:
             return False
         if self.nothing_due:
             return bool(self.running) and now - self.claimed_at >= RECHECK_INTERVAL_S
-        free = self.parts.concurrency - len(self.running)
-        return free > 0 and (4 * free >= self.parts.concurrency or now - self.claimed_at >= REFILL_INTERVAL_S)
+        free = self.job.concurrency - len(self.running)
+        return free > 0 and (4 * free >= self.job.concurrency or now - self.claimed_at >= REFILL_INTERVAL_S)
 
     async def _claim_due(self, group: asyncio.TaskGroup) -> None:
-        parts, free = self.parts, self.parts.concurrency - len(self.running)
+        job, free = self.job, self.job.concurrency - len(self.running)
         if free <= 0:
             return
         held = await self._forecasters_on_hold()
-        longest = max((seat.limits.seconds + seat.warm_start_s for seat in parts.forecasters.values()), default=0.0)
-        claims = await parts.context.ledger.schedule.claim(
-            now=parts.context.clock.now(),
-            owner=parts.owner,
-            lease=max(parts.lease, timedelta(seconds=longest) + LEASE_MARGIN),
+        longest = max(
+            (forecaster.limits.seconds + forecaster.warm_start_s for forecaster in job.forecasters.values()),
+            default=0.0,
+        )
+        claims = await job.context.ledger.schedule.claim(
+            now=job.context.clock.now(),
+            owner=job.owner,
+            lease=max(job.lease, timedelta(seconds=longest) + LEASE_MARGIN),
             limit=free,
             skipped=held,
             members=self._member_pairs,
         )
-        parts.cost_check.record_started(claim.forecaster for claim in claims)
-        self.claimed_at = parts.context.clock.monotonic()
+        job.cost_check.record_started(claim.forecaster for claim in claims)
+        self.claimed_at = job.context.clock.monotonic()
         self.nothing_due = len(claims) < free
-        self.running.update(group.create_task(_forecast_claim(parts, claim, self.counts.failures)) for claim in claims)
+        self.running.update(group.create_task(_forecast_claim(job, claim, self.counts.failures)) for claim in claims)
 
     @property
     def _member_pairs(self) -> list[tuple[str, str]]:
-        return [(name, member) for name, seat in self.parts.forecasters.items() for member in seat.members]
+        return [(name, member) for name, forecaster in self.job.forecasters.items() for member in forecaster.members]
 
     async def _forecasters_on_hold(self) -> tuple[str, ...]:
         """Return which forecasters wait for a person's approval, given what is due now."""
-        spending, means = self.parts.cost_check, self.parts.context
-        if not spending.is_needed:
+        cost_check, context = self.job.cost_check, self.job.context
+        if not cost_check.is_needed:
             return ()
-        due = await means.ledger.schedule.count_due(means.clock.now())
-        held = await spending.forecasters_on_hold(self.parts.forecasters, due, now=means.clock.now())
+        due = await context.ledger.schedule.count_due(context.clock.now())
+        held = await cost_check.forecasters_on_hold(self.job.forecasters, due, now=context.clock.now())
         self.counts.on_hold = sum(due[name] for name in held)
         return held
 
     async def _wait(self, until: float) -> None:
         """Wait for the next forecast to end, or until it is time to look for more, while there is room and time."""
-        clock = self.parts.context.clock
-        room = len(self.running) < self.parts.concurrency and clock.monotonic() < until and not self.parts.is_stopping()
+        clock = self.job.context.clock
+        room = len(self.running) < self.job.concurrency and clock.monotonic() < until and not self.job.is_stopping()
         pause = RECHECK_INTERVAL_S if self.nothing_due else REFILL_INTERVAL_S
         done, self.running = await asyncio.wait(
             self.running, timeout=pause if room else None, return_when=asyncio.FIRST_COMPLETED
@@ -239,52 +237,52 @@ class _ForecastPass:
             self.counts.postponed += not made
 
 
-async def _count_missed_windows(parts: ForecastJobContext) -> int:
+async def _count_missed_windows(job: ForecastJobContext) -> int:
     """Alert people to windows that closed without a forecast; the ledger returns each of them once."""
-    missed = await parts.context.ledger.schedule.missed(parts.context.clock.now())
+    missed = await job.context.ledger.schedule.missed(job.context.clock.now())
     if missed:
         first = missed[0]
         log.warning("question windows missed", count=len(missed), first=str(first.ref), forecaster=first.forecaster)
     return len(missed)
 
 
-async def _forecast_claim(parts: ForecastJobContext, claim: ForecastLease, mishaps: ForecastFailures) -> bool:
+async def _forecast_claim(job: ForecastJobContext, claim: ForecastLease, failures: ForecastFailures) -> bool:
     """Forecast one claim; return False if that gave no answer and the question was postponed."""
-    means, seat = replace(parts.context, observer=mishaps), parts.forecasters.get(claim.forecaster)
-    if seat is None:
+    context, forecaster = replace(job.context, observer=failures), job.forecasters.get(claim.forecaster)
+    if forecaster is None:
         unused = f"{claim.forecaster} is not in use"
-        await means.ledger.schedule.postpone(claim, until=means.clock.now() + UNCONFIGURED_WAIT, why=unused)
+        await context.ledger.schedule.postpone(claim, until=context.clock.now() + UNCONFIGURED_WAIT, why=unused)
         return False
-    sitting: ForecastRun | None = None
+    run: ForecastRun | None = None
     try:
-        question = await means.ledger.questions.get(claim.ref)
-        if why := parts.exclusion_reason(question):
-            await means.ledger.schedule.postpone(claim, until=means.clock.now() + EXCLUDED_WAIT, why=why)
+        question = await context.ledger.questions.get(claim.ref)
+        if why := job.exclusion_reason(question):
+            await context.ledger.schedule.postpone(claim, until=context.clock.now() + EXCLUDED_WAIT, why=why)
             return False
-        sitting = await begin_forecast(means, seat, question, claim.why, apart=claim.forecast_only)
-        await sitting.run()
+        run = await begin_forecast(context, forecaster, question, claim.why, apart=claim.forecast_only)
+        await run.run()
     except NoAnswerError as nothing:
-        mishaps.record_refused_credentials(claim.forecaster, nothing.details)
-        until = await _postpone_claim(means, claim, sitting=sitting, why=str(nothing))
-        mishaps.log_postponement(claim, until=until, why=str(nothing), trouble=None)
+        failures.record_refused_credentials(claim.forecaster, nothing.details)
+        until = await _postpone_claim(context, claim, run=run, why=str(nothing))
+        failures.log_postponement(claim, until=until, why=str(nothing), error=None)
     except Exception as error:  # noqa: BLE001 - what goes wrong with one question must cost no other its forecast
         # A ledger that cannot be written any more refuses the postponement too, and that error ends the pass.
         why = describe_error(error)
-        mishaps.log_postponement(
-            claim, until=await _postpone_claim(means, claim, sitting=sitting, why=why), why=why, trouble=error
+        failures.log_postponement(
+            claim, until=await _postpone_claim(context, claim, run=run, why=why), why=why, error=error
         )
     else:
-        mishaps.record_success(claim.forecaster)
+        failures.record_success(claim.forecaster)
         return True
     return False
 
 
 async def _postpone_claim(
-    means: ForecastContext, claim: ForecastLease, *, sitting: ForecastRun | None, why: str
+    context: ForecastContext, claim: ForecastLease, *, run: ForecastRun | None, why: str
 ) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
-    until = means.clock.now() + wait
-    if sitting is not None:
-        await means.ledger.forecasts.fail(sitting.running.id, why=why, at=means.clock.now())
-    await means.ledger.schedule.postpone(claim, until=until, why=why)
+    until = context.clock.now() + wait
+    if run is not None:
+        await context.ledger.forecasts.fail(run.running.id, why=why, at=context.clock.now())
+    await context.ledger.schedule.postpone(claim, until=until, why=why)
     return until

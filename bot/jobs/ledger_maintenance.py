@@ -29,9 +29,9 @@ BROKEN_AUDIT_REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditExportContext:
-    """Which audit to verify; ``folder`` is that of the ledger.
+    """The audit to verify; its head is exported to ``folder``, the folder of the ledger.
 
-    Copy the head from there to where this program cannot write.
+    The head should be copied from there to a place where this program cannot write.
     """
 
     ledger: Ledger
@@ -50,21 +50,21 @@ async def verify_audit(ledger: Ledger, folder: Path, *, since: AuditHead | None 
     return await ledger.permissions.read(lambda database: audit_log.verify_audit_chain(database, known, since=since))
 
 
-async def verify_and_export_audit(parts: AuditExportContext) -> str:
+async def verify_and_export_audit(job: AuditExportContext) -> str:
     """Verify the audit, then export its head. If the chain is broken, halt everything and keep the old head.
 
     A ledger restored from a backup is shorter than its head: a person compares the two and deletes the head. Raises
     MalformedDataError where the chain is broken, so that the job counts as failed.
     """
-    now, verdict = parts.clock.now(), await verify_audit(parts.ledger, parts.folder)
-    if not verdict.sound:
-        why = f"the audit is broken: {verdict.why}"
-        await record_halt(parts.ledger, SubmissionHalt(venue=ALL_VENUES, at=now, why=why))
-        message = f"everything stopped: {why}; {BROKEN_AUDIT_REMEDY}"
+    now, verification = job.clock.now(), await verify_audit(job.ledger, job.folder)
+    if not verification.sound:
+        why = f"the audit is broken: {verification.why}"
+        await record_halt(job.ledger, SubmissionHalt(venue=ALL_VENUES, at=now, why=why))
+        message = f"everything is halted: {why}; {BROKEN_AUDIT_REMEDY}"
         raise MalformedDataError(message)
-    if verdict.head.seq != EMPTY_SEQ:
-        export_audit_head(parts.folder / AUDIT_HEAD_FILE, verdict.head, at=now)
-    return f"{verdict.rows} rows verified"
+    if verification.head.seq != EMPTY_SEQ:
+        export_audit_head(job.folder / AUDIT_HEAD_FILE, verification.head, at=now)
+    return f"{verification.rows} rows verified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +77,15 @@ class BackupContext:
     max_bytes: int | None = None
 
 
-async def back_up_ledger(parts: BackupContext) -> str:
+async def back_up_ledger(job: BackupContext) -> str:
     """Copy, check and prune, outside the event loop; raises StoreError for a copy that does not pass its checks."""
-    made, gone = await asyncio.to_thread(_back_up_and_prune, parts)
-    removed = f", {gone} old ones removed" if gone else ""
-    return f"{made.path.name}, {made.size_bytes / 1e6:.1f} MB{removed}"
+    backup, count = await asyncio.to_thread(_back_up_and_prune, job)
+    removed = f", {count} old ones removed" if count else ""
+    return f"{backup.path.name}, {backup.size_bytes / 1e6:.1f} MB{removed}"
 
 
-def _back_up_and_prune(parts: BackupContext) -> tuple[LedgerBackup, int]:
-    keep, now = BackupRetention(bytes=parts.max_bytes), parts.clock.now()
-    gone = make_room_for_backup(parts.path, parts.folder, keep, now=now)
-    made = store_backup.create_backup(parts.path, parts.folder, at=now)
-    return made, len(gone) + len(prune_backups(parts.folder, parts.path.stem, keep, now=now))
+def _back_up_and_prune(job: BackupContext) -> tuple[LedgerBackup, int]:
+    retention, now = BackupRetention(bytes=job.max_bytes), job.clock.now()
+    removed = make_room_for_backup(job.path, job.folder, retention, now=now)
+    backup = store_backup.create_backup(job.path, job.folder, at=now)
+    return backup, len(removed) + len(prune_backups(job.folder, job.path.stem, retention, now=now))

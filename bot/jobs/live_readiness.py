@@ -35,7 +35,7 @@ _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessContext:
-    """What is checked; ``path`` is the ledger file, ``started_at`` when this run began.
+    """What the readiness job works with; ``path`` is the ledger file, ``started_at`` when this run began.
 
     ``credential_refusal`` returns why a venue refused the credentials, if it did; they are not tested again then.
     """
@@ -51,94 +51,94 @@ class ReadinessContext:
     credential_refusal: Callable[[str], str] = lambda _: ""
 
 
-async def check_readiness(parts: ReadinessContext) -> str:
+async def check_readiness(job: ReadinessContext) -> str:
     """Check everything again, except credentials and a database that were found good in this run.
 
     The whole audit is verified first, and again after each fault; otherwise only its new rows.
     """
-    live = [venue for venue, lane in parts.execution_policies.items() if lane.is_live]
-    parts.readiness.is_outdated = False
+    live = [venue for venue, policy in job.execution_policies.items() if policy.is_live]
+    job.readiness.is_outdated = False
     if not live:
         return "nothing is live"
     for venue in live:
-        await _check_credentials(parts, venue)
-    await count_unsettled_writes(parts)
-    parts.readiness.clock = _clock_problem(parts, live)
-    if parts.readiness.database:
-        parts.readiness.database = await _database_problem(parts.path)
-    parts.readiness.audit = await _audit_problem(parts)
-    lacking = {venue: parts.readiness.missing_requirements(venue) for venue in live}
-    return "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in lacking.items())
+        await _check_credentials(job, venue)
+    await count_unsettled_writes(job)
+    job.readiness.clock = _clock_problem(job, live)
+    if job.readiness.database:
+        job.readiness.database = await _database_problem(job.path)
+    job.readiness.audit = await _audit_problem(job)
+    missing = {venue: job.readiness.missing_requirements(venue) for venue in live}
+    return "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in missing.items())
 
 
-async def refresh_readiness(parts: ReadinessContext) -> None:
+async def refresh_readiness(job: ReadinessContext) -> None:
     """Count the unknown writes, which change with each write; check everything where a person changed something."""
-    if parts.readiness.is_outdated:
-        await check_readiness(parts)
+    if job.readiness.is_outdated:
+        await check_readiness(job)
     else:
-        await count_unsettled_writes(parts)
+        await count_unsettled_writes(job)
 
 
-async def _check_credentials(parts: ReadinessContext, venue: str) -> None:
-    if refused := parts.credential_refusal(venue):
-        parts.readiness.credentials[venue] = refused
+async def _check_credentials(job: ReadinessContext, venue: str) -> None:
+    if refusal := job.credential_refusal(venue):
+        job.readiness.credentials[venue] = refusal
         return
-    if parts.readiness.credentials.get(venue) == "":
+    if job.readiness.credentials.get(venue) == "":
         return
-    prove = parts.credentials.get(venue)
-    if prove is None:
-        parts.readiness.credentials[venue] = ""
+    check = job.credentials.get(venue)
+    if check is None:
+        job.readiness.credentials[venue] = ""
         return
     try:
-        told = await prove()
+        findings = await check()
     except StoreError:
         raise
     except FoxcastError as error:
-        if parts.readiness.credentials.get(venue) != str(error):
+        if job.readiness.credentials.get(venue) != str(error):
             log.warning("nothing is submitted", venue=venue, why=str(error))
-        parts.readiness.credentials[venue] = str(error)
+        job.readiness.credentials[venue] = str(error)
         return
     except Exception as error:
         log.exception("credentials cannot be verified", venue=venue)
-        parts.readiness.credentials[venue] = f"cannot be verified ({type(error).__name__})"
+        job.readiness.credentials[venue] = f"cannot be verified ({type(error).__name__})"
         return
-    parts.readiness.credentials[venue] = ""
-    for line in told:
+    job.readiness.credentials[venue] = ""
+    for line in findings:
         log.info("credentials", venue=venue, found=line)
 
 
-def _clock_problem(parts: ReadinessContext, live: Sequence[str]) -> str:
+def _clock_problem(job: ReadinessContext, live: Sequence[str]) -> str:
     """Compare the clock, where a live venue is reached over the network; others take files, which carry dates."""
-    offset_s = parts.clock_skew()
-    if offset_s is None and not any(venue in parts.credentials for venue in live):
+    offset_s = job.clock_skew()
+    if offset_s is None and not any(venue in job.credentials for venue in live):
         return ""
     return clock_fault(offset_s)
 
 
-async def count_unsettled_writes(parts: ReadinessContext) -> None:
+async def count_unsettled_writes(job: ReadinessContext) -> None:
     """Count the unknown writes at each live venue; those of paper books involve no money."""
-    live = {venue: lane for venue, lane in parts.execution_policies.items() if lane.is_live}
-    unsettled, strange = dict.fromkeys(live, 0), {venue: Counter[str]() for venue in live}
-    submissions = parts.ledger.submissions
+    live = {venue: policy for venue, policy in job.execution_policies.items() if policy.is_live}
+    unsettled, other_accounts = dict.fromkeys(live, 0), {venue: Counter[str]() for venue in live}
+    submissions = job.ledger.submissions
     for row in await submissions.batches(states=[*_UNSETTLED_STATES]):
         if row.venue not in live or row.mode is ExecutionMode.PAPER:
             continue
         if row.account != live[row.venue].account:
-            strange[row.venue][row.account] += sum(row.counts.get(state, 0) for state in _UNSETTLED_STATES)
+            other_accounts[row.venue][row.account] += sum(row.counts.get(state, 0) for state in _UNSETTLED_STATES)
             continue
         read = submissions.comments if row.comments else submissions.intents
         for item in await read(row.venue, row.account, row.batch):
-            unsettled[row.venue] += item.state in _LOST_STATES and item.planned_at < parts.started_at
-    for venue, lane in live.items():
-        found = await submissions.count_unsettled(venue, now=parts.clock.now())
-        parts.readiness.reconciliation[venue] = unsettled_fault(
-            unsettled[venue], found.blocking, strange[venue], most=lane.caps.unknown_writes
+            unsettled[row.venue] += item.state in _LOST_STATES and item.planned_at < job.started_at
+    for venue, policy in live.items():
+        found = await submissions.count_unsettled(venue, now=job.clock.now())
+        job.readiness.reconciliation[venue] = unsettled_fault(
+            unsettled[venue], found.blocking, other_accounts[venue], limit=policy.caps.unknown_writes
         )
 
 
-async def _audit_problem(parts: ReadinessContext) -> str:
-    found = await verify_audit(parts.ledger, parts.path.parent, since=parts.readiness.verified_audit_head)
-    parts.readiness.verified_audit_head = found.head if found.sound else AuditHead()
+async def _audit_problem(job: ReadinessContext) -> str:
+    found = await verify_audit(job.ledger, job.path.parent, since=job.readiness.verified_audit_head)
+    job.readiness.verified_audit_head = found.head if found.sound else AuditHead()
     return "" if found.sound else f"is broken: {found.why}; {BROKEN_AUDIT_REMEDY}"
 
 

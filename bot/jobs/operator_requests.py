@@ -12,7 +12,6 @@ import structlog
 
 from bot.core.errors import RequestRejectedError, StoreError, describe_error
 from bot.core.interfaces import Clock
-from bot.core.nearest_names import suggest_names
 from bot.core.operator_requests import (
     ClosePositions,
     ForecastQuestion,
@@ -23,6 +22,7 @@ from bot.core.operator_requests import (
     UnlockQuestion,
 )
 from bot.core.outcomes import RESOLUTION_UNDONE, VoidOutcome, is_withdrawn_outcome
+from bot.core.plain_text import suggest_names
 from bot.core.questions import Question
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.forecast_run import REQUESTED_REASON, ConfiguredForecaster
@@ -36,16 +36,16 @@ from bot.store.serialization import question_version
 log = structlog.get_logger(__name__)
 
 
-def _wake_nobody() -> None:
-    """Wake nobody: the next pass takes it up."""
+def _do_not_wake() -> None:
+    """Do nothing: the next pass handles it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRequestContext:
-    """Whose requests are read, and the ledger they change.
+    """What the request job works with: the folder of the requests, the ledger, and the open forecasters.
 
-    Also the open forecasters with what they may spend without approval. ``wake`` is called where a forecast was made
-    due: a person waits for it. ``privileged_requests`` is set where permission to submit may be given.
+    ``cost_check`` says what may be spent without approval. ``wake`` is called after a forecast was made due, since a
+    person waits for it. ``privileged_requests`` is set if permissions are managed here.
     """
 
     folder: Path
@@ -53,22 +53,22 @@ class OperatorRequestContext:
     clock: Clock
     forecasters: Mapping[str, ConfiguredForecaster] = field(default_factory=dict)
     cost_check: CostCheck = field(default_factory=CostCheck)
-    wake: Callable[[], None] = _wake_nobody
+    wake: Callable[[], None] = _do_not_wake
     privileged_requests: PrivilegedRequestContext | None = None
 
 
-async def handle_requests(parts: OperatorRequestContext) -> str:
-    """Handle each waiting request, record it, and remove it; put aside one that cannot be read or makes no sense.
+async def handle_requests(job: OperatorRequestContext) -> str:
+    """Handle each waiting request, record it, and remove it; put aside an unreadable or impossible one.
 
-    Halts come first. A fault in one request does not keep the ones behind it from being handled.
+    Halts come first. A fault in one request does not stop the handling of the others.
     """
     done = refused = 0
-    for request in sorted(pending_requests(parts.folder), key=_is_halt, reverse=True):
+    for request in sorted(pending_requests(job.folder), key=_is_halt, reverse=True):
         try:
-            note = await _handle_request(parts, request.read())
+            note = await _handle_request(job, request.read())
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - people drop files, and a halt may wait behind an odd one
+        except Exception as error:  # noqa: BLE001 - people drop files, and a halt may wait behind an invalid one
             refused += 1
             note = f"request refused, kept in {request.refuse()}: {describe_error(error)}"
             log.warning("request refused", request=request.path.name, why=describe_error(error))
@@ -77,7 +77,7 @@ async def handle_requests(parts: OperatorRequestContext) -> str:
             # The person who asked finds the answer by the name of the request.
             note = f"{note} [{request.path.stem}]"
             request.done()
-        await parts.ledger.events.add_event("request", note, at=parts.clock.now())
+        await job.ledger.events.add_event("request", note, at=job.clock.now())
     return f"{done} requests done" + (f", {refused} refused" if refused else "")
 
 
@@ -102,19 +102,32 @@ async def record_open_question(ledger: Ledger, question: Question, *, now: datet
     await ledger.resolutions.record(undone, seen_at=now)
 
 
+async def is_closed_or_resolved(ledger: Ledger, question: Question, *, now: datetime) -> bool:
+    """Return whether a question has closed, or all its targets have resolved, according to the ledger."""
+    return is_closed(question, now=now) or await _is_resolved(ledger, question)
+
+
+def is_closed(question: Question, *, now: datetime) -> bool:
+    """Return whether a question has closed at the cutoff of a forecast made now."""
+    return question.closes_at is not None and question.closes_at <= question_cutoff(question, now)
+
+
+async def _is_resolved(ledger: Ledger, question: Question) -> bool:
+    resolutions = await ledger.resolutions.current(question.ref)
+    resolved = {found.target for found in resolutions if not is_withdrawn_outcome(found.outcome)}
+    return resolved.issuperset(target.key for target in question.targets)
+
+
 async def require_open_question(ledger: Ledger, question: Question, forecaster: str, *, now: datetime) -> None:
     """Raise RequestRejectedError, with what can be done, for a question that is closed, has resolved, or is locked.
 
     A question that its venue dates is forecast with what was known at that date, even after it has resolved.
     """
     ref = question.ref
-    if question.closes_at is not None and question.closes_at <= question_cutoff(question, now):
+    if question.closes_at is not None and is_closed(question, now=now):
         message = f"{ref} closed at {_format_moment(question.closes_at)}, so there is nothing left to forecast"
         raise RequestRejectedError(message)
-    resolved = {
-        found.target for found in await ledger.resolutions.current(ref) if not is_withdrawn_outcome(found.outcome)
-    }
-    if question.as_of is None and resolved.issuperset(target.key for target in question.targets):
+    if question.as_of is None and await _is_resolved(ledger, question):
         message = f"{ref} has resolved; see its forecasts with: foxcast show {ref}"
         raise RequestRejectedError(message)
     for lock in await ledger.schedule.locks(now):
@@ -123,46 +136,46 @@ async def require_open_question(ledger: Ledger, question: Question, forecaster: 
             raise RequestRejectedError(message)
 
 
-async def _handle_request(parts: OperatorRequestContext, request: OperatorRequest) -> str:
+async def _handle_request(job: OperatorRequestContext, request: OperatorRequest) -> str:
     if isinstance(request, PrivilegedRequest):
-        return await _handle_privileged(parts, request)
+        return await _handle_privileged(job, request)
     if not isinstance(request, LockQuestion):
-        authorize_request(request, await parts.ledger.permissions.principals(), now=parts.clock.now())
+        authorize_request(request, await job.ledger.permissions.principals(), now=job.clock.now())
     if isinstance(request, ForecastQuestion):
-        return await _schedule_forecast(parts, request)
+        return await _schedule_forecast(job, request)
     if isinstance(request, ClosePositions):
         message = "closing requests are kept in another folder; ask with: foxcast close"
         raise RequestRejectedError(message)
-    await parts.ledger.questions.current_version(request.ref)
+    await job.ledger.questions.current_version(request.ref)
     whose = request.forecaster or "every forecaster"
     match request:
         case LockQuestion():
-            await parts.ledger.schedule.lock(
+            await job.ledger.schedule.lock(
                 request.ref,
                 forecaster=request.forecaster,
                 reason=request.reason,
                 until=request.until,
-                now=parts.clock.now(),
+                now=job.clock.now(),
             )
             until = "until it is unlocked" if request.until is None else f"until {_format_moment(request.until)}"
             return f"{request.ref} locked for {whose} {until}: {request.reason}"
         case UnlockQuestion():
-            there = await parts.ledger.schedule.unlock(request.ref, forecaster=request.forecaster)
-            return f"{request.ref} unlocked for {whose}" if there else f"{request.ref} was not locked for {whose}"
+            was_locked = await job.ledger.schedule.unlock(request.ref, forecaster=request.forecaster)
+            return f"{request.ref} unlocked for {whose}" if was_locked else f"{request.ref} was not locked for {whose}"
 
 
-async def _handle_privileged(parts: OperatorRequestContext, request: PrivilegedRequest) -> str:
-    if parts.privileged_requests is None:
+async def _handle_privileged(job: OperatorRequestContext, request: PrivilegedRequest) -> str:
+    if job.privileged_requests is None:
         message = f"permission to submit is not managed here, so {request.kind} is refused"
         raise RequestRejectedError(message)
-    return await handle_privileged_request(parts.privileged_requests, request)
+    return await handle_privileged_request(job.privileged_requests, request)
 
 
-async def _schedule_forecast(parts: OperatorRequestContext, request: ForecastQuestion) -> str:
-    ledger, name, now = parts.ledger, request.forecaster, parts.clock.now()
-    if name not in parts.forecasters:
+async def _schedule_forecast(job: OperatorRequestContext, request: ForecastQuestion) -> str:
+    ledger, name, now = job.ledger, request.forecaster, job.clock.now()
+    if name not in job.forecasters:
         message = (
-            f"the forecaster {name} is not running here ({suggest_names(name, parts.forecasters)}); to use it, name it "
+            f"the forecaster {name} is not running here ({suggest_names(name, job.forecasters)}); to use it, name it "
             "among the forecasters of a venue and start the daemon again, or ask while no daemon runs"
         )
         raise RequestRejectedError(message)
@@ -170,8 +183,8 @@ async def _schedule_forecast(parts: OperatorRequestContext, request: ForecastQue
         await record_open_question(ledger, request.question, now=now)
     question = await ledger.questions.get(request.ref)
     await require_open_question(ledger, question, name, now=now)
-    members = await _members_to_forecast(parts, question, name)
-    await _require_affordable(parts, [*(member.forecaster for member in members), name], now)
+    members = await _members_to_forecast(job, question, name)
+    await _require_affordable(job, [*(member.forecaster for member in members), name], now)
     newest = (await ledger.forecasts.read_bases([request.ref], name)).get(request.ref)
     due = DueEntry(
         ref=request.ref,
@@ -183,24 +196,24 @@ async def _schedule_forecast(parts: OperatorRequestContext, request: ForecastQue
         forecast_only=not request.submit,
     )
     await ledger.schedule.plan([replace(one, forecast_only=not request.submit) for one in members] + [due])
-    parts.wake()
+    job.wake()
     return f"forecast of {request.ref} by {name} {REQUESTED_REASON}"
 
 
-async def _members_to_forecast(parts: OperatorRequestContext, question: Question, name: str) -> list[DueEntry]:
+async def _members_to_forecast(job: OperatorRequestContext, question: Question, name: str) -> list[DueEntry]:
     """Return the requests for forecasts that the requested one builds on and that are missing."""
     found: list[DueEntry] = []
-    for member in parts.forecasters[name].members:
-        newest = await parts.ledger.forecasts.latest(question.ref, member)
+    for member in job.forecasters[name].members:
+        newest = await job.ledger.forecasts.latest(question.ref, member)
         if newest is not None and newest.version == question_version(question):
             continue
-        found += await _members_to_forecast(parts, question, member)
-        counted = (await parts.ledger.forecasts.read_bases([question.ref], member)).get(question.ref)
+        found += await _members_to_forecast(job, question, member)
+        counted = (await job.ledger.forecasts.read_bases([question.ref], member)).get(question.ref)
         found.append(
             DueEntry(
                 ref=question.ref,
                 forecaster=member,
-                due_at=parts.clock.now(),
+                due_at=job.clock.now(),
                 why=f"{name} builds on it",
                 closes_at=question.closes_at,
                 answered_at=counted.made_at if counted else None,
@@ -209,16 +222,16 @@ async def _members_to_forecast(parts: OperatorRequestContext, question: Question
     return found
 
 
-async def _require_affordable(parts: OperatorRequestContext, names: Sequence[str], now: datetime) -> None:
-    """Refuse what the forecast job would hold; it would wait there without a message."""
-    due = {**await parts.ledger.schedule.count_due(now)}
+async def _require_affordable(job: OperatorRequestContext, names: Sequence[str], now: datetime) -> None:
+    """Refuse a forecast that the forecast job would put on hold, where it would wait without a message."""
+    due = {**await job.ledger.schedule.count_due(now)}
     for name in names:
         due[name] = due.get(name, 0) + 1
-    held = await parts.cost_check.forecasters_on_hold(parts.forecasters, due, now=parts.clock.now())
-    if dear := [name for name in names if name in held]:
+    held = await job.cost_check.forecasters_on_hold(job.forecasters, due, now=job.clock.now())
+    if costly := [name for name in names if name in held]:
         message = (
-            f"the due forecasts by {', '.join(dear)} are expected to cost more than llm.budget.ask_above_usd = "
-            f"{parts.cost_check.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"
+            f"the due forecasts by {', '.join(costly)} are expected to cost more than llm.budget.ask_above_usd = "
+            f"{job.cost_check.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"
         )
         raise RequestRejectedError(message)
 

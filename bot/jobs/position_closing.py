@@ -60,7 +60,7 @@ class ClosingContext:
 
     async def context_builder(self) -> DecisionContextBuilder:
         """Return the state of all execution policies now."""
-        accounts = {venue: lane.account for venue, lane in self.execution_policies.items()}
+        accounts = {venue: policy.account for venue, policy in self.execution_policies.items()}
         now = self.clock.now()
         return DecisionContextBuilder(
             ledger=self.ledger,
@@ -73,15 +73,15 @@ class ClosingContext:
         )
 
 
-async def close_requested_positions(parts: ClosingContext) -> str:
-    """Handle each waiting request, record each position's result, and remove it; put aside what makes no sense."""
+async def close_requested_positions(job: ClosingContext) -> str:
+    """Handle each waiting request, record the result of each position, and remove it; put aside an impossible one."""
     done, refused, sold = 0, 0, 0
-    for request in requests.pending_closings(parts.folder):
+    for request in requests.pending_closings(job.folder):
         name = request.path.stem
         try:
             asked = request.read()
-            authorize_request(asked, await parts.ledger.permissions.principals(), now=parts.clock.now())
-            found = await close_positions(parts, asked, name)
+            authorize_request(asked, await job.ledger.permissions.principals(), now=job.clock.now())
+            found = await close_positions(job, asked, name)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one faulty request must not stop the ones behind it
@@ -94,42 +94,44 @@ async def close_requested_positions(parts: ClosingContext) -> str:
             sold += closed
             note = f"{closed} of {len(found)} positions closed for {asked.by} [{name}]"
             request.done()
-        await parts.ledger.events.add_event("request", note, at=parts.clock.now())
+        await job.ledger.events.add_event("request", note, at=job.clock.now())
     return f"{done} requests done, {sold} positions closed" + (f", {refused} refused" if refused else "")
 
 
-async def close_positions(parts: ClosingContext, asked: ClosePositions, name: str) -> list[ClosingResult]:
+async def close_positions(job: ClosingContext, asked: ClosePositions, name: str) -> list[ClosingResult]:
     """Close the positions that a person named, one after the other; ``name`` is that of the request."""
-    around, accounts = await parts.context_builder(), dict[str, Account | str]()
-    await _audit_closing(parts, asked)
+    builder, accounts = await job.context_builder(), dict[str, Account | str]()
+    await _audit_closing(job, asked)
     found = []
     for target in asked.targets:
         if target.venue not in accounts:
-            accounts[target.venue] = await read_account(parts, target.venue)
-        result = await _close_target(parts, around, target, accounts[target.venue], f"{asked.by} asked for it")
+            accounts[target.venue] = await read_account(job, target.venue)
+        result = await _close_target(job, builder, target, accounts[target.venue], f"{asked.by} asked for it")
         result = replace(result, request=name)
-        await requests.record_closing_result(parts.ledger, result, at=parts.clock.now())
-        log.info("position closed", state=result.state, venue=target.venue, contract=target.contract, told=str(result))
+        await requests.record_closing_result(job.ledger, result, at=job.clock.now())
+        log.info(
+            "position closed", state=result.state, venue=target.venue, contract=target.contract, result=str(result)
+        )
         found.append(result)
     for venue in accounts:
-        await _refresh_reading(parts, venue)
+        await _refresh_reading(job, venue)
     return found
 
 
-async def _refresh_reading(parts: ClosingContext, venue: str) -> None:
+async def _refresh_reading(job: ClosingContext, venue: str) -> None:
     """Record a new reading of an account, so that reports on it show the sales."""
-    account, lane = await read_account(parts, venue), parts.execution_policies.get(venue)
-    if lane is not None and not isinstance(account, str):
-        await parts.ledger.readings.add(venue, lane.account, account, paper=not lane.is_live)
+    account, policy = await read_account(job, venue), job.execution_policies.get(venue)
+    if policy is not None and not isinstance(account, str):
+        await job.ledger.readings.add(venue, policy.account, account, paper=not policy.is_live)
 
 
-async def read_account(parts: ClosingContext, venue: str) -> Account | str:
+async def read_account(job: ClosingContext, venue: str) -> Account | str:
     """Read an account and its positions with the questions they were bought for, or return why it cannot be read."""
-    trader, lane = parts.outbox.submitters.get(venue), parts.execution_policies.get(venue)
-    if not isinstance(trader, TradingSubmitter) or lane is None:
+    submitter, policy = job.outbox.submitters.get(venue), job.execution_policies.get(venue)
+    if not isinstance(submitter, TradingSubmitter) or policy is None:
         return f"{venue} has no account that can sell; check that it is not off and that its plugin is enabled"
     try:
-        return await link_questions(parts.ledger, lane, await trader.account())
+        return await link_questions(job.ledger, policy, await submitter.account())
     except StoreError:
         raise
     except FoxcastError as error:
@@ -139,11 +141,11 @@ async def read_account(parts: ClosingContext, venue: str) -> Account | str:
         return f"the account cannot be read: {type(error).__name__}"
 
 
-async def link_questions(ledger: Ledger, lane: ExecutionPolicy, account: Account) -> Account:
+async def link_questions(ledger: Ledger, policy: ExecutionPolicy, account: Account) -> Account:
     """Return the account with the questions that its positions were bought for, where the venue names contracts."""
     contracts = {one.contract for one in account.positions if one.ref is None}
     known = await ledger.submissions.readers.run(
-        lambda database: submission_queries.read_traded_contracts(database, lane.venue, lane.account, contracts)
+        lambda database: submission_queries.read_traded_contracts(database, policy.venue, policy.account, contracts)
     )
 
     def position(one: Position) -> Position:
@@ -154,33 +156,33 @@ async def link_questions(ledger: Ledger, lane: ExecutionPolicy, account: Account
 
 
 async def closing_context(
-    around: DecisionContextBuilder,
-    lane: ExecutionPolicy,
+    builder: DecisionContextBuilder,
+    policy: ExecutionPolicy,
     account: Account,
     position: Position,
     *,
     why: str,
     now: datetime,
 ) -> DecisionContext | str:
-    """Return the decision context of a position to sell, with its plan; or why there can be none."""
-    planner = around.planners.get(lane.venue)
+    """Return the decision context of a position to sell, with its plan, or why there is none."""
+    planner = builder.planners.get(policy.venue)
     if not isinstance(planner, ClosingPlanner):
-        return f"{lane.venue} has no planner that sells"
-    forecast = None if position.ref is None else await _position_forecast(around.ledger, lane, position)
+        return f"{policy.venue} has no planner that sells"
+    forecast = None if position.ref is None else await _position_forecast(builder.ledger, policy, position)
     if forecast is None:
         return "no recorded forecast is for its question, so Foxcast cannot identify it; sell it at the venue"
     asked = SnapshotRequest(
         ref=forecast.ref,
         forecaster=forecast.forecaster,
         revision=forecast.revision,
-        account=lane.account,
-        paper=not lane.is_live,
+        account=policy.account,
+        paper=not policy.is_live,
     )
-    (docket,) = await around.ledger.decision_snapshots.read_snapshots([asked], now=now)
-    case = await around.build_context(forecast, docket, now)
-    wish = ClosingProposal(question=docket.question, position=position, account=account, now=now)
+    (snapshot,) = await builder.ledger.decision_snapshots.read_snapshots([asked], now=now)
+    context = await builder.build_context(forecast, snapshot, now)
+    proposal = ClosingProposal(question=snapshot.question, position=position, account=account, now=now)
     try:
-        plan = await planner.plan_closing(wish)
+        plan = await planner.plan_closing(proposal)
     except StoreError:
         raise
     except FoxcastError as error:
@@ -188,11 +190,11 @@ async def closing_context(
     except Exception as error:
         log.exception("planner failed", question=str(forecast.ref))
         return f"the planner failed: {type(error).__name__}"
-    return replace(case, plan=_mark_as_closing(plan, why))
+    return replace(context, plan=_mark_as_closing(plan, why))
 
 
 async def close_position(
-    parts: ClosingContext, around: DecisionContextBuilder, account: Account, position: Position, *, venue: str, why: str
+    job: ClosingContext, builder: DecisionContextBuilder, account: Account, position: Position, *, venue: str, why: str
 ) -> ClosingResult:
     """Sell one position and return the result in words."""
     result = ClosingResult(
@@ -206,26 +208,26 @@ async def close_position(
         currency=account.currency,
     )
     found = await closing_context(
-        around, parts.execution_policies[venue], account, position, why=why, now=parts.clock.now()
+        builder, job.execution_policies[venue], account, position, why=why, now=job.clock.now()
     )
     if isinstance(found, str):
         return replace(result, why=found)
-    case = replace(found, now=parts.clock.now())
-    decision = await parts.ledger.submissions.decide_by(
-        decision_rule(case, parts.gate.decide_closing),
-        forecast_id=case.forecast.id,
-        at=case.now,
+    context = replace(found, now=job.clock.now())
+    decision = await job.ledger.submissions.decide_by(
+        decision_rule(context, job.gate.decide_closing),
+        forecast_id=context.forecast.id,
+        at=context.now,
     )
     if isinstance(decision, HoldDecision):
         return replace(result, why=decision.why)
-    await parts.outbox.flush()
-    return await _read_result(parts, result, decision.intent.id)
+    await job.outbox.flush()
+    return await _read_result(job, result, decision.intent.id)
 
 
 async def _close_target(
-    parts: ClosingContext, around: DecisionContextBuilder, target: PositionToClose, account: Account | str, why: str
+    job: ClosingContext, builder: DecisionContextBuilder, target: PositionToClose, account: Account | str, why: str
 ) -> ClosingResult:
-    nothing = ClosingResult(
+    not_held = ClosingResult(
         request="",
         venue=target.venue,
         question="",
@@ -235,16 +237,16 @@ async def _close_target(
         state=ClosingState.HELD,
     )
     if isinstance(account, str):
-        return replace(nothing, why=account)
+        return replace(not_held, why=account)
     for position in account.positions:
         if (position.contract, position.leg) == (target.contract, target.leg):
-            return await close_position(parts, around, account, position, venue=target.venue, why=why)
-    return replace(nothing, why="no shares of it are held")
+            return await close_position(job, builder, account, position, venue=target.venue, why=why)
+    return replace(not_held, why="no shares of it are held")
 
 
-async def _read_result(parts: ClosingContext, result: ClosingResult, intent: str) -> ClosingResult:
+async def _read_result(job: ClosingContext, result: ClosingResult, intent: str) -> ClosingResult:
     """Read the result of the order: its fills are what is known to be sold."""
-    row, fills = await parts.ledger.submissions.get(intent), await parts.ledger.submissions.fills(intent)
+    row, fills = await job.ledger.submissions.get(intent), await job.ledger.submissions.fills(intent)
     sold, cash = sum(one.shares for one in fills), sum(one.cash for one in fills)
     state, why = ClosingState.PART, row.detail
     if sold >= result.held - MIN_SHARES:
@@ -258,11 +260,11 @@ async def _read_result(parts: ClosingContext, result: ClosingResult, intent: str
     return replace(result, state=state, why=why, sold=sold, cash=cash, intent=intent)
 
 
-async def _position_forecast(ledger: Ledger, lane: ExecutionPolicy, position: Position) -> Forecast | None:
+async def _position_forecast(ledger: Ledger, policy: ExecutionPolicy, position: Position) -> Forecast | None:
     """Return the forecast that the position was bought for, else the newest of the leading forecaster."""
     if position.ref is None:
         return None
-    standing = await ledger.submissions.read_standing(position.ref, lane.account, paper=not lane.is_live)
+    standing = await ledger.submissions.read_standing(position.ref, policy.account, paper=not policy.is_live)
     if standing is not None:
         return await ledger.forecasts.get(standing.forecast)
     history: Sequence[Forecast] = await ledger.forecasts.history(position.ref)
@@ -273,16 +275,16 @@ def _mark_as_closing(plan: OrderPlan, why: str) -> OrderPlan:
     return plan if plan.order is None else replace(plan, order=replace(plan.order, closing=why))
 
 
-async def _audit_closing(parts: ClosingContext, asked: ClosePositions) -> None:
+async def _audit_closing(job: ClosingContext, asked: ClosePositions) -> None:
     """Record in the audit who closes what, except for paper."""
     for venue in dict.fromkeys(target.venue for target in asked.targets):
-        lane = parts.execution_policies.get(venue)
-        if lane is None or lane.mode is ExecutionMode.PAPER:
+        policy = job.execution_policies.get(venue)
+        if policy is None or policy.mode is ExecutionMode.PAPER:
             continue
         names = [f"{one.leg} {one.contract}" for one in asked.targets if one.venue == venue]
         body = {"positions": "; ".join(names), "count": str(len(names))}
-        row = AuditRow(at=parts.clock.now(), kind="close", venue=venue, actor=asked.by, body=body)
-        await parts.ledger.permissions.write_with_audit(lambda _: None, row)
+        row = AuditRow(at=job.clock.now(), kind="close", venue=venue, actor=asked.by, body=body)
+        await job.ledger.permissions.write_with_audit(lambda _: None, row)
 
 
 stop_loss_log = structlog.get_logger(__name__)
@@ -292,64 +294,66 @@ stop_loss_log = structlog.get_logger(__name__)
 MIN_WORTH = 0.01
 
 
-def exit_reason(lane: ExecutionPolicy, position: Position, currency: str) -> str | None:
+def exit_reason(policy: ExecutionPolicy, position: Position, currency: str) -> str | None:
     """Return why the policy of a venue sells a position now, or nothing.
 
     ``mark`` is the price at which all of it could be sold. A position without a buyer is kept, as is one whose outcome
     is known.
     """
-    trading, paid = lane.trading, position.paid
+    trading, paid = policy.trading, position.paid
     if position.mark is None or position.decided or paid <= 0.0:
         return None
-    brings = position.shares * position.mark
-    if brings < MIN_WORTH:
+    proceeds = position.shares * position.mark
+    if proceeds < MIN_WORTH:
         return None
-    told = f"selling would bring {brings:.2f} of the {paid:.2f} {currency} that it cost"
-    if trading.stop_loss is not None and brings <= paid * (1.0 - trading.stop_loss):
-        return f"stop-loss: {told} (trading.stop_loss = {trading.stop_loss:g})"
-    if trading.take_profit is not None and brings >= paid * (1.0 + trading.take_profit):
-        return f"take-profit: {told} (trading.take_profit = {trading.take_profit:g})"
+    comparison = f"selling would bring {proceeds:.2f} of the {paid:.2f} {currency} that it cost"
+    if trading.stop_loss is not None and proceeds <= paid * (1.0 - trading.stop_loss):
+        return f"stop-loss: {comparison} (trading.stop_loss = {trading.stop_loss:g})"
+    if trading.take_profit is not None and proceeds >= paid * (1.0 + trading.take_profit):
+        return f"take-profit: {comparison} (trading.take_profit = {trading.take_profit:g})"
     return None
 
 
-def has_exit_policy(lane: ExecutionPolicy) -> bool:
+def has_exit_policy(policy: ExecutionPolicy) -> bool:
     """Return whether a policy sells positions at a venue at all."""
-    return lane.trading.stop_loss is not None or lane.trading.take_profit is not None
+    return policy.trading.stop_loss is not None or policy.trading.take_profit is not None
 
 
 async def close_by_policy(
-    parts: ClosingContext, around: DecisionContextBuilder, lane: ExecutionPolicy, account: Account
+    job: ClosingContext, builder: DecisionContextBuilder, policy: ExecutionPolicy, account: Account
 ) -> tuple[Account, Sequence[ClosingResult]]:
     """Sell what the policy says, one after the other; return the account without it, and the result of each sale."""
-    account, sold = await link_questions(parts.ledger, lane, account), list[ClosingResult]()
+    account, sold = await link_questions(job.ledger, policy, account), list[ClosingResult]()
     for position in account.positions:
-        why = exit_reason(lane, position, account.currency)
-        if why is None or (objection := await _exit_objection(parts, around, lane, position)) is None:
+        why = exit_reason(policy, position, account.currency)
+        if why is None or (objection := await _exit_objection(job, builder, policy, position)) is None:
             continue
         if objection:
             stop_loss_log.warning("not sold by policy", contract=position.contract, why=why, because=objection)
             continue
-        done = await close_position(parts, around, account, position, venue=lane.venue, why=why)
-        result, now = replace(done, reason=why), parts.clock.now()
-        await requests.record_closing_result(parts.ledger, result, at=now)
-        await parts.ledger.events.add_event("alert", f"{lane.venue}: {result}", at=now)
+        done = await close_position(job, builder, account, position, venue=policy.venue, why=why)
+        result, now = replace(done, reason=why), job.clock.now()
+        await requests.record_closing_result(job.ledger, result, at=now)
+        await job.ledger.events.add_event("alert", f"{policy.venue}: {result}", at=now)
         sold.append(result)
-    gone = {(one.contract, one.leg) for one in sold}
-    left = tuple(one for one in account.positions if (one.contract, one.leg) not in gone)
+    sold_keys = {(one.contract, one.leg) for one in sold}
+    left = tuple(one for one in account.positions if (one.contract, one.leg) not in sold_keys)
     return replace(account, positions=left), sold
 
 
 async def _exit_objection(
-    parts: ClosingContext, around: DecisionContextBuilder, lane: ExecutionPolicy, position: Position
+    job: ClosingContext, builder: DecisionContextBuilder, policy: ExecutionPolicy, position: Position
 ) -> str | None:
-    """Return "" where it may be sold now, None where a sale was tried recently, else why it is not sold."""
-    now = parts.clock.now()
-    if position.ref is None or not await around.ledger.forecasts.history(position.ref):
+    """Return "" if it may be sold now, None if a sale was tried recently, else why it is not sold."""
+    now = job.clock.now()
+    if position.ref is None or not await builder.ledger.forecasts.history(position.ref):
         return "no recorded forecast is for its question"
-    if lane.mode is ExecutionMode.APPROVE:
-        return f"{lane.venue} is in mode approve; sell it with: foxcast close {position.ref.key}"
-    asked = SnapshotRequest(ref=position.ref, forecaster="", revision=0, account=lane.account, paper=not lane.is_live)
-    (docket,) = await around.ledger.decision_snapshots.read_snapshots([asked], now=now)
-    if docket.closed_at is not None and now - docket.closed_at < POLICY_RETRY_AFTER:
+    if policy.mode is ExecutionMode.APPROVE:
+        return f"{policy.venue} is in mode approve; sell it with: foxcast close {position.ref.key}"
+    asked = SnapshotRequest(
+        ref=position.ref, forecaster="", revision=0, account=policy.account, paper=not policy.is_live
+    )
+    (snapshot,) = await builder.ledger.decision_snapshots.read_snapshots([asked], now=now)
+    if snapshot.closed_at is not None and now - snapshot.closed_at < POLICY_RETRY_AFTER:
         return None
-    return "" if docket.locked is None else f"locked: {docket.locked}"
+    return "" if snapshot.locked is None else f"locked: {snapshot.locked}"

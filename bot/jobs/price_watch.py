@@ -34,7 +34,7 @@ FIRST_WAIT_S = 1.0
 MAX_WAIT_S = 300.0
 # Only a person ends this one.
 UNAUTHORIZED_WAIT_S = 3600.0
-# A feed that lasted this long was sound; the waits begin anew.
+# A feed that lasted this long was sound; the waits start again from the shortest.
 STABLE_FEED_S = 60.0
 
 
@@ -52,9 +52,9 @@ class PriceWatchContext(SchedulingContext):
 class PriceWatch:
     """Follows one feed; its runs follow each other, and remember earlier failures."""
 
-    def __init__(self, parts: PriceWatchContext) -> None:
-        self._parts = parts
-        self._jitter = parts.random.stream("prices", parts.venue_name)
+    def __init__(self, job: PriceWatchContext) -> None:
+        self._parts = job
+        self._jitter = job.random.stream("prices", job.venue_name)
         # The newest quote of each question, whether examined or not; those not examined, with the time at which they
         # arrived, since clocks of feeds may be off; and the recorded one.
         self._newest: dict[QuestionRef, Quote] = {}
@@ -83,13 +83,13 @@ class PriceWatch:
 
     async def _select_questions(self) -> dict[QuestionRef, None]:
         """Return the questions to watch, the soonest to close first; a dict, as a set that keeps its order."""
-        parts = self._parts
-        refs = await parts.ledger.questions.open_forecast_questions(
-            parts.venue_name, now=parts.clock.now(), limit=parts.max_questions
+        job = self._parts
+        refs = await job.ledger.questions.open_forecast_questions(
+            job.venue_name, now=job.clock.now(), limit=job.max_questions
         )
-        for memory in (self._newest, self._recorded):
-            for ref in memory.keys() - set(refs):
-                del memory[ref]
+        for quotes in (self._newest, self._recorded):
+            for ref in quotes.keys() - set(refs):
+                del quotes[ref]
         return dict.fromkeys(refs)
 
     async def _follow_feed(self, refs: dict[QuestionRef, None], ends_at: float) -> None:
@@ -97,23 +97,23 @@ class PriceWatch:
         clock = self._parts.clock
         began = clock.monotonic()
         self._reselect_at = began + RESELECT_INTERVAL_S
-        pump = asyncio.create_task(self._read_quotes(refs))
+        reader = asyncio.create_task(self._read_quotes(refs))
         try:
-            while not (pump.done() or self._parts.stopping.is_set() or clock.monotonic() >= ends_at):
+            while not (reader.done() or self._parts.stopping.is_set() or clock.monotonic() >= ends_at):
                 # A quiet feed costs nothing: work is done when something moves, or when the questions are chosen again.
-                await self._wait(min(self._reselect_at, ends_at) - clock.monotonic(), pump, news=self._has_unrecorded)
+                await self._wait(min(self._reselect_at, ends_at) - clock.monotonic(), reader, news=self._has_unrecorded)
                 if self._unrecorded:
-                    await self._wait(RECORD_INTERVAL_S, pump)
+                    await self._wait(RECORD_INTERVAL_S, reader)
                 await self._record_moves()
                 if await self._selection_changed(refs):
                     break
         finally:
-            ended = pump.done()
-            pump.cancel()
-            await asyncio.wait({pump})
-            error = None if pump.cancelled() else pump.exception()
+            ended = reader.done()
+            reader.cancel()
+            await asyncio.wait({reader})
+            error = None if reader.cancelled() else reader.exception()
         if ended:
-            await self._handle_feed_end(error, steady=clock.monotonic() - began >= STABLE_FEED_S)
+            await self._handle_feed_end(error, was_stable=clock.monotonic() - began >= STABLE_FEED_S)
 
     async def _selection_changed(self, refs: dict[QuestionRef, None]) -> bool:
         """Check now and then whether other questions are to be watched."""
@@ -149,8 +149,8 @@ class PriceWatch:
                 await self._record_quote(quote)
 
     async def _record_quote(self, quote: Quote) -> None:
-        parts = self._parts
-        question = await parts.ledger.questions.get(quote.ref)
+        job = self._parts
+        question = await job.ledger.questions.get(quote.ref)
         if why := prediction_mismatch(quote.prediction, question.shape):
             log.warning("a quote is ignored", question=str(quote.ref), why=why)
             return
@@ -158,25 +158,25 @@ class PriceWatch:
         if before is not None:
             self._recorded[quote.ref] = before.prediction
             # Ignore a quote from before the last poll; a time in the future comes from another clock.
-            late = quote.at < before.at <= parts.clock.now()
-            if late or log_odds_move(before.prediction, quote.prediction) < parts.min_move:
+            late = quote.at < before.at <= job.clock.now()
+            if late or log_odds_move(before.prediction, quote.prediction) < job.min_move:
                 return
         crowd = CrowdForecast(
             prediction=quote.prediction, at=quote.at, explanation="" if before is None else before.explanation
         )
-        self._prices_moved += await parts.ledger.questions.record_crowd_prices(
-            [(quote.ref, crowd)], seen_at=parts.clock.now()
+        self._prices_moved += await job.ledger.questions.record_crowd_prices(
+            [(quote.ref, crowd)], seen_at=job.clock.now()
         )
         self._recorded[quote.ref] = quote.prediction
-        for forecaster in parts.forecasters:
-            self._planned += await schedule_questions(parts, [replace(question, crowd=crowd)], forecaster)
+        for forecaster in job.forecasters:
+            self._planned += await schedule_questions(job, [replace(question, crowd=crowd)], forecaster)
 
-    async def _handle_feed_end(self, error: BaseException | None, *, steady: bool) -> None:
+    async def _handle_feed_end(self, error: BaseException | None, *, was_stable: bool) -> None:
         """Wait before the feed is opened again; raise an error that waiting does not cure."""
         if error is not None and not isinstance(error, ServiceUnavailableError | AuthenticationError):
             raise error
         why = str(error) if error is not None else "the feed ended by itself"
-        self._failures = 1 if steady and self._quotes_received else self._failures + 1
+        self._failures = 1 if was_stable and self._quotes_received else self._failures + 1
         # A feed that ends now and then is opened again without a message.
         if self._failures == 2:
             log.warning("prices cannot be watched", venue=self._parts.venue_name, why=why)
@@ -184,9 +184,9 @@ class PriceWatch:
             log.error("prices cannot be watched", venue=self._parts.venue_name, why=why)
             await self._wait(UNAUTHORIZED_WAIT_S)
             return
-        asked_s = error.retry_after_s if isinstance(error, ServiceUnavailableError) else None
+        retry_after_s = error.retry_after_s if isinstance(error, ServiceUnavailableError) else None
         ceiling = min(MAX_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures, 20))
-        await self._wait(max(asked_s or 0.0, float(self._jitter.uniform(0.0, ceiling))))
+        await self._wait(max(retry_after_s or 0.0, float(self._jitter.uniform(0.0, ceiling))))
 
     async def _wait(self, seconds: float, *others: asyncio.Task[None], news: asyncio.Event | None = None) -> None:
         """Wait that long, but end early when asked to stop, at news, or once one of the other tasks is done."""

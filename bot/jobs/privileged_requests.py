@@ -1,6 +1,6 @@
-"""Handle requests that only some people may make: arm, disarm, halt, resume, approve, adopt, withdraw, principals.
+"""Handle privileged requests: arm, disarm, halt, resume, approve, adopt, withdraw, and manage principals.
 
-Each is proved here again and has its audit row.
+The proof of each is checked again here, and each has its audit row.
 """
 
 import re
@@ -47,11 +47,11 @@ from bot.store.requests import request_text
 from bot.store.submissions import OutcomeAdoption
 
 _TOKEN_HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
-# A request that takes risk must be fresh: one that was left behind long ago, or copied, is refused.
+# A request that takes risk must be fresh: an old or copied one is refused.
 MAX_REQUEST_AGE = timedelta(minutes=15)
 # A request that waits for the next run may be older.
 MAX_QUEUED_AGE = timedelta(days=1)
-# A season of a tournament.
+# As long as a season of a tournament.
 MAX_ARMED_TIME = timedelta(days=120)
 
 _LOCK_HINT = "a later forecast will be submitted again; to prevent that: foxcast lock "
@@ -82,11 +82,11 @@ _MAX_AGES: Mapping[PrivilegedAction, timedelta] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivilegedRequestContext:
-    """Whose ledger and stop file. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
+    """What privileged requests work on. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
 
     ``withdrawal_venues`` are those at which a published forecast can be withdrawn. ``folder`` is that of the ledger,
-    which holds the head of the audit; None where there is none to compare with. ``adopt`` is the outbox's, where one is
-    open: a result that it reads back at that moment must not come between. ``on_resume`` is called with a venue that a
+    which holds the exported head of the audit; None if there is none. ``adopt`` is the method of the outbox, if one
+    is open, so that no reading back interferes. ``on_resume`` is called with a venue that a
     person resumed, with None for all of them.
     """
 
@@ -101,32 +101,32 @@ class PrivilegedRequestContext:
     on_resume: Callable[[str | None], None] = lambda _: None
 
 
-async def handle_privileged_request(parts: PrivilegedRequestContext, request: PrivilegedRequest) -> str:
+async def handle_privileged_request(job: PrivilegedRequestContext, request: PrivilegedRequest) -> str:
     """Handle the request and return what was done.
 
-    Raises AuthenticationError for somebody who lacks the role or the proof, RequestRejectedError for what makes no
-    sense, NotFoundError.
+    Raises AuthenticationError if the role or the proof is missing, RequestRejectedError for an impossible request, and
+    NotFoundError.
     """
-    authorize_request(request, await parts.ledger.permissions.principals(), now=parts.clock.now())
+    authorize_request(request, await job.ledger.permissions.principals(), now=job.clock.now())
     match request:
         case ArmVenue():
-            done = await _arm_venue(parts, request)
+            done = await _arm_venue(job, request)
         case DisarmVenue():
-            done = await _disarm_venue(parts, request)
+            done = await _disarm_venue(job, request)
         case HaltSubmissions():
-            done = await _halt_submissions(parts, request)
+            done = await _halt_submissions(job, request)
         case ResumeSubmissions():
-            done = await _resume_submissions(parts, request)
+            done = await _resume_submissions(job, request)
         case AnswerApproval():
-            done = await _answer_approval(parts, request)
+            done = await _answer_approval(job, request)
         case AddPrincipal():
-            done = await _add_principal(parts, request)
+            done = await _add_principal(job, request)
         case RevokePrincipal():
-            done = await _revoke_principal(parts, request)
+            done = await _revoke_principal(job, request)
         case AdoptIntent():
-            done = await _adopt_outcome(parts, request)
+            done = await _adopt_outcome(job, request)
         case WithdrawForecast():
-            done = await _withdraw_forecast(parts, request)
+            done = await _withdraw_forecast(job, request)
     return done
 
 
@@ -142,53 +142,55 @@ def authorize_request(request: SignedRequest, known: list[PrincipalRecord], *, n
 
     While nobody has a token, anybody who can write the state folder is an approver: they could write the ledger too.
     """
-    act = requested_action(request)
-    if REQUIRED_ROLES[act] is None:
+    action = requested_action(request)
+    if REQUIRED_ROLES[action] is None:
         return
     if known:
         _require_proof(request, known)
-    asked_at, lasting = request.asked_at, _MAX_AGES.get(act, MAX_REQUEST_AGE)
-    if asked_at is not None and not abs(now - asked_at) <= lasting:
+    asked_at, max_age = request.asked_at, _MAX_AGES.get(action, MAX_REQUEST_AGE)
+    if asked_at is not None and not abs(now - asked_at) <= max_age:
         when = "in the future" if asked_at > now else "too long ago"
-        message = f"this {act} was asked for at {asked_at:%Y-%m-%d %H:%M} UTC, {when}; ask again"
+        message = f"this {action} was asked for at {asked_at:%Y-%m-%d %H:%M} UTC, {when}; ask again"
         raise AuthenticationError(message)
 
 
 def _require_proof(request: SignedRequest, known: list[PrincipalRecord]) -> None:
-    act = requested_action(request)
-    asker = next((one for one in known if one.name == request.by), None)
+    action = requested_action(request)
+    principal = next((one for one in known if one.name == request.by), None)
     who = request.by or "an unnamed person"
-    require_role(None if asker is None else asker.role, act, who=who)
+    require_role(None if principal is None else principal.role, action, who=who)
     if (
-        asker is None
+        principal is None
         or request.asked_at is None
-        or not verify_request_proof(request.proof, asker.hash, request_text(request))
+        or not verify_request_proof(request.proof, principal.hash, request_text(request))
     ):
-        message = f"this {act} does not prove that {who} asked for it"
+        message = f"this {action} does not prove that {who} asked for it"
         raise AuthenticationError(message)
 
 
-async def _arm_venue(parts: PrivilegedRequestContext, request: ArmVenue) -> str:
-    lane, now = _execution_policy(parts, request.venue), parts.clock.now()
+async def _arm_venue(job: PrivilegedRequestContext, request: ArmVenue) -> str:
+    policy, now = _execution_policy(job, request.venue), job.clock.now()
     amounts = (request.per_order, request.per_day, request.total)
-    if lane.mode not in {ExecutionMode.APPROVE, ExecutionMode.LIVE}:
-        message = f'{lane.venue} is in mode {lane.mode}, which submits nothing; set mode = "live" in config.toml first'
-        raise RequestRejectedError(message)
-    if not is_same_public_config(request.config, lane.config_digest) or request.account != lane.account:
+    if policy.mode not in {ExecutionMode.APPROVE, ExecutionMode.LIVE}:
         message = (
-            f"the daemon was started with another configuration of {lane.venue}, or other environment variables; "
+            f'{policy.venue} is in mode {policy.mode}, which submits nothing; set mode = "live" in config.toml first'
+        )
+        raise RequestRejectedError(message)
+    if not is_same_public_config(request.config, policy.config_digest) or request.account != policy.account:
+        message = (
+            f"the daemon was started with another configuration of {policy.venue}, or other environment variables; "
             "restart it, then arm the venue"
         )
         raise RequestRejectedError(message)
     if not now < request.until <= now + MAX_ARMED_TIME:
         message = f"an arm record must end after now and within {MAX_ARMED_TIME.days} days"
         raise RequestRejectedError(message)
-    _require_amounts(lane.venue, amounts, trades=lane.venue in parts.trading_venues)
+    _require_amounts(policy.venue, amounts, takes_orders=policy.venue in job.trading_venues)
     arm = ArmRecord(
         id=derive_id("arm", request_text(request)),
-        venue=lane.venue,
-        account=lane.account,
-        config=lane.config_digest,
+        venue=policy.venue,
+        account=policy.account,
+        config=policy.config_digest,
         by=request.by,
         armed_at=now,
         until=request.until,
@@ -196,36 +198,39 @@ async def _arm_venue(parts: PrivilegedRequestContext, request: ArmVenue) -> str:
         per_day=request.per_day,
         total=request.total,
     )
-    bounds = " ".join(
+    amount_text = " ".join(
         f"{name}={amount:g}" for name, amount in zip(("order", "day", "total"), amounts, strict=True) if amount
     )
     body = {
         "arm": arm.id,
         "account": arm.account,
         "until": arm.until.isoformat(),
-        "bounds": bounds,
+        "bounds": amount_text,
         "config": arm.config,
     }
 
-    if await parts.ledger.permissions.read(lambda database: permissions.is_known_arm_record(database, arm.id)):
+    if await job.ledger.permissions.read(lambda database: permissions.is_known_arm_record(database, arm.id)):
         # The same request again, as after a crash: its arm record stays as it is, whatever its state.
-        newest = await parts.ledger.permissions.read(
-            lambda database: permissions.newest_arm_record(database, lane.venue, lane.account)
+        newest = await job.ledger.permissions.read(
+            lambda database: permissions.newest_arm_record(database, policy.venue, policy.account)
         )
-        return f"this was done before; {arm_objection(lane, newest, now) or f'{lane.venue} is armed'}"
+        return f"this was done before; {arm_objection(policy, newest, now) or f'{policy.venue} is armed'}"
     work = decisions.releasing_holds(
-        lambda database: permissions.add_arm_record(database, arm), at=now, by=now + RETRY_HOLD_AFTER, venue=lane.venue
+        lambda database: permissions.add_arm_record(database, arm),
+        at=now,
+        by=now + RETRY_HOLD_AFTER,
+        venue=policy.venue,
     )
-    await parts.ledger.permissions.write_with_audit(work, _audit_row(request, now, lane.venue, **body))
-    return f"{lane.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({bounds})" if bounds else "")
+    await job.ledger.permissions.write_with_audit(work, _audit_row(request, now, policy.venue, **body))
+    return f"{policy.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({amount_text})" if amount_text else "")
 
 
-def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, trades: bool) -> None:
+def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, takes_orders: bool) -> None:
     given = [amount for amount in amounts if amount is not None]
-    if trades and len(given) < len(amounts):
+    if takes_orders and len(given) < len(amounts):
         message = f"{venue} takes orders, so arm it with --per-order, --per-day and --total"
         raise RequestRejectedError(message)
-    if not trades and given:
+    if not takes_orders and given:
         message = f"nothing is paid at {venue}, so arm it without amounts"
         raise RequestRejectedError(message)
     if given != sorted(given):
@@ -233,34 +238,34 @@ def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, trades: b
         raise RequestRejectedError(message)
 
 
-async def _disarm_venue(parts: PrivilegedRequestContext, request: DisarmVenue) -> str:
-    now = parts.clock.now()
-    ended = await parts.ledger.permissions.write_with_audit(
+async def _disarm_venue(job: PrivilegedRequestContext, request: DisarmVenue) -> str:
+    now = job.clock.now()
+    ended = await job.ledger.permissions.write_with_audit(
         lambda database: permissions.disarm_venue(database, request.venue, at=now),
         _audit_row(request, now, request.venue),
     )
     return f"{request.venue} disarmed" if ended else f"{request.venue} was not armed"
 
 
-async def _halt_submissions(parts: PrivilegedRequestContext, request: HaltSubmissions) -> str:
-    now = parts.clock.now()
+async def _halt_submissions(job: PrivilegedRequestContext, request: HaltSubmissions) -> str:
+    now = job.clock.now()
     if request.venue:
-        _execution_policy(parts, request.venue)
-    stop = SubmissionHalt(venue=request.venue, at=now, why=request.reason, by=request.by)
-    if stop.venue == ALL_VENUES and not parts.stop_file.exists():
-        engage_kill_switch(parts.stop_file, signed_reason(request.reason, request.by))
-    wider = {ALL_ORDERS_FIELD: "yes"} if request.all_orders else {}
-    row = _audit_row(request, now, request.venue, reason=request.reason, **wider)
-    await parts.ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, stop), row)
+        _execution_policy(job, request.venue)
+    halt = SubmissionHalt(venue=request.venue, at=now, why=request.reason, by=request.by)
+    if halt.venue == ALL_VENUES and not job.stop_file.exists():
+        engage_kill_switch(job.stop_file, signed_reason(request.reason, request.by))
+    order_scope = {ALL_ORDERS_FIELD: "yes"} if request.all_orders else {}
+    row = _audit_row(request, now, request.venue, reason=request.reason, **order_scope)
+    await job.ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, halt), row)
     return f"halted {request.venue or 'everything'}: {request.reason}"
 
 
-async def _resume_submissions(parts: PrivilegedRequestContext, request: ResumeSubmissions) -> str:
-    now, venue = parts.clock.now(), request.venue
-    await _require_intact_audit(parts)
+async def _resume_submissions(job: PrivilegedRequestContext, request: ResumeSubmissions) -> str:
+    now, venue = job.clock.now(), request.venue
+    await _require_intact_audit(job)
     body = {"where": "all" if venue is None else venue}
 
-    # Nobody has looked at halts that came after this request.
+    # Halts that came after this request stay: nobody has looked at them.
     work = decisions.releasing_holds(
         lambda database: permissions.resume_submissions(
             database, venue, by=request.by, at=now, made_by=request.asked_at
@@ -269,42 +274,42 @@ async def _resume_submissions(parts: PrivilegedRequestContext, request: ResumeSu
         by=now + RETRY_HOLD_AFTER,
         venue=venue,
     )
-    ended = await parts.ledger.permissions.write_with_audit(work, _audit_row(request, now, venue or "", **body))
-    parts.on_resume(venue)
+    ended = await job.ledger.permissions.write_with_audit(work, _audit_row(request, now, venue or "", **body))
+    job.on_resume(venue)
     where = "everything" if venue is None else venue
-    if venue is None and was_engaged_between(parts.stop_file, request.asked_at, now):
-        return f"{_describe_resumed(where, ended, '')}; {parts.stop_file.name} was made after this request, and stays"
-    freed = venue is None and release_kill_switch(parts.stop_file)
-    left = [
-        str(stop)
-        for stop in await parts.ledger.permissions.read(permissions.list_active_halts)
-        if venue in {None, stop.venue}
+    if venue is None and was_engaged_between(job.stop_file, request.asked_at, now):
+        return f"{_describe_resumed(where, ended, '')}; {job.stop_file.name} was made after this request, and stays"
+    released = venue is None and release_kill_switch(job.stop_file)
+    remaining_halts = [
+        str(halt)
+        for halt in await job.ledger.permissions.read(permissions.list_active_halts)
+        if venue in {None, halt.venue}
     ]
-    still = f"; {'; '.join(left)}" if left else ""
-    return _describe_resumed(where, ended, parts.stop_file.name if freed else "") + still
+    suffix = f"; {'; '.join(remaining_halts)}" if remaining_halts else ""
+    return _describe_resumed(where, ended, job.stop_file.name if released else "") + suffix
 
 
 def _describe_resumed(where: str, ended: int, file: str) -> str:
-    done = [f"{ended} stop{'s' * (ended > 1)} ended"] * (ended > 0) + [f"the file {file} is removed"] * bool(file)
-    return f"{where} resumed, {' and '.join(done)}" if done else f"{where} was not stopped"
+    done = [f"{ended} halt{'s' * (ended > 1)} ended"] * (ended > 0) + [f"the file {file} is removed"] * bool(file)
+    return f"{where} resumed, {' and '.join(done)}" if done else f"{where} was not halted"
 
 
-async def _require_intact_audit(parts: PrivilegedRequestContext) -> None:
-    """Raise RequestRejectedError while the audit is broken: nobody can tell any more who permitted what."""
-    if parts.folder is None:
-        found = await parts.ledger.permissions.verify()
+async def _require_intact_audit(job: PrivilegedRequestContext) -> None:
+    """Raise RequestRejectedError while the audit is broken, since it no longer shows who permitted what."""
+    if job.folder is None:
+        found = await job.ledger.permissions.verify()
     else:
-        found = await verify_audit(parts.ledger, parts.folder)
+        found = await verify_audit(job.ledger, job.folder)
     if not found.sound:
         message = f"nothing is resumed while the audit is broken: {found.why}; {BROKEN_AUDIT_REMEDY}"
         raise RequestRejectedError(message)
 
 
-async def _answer_approval(parts: PrivilegedRequestContext, request: AnswerApproval) -> str:
-    now = parts.clock.now()
-    known = await parts.ledger.permissions.read(lambda database: permissions.find_approval(database, request.approval))
-    lane = parts.execution_policies.get(known.venue)
-    holds = known.expires_at if lane is None else now + lane.approval_lifetime
+async def _answer_approval(job: PrivilegedRequestContext, request: AnswerApproval) -> str:
+    now = job.clock.now()
+    known = await job.ledger.permissions.read(lambda database: permissions.find_approval(database, request.approval))
+    policy = job.execution_policies.get(known.venue)
+    holds = known.expires_at if policy is None else now + policy.approval_lifetime
     answered = SubmissionApproval(
         id=known.id,
         forecast=known.forecast,
@@ -316,15 +321,15 @@ async def _answer_approval(parts: PrivilegedRequestContext, request: AnswerAppro
         by=request.by,
     )
     body = {"approval": known.id, "forecast": known.forecast, "cost": f"{known.cost:.6f}"}
-    await parts.ledger.permissions.write_with_audit(
+    await job.ledger.permissions.write_with_audit(
         lambda database: permissions.answer_approval(database, answered, at=now),
         _audit_row(request, now, known.venue, **body),
     )
     return f"{known.id} {answered.state} by {request.by}"
 
 
-async def _add_principal(parts: PrivilegedRequestContext, request: AddPrincipal) -> str:
-    now = parts.clock.now()
+async def _add_principal(job: PrivilegedRequestContext, request: AddPrincipal) -> str:
+    now = job.clock.now()
     if not (_TOKEN_HEX.fullmatch(request.salt) and _TOKEN_HEX.fullmatch(request.hash)):
         message = f"the salt and the hash of the token of {request.name} are not hexadecimal; create the token again"
         raise RequestRejectedError(message)
@@ -332,54 +337,52 @@ async def _add_principal(parts: PrivilegedRequestContext, request: AddPrincipal)
         name=request.name, role=UserRole(request.role), salt=request.salt, hash=request.hash, made_at=now
     )
     row = _audit_row(request, now, "", name=request.name, role=request.role.value)
-    await parts.ledger.permissions.write_with_audit(
-        lambda database: permissions.add_principal(database, principal), row
-    )
+    await job.ledger.permissions.write_with_audit(lambda database: permissions.add_principal(database, principal), row)
     return f"{request.name} is {request.role} now"
 
 
-async def _revoke_principal(parts: PrivilegedRequestContext, request: RevokePrincipal) -> str:
-    now = parts.clock.now()
+async def _revoke_principal(job: PrivilegedRequestContext, request: RevokePrincipal) -> str:
+    now = job.clock.now()
     row = _audit_row(request, now, "", name=request.name)
-    await parts.ledger.permissions.write_with_audit(
+    await job.ledger.permissions.write_with_audit(
         lambda database: permissions.revoke_principal(database, request.name, at=now), row
     )
     return f"the token of {request.name} is revoked"
 
 
-async def _adopt_outcome(parts: PrivilegedRequestContext, request: AdoptIntent) -> str:
+async def _adopt_outcome(job: PrivilegedRequestContext, request: AdoptIntent) -> str:
     state = IntentState.ABSENT if request.absent else IntentState.ACKED
-    await _require_adoptable(parts, request.intent, state)
+    await _require_adoptable(job, request.intent, state)
     adoption = OutcomeAdoption(
         intent=request.intent, state=state, by=request.by, why=request.reason, reference=request.reference
     )
     try:
-        if parts.adopt is not None:
-            await parts.adopt(adoption)
+        if job.adopt is not None:
+            await job.adopt(adoption)
         else:
-            await parts.ledger.submissions.adopt(adoption, at=parts.clock.now())
+            await job.ledger.submissions.adopt(adoption, at=job.clock.now())
     except StoreError:
         # It may have been settled meanwhile, which is no fault of the database.
-        await _require_adoptable(parts, request.intent, state)
+        await _require_adoptable(job, request.intent, state)
         raise
     what = "does not exist at the venue" if request.absent else f"exists at the venue as {request.reference}"
     return f"order {request.intent}: {what}, according to {request.by}"
 
 
-async def _withdraw_forecast(parts: PrivilegedRequestContext, request: WithdrawForecast) -> str:
-    ref, now = request.ref, parts.clock.now()
-    lane = _execution_policy(parts, ref.venue)
-    if lane.venue not in parts.withdrawal_venues:
-        message = f"{lane.venue} has no forecasts that can be withdrawn"
+async def _withdraw_forecast(job: PrivilegedRequestContext, request: WithdrawForecast) -> str:
+    ref, now = request.ref, job.clock.now()
+    policy = _execution_policy(job, ref.venue)
+    if policy.venue not in job.withdrawal_venues:
+        message = f"{policy.venue} has no forecasts that can be withdrawn"
         raise RequestRejectedError(message)
-    if lane.mode is ExecutionMode.OFF:
-        message = f"{lane.venue} is off; nothing is submitted there"
+    if policy.mode is ExecutionMode.OFF:
+        message = f"{policy.venue} is off; nothing is submitted there"
         raise RequestRejectedError(message)
-    standing = await parts.ledger.submissions.read_standing(ref, lane.account, paper=not lane.is_live)
+    standing = await job.ledger.submissions.read_standing(ref, policy.account, paper=not policy.is_live)
     why = f"withdrawn by {request.by}" + (f": {request.reason}" if request.reason else "")
-    send = withdrawal_decision(standing, lane, asked_as=request_text(request), why=why)
-    row = _audit_row(request, now, lane.venue, question=str(ref), intent=send.intent.id, reason=request.reason)
-    decision = await parts.ledger.permissions.write_with_audit(
+    send = withdrawal_decision(standing, policy, asked_as=request_text(request), why=why)
+    row = _audit_row(request, now, policy.venue, question=str(ref), intent=send.intent.id, reason=request.reason)
+    decision = await job.ledger.permissions.write_with_audit(
         lambda database: decisions.store_decision(database, send.intent.forecast, send, now), row
     )
     if isinstance(decision, HoldDecision):
@@ -388,26 +391,26 @@ async def _withdraw_forecast(parts: PrivilegedRequestContext, request: WithdrawF
     return f"the withdrawal of {ref} is sent with the next pass of foxcast run, see foxcast orders; {_LOCK_HINT}{ref}"
 
 
-async def _require_adoptable(parts: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
-    row = await parts.ledger.submissions.get(intent)
+async def _require_adoptable(job: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
+    row = await job.ledger.submissions.get(intent)
     if row.state in _IN_FLIGHT_STATES:
         message = f"order {intent} is {row.state}; foxcast run settles it first; adopt only what is unknown or in doubt"
         raise RequestRejectedError(message)
     if row.state not in _UNSETTLED_STATES:
         message = f"order {intent} is {row.state}, which is settled; there is nothing to adopt"
         raise RequestRejectedError(message)
-    fences = [one.sealed.fence for one in await parts.ledger.submissions.attempts([intent]) if one.sealed is not None]
+    fences = [one.sealed.fence for one in await job.ledger.submissions.attempts([intent]) if one.sealed is not None]
     until = max((fence for fence in fences if fence is not None), default=None)
-    if state is IntentState.ABSENT and until is not None and parts.clock.now() < until:
+    if state is IntentState.ABSENT and until is not None and job.clock.now() < until:
         message = f"order {intent} may still take effect until {until:%Y-%m-%d %H:%M:%S} UTC; check again then"
         raise RequestRejectedError(message)
 
 
-def _execution_policy(parts: PrivilegedRequestContext, venue: str) -> ExecutionPolicy:
-    if venue not in parts.execution_policies:
-        message = f"venue {venue} is not in use; these are: {', '.join(parts.execution_policies) or 'none'}"
+def _execution_policy(job: PrivilegedRequestContext, venue: str) -> ExecutionPolicy:
+    if venue not in job.execution_policies:
+        message = f"venue {venue} is not in use; these are: {', '.join(job.execution_policies) or 'none'}"
         raise NotFoundError(message)
-    return parts.execution_policies[venue]
+    return job.execution_policies[venue]
 
 
 def _audit_row(request: PrivilegedRequest, at: datetime, venue: str, **body: str) -> AuditRow:

@@ -43,77 +43,75 @@ class _OutcomeCounts:
     changed: int = 0
 
 
-async def resolve_questions(parts: ResolutionContext) -> str:
+async def resolve_questions(job: ResolutionContext) -> str:
     """Record the outcomes that are known now; a corrected one is kept together with the one it replaces.
 
     Of two outcomes for one target the first counts. An outcome that its batch no longer has was withdrawn: it becomes
     void, and its score is removed.
     """
-    pending = await parts.ledger.questions.awaiting_outcome(
-        parts.venue_name, since=parts.clock.now() - CORRECTION_PERIOD
-    )
+    pending = await job.ledger.questions.awaiting_outcome(job.venue_name, since=job.clock.now() - CORRECTION_PERIOD)
     if not pending:
-        return f"{parts.venue_name}: nothing to resolve"
-    found = await _read_outcomes(parts, pending)
-    return f"{found}{await _record_standings(parts)}"
+        return f"{job.venue_name}: nothing to resolve"
+    found = await _read_outcomes(job, pending)
+    return f"{found}{await _record_standings(job)}"
 
 
-async def _read_outcomes(parts: ResolutionContext, pending: Collection[QuestionRef]) -> str:
-    said: set[tuple[QuestionRef, str]] = set()
+async def _read_outcomes(job: ResolutionContext, pending: Collection[QuestionRef]) -> str:
+    reported: set[tuple[QuestionRef, str]] = set()
     chunk: list[Resolution] = []
     count = _OutcomeCounts()
     try:
-        async for resolution in parts.venue.resolutions(pending):
-            if (resolution.ref, resolution.target) in said:
+        async for resolution in job.venue.resolutions(pending):
+            if (resolution.ref, resolution.target) in reported:
                 log.warning("a second outcome is ignored", question=str(resolution.ref), target=resolution.target)
                 continue
-            said.add((resolution.ref, resolution.target))
+            reported.add((resolution.ref, resolution.target))
             chunk.append(resolution)
             if len(chunk) == OUTCOMES_AT_ONCE:
-                await _record_outcomes(parts, chunk, count)
+                await _record_outcomes(job, chunk, count)
     except FoxcastError:
         # A question that cannot be read does not withdraw an outcome. What is missing now proves nothing.
-        await _record_outcomes(parts, chunk, count)
+        await _record_outcomes(job, chunk, count)
         raise
-    chunk += await _withdrawn_outcomes(parts, said, set(pending))
-    await _record_outcomes(parts, chunk, count)
+    chunk += await _withdrawn_outcomes(job, reported, set(pending))
+    await _record_outcomes(job, chunk, count)
     corrections = f", {count.changed} corrected" if count.changed else ""
-    return f"{parts.venue_name}: {count.new} new outcomes of {len(pending)} questions{corrections}"
+    return f"{job.venue_name}: {count.new} new outcomes of {len(pending)} questions{corrections}"
 
 
-async def _record_standings(parts: ResolutionContext) -> str:
+async def _record_standings(job: ResolutionContext) -> str:
     """Record the account's standings in the venue's contests; if they cannot be read, outcomes are not affected."""
-    if not isinstance(parts.venue, ContestReader):
+    if not isinstance(job.venue, ContestReader):
         return ""
     try:
-        told = await parts.venue.contest_standings()
+        standings = await job.venue.contest_standings()
     except FoxcastError as error:
-        log.warning("standings cannot be read", venue=parts.venue_name, error=str(error))
+        log.warning("standings cannot be read", venue=job.venue_name, error=str(error))
         return f"; its standings cannot be read: {error}"
-    await parts.ledger.venue_scores.keep_standings(parts.venue_name, parts.account, told, at=parts.clock.now())
+    await job.ledger.venue_scores.keep_standings(job.venue_name, job.account, standings, at=job.clock.now())
     return ""
 
 
 async def _withdrawn_outcomes(
-    parts: ResolutionContext, said: set[tuple[QuestionRef, str]], pending: set[QuestionRef]
+    job: ResolutionContext, reported: set[tuple[QuestionRef, str]], pending: set[QuestionRef]
 ) -> list[Resolution]:
     """Return void outcomes for those that were known and are missing now, in batches that reported something.
 
     A batch that reported nothing may not have been read.
     """
-    known = await parts.ledger.resolutions.resolved_in_batches(parts.venue_name, {ref for ref, _ in said})
-    now = parts.clock.now()
+    known = await job.ledger.resolutions.resolved_in_batches(job.venue_name, {ref for ref, _ in reported})
+    now = job.clock.now()
     return [
         Resolution(ref=ref, target=target, outcome=VoidOutcome("withdrawn"), resolved_at=now)
-        for ref, target in sorted(known - said)
+        for ref, target in sorted(known - reported)
         if ref in pending
     ]
 
 
-async def _record_outcomes(parts: ResolutionContext, chunk: list[Resolution], count: _OutcomeCounts) -> None:
+async def _record_outcomes(job: ResolutionContext, chunk: list[Resolution], count: _OutcomeCounts) -> None:
     """Record what was read, count it, and empty the chunk."""
-    recorded = await parts.ledger.resolutions.record(chunk, seen_at=parts.clock.now())
-    await parts.ledger.venue_scores.record(chunk, account=parts.account, at=parts.clock.now())
+    recorded = await job.ledger.resolutions.record(chunk, seen_at=job.clock.now())
+    await job.ledger.venue_scores.record(chunk, account=job.account, at=job.clock.now())
     chunk.clear()
     count.new += recorded.new
     count.changed += recorded.changed
@@ -130,11 +128,11 @@ class ScoringContext:
     clock: Clock
 
 
-async def score_forecasts(parts: ScoringContext) -> str:
+async def score_forecasts(job: ScoringContext) -> str:
     """Score what has resolved since the last pass."""
     done = 0
-    while chunk := await parts.ledger.scores.to_score(SCORES_AT_ONCE):
-        await parts.ledger.scores.record(chunk, compute_scores(chunk), at=parts.clock.now())
+    while chunk := await job.ledger.scores.to_score(SCORES_AT_ONCE):
+        await job.ledger.scores.record(chunk, compute_scores(chunk), at=job.clock.now())
         done += len(chunk)
     return f"{done} predictions scored"
 
@@ -142,14 +140,16 @@ async def score_forecasts(parts: ScoringContext) -> str:
 def compute_scores(scorables: Sequence[ScorablePrediction]) -> list[Score]:
     """Return the scores of each forecast by the rules for its kind and, where there was one, of the crowd."""
     crowds = [(item, item.crowd) for item in scorables if item.crowd is not None]
-    own = score_predictions([ResolvedPrediction(item.prediction, item.shape, item.outcome) for item in scorables])
-    theirs = score_predictions([ResolvedPrediction(crowd, item.shape, item.outcome) for item, crowd in crowds])
-    marked = [
-        *((item, "", marks) for item, marks in zip(scorables, own, strict=True)),
-        *((item, CROWD_RULE_PREFIX, marks) for (item, _), marks in zip(crowds, theirs, strict=True)),
+    forecast_values = score_predictions(
+        [ResolvedPrediction(item.prediction, item.shape, item.outcome) for item in scorables]
+    )
+    crowd_values = score_predictions([ResolvedPrediction(crowd, item.shape, item.outcome) for item, crowd in crowds])
+    scored = [
+        *((item, "", values) for item, values in zip(scorables, forecast_values, strict=True)),
+        *((item, CROWD_RULE_PREFIX, values) for (item, _), values in zip(crowds, crowd_values, strict=True)),
     ]
     return [
         Score(forecast=item.forecast, target=item.target, rule=f"{whose}{rule}", value=value)
-        for item, whose, marks in marked
-        for rule, value in marks.items()
+        for item, whose, values in scored
+        for rule, value in values.items()
     ]

@@ -59,21 +59,21 @@ class BatchWait:
 
     async def __call__(self, row: BatchRow, now: datetime) -> bool:
         """Return whether the batch may be sent now."""
-        lane = self.execution_policies[row.venue]
+        policy = self.execution_policies[row.venue]
         others: dict[str, str] = {}
-        if lane.choose:
+        if policy.choose:
             questions = await self.ledger.questions.in_batch(row.venue, row.batch)
-            others = {str(question.ref): lane.submitting_forecaster(question) for question in questions}
-        load = await self.ledger.schedule.read_batch_load(
-            row.venue, row.batch, lane.primary_forecaster, now=now, others=others
+            others = {str(question.ref): policy.submitting_forecaster(question) for question in questions}
+        batch_load = await self.ledger.schedule.read_batch_load(
+            row.venue, row.batch, policy.primary_forecaster, now=now, others=others
         )
-        if load.questions == 0:
+        if batch_load.questions == 0:
             return True
         if row.venue not in self.discovered_venues:
             return False
         if row.closes_at is not None and now >= row.closes_at - LAST_CALL_TIME:
-            return load.busy == 0 and load.waiting == 0
-        return load.unforecast == 0
+            return batch_load.busy == 0 and batch_load.waiting == 0
+        return batch_load.unforecast == 0
 
 
 __all__ = ["BatchWait", "RunStart", "SubmitJobContext", "submit_due_forecasts"]
@@ -133,68 +133,72 @@ class SubmitJobContext:
     stale_withdrawals: StaleWithdrawalContext | None = None
 
 
-async def submit_due_forecasts(parts: SubmitJobContext) -> str:
+async def submit_due_forecasts(job: SubmitJobContext) -> str:
     """Record a decision for each undecided forecast, decide again on held ones, send what is ready."""
-    await parts.refresh_readiness()
-    around, now = await _load_context_builder(parts), parts.clock.now()
-    if not parts.run_start.is_over:
-        await parts.ledger.permissions.write(lambda database: release_holds(database, at=now))
-        parts.run_start.is_over = True
-    this = _SubmitPass(parts=parts, context_builder=around, order_planners={}, acknowledged=[])
-    sold = await _close_positions(this)
+    await job.refresh_readiness()
+    builder, now = await _load_context_builder(job), job.clock.now()
+    if not job.run_start.is_over:
+        await job.ledger.permissions.write(lambda database: release_holds(database, at=now))
+        job.run_start.is_over = True
+    submit_pass = _SubmitPass(job=job, context_builder=builder, order_planners={}, acknowledged=[])
+    sold = await _close_positions(submit_pass)
     sent, held, waits = 0, 0, Counter[str]()
-    async for forecasts in _forecasts_to_decide(parts):
-        pairs = await load_snapshots(around, forecasts, parts.clock.now())
-        decisions = await _decide_all(this, pairs)
+    async for forecasts in _forecasts_to_decide(job):
+        pairs = await load_snapshots(builder, forecasts, job.clock.now())
+        decisions = await _decide_all(submit_pass, pairs)
         sent += sum(isinstance(decision, SendDecision) for decision in decisions)
         held += sum(isinstance(decision, HoldDecision) for decision in decisions)
         waits.update(one.why for one in decisions if isinstance(one, HoldDecision) and one.until is not None)
-    withdrawn = 0 if parts.stale_withdrawals is None else await withdraw_stale_forecasts(parts.stale_withdrawals)
-    acknowledged = sum(this.acknowledged) + await parts.outbox.flush()
-    if parts.comments is not None and await plan_comments(parts.comments):
-        acknowledged += await parts.outbox.flush()
-    told = f"; {withdrawn} stale ones withdrawn" if withdrawn else ""
-    told += "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
-    told += "".join(f"; {result}" for result in sold)
-    return f"{sent} planned, {held} held, {acknowledged} acknowledged{told}"
+    withdrawn = 0 if job.stale_withdrawals is None else await withdraw_stale_forecasts(job.stale_withdrawals)
+    acknowledged = sum(submit_pass.acknowledged) + await job.outbox.flush()
+    if job.comments is not None and await plan_comments(job.comments):
+        acknowledged += await job.outbox.flush()
+    suffix = f"; {withdrawn} stale ones withdrawn" if withdrawn else ""
+    suffix += "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
+    suffix += "".join(f"; {result}" for result in sold)
+    return f"{sent} planned, {held} held, {acknowledged} acknowledged{suffix}"
 
 
-async def _close_positions(this: "_SubmitPass") -> list[ClosingResult]:
+async def _close_positions(submit_pass: "_SubmitPass") -> list[ClosingResult]:
     """Sell what stop-loss and take-profit say before anything is bought."""
-    closing, sold = this.parts.closing, list[ClosingResult]()
-    for venue in this.parts.planners if closing is not None else ():
-        lane = this.context_builder.execution_policy(venue)
-        if closing is None or not has_exit_policy(lane) or isinstance(shop := await this.order_planner(venue), str):
+    closing, sold = submit_pass.job.closing, list[ClosingResult]()
+    for venue in submit_pass.job.planners if closing is not None else ():
+        policy = submit_pass.context_builder.execution_policy(venue)
+        if (
+            closing is None
+            or not has_exit_policy(policy)
+            or isinstance(planner := await submit_pass.order_planner(venue), str)
+        ):
             continue
-        shop.account, found = await close_by_policy(closing, this.context_builder, lane, shop.account)
+        planner.account, found = await close_by_policy(closing, submit_pass.context_builder, policy, planner.account)
         sold += found
     return sold
 
 
-async def _load_context_builder(parts: SubmitJobContext) -> DecisionContextBuilder:
+async def _load_context_builder(job: SubmitJobContext) -> DecisionContextBuilder:
     """Read the state of all policies; first halt a venue that lost too much, and close questions that expired."""
-    now = parts.clock.now()
-    await parts.ledger.permissions.write(lambda database: permissions.expire_approvals(database, now))
-    await halt_losing_venues(parts.ledger, parts.execution_policies, now=now)
-    accounts = {venue: lane.account for venue, lane in parts.execution_policies.items()}
+    now = job.clock.now()
+    await job.ledger.permissions.write(lambda database: permissions.expire_approvals(database, now))
+    await halt_losing_venues(job.ledger, job.execution_policies, now=now)
+    accounts = {venue: policy.account for venue, policy in job.execution_policies.items()}
     return DecisionContextBuilder(
-        ledger=parts.ledger,
-        execution_policies=parts.execution_policies,
-        planners=parts.planners,
-        readiness=parts.readiness,
-        permissions=await parts.ledger.permissions.read_status(
-            accounts, now=now, paper=paper_venues(parts.execution_policies)
+        ledger=job.ledger,
+        execution_policies=job.execution_policies,
+        planners=job.planners,
+        readiness=job.readiness,
+        permissions=await job.ledger.permissions.read_status(
+            accounts, now=now, paper=paper_venues(job.execution_policies)
         ),
     )
 
 
-async def _forecasts_to_decide(parts: SubmitJobContext) -> AsyncIterator[list[Forecast]]:
+async def _forecasts_to_decide(job: SubmitJobContext) -> AsyncIterator[list[Forecast]]:
     """Yield all new forecasts, then one chunk of those whose hold has expired."""
-    while forecasts := await parts.ledger.forecasts.undecided(FORECASTS_AT_ONCE):
+    while forecasts := await job.ledger.forecasts.undecided(FORECASTS_AT_ONCE):
         yield forecasts
-        if parts.outbox.is_stopping():
+        if job.outbox.is_stopping():
             return
-    if again := await parts.ledger.forecasts.held(FORECASTS_AT_ONCE, now=parts.clock.now()):
+    if again := await job.ledger.forecasts.held(FORECASTS_AT_ONCE, now=job.clock.now()):
         yield again
 
 
@@ -206,7 +210,7 @@ class _SubmitPass:
     were read.
     """
 
-    parts: SubmitJobContext
+    job: SubmitJobContext
     context_builder: DecisionContextBuilder
     order_planners: dict[str, VenueOrderPlanner | str]
     acknowledged: list[int]
@@ -215,146 +219,152 @@ class _SubmitPass:
     async def order_planner(self, venue: str) -> VenueOrderPlanner | str:
         """Return the order planner of a venue, with its account read once a pass."""
         if venue not in self.order_planners:
-            self.order_planners[venue] = await _open_order_planner(self.parts, venue)
+            self.order_planners[venue] = await _open_order_planner(self.job, venue)
         return self.order_planners[venue]
 
-    async def charge_acknowledged(self, venue: str, shop: VenueOrderPlanner) -> None:
+    async def charge_acknowledged(self, venue: str, planner: VenueOrderPlanner) -> None:
         """Deduct from the account what was acknowledged, whichever job sent it; what is under way is reserved."""
         under_way = []
         for intent in self.uncharged.pop(venue, ()):
-            state = (await self.parts.ledger.submissions.get(intent.id)).state
+            state = (await self.job.ledger.submissions.get(intent.id)).state
             if state is IntentState.ACKED and intent.order is not None:
-                shop.deduct(intent.order.cost)
+                planner.deduct(intent.order.cost)
             elif state in _IN_FLIGHT_STATES:
                 under_way.append(intent)
         self.uncharged[venue] = under_way
 
 
-async def _decide_all(this: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> list[GateDecision]:
+async def _decide_all(submit_pass: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> list[GateDecision]:
     """Decide concurrently, but orders at one venue one after the other, since they spend the same cash."""
-    ways: dict[str, list[ForecastWithSnapshot]] = {}
-    apart = [pair for pair in pairs if pair[0].ref.venue not in this.parts.planners]
+    pairs_by_venue: dict[str, list[ForecastWithSnapshot]] = {}
+    other_pairs = [pair for pair in pairs if pair[0].ref.venue not in submit_pass.job.planners]
     for pair in pairs:
-        if pair[0].ref.venue in this.parts.planners:
-            ways.setdefault(pair[0].ref.venue, []).append(pair)
-    decisions = [*await map_concurrently(lambda pair: _decide_forecast(this, *pair), apart, places=MAX_CONCURRENT)]
+        if pair[0].ref.venue in submit_pass.job.planners:
+            pairs_by_venue.setdefault(pair[0].ref.venue, []).append(pair)
+    decisions = [
+        *await map_concurrently(lambda pair: _decide_forecast(submit_pass, *pair), other_pairs, places=MAX_CONCURRENT)
+    ]
     for done in await map_concurrently(
-        lambda way: _decide_in_order(this, way), [*ways.values()], places=MAX_CONCURRENT
+        lambda venue_pairs: _decide_in_order(submit_pass, venue_pairs),
+        [*pairs_by_venue.values()],
+        places=MAX_CONCURRENT,
     ):
         decisions += done
     return decisions
 
 
-async def _decide_in_order(this: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> list[GateDecision]:
+async def _decide_in_order(submit_pass: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> list[GateDecision]:
     """Size all together, then decide one after the other, and send each order before the next is decided."""
-    await _propose_orders(this, pairs)
+    await _propose_orders(submit_pass, pairs)
     decisions = []
     for pair in pairs:
-        if this.parts.outbox.is_stopping():
+        if submit_pass.job.outbox.is_stopping():
             break
-        decisions.append(decision := await _decide_forecast(this, *pair))
+        decisions.append(decision := await _decide_forecast(submit_pass, *pair))
         if isinstance(decision, SendDecision):
             venue, order = decision.intent.ref.venue, decision.intent.order
-            this.uncharged.setdefault(venue, []).append(decision.intent)
-            if order is not None and isinstance(shop := this.order_planners.get(venue), VenueOrderPlanner):
-                shop.bought_in_pass += order.cost
-            this.acknowledged.append(await this.parts.outbox.flush())
+            submit_pass.uncharged.setdefault(venue, []).append(decision.intent)
+            if order is not None and isinstance(planner := submit_pass.order_planners.get(venue), VenueOrderPlanner):
+                planner.bought_in_pass += order.cost
+            submit_pass.acknowledged.append(await submit_pass.job.outbox.flush())
     return decisions
 
 
-async def _propose_orders(this: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> None:
+async def _propose_orders(submit_pass: _SubmitPass, pairs: Sequence[ForecastWithSnapshot]) -> None:
     """Have the orders of a venue sized together, for the forecasts that would reach its planner."""
-    cases = [case for pair in pairs if (case := await _context_to_plan(this, *pair)) is not None]
-    if len(cases) < 2:
+    contexts = [context for pair in pairs if (context := await _context_to_plan(submit_pass, *pair)) is not None]
+    if len(contexts) < 2:
         return
-    lane = cases[0].policy
-    shop = await this.order_planner(lane.venue)
-    if not isinstance(shop, str):
-        reserved = await this.parts.ledger.permissions.unsettled_cost(lane.venue, lane.account, paper=not lane.is_live)
-        await shop.propose_orders(cases, reserved=reserved)
+    policy = contexts[0].policy
+    planner = await submit_pass.order_planner(policy.venue)
+    if not isinstance(planner, str):
+        reserved = await submit_pass.job.ledger.permissions.unsettled_cost(
+            policy.venue, policy.account, paper=not policy.is_live
+        )
+        await planner.propose_orders(contexts, reserved=reserved)
 
 
-async def _context_to_plan(this: _SubmitPass, forecast: Forecast, docket: DecisionSnapshot) -> DecisionContext | None:
-    parts, now = this.parts, this.parts.clock.now()
-    if docket.successor is not None:
+async def _context_to_plan(
+    submit_pass: _SubmitPass, forecast: Forecast, snapshot: DecisionSnapshot
+) -> DecisionContext | None:
+    job, now = submit_pass.job, submit_pass.job.clock.now()
+    if snapshot.successor is not None:
         return None
-    case = await this.context_builder.build_context(forecast, docket, now)
-    if parts.gate.check_before_plan(case) is not None:
+    context = await submit_pass.context_builder.build_context(forecast, snapshot, now)
+    if job.gate.check_before_plan(context) is not None:
         return None
-    return replace(case, cap_usage=await parts.ledger.permissions.usage(cap_usage_scope(case), now=now))
+    return replace(context, cap_usage=await job.ledger.permissions.usage(cap_usage_scope(context), now=now))
 
 
-async def _decide_forecast(this: _SubmitPass, forecast: Forecast, docket: DecisionSnapshot) -> GateDecision:
-    parts, now = this.parts, this.parts.clock.now()
-    if docket.successor is not None:
-        return await _store_decision(parts, forecast, HoldDecision(why=f"superseded by revision {docket.successor}"))
-    case = await this.context_builder.build_context(forecast, docket, now)
-    if hold := parts.gate.check_before_plan(case):
-        return await _store_decision(parts, forecast, hold)
-    if needs_cap_usage(case):
-        case = replace(case, cap_usage=await parts.ledger.permissions.usage(cap_usage_scope(case), now=now))
-    if case.takes_orders:
-        planned = await _plan_order(this, case)
+async def _decide_forecast(submit_pass: _SubmitPass, forecast: Forecast, snapshot: DecisionSnapshot) -> GateDecision:
+    job, now = submit_pass.job, submit_pass.job.clock.now()
+    if snapshot.successor is not None:
+        return await _store_decision(job, forecast, HoldDecision(why=f"superseded by revision {snapshot.successor}"))
+    context = await submit_pass.context_builder.build_context(forecast, snapshot, now)
+    if hold := job.gate.check_before_plan(context):
+        return await _store_decision(job, forecast, hold)
+    if needs_cap_usage(context):
+        context = replace(context, cap_usage=await job.ledger.permissions.usage(cap_usage_scope(context), now=now))
+    if context.takes_orders:
+        planned = await _plan_order(submit_pass, context)
         if isinstance(planned, HoldDecision):
-            return await _store_decision(parts, forecast, planned)
-        case = replace(planned, now=parts.clock.now())
-    if asked := parts.gate.needed_approval(case):
-        return await _store_decision(parts, forecast, await _request_approval(parts, case, asked))
-    return await _decide_and_store(parts, case)
+            return await _store_decision(job, forecast, planned)
+        context = replace(planned, now=job.clock.now())
+    if asked := job.gate.needed_approval(context):
+        return await _store_decision(job, forecast, await _request_approval(job, context, asked))
+    return await _decide_and_store(job, context)
 
 
-async def _plan_order(this: _SubmitPass, case: DecisionContext) -> DecisionContext | HoldDecision:
-    shop = await this.order_planner(case.policy.venue)
-    if isinstance(shop, str):
-        return case.hold_until_retry(shop)
-    reserved = await this.parts.ledger.permissions.unsettled_cost(
-        case.policy.venue, case.policy.account, paper=not case.policy.is_live
+async def _plan_order(submit_pass: _SubmitPass, context: DecisionContext) -> DecisionContext | HoldDecision:
+    planner = await submit_pass.order_planner(context.policy.venue)
+    if isinstance(planner, str):
+        return context.hold_until_retry(planner)
+    reserved = await submit_pass.job.ledger.permissions.unsettled_cost(
+        context.policy.venue, context.policy.account, paper=not context.policy.is_live
     )
     # After that, so that what is acknowledged just now is counted twice rather than not at all.
-    await this.charge_acknowledged(case.policy.venue, shop)
-    return await shop.plan_order(case, reserved=reserved)
+    await submit_pass.charge_acknowledged(context.policy.venue, planner)
+    return await planner.plan_order(context, reserved=reserved)
 
 
-async def _decide_and_store(parts: SubmitJobContext, case: DecisionContext) -> GateDecision:
+async def _decide_and_store(job: SubmitJobContext, context: DecisionContext) -> GateDecision:
     """Decide and record in one transaction, in which amounts at risk are counted again where caps depend on them."""
-    lane = case.policy
-    if needs_cap_usage(case) or lane.is_live:
-        decision = await parts.ledger.submissions.decide_by(
-            decision_rule(case, parts.gate.decide),
-            forecast_id=case.forecast.id,
-            at=case.now,
+    policy = context.policy
+    if needs_cap_usage(context) or policy.is_live:
+        decision = await job.ledger.submissions.decide_by(
+            decision_rule(context, job.gate.decide),
+            forecast_id=context.forecast.id,
+            at=context.now,
         )
     else:
-        decision = await _store_decision(parts, case.forecast, parts.gate.decide(case))
+        decision = await _store_decision(job, context.forecast, job.gate.decide(context))
     return decision
 
 
-async def _store_decision(parts: SubmitJobContext, forecast: Forecast, decision: GateDecision) -> GateDecision:
-    return await parts.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=parts.clock.now())
+async def _store_decision(job: SubmitJobContext, forecast: Forecast, decision: GateDecision) -> GateDecision:
+    return await job.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=job.clock.now())
 
 
-async def _request_approval(parts: SubmitJobContext, case: DecisionContext, asked: SubmissionApproval) -> HoldDecision:
+async def _request_approval(job: SubmitJobContext, context: DecisionContext, asked: SubmissionApproval) -> HoldDecision:
     """Ask people for approval, with the comment that would follow, and add the row in the audit."""
-    lane, commenting = case.policy, parts.comments
-    if commenting is not None and lane.posts_comments and lane.venue in commenting.execution_policies:
-        said = await forecast_comment(commenting, asked.forecast, case.order)
-        asked = replace(asked, shown={**asked.shown, "comment": said})
+    policy, comments = context.policy, job.comments
+    if comments is not None and policy.posts_comments and policy.venue in comments.execution_policies:
+        comment = await forecast_comment(comments, asked.forecast, context.order)
+        asked = replace(asked, shown={**asked.shown, "comment": comment})
     body = {"approval": asked.id, "forecast": asked.forecast, "cost": f"{asked.cost:.6f}", **asked.shown}
     row = AuditRow(at=asked.asked_at, kind="ask", venue=asked.venue, actor="", body=body)
-    await parts.ledger.permissions.write_with_audit(lambda database: permissions.request_approval(database, asked), row)
-    log.warning("needs approval", approval=asked.id, question=str(case.forecast.ref), why=asked.shown["why"])
-    return case.hold_until_retry(f"waits for approval {asked.id}: foxcast approve {asked.id}")
+    await job.ledger.permissions.write_with_audit(lambda database: permissions.request_approval(database, asked), row)
+    log.warning("needs approval", approval=asked.id, question=str(context.forecast.ref), why=asked.shown["why"])
+    return context.hold_until_retry(f"waits for approval {asked.id}: foxcast approve {asked.id}")
 
 
-async def _open_order_planner(parts: SubmitJobContext, venue: str) -> VenueOrderPlanner | str:
-    account = account_reader(parts.outbox, venue)
+async def _open_order_planner(job: SubmitJobContext, venue: str) -> VenueOrderPlanner | str:
+    account = account_reader(job.outbox, venue)
     if account is None:
         return f"{venue} has no account to pay from"
     try:
         read = await account()
-        return await _loss_halt_reason(parts, venue, read) or VenueOrderPlanner(
-            planner=parts.planners[venue], account=read
-        )
+        return await _loss_halt_reason(job, venue, read) or VenueOrderPlanner(planner=job.planners[venue], account=read)
     except StoreError:
         raise
     except FoxcastError as error:
@@ -364,18 +374,18 @@ async def _open_order_planner(parts: SubmitJobContext, venue: str) -> VenueOrder
         return f"the account cannot be read: {type(error).__name__}"
 
 
-async def _loss_halt_reason(parts: SubmitJobContext, venue: str, account: Account) -> str | None:
+async def _loss_halt_reason(job: SubmitJobContext, venue: str, account: Account) -> str | None:
     """Record a reading, and return why nothing is bought where it shows that too much was lost."""
-    lane, now = parts.execution_policies[venue], parts.clock.now()
-    await parts.ledger.readings.add(venue, lane.account, account, paper=not lane.is_live)
-    if not await halt_losing_venues(parts.ledger, {venue: lane}, now=now):
+    policy, now = job.execution_policies[venue], job.clock.now()
+    await job.ledger.readings.add(venue, policy.account, account, paper=not policy.is_live)
+    if not await halt_losing_venues(job.ledger, {venue: policy}, now=now):
         return None
-    stop = next(
+    halt = next(
         one
-        for one in await parts.ledger.permissions.read(permissions.list_active_halts)
+        for one in await job.ledger.permissions.read(permissions.list_active_halts)
         if one.venue == venue and not one.by
     )
-    return f"{stop}; {stop.remedy}"
+    return f"{halt}; {halt.remedy}"
 
 
 def account_reader(outbox: Outbox, venue: str) -> Callable[[], Awaitable[Account]] | None:

@@ -1,7 +1,4 @@
-"""Work that outlives its caller.
-
-The settlement of a call whose caller was cancelled, and alerts to the operator, each once a day.
-"""
+"""Tasks that outlive their caller, such as settling a call after a cancellation, and daily alerts to the operator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,15 +12,13 @@ from bot.core.interfaces import Clock
 from bot.llm.providers import describe_foreign_error
 
 ResultT = TypeVar("ResultT")
-
 log = structlog.get_logger(__name__)
-
-# At the end, a task that has not finished by then (a notifier that hangs) is cancelled.
+# A task that has not finished this long after the end (such as a notifier that hangs) is cancelled.
 SHUTDOWN_TIMEOUT_S = 10.0
 
 
 class BackgroundTasks:
-    """Tasks that are waited for at the end; failures are logged."""
+    """Tasks that the gateway waits for at its end; failures are logged."""
 
     def __init__(self) -> None:
         """Begin with no task."""
@@ -48,21 +43,21 @@ class BackgroundTasks:
         self._tasks.discard(task)
         if task.cancelled():
             return
-        # Ctrl-C and the end of the process reach whatever task runs at that moment, and must reach the main task.
+        # Ctrl-C and the end of the process may be raised in any running task, and must reach the main task.
         if isinstance(error := task.exception(), Exception):
-            said = (
+            message = (
                 f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else describe_foreign_error(error)
             )
-            log.warning("background task failed", error=said)
+            log.warning("background task failed", error=message)
 
 
 class DailyAlerts:
-    """Alerts a person to problems, to each one once a day."""
+    """Alerts a person to each problem at most once a day."""
 
-    def __init__(self, alert: Callable[[str, str], Awaitable[None]], *, errands: BackgroundTasks, clock: Clock) -> None:
-        """Keep the channel; no caller waits for it."""
+    def __init__(self, alert: Callable[[str, str], Awaitable[None]], *, tasks: BackgroundTasks, clock: Clock) -> None:
+        """Keep the channel; alerts are sent in the background."""
         self._alert = alert
-        self._errands = errands
+        self._errands = tasks
         self._clock = clock
         self._last_sent: dict[str, date] = {}
 

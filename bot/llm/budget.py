@@ -1,6 +1,6 @@
-"""The spending budget of a run: every call reserves its worst case under all limits before it is made.
+"""The spending budget of a run: every call reserves its maximum cost under all limits before it is made.
 
-A call that may fit once others are settled waits for them, in order.
+A call that may fit after others are settled waits for them, in order of arrival.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.interfaces import Clock
 from bot.store.model_calls import ScopeSpending
 
-# How many scopes (forecasts) are remembered; a forgotten one is read from the ledger again.
+# How many scopes (forecasts) are cached; others are read from the ledger again.
 MAX_SCOPES = 4096
 # Sums of many small amounts are not exact.
 TOLERANCE_USD = 1e-9
@@ -35,7 +35,7 @@ class BudgetAccount:
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
     reservations: int = 0
-    # Requests that wait and are charged to it, as a scope.
+    # Waiting requests of this scope.
     waiting: int = 0
 
     @property
@@ -45,7 +45,7 @@ class BudgetAccount:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is in use by nobody now."""
+        """Whether no call uses it now."""
         return self.reservations == self.waiting == 0
 
 
@@ -78,7 +78,7 @@ class BudgetShortage:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether only calls under way stand in the way."""
+        """Whether the request may fit once calls under way are settled."""
         return self.request.worst_usd <= self.limit.usd - self.limit.account.spent_usd + TOLERANCE_USD
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class BudgetShortage:
         left_usd = max(0.0, limit.usd - limit.account.committed_usd)
         return (
             f"the budget {limit.what} does not allow the call: it may cost {self.request.worst_usd:.4f} US dollars, "
-            f"and of {limit.usd:g} there are {left_usd:.4f} left; raise {limit.setting} in config.toml to continue"
+            f"and {left_usd:.4f} of {limit.usd:g} are left; raise {limit.setting} in config.toml to continue"
         )
 
 
@@ -110,7 +110,7 @@ class SpendingBudget:
     """
 
     def __init__(self, section: LlmSection, *, clock: Clock) -> None:
-        """Begin with nothing spent."""
+        """Start with nothing spent."""
         self._budget = section.budget
         self._providers = section.providers
         self._clock = clock
@@ -118,7 +118,7 @@ class SpendingBudget:
         self._today = _DailyAccounts(clock.now().date())
         self._scopes: OrderedDict[str, BudgetAccount] = OrderedDict()
         self._waiters: dict[_WaitingRequest, None] = {}
-        # The accounts (by identity) at which the first of the waiting requests are stopped.
+        # The accounts (by identity) whose limits block waiting requests.
         self._blocked_accounts: set[int] = set()
 
     @property
@@ -128,7 +128,7 @@ class SpendingBudget:
 
     @property
     def day_account(self) -> BudgetAccount:
-        """The same for the present day, including other runs."""
+        """What was spent and reserved today, including other runs."""
         return self._accounts_of_day(self._clock.now()).all
 
     def load_day(self, spent: Sequence[ScopeSpending]) -> None:
@@ -151,22 +151,22 @@ class SpendingBudget:
             self._scopes.pop(oldest or "", None)
         self._scopes[scope] = BudgetAccount(spent_usd=spent_usd)
 
-    async def reserve(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage:
-        """Reserve the worst case, waiting where calls under way may make room; the scope must be known."""
-        held = self.try_reserve(claim)
-        return await self.wait_for_room(claim) if held is None else held
+    async def reserve(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage:
+        """Reserve the maximum cost; wait if calls under way may free budget. The scope must be known."""
+        result = self.try_reserve(request)
+        return await self.wait_for_room(request) if result is None else result
 
-    def try_reserve(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage | None:
-        """Reserve the worst case at once, or return why it will never fit; None means that it must wait."""
-        shortage = self.find_shortage(claim)
+    def try_reserve(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage | None:
+        """Reserve the maximum cost at once, or return why it will never fit; None means that it must wait."""
+        shortage = self.find_shortage(request)
         if shortage is not None:
             return None if shortage.is_temporary else shortage
-        return None if self._is_behind(claim) else self._reserve_now(claim)
+        return None if self._is_behind(request) else self._reserve_now(request)
 
-    async def wait_for_room(self, claim: SpendingRequest) -> BudgetReservation | BudgetShortage:
+    async def wait_for_room(self, request: SpendingRequest) -> BudgetReservation | BudgetShortage:
         """Wait in the order of arrival until a request fits or never will."""
-        scope = self._scopes[claim.scope]
-        waiter = _WaitingRequest(claim, asyncio.get_running_loop().create_future())
+        scope = self._scopes[request.scope]
+        waiter = _WaitingRequest(request, asyncio.get_running_loop().create_future())
         scope.waiting += 1
         self._waiters[waiter] = None
         self._serve_request(waiter)
@@ -176,9 +176,9 @@ class SpendingBudget:
             if (
                 waiter.reservation.done()
                 and not waiter.reservation.cancelled()
-                and isinstance(held := waiter.reservation.result(), BudgetReservation)
+                and isinstance(result := waiter.reservation.result(), BudgetReservation)
             ):
-                self.settle(held, 0.0)
+                self.settle(result, 0.0)
             raise
         finally:
             scope.waiting -= 1
@@ -186,42 +186,39 @@ class SpendingBudget:
                 del self._waiters[waiter]
                 self._serve_waiting()
 
-    def find_shortage(self, claim: SpendingRequest) -> "BudgetShortage | None":
+    def find_shortage(self, request: SpendingRequest) -> "BudgetShortage | None":
         """Return the first limit that a request exceeds now."""
-        # A free call is not held up by an overspent limit.
-        if not claim.worst_usd:
+        # A free call does not wait for an exhausted limit.
+        if not request.worst_usd:
             return None
-        for limit in self._limits(claim):
-            if claim.worst_usd > limit.usd - limit.account.committed_usd + TOLERANCE_USD:
-                return BudgetShortage(request=claim, limit=limit)
+        for limit in self._limits(request):
+            if request.worst_usd > limit.usd - limit.account.committed_usd + TOLERANCE_USD:
+                return BudgetShortage(request=request, limit=limit)
         return None
 
-    def settle(self, hold: BudgetReservation, cost_usd: float) -> None:
+    def settle(self, reservation: BudgetReservation, cost_usd: float) -> None:
         """Replace what a call reserved by its real cost; a second time changes nothing."""
-        if hold.settled:
+        if reservation.settled:
             return
-        hold.settled = True
-        for account in hold.accounts:
+        reservation.settled = True
+        for account in reservation.accounts:
             account.reservations -= 1
-            account.reserved_usd = account.reserved_usd - hold.request.worst_usd if account.reservations else 0.0
+            account.reserved_usd = account.reserved_usd - reservation.request.worst_usd if account.reservations else 0.0
             account.spent_usd += cost_usd
         if self._waiters:
             self._serve_waiting()
 
-    def _reserve_now(self, claim: SpendingRequest) -> BudgetReservation:
-        self._scopes.move_to_end(claim.scope)
+    def _reserve_now(self, request: SpendingRequest) -> BudgetReservation:
+        self._scopes.move_to_end(request.scope)
         now = self._clock.now()
-        accounts = self._accounts(claim, now)
+        accounts = self._accounts(request, now)
         for account in accounts:
             account.reservations += 1
-            account.reserved_usd += claim.worst_usd
-        return BudgetReservation(request=claim, at=now, accounts=accounts)
+            account.reserved_usd += request.worst_usd
+        return BudgetReservation(request=request, at=now, accounts=accounts)
 
     def _serve_waiting(self) -> None:
-        """Admit waiting requests, first come first served.
-
-        One that is stopped stops all behind it at the same limit.
-        """
+        """Admit waiting requests in order of arrival; a blocked one blocks all later ones at the same limit."""
         self._blocked_accounts.clear()
         for waiter in tuple(self._waiters):
             self._serve_request(waiter)
@@ -238,35 +235,35 @@ class SpendingBudget:
         if not waiter.reservation.done():
             waiter.reservation.set_result(shortage or self._reserve_now(waiter.request))
 
-    def _is_behind(self, claim: SpendingRequest) -> bool:
-        """Return whether an earlier request waits at a limit that applies to this one too."""
-        if not self._blocked_accounts or not claim.worst_usd:
+    def _is_behind(self, request: SpendingRequest) -> bool:
+        """Return whether an earlier request waits for a limit that applies to this one too."""
+        if not self._blocked_accounts or not request.worst_usd:
             return False
-        return not self._blocked_accounts.isdisjoint(map(id, self._accounts(claim, self._clock.now())))
+        return not self._blocked_accounts.isdisjoint(map(id, self._accounts(request, self._clock.now())))
 
     def _accounts(
-        self, claim: SpendingRequest, now: datetime
+        self, request: SpendingRequest, now: datetime
     ) -> tuple[BudgetAccount, BudgetAccount, BudgetAccount, BudgetAccount]:
         today = self._accounts_of_day(now)
-        provider = today.providers.setdefault(claim.provider, BudgetAccount())
-        return self._scopes[claim.scope], self._run_account, today.all, provider
+        provider = today.providers.setdefault(request.provider, BudgetAccount())
+        return self._scopes[request.scope], self._run_account, today.all, provider
 
-    def _limits(self, claim: SpendingRequest) -> Iterator[BudgetLimit]:
-        scope, run, day, day_of_provider = self._accounts(claim, self._clock.now())
-        budget, provider = self._budget, self._providers.get(claim.provider)
-        of_provider = None if provider is None else provider.day_usd
-        everything = (
+    def _limits(self, request: SpendingRequest) -> Iterator[BudgetLimit]:
+        scope, run, day, provider_day = self._accounts(request, self._clock.now())
+        budget, provider = self._budget, self._providers.get(request.provider)
+        provider_limit = None if provider is None else provider.day_usd
+        limits = (
             ("of the question", "[llm.budget] question_usd", budget.question_usd, scope),
             ("of this run", "[llm.budget] run_usd", budget.run_usd, run),
             (
-                f"of the day for {claim.provider}",
-                f"[llm.providers.{claim.provider}] day_usd",
-                of_provider,
-                day_of_provider,
+                f"of the day for {request.provider}",
+                f"[llm.providers.{request.provider}] day_usd",
+                provider_limit,
+                provider_day,
             ),
             ("of the day", "[llm.budget] day_usd", budget.day_usd, day),
         )
-        for what, setting, usd, account in everything:
+        for what, setting, usd, account in limits:
             if usd is not None:
                 yield BudgetLimit(what=what, setting=setting, usd=usd, account=account)
 

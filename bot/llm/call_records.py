@@ -1,6 +1,6 @@
-"""What is recorded of a model call: everything that decided the answer, and the answer.
+"""Records of model calls: everything that determined the answer, and the answer.
 
-Each message of a prompt is a document of its own, serialised and hashed once.
+Each message of a prompt is a separate document, serialised and hashed once.
 """
 
 import math
@@ -27,10 +27,10 @@ class ResponseOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """Everything that decides an answer; ``messages`` and ``offer`` are digests of documents.
+    """Everything that determines an answer; ``messages`` and ``offer`` are digests of documents.
 
-    ``place`` is what the provider reports about where the model is served, "" where it reports nothing. ``again``
-    counts how often the same request was made before and returned an empty answer. ``Prompt.stable`` and ``cache_key``
+    ``place`` is where the model is served as the provider reports it, "" if it reports nothing. ``again`` counts
+    earlier requests of the same content that returned an empty answer. ``Prompt.stable`` and ``cache_key``
     are not included: they change the cost of a repeated beginning, not the answer.
     """
 
@@ -50,7 +50,7 @@ class RequestRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """One answered call. ``scope`` and ``trial`` say whom it was charged to, ``usage`` what it cost."""
+    """One answered call; it was charged to ``scope`` and ``trial``, and ``usage`` has its cost."""
 
     asked: RequestRecord
     role: str
@@ -61,14 +61,8 @@ class CallRecord:
 
 
 MESSAGE_SERIALIZER: JsonSerializer[Message] = JsonSerializer("message", Message)
-
-
 OPTIONS_SERIALIZER: JsonSerializer[ResponseOptions] = JsonSerializer("offer", ResponseOptions)
-
-
 REQUEST_SERIALIZER: JsonSerializer[RequestRecord] = JsonSerializer("request to a model", RequestRecord)
-
-
 CALL_RECORD_SERIALIZER: JsonSerializer[CallRecord] = JsonSerializer("answer of a model", CallRecord)
 
 
@@ -82,19 +76,15 @@ async def load_prompt(asked: RequestRecord, documents: DocumentStore) -> Prompt:
     return Prompt(messages=tuple(messages), tools=offer.tools, allowed=offer.allowed, schema=offer.schema)
 
 
-# The cached messages hold about this much text; a forgotten one is hashed again.
+# The cached messages have about this much text; others are hashed again.
 MAX_CACHED_CHARS = 16_000_000
-
-
 MAX_CACHED_OPTIONS = 256
-
-
 BYTES_PER_TOKEN = 4
 
 
 @dataclass(slots=True, kw_only=True)
 class PromptDocument:
-    """A message, or the offer, as a document; ``text`` is set until it is recorded."""
+    """A message, or the response options, as a document; ``text`` is set until it is recorded."""
 
     digest: str
     tokens: int
@@ -103,7 +93,7 @@ class PromptDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptDocuments:
-    """A prompt in parts; ``tokens`` is estimated at four bytes of JSON each, which includes all markup."""
+    """A prompt in parts; ``tokens`` is estimated at four bytes of JSON per token, including all markup."""
 
     messages: tuple[PromptDocument, ...]
     options: PromptDocument
@@ -120,10 +110,10 @@ class PromptDocuments:
 
 
 class PromptDocumentCache:
-    """The parts of messages seen lately."""
+    """The documents of recent messages."""
 
     def __init__(self, *, chars: int = MAX_CACHED_CHARS) -> None:
-        """Begin empty, with room for about so many characters."""
+        """Start empty, with room for about ``chars`` characters."""
         self._chars_left = chars
         self._by_message: OrderedDict[Message, PromptDocument] = OrderedDict()
         self._by_digest: OrderedDict[str, PromptDocument] = OrderedDict()
@@ -147,8 +137,8 @@ class PromptDocumentCache:
         return part
 
     def _options_document(self, prompt: Prompt) -> PromptDocument:
-        # Tools and schemas are made once and offered again and again: the same objects, and they never change. They are
-        # kept with their part, so that no other object can get their identity.
+        # Tools and schemas are the same objects in many prompts and never change. They are kept with their document, so
+        # that no other object can get their identity.
         identity = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
         if identity not in self._by_identity:
             offer = ResponseOptions(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)

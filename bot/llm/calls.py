@@ -1,6 +1,6 @@
-"""One model call from its reservation to its settlement: the budget and the ledger always agree about it.
+"""One model call from its reservation to its settlement; budget and ledger always agree about it.
 
-A request whose reply was lost is sent once more where the budget allows it.
+A request without a complete reply is sent again if the budget allows it.
 """
 
 import asyncio
@@ -63,8 +63,7 @@ class ModelCallRequest:
     def retry_if_empty(self, completion: ModelCompletion) -> "ModelCallRequest | None":
         """Return the request to make, once, after an empty answer; None for any other answer.
 
-        A model whose reasoning used up all tokens gets twice as many. It is a request of its own, with its own worst
-        case.
+        A model whose reasoning used up all tokens gets twice as many. The new request has its own maximum cost.
         """
         if (
             completion.text.strip()
@@ -73,68 +72,67 @@ class ModelCallRequest:
             or self.record.again
         ):
             return None
-        longer = 2 * self.sampling.max_tokens if completion.finish is FinishReason.LENGTH else self.sampling.max_tokens
-        asked = replace(self.record, sampling=replace(self.sampling, max_tokens=longer), again=1)
-        return replace(self, record=asked, digest=asked.digest)
+        max_tokens = (
+            2 * self.sampling.max_tokens if completion.finish is FinishReason.LENGTH else self.sampling.max_tokens
+        )
+        record = replace(self.record, sampling=replace(self.sampling, max_tokens=max_tokens), again=1)
+        return replace(self, record=record, digest=record.digest)
 
 
 class CostAccounting:
     """Opens calls, and returns recorded answers."""
 
     def __init__(
-        self, purse: SpendingBudget, ledger: Ledger, *, errands: BackgroundTasks, alarm: DailyAlerts, begun: int
+        self, budget: SpendingBudget, ledger: Ledger, *, tasks: BackgroundTasks, alerts: DailyAlerts, calls_today: int
     ) -> None:
         """Keep the budget and the ledger.
 
-        Numbers of calls continue from the ``begun`` ones of today, so that each is unique.
+        The numbers of calls continue after ``calls_today``, so that each is unique.
         """
-        self.budget = purse
+        self.budget = budget
         self.ledger = ledger
-        self.tasks = errands
-        self._alerts = alarm
-        self._last_number = begun
+        self.tasks = tasks
+        self._alerts = alerts
+        self._last_number = calls_today
         self._settling: dict[str, asyncio.Task[str | None]] = {}
 
-    async def find_recorded_answer(self, order: ModelCallRequest) -> ModelAnswer | None:
-        """Return the recorded answer to the same request, if there is one.
-
-        Its cost is included if it is this trial's own.
-        """
-        if closing := self._settling.get(order.digest):
-            # Its caller was cancelled, but it may have been answered.
-            await asyncio.wait([closing])
-        found = await self.ledger.calls.find_recorded_answer(order.digest)
+    async def find_recorded_answer(self, request: ModelCallRequest) -> ModelAnswer | None:
+        """Return the recorded answer to the same request, if there is one; with the cost if this trial made it."""
+        if task := self._settling.get(request.digest):
+            # Its caller was cancelled, but there may be an answer.
+            await asyncio.wait([task])
+        found = await self.ledger.calls.find_recorded_answer(request.digest)
         if found is None:
             return None
         digest, text = found
         record = CALL_RECORD_SERIALIZER.decode(text)
-        charge = order.model_request.charge
-        own = (record.scope, record.trial) == (charge.scope, charge.trial)
-        usage = record.usage if own else ModelUsage()
-        return ModelAnswer(completion=record.completion, usage=usage, model=order.model, document=digest, stored=True)
+        charge = request.model_request.charge
+        is_own = (record.scope, record.trial) == (charge.scope, charge.trial)
+        usage = record.usage if is_own else ModelUsage()
+        return ModelAnswer(completion=record.completion, usage=usage, model=request.model, document=digest, stored=True)
 
-    async def open_call(self, order: ModelCallRequest, rate: ModelPrice, patience: RequestDeadline) -> "ModelCall":
-        """Reserve the worst case, waiting where calls under way may make room: only the caller's time runs meanwhile.
+    async def open_call(self, request: ModelCallRequest, price: ModelPrice, deadline: RequestDeadline) -> "ModelCall":
+        """Reserve the maximum cost; wait if calls under way may free budget, which only counts as time of the caller.
 
-        Raises RequestRejectedError where a budget does not allow it, or did not before the caller's time is up.
+        Raises BudgetExhaustedError if a budget does not allow it, or not before the deadline of the caller.
         """
-        scope = order.model_request.charge.scope
+        scope = request.model_request.charge.scope
         if not self.budget.knows_scope(scope):
             self.budget.load_scope(scope, await self.ledger.calls.spent_on(scope))
-        worst_usd = rate.worst_usd(tokens_in=order.documents.tokens, max_tokens=order.sampling.max_tokens)
-        claim = SpendingRequest(scope=scope, provider=provider_name(order.model), worst_usd=worst_usd)
-        held = self.budget.try_reserve(claim)
-        if held is None:
-            held = await self._wait_for_budget(order, claim, patience)
-        if isinstance(held, BudgetShortage):
-            raise self._refuse(order, held, "")
+        worst_usd = price.worst_usd(tokens_in=request.documents.tokens, max_tokens=request.sampling.max_tokens)
+        spending = SpendingRequest(scope=scope, provider=provider_name(request.model), worst_usd=worst_usd)
+        reservation = self.budget.try_reserve(spending)
+        if reservation is None:
+            reservation = await self._wait_for_budget(request, spending, deadline)
+        if isinstance(reservation, BudgetShortage):
+            raise self._budget_error(request, reservation, "")
         return ModelCall(
             accounting=self,
-            request=order,
-            price=rate,
-            reservation=held,
+            request=request,
+            price=price,
+            reservation=reservation,
             number=self.next_number(),
-            lost_retries=order.lost_retries,
+            lost_retries=request.lost_retries,
         )
 
     def next_number(self) -> int:
@@ -143,36 +141,36 @@ class CostAccounting:
         return self._last_number
 
     async def _wait_for_budget(
-        self, order: ModelCallRequest, claim: SpendingRequest, patience: RequestDeadline
+        self, request: ModelCallRequest, spending: SpendingRequest, deadline: RequestDeadline
     ) -> BudgetReservation | BudgetShortage:
         began = asyncio.get_running_loop().time()
         try:
-            with patience.pause_role_time():
-                return await self.budget.wait_for_room(claim)
+            with deadline.pause_role_time():
+                return await self.budget.wait_for_room(spending)
         except asyncio.CancelledError:
-            shortage = self.budget.find_shortage(claim)
-            if shortage is None or not patience.share_expired:
+            shortage = self.budget.find_shortage(spending)
+            if shortage is None or not deadline.share_expired:
                 raise
             waited_s = asyncio.get_running_loop().time() - began
-            why = f"; it waited {waited_s:.0f} s for calls under way to cost less than their worst case"
-            raise self._refuse(order, shortage, why) from None
+            why = f"; it waited {waited_s:.0f} s for calls under way to cost less than their maximum"
+            raise self._budget_error(request, shortage, why) from None
 
-    def _refuse(self, order: ModelCallRequest, shortage: BudgetShortage, why: str) -> RequestRejectedError:
+    def _budget_error(self, request: ModelCallRequest, shortage: BudgetShortage, why: str) -> RequestRejectedError:
         limit = shortage.limit
         self._alerts.alert_once(f"budget {limit.setting}", f"Budget {limit.what} reached", f"{shortage}{why}.")
-        return BudgetExhaustedError(f"{order.model}, for {order.model_request.charge.ref}: {shortage}{why}")
+        return BudgetExhaustedError(f"{request.model}, for {request.model_request.charge.ref}: {shortage}{why}")
 
-    async def settle_call(self, order: ModelCallRequest, call: str, settlement: CallSettlement) -> str | None:
+    async def settle_call(self, request: ModelCallRequest, call: str, settlement: CallSettlement) -> str | None:
         """Record the result of a call, also if the caller is cancelled meanwhile."""
-        closing = self.tasks.start_task(self.ledger.calls.settle(call, settlement))
-        self._settling[order.digest] = closing
-        closing.add_done_callback(lambda _: self._settling.pop(order.digest, None))
-        return await asyncio.shield(closing)
+        task = self.tasks.start_task(self.ledger.calls.settle(call, settlement))
+        self._settling[request.digest] = task
+        task.add_done_callback(lambda _: self._settling.pop(request.digest, None))
+        return await asyncio.shield(task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledAnswer:
-    """An answer and what is to be recorded of it."""
+    """An answer and its settlement, to be recorded."""
 
     completion: ModelCompletion
     settlement: CallSettlement
@@ -182,8 +180,8 @@ class SettledAnswer:
 class ModelCall:
     """A call that may be made. ``attempts`` counts the requests that were sent.
 
-    ``lost_retries`` is how often it may still be sent again after a lost reply; it is another call then, with an id of
-    its own.
+    ``is_unanswered``: the last request may be billed, but returned no answer. ``lost_retries`` is how often it may
+    still be sent again after a lost reply; it then becomes another call with its own id.
     """
 
     accounting: CostAccounting
@@ -196,30 +194,25 @@ class ModelCall:
     is_recorded: bool = False
     lost_retries: int = 0
     id: str = field(init=False)
-    # The last request may be billed, but returned no answer.
-    _unanswered: bool = field(init=False, default=False)
+    is_unanswered: bool = field(init=False, default=False)
     # The requests of calls that this one replaced.
     _earlier_requests: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """The id of the call."""
+        """Set the id."""
         self.id = self._make_id()
 
     @property
-    def doubtful(self) -> bool:
-        """Whether the last request may be billed and may not be repeated; set to whether it may be billed."""
-        return self._unanswered and not self.lost_retries
-
-    @doubtful.setter
-    def doubtful(self, billed: bool) -> None:
-        self._unanswered = billed
+    def is_retry_forbidden(self) -> bool:
+        """Whether the last request may be billed and must not be repeated."""
+        return self.is_unanswered and not self.lost_retries
 
     async def record_start(self) -> None:
-        """Record the request and that it may cost its worst case; nothing is sent before this is durable.
+        """Record the request with its maximum cost; nothing is sent before this is durable.
 
-        Raises ServiceUnavailableError where a reply was lost and the budgets have no room for another request.
+        Raises ServiceUnavailableError if a reply was lost and the budgets do not allow another request.
         """
-        if self._unanswered:
+        if self.is_unanswered:
             await self._replace_lost_call()
         if not self.is_recorded:
             await asyncio.gather(
@@ -242,17 +235,17 @@ class ModelCall:
         cost_usd = self._unanswered_cost_usd()
         self.accounting.budget.settle(self.reservation, cost_usd)
         if self.is_recorded:
-            said = (
+            detail = (
                 f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else describe_foreign_error(error)
             )
-            settlement = self._failed_settlement(cost_usd, said[:MAX_DETAIL_CHARS])
+            settlement = self._failed_settlement(cost_usd, detail[:MAX_DETAIL_CHARS])
             await self.accounting.settle_call(self.request, self.id, settlement)
 
     def settle_answer(self, completion: ModelCompletion) -> SettledAnswer:
-        """Return what is to be recorded of an answer; raises MalformedDataError for one of the wrong form."""
+        """Return the answer with its settlement; raises MalformedDataError for a malformed answer."""
         try:
             cost_usd = self.price.cost_usd(completion)
-            # Without a count of tokens nobody can prove that it cost less.
+            # Without a count of tokens it counts with its maximum cost.
             known_usd = self.reservation.request.worst_usd if cost_usd is None else cost_usd
             usage = replace(completion.usage, calls=1, cost_usd=known_usd)
             if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
@@ -270,22 +263,20 @@ class ModelCall:
         )
         return SettledAnswer(completion=completion, settlement=settlement)
 
-    async def record_answer(self, closing: SettledAnswer) -> ModelAnswer:
-        """Settle a call with its answer, which is recorded when this returns."""
-        usage = closing.settlement.usage
+    async def record_answer(self, answer: SettledAnswer) -> ModelAnswer:
+        """Settle a call with its answer; it is recorded when this returns."""
+        usage = answer.settlement.usage
         self.accounting.budget.settle(self.reservation, usage.cost_usd)
-        document = await self.accounting.settle_call(self.request, self.id, closing.settlement)
-        return ModelAnswer(
-            completion=closing.completion, usage=usage, model=self.request.model, document=document or ""
-        )
+        document = await self.accounting.settle_call(self.request, self.id, answer.settlement)
+        return ModelAnswer(completion=answer.completion, usage=usage, model=self.request.model, document=document or "")
 
     def _call_record(self, completion: ModelCompletion, usage: ModelUsage) -> CallRecord:
-        inquiry = self.request.model_request
+        model_request = self.request.model_request
         return CallRecord(
             asked=self.request.record,
-            role=inquiry.role,
-            scope=inquiry.charge.scope,
-            trial=inquiry.charge.trial,
+            role=model_request.role,
+            scope=model_request.charge.scope,
+            trial=model_request.charge.trial,
             completion=completion,
             usage=usage,
         )
@@ -306,52 +297,56 @@ class ModelCall:
         return derive_id("call", *parts)
 
     def _unanswered_cost_usd(self) -> float:
-        return self.reservation.request.worst_usd if self._unanswered else 0.0
+        return self.reservation.request.worst_usd if self.is_unanswered else 0.0
 
     def _failed_settlement(self, cost_usd: float, detail: str) -> CallSettlement:
         usage = ModelUsage(calls=1 if self._requests_sent else 0, cost_usd=cost_usd)
         return CallSettlement(usage=usage, attempts=self._requests_sent, latency_s=self.latency_s, detail=detail)
 
     async def _replace_lost_call(self) -> None:
-        """Close a lost call as spent at its worst case, and become the call that repeats the request.
+        """Settle a lost call at its maximum cost, and become the call that repeats the request.
 
-        It does not wait for the budget: other calls may wait for its place in the queue.
+        It does not wait for the budget, because other calls may wait for its place in the queue.
         """
-        claim = self.reservation.request
-        self.accounting.budget.settle(self.reservation, claim.worst_usd)
-        held = self.accounting.budget.try_reserve(claim)
-        if not isinstance(held, BudgetReservation):
+        spending = self.reservation.request
+        self.accounting.budget.settle(self.reservation, spending.worst_usd)
+        reservation = self.accounting.budget.try_reserve(spending)
+        if not isinstance(reservation, BudgetReservation):
             self.lost_retries = 0
-            message = f"{self.request.model}: the reply was lost, and the budget has no room for another request"
-            raise ServiceUnavailableError(message if held is None else f"{message}: {held}")
-        lost, settlement = (
+            message = f"{self.request.model}: the reply was lost, and the budget does not allow another request"
+            raise ServiceUnavailableError(message if reservation is None else f"{message}: {reservation}")
+        lost_id, settlement = (
             self.id,
-            self._failed_settlement(claim.worst_usd, "its reply was lost, and the request was repeated"),
+            self._failed_settlement(spending.worst_usd, "its reply was lost, and the request was repeated"),
         )
-        # From here on it is another call, also if the caller is cancelled while the lost one is being recorded.
-        self.reservation, self.number, self.lost_retries = held, self.accounting.next_number(), self.lost_retries - 1
-        self.id, self._earlier_requests, self._unanswered, self.is_recorded = (
+        # From here on it is another call, even if the caller is cancelled while the lost one is being recorded.
+        self.reservation, self.number, self.lost_retries = (
+            reservation,
+            self.accounting.next_number(),
+            self.lost_retries - 1,
+        )
+        self.id, self._earlier_requests, self.is_unanswered, self.is_recorded = (
             self._make_id(),
             self.attempts,
             False,
             False,
         )
-        await self.accounting.settle_call(self.request, lost, settlement)
+        await self.accounting.settle_call(self.request, lost_id, settlement)
 
     async def _record_reservation(self) -> None:
-        order = self.request
-        # From here on there is something to settle, also if the caller is cancelled while it is being recorded.
+        request = self.request
+        # From here on it must be settled, even if the caller is cancelled while it is being recorded.
         self.is_recorded = True
         try:
             await self.accounting.ledger.calls.reserve(
                 CallReservation(
                     id=self.id,
                     at=self.reservation.at,
-                    charge=order.model_request.charge,
-                    role=order.model_request.role,
-                    provider=provider_name(order.model),
-                    model=order.model,
-                    request=order.digest,
+                    charge=request.model_request.charge,
+                    role=request.model_request.role,
+                    provider=provider_name(request.model),
+                    model=request.model,
+                    request=request.digest,
                     worst_usd=self.reservation.request.worst_usd,
                 )
             )

@@ -1,14 +1,11 @@
-"""Whether a model server may be called now.
-
-A circuit breaker for consecutive failures, the pauses that the server asked for, and accounts without money.
-"""
+"""Whether a model server may be called now: a circuit breaker, requested pauses, and accounts without money."""
 
 import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from bot.config.llm_schema import ProviderSection
+from bot.config.schema import ProviderSection
 from bot.core.errors import FoxcastError, QuotaExhaustedError, ServerUnreachableError, ServiceUnavailableError
 from bot.core.interfaces import Clock, RandomStreams
 from bot.llm.background_tasks import DailyAlerts
@@ -18,13 +15,13 @@ from bot.llm.providers import is_unreachable
 if TYPE_CHECKING:
     import numpy as np
 
-# A shorter wait is no wait. Otherwise a timer that fires early by a rounding error would be set again for ever on a
+# A shorter wait counts as none. Otherwise a timer that fires early by a rounding error would be set again forever on a
 # simulated clock.
 MIN_WAIT_S = 1e-5
 
 
 class RequestVerdict(Enum):
-    """What a request shows about its provider: it works, it fails, or nothing (the caller has given up)."""
+    """What a request shows about its provider: it works, it fails, or neither (the caller gave up)."""
 
     ALIVE = auto()
     FAILED = auto()
@@ -47,12 +44,12 @@ class BreakerPermit:
 
 
 class CircuitBreaker:
-    """Opens after ``after`` consecutive failures for ``rest_s`` seconds, then lets one request through at a time."""
+    """Opens after ``failure_limit`` consecutive failures for ``open_s`` seconds, then permits one request at a time."""
 
-    def __init__(self, *, after: int, rest_s: float, clock: Clock) -> None:
-        """Begin closed."""
-        self._failure_limit = after
-        self._open_s = rest_s
+    def __init__(self, *, failure_limit: int, open_s: float, clock: Clock) -> None:
+        """Start closed."""
+        self._failure_limit = failure_limit
+        self._open_s = open_s
         self._clock = clock
         self._failures = 0
         self._opened_at: float | None = None
@@ -60,12 +57,12 @@ class CircuitBreaker:
 
     @property
     def is_probing(self) -> bool:
-        """Whether a request is under way that tests whether the provider is back."""
+        """Whether a test request is under way."""
         return self._probing
 
     @property
     def wait_s(self) -> float:
-        """How long no request is let through, in seconds, as far as is known; 0.0 where one may be sent now."""
+        """How long no request is permitted, in seconds, as far as is known; 0.0 if one may be sent now."""
         if self._opened_at is None:
             return 0.0
         if self._probing:
@@ -74,11 +71,11 @@ class CircuitBreaker:
         return left_s if left_s > MIN_WAIT_S else 0.0
 
     def open(self) -> None:
-        """Let no request through for one rest, however few failures there were."""
+        """Open now, with any number of failures."""
         self._opened_at = self._clock.monotonic()
 
     async def wait_for_probe_time(self) -> None:
-        """Sleep until the present rest is over; then it is over even if the clock was changed."""
+        """Sleep until a test request may be sent; then it may, even if the clock was changed."""
         opened_at = self._opened_at
         await self._clock.sleep(self.wait_s)
         if opened_at is not None and self._opened_at == opened_at:
@@ -93,15 +90,15 @@ class CircuitBreaker:
         self._probing = True
         return BreakerPermit(probe=True)
 
-    def record_verdict(self, passage: BreakerPermit, verdict: RequestVerdict) -> BreakerTransition:
-        """Record the verdict of a request that was let through."""
-        if passage.probe:
+    def record_verdict(self, permit: BreakerPermit, verdict: RequestVerdict) -> BreakerTransition:
+        """Record the verdict of a permitted request."""
+        if permit.probe:
             self._probing = False
         match verdict:
             case RequestVerdict.ALIVE:
                 return self._record_success()
             case RequestVerdict.FAILED:
-                return self._record_failure(passage)
+                return self._record_failure(permit)
             case RequestVerdict.NONE:
                 return BreakerTransition.UNCHANGED
 
@@ -110,34 +107,28 @@ class CircuitBreaker:
         self._failures, self._opened_at = 0, None
         return BreakerTransition.CLOSED if was_open else BreakerTransition.UNCHANGED
 
-    def _record_failure(self, passage: BreakerPermit) -> BreakerTransition:
+    def _record_failure(self, permit: BreakerPermit) -> BreakerTransition:
         self._failures += 1
         if self._opened_at is None and self._failures >= self._failure_limit:
             self._opened_at = self._clock.monotonic()
             return BreakerTransition.OPENED
-        if passage.probe:
+        if permit.probe:
             self._opened_at = self._clock.monotonic()
         return BreakerTransition.UNCHANGED
 
 
 # Pauses without a stated length are drawn from the upper half of a bound that doubles each time in a row.
 FIRST_PAUSE_S = 1.0
-
-
 MAX_PAUSE_S = 60.0
-
-
 # One request an hour shows, without harm, whether a daily limit was lifted.
 MAX_RETRY_AFTER_S = 3600.0
-
-
-# An account without money is tried again after this: a person may have added some, and a try costs nothing.
+# An account without money is tried again after this, because a person may have added some.
 QUOTA_RETRY_S = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerServices:
-    """What a provider's client needs besides the provider."""
+    """The services that the client of a provider needs."""
 
     clock: Clock
     random: RandomStreams
@@ -145,23 +136,23 @@ class ServerServices:
 
 
 class ServerState:
-    """The breaker of one server, and its pauses."""
+    """The circuit breaker of one server, its pauses, and its quota."""
 
-    def __init__(self, name: str, section: ProviderSection, *, world: ServerServices) -> None:
-        """Begin with the breaker closed and no pause."""
+    def __init__(self, name: str, section: ProviderSection, *, services: ServerServices) -> None:
+        """Start with the breaker closed and no pause."""
         self.name = name
         self._section = section
-        self._services = world
-        self._breaker = CircuitBreaker(after=section.break_after, rest_s=section.break_s, clock=world.clock)
+        self._services = services
+        self._breaker = CircuitBreaker(failure_limit=section.break_after, open_s=section.break_s, clock=services.clock)
         self._changed = asyncio.Event()
         self._paused_until = 0.0
         self._paused_at = -1.0
         self._pauses = 0
         self._pause_reason = ""
-        # The last failure, and whether it was that the server could not be reached.
+        # The last failure, and whether the server could not be reached.
         self._last_failure = ""
         self._is_unreachable = False
-        # The account is empty: why, and until when nothing is sent.
+        # Why the account is empty, and until when nothing is sent.
         self._quota_message = ""
         self._quota_retry_at = 0.0
         self._jitter: np.random.Generator | None = None
@@ -181,16 +172,16 @@ class ServerState:
         """How long no request is sent, in seconds; the duration of a test request is unknown and not included."""
         return max(self._pause_s, 0.0 if self._breaker.is_probing else self._breaker.wait_s)
 
-    async def wait_until_ready(self, patience: RequestDeadline) -> None:
+    async def wait_until_ready(self, deadline: RequestDeadline) -> None:
         """Wait until a request may be sent.
 
-        Raises ServiceUnavailableError at once where another model could be asked instead, and where the wait would be
-        longer than the time left; ServerUnreachableError and QuotaExhaustedError at once while these are the cause.
+        Raises ServiceUnavailableError at once if another model can be asked instead, or if the wait would exceed the
+        time left; ServerUnreachableError and QuotaExhaustedError at once while these are the cause.
         """
         while not self.is_ready:
-            if (hopeless := self._immediate_error) is not None:
-                raise hopeless
-            if (not self.is_available and patience.has_alternative()) or self.wait_s >= patience.remaining_s:
+            if (error := self._immediate_error) is not None:
+                raise error
+            if (not self.is_available and deadline.has_alternative()) or self.wait_s >= deadline.remaining_s:
                 raise self._unavailable_error()
             if self._pause_s:
                 await self._wait_out_pause()
@@ -198,31 +189,29 @@ class ServerState:
                 await self._wait_out_breaker()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, but no longer than waiting for this server makes sense."""
-        slept = asyncio.ensure_future(self._services.clock.sleep(seconds))
+        """Sleep, but stop as soon as waiting for this server cannot help."""
+        sleep = asyncio.ensure_future(self._services.clock.sleep(seconds))
         try:
-            while not slept.done() and self._immediate_error is None:
-                await self._wait_for_change(slept)
+            while not sleep.done() and self._immediate_error is None:
+                await self._wait_for_change(sleep)
         finally:
-            slept.cancel()
+            sleep.cancel()
 
     def acquire_permit(self) -> BreakerPermit | None:
         """Return permission to send one request, or None."""
         return self._breaker.acquire_permit() if self._pause_s == 0.0 else None
 
-    def record_verdict(
-        self, passage: BreakerPermit, verdict: RequestVerdict, error: FoxcastError | None = None
-    ) -> None:
+    def record_verdict(self, permit: BreakerPermit, verdict: RequestVerdict, error: FoxcastError | None = None) -> None:
         """Record the verdict of a request, with its error; alert a person when the breaker opens."""
-        turn = self._breaker.record_verdict(passage, verdict)
+        transition = self._breaker.record_verdict(permit, verdict)
         if verdict is RequestVerdict.ALIVE:
             self._pauses, self._is_unreachable = 0, False
         elif verdict is RequestVerdict.FAILED:
             self._last_failure = "no answer in time" if error is None else str(error)
             self._is_unreachable = error is not None and is_unreachable(error)
-        if turn is not BreakerTransition.UNCHANGED or passage.probe:
+        if transition is not BreakerTransition.UNCHANGED or permit.probe:
             self._notify_waiters()
-        if turn is BreakerTransition.OPENED:
+        if transition is BreakerTransition.OPENED:
             self._alert_unavailable(f"{self._section.break_after} consecutive requests failed: {self._last_failure}")
 
     def mark_unreachable(self, error: FoxcastError) -> None:
@@ -253,11 +242,11 @@ class ServerState:
         return QuotaExhaustedError(self._quota_message)
 
     def pause_requests(self, error: ServiceUnavailableError, *, sent_at: float) -> None:
-        """Send nothing for as long as the server asks, or for a growing while where it does not say how long."""
+        """Send nothing for as long as the server asks, or for a growing time if it does not say how long."""
         now = self._services.clock.monotonic()
         self._pause_reason = str(error)
         asked_s = min(MAX_RETRY_AFTER_S, error.retry_after_s or 0.0)
-        # Requests that were sent together are refused together: that is one pause and not many.
+        # Requests that were sent together are refused together, which is one pause.
         if sent_at > self._paused_at:
             self._paused_at = now
             self._pauses += 1
@@ -270,7 +259,7 @@ class ServerState:
 
     @property
     def _immediate_error(self) -> FoxcastError | None:
-        """Why no request will be sent soon, where waiting does not help; while one tests the server, it may."""
+        """The error if waiting does not help; None while a test request is under way."""
         if self._is_quota_exhausted:
             return QuotaExhaustedError(self._quota_message)
         if self._is_unreachable and self._breaker.wait_s and not self._breaker.is_probing:
@@ -295,31 +284,31 @@ class ServerState:
             self._paused_until = 0.0
 
     async def _wait_out_breaker(self) -> None:
-        """Wait until the breaker changes, or its rest is over; the duration of a test request is unknown."""
-        rest = None if self._breaker.is_probing else asyncio.ensure_future(self._breaker.wait_for_probe_time())
+        """Wait until the breaker changes or a test request may be sent; the duration of one under way is unknown."""
+        probe_timer = None if self._breaker.is_probing else asyncio.ensure_future(self._breaker.wait_for_probe_time())
         try:
-            await self._wait_for_change(rest)
+            await self._wait_for_change(probe_timer)
         finally:
-            if rest is not None:
-                rest.cancel()
+            if probe_timer is not None:
+                probe_timer.cancel()
 
     async def _wait_for_change(self, other: "asyncio.Future[None] | None" = None) -> None:
         """Wait until the breaker changes, or the other event has happened."""
-        moved = asyncio.ensure_future(self._changed.wait())
-        waits: list[asyncio.Future[Any]] = [moved] if other is None else [moved, other]
+        changed = asyncio.ensure_future(self._changed.wait())
+        waits: list[asyncio.Future[Any]] = [changed] if other is None else [changed, other]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            moved.cancel()
+            changed.cancel()
 
     def _notify_waiters(self) -> None:
-        moved, self._changed = self._changed, asyncio.Event()
-        moved.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _alert_unavailable(self, what: str) -> None:
         text = (
             f"{what}. Nothing is sent to it for {self._section.break_s:g} s; then it is tried again. Meanwhile the "
-            "fallbacks of roles answer, where they use another provider."
+            "fallbacks of roles are asked, if they use another provider."
         )
         self._services.alerts.alert_once(f"breaker {self.name}", f"Provider {self.name} does not answer", text)
 
@@ -330,8 +319,8 @@ class ServerState:
         elif self._is_unreachable:
             return ServerUnreachableError(self._last_failure)
         else:
-            times = self._section.break_after
+            count = self._section.break_after
             message = (
-                f"{self.name} failed {times} times in a row and is not used for {wait_s:.0f} s: {self._last_failure}"
+                f"{self.name} failed {count} times in a row and is not used for {wait_s:.0f} s: {self._last_failure}"
             )
         return ServiceUnavailableError(message, retry_after_s=wait_s)

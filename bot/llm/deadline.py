@@ -1,7 +1,4 @@
-"""How long one request may take, and how much of that time each model gets.
-
-A model that hangs leaves time for its fallback.
-"""
+"""The deadline of one request, and the share of the time that each model gets, so that a fallback has time left."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,7 +6,7 @@ from contextlib import contextmanager
 
 # A model with a fallback gets half of the time left, and at least this much.
 MIN_SHARE_S = 1.0
-# Less than this is no time: timers of a simulated loop may fire a little early.
+# Less than this counts as no time, because timers of a simulated loop may fire a little early.
 MIN_TIME_LEFT_S = 1e-3
 
 
@@ -39,7 +36,7 @@ class RequestDeadline:
 
     @property
     def caller_ran_out(self) -> bool:
-        """Whether only the caller's time was up, which says nothing about the models."""
+        """Whether only the deadline of the caller has passed, which says nothing about the models."""
         return self.is_over and self._caller_ends < self._role_ends
 
     @property
@@ -52,24 +49,24 @@ class RequestDeadline:
         return self._alternative_check is not None and self._alternative_check()
 
     def had_fair_share(self, waited_s: float) -> bool:
-        """Return whether a model that was given up after so many seconds had the time that models have in this role."""
+        """Return whether a model that was abandoned after so many seconds had at least half of its usual time."""
         return self.share_expired and waited_s >= self._full_share_s / 2
 
-    def next_share(self, elsewhere: Callable[[], bool] | None = None) -> asyncio.Timeout:
+    def next_share(self, is_alternative_available: Callable[[], bool] | None = None) -> asyncio.Timeout:
         """Return the share of the next model, to be entered now; it raises TimeoutError when it is used up.
 
-        ``elsewhere``, where another model comes after this one, returns whether that one could take the prompt now.
+        ``is_alternative_available``, if another model follows, returns whether that one could take the prompt now.
         """
         left_s = max(0.0, self._ends_at - _loop_time())
-        self._alternative_check = elsewhere
-        self._full_share_s = self.role_s if elsewhere is None else self.role_s / 2
-        part_s = left_s if elsewhere is None else min(left_s, max(MIN_SHARE_S, left_s / 2))
+        self._alternative_check = is_alternative_available
+        self._full_share_s = self.role_s if is_alternative_available is None else self.role_s / 2
+        part_s = left_s if is_alternative_available is None else min(left_s, max(MIN_SHARE_S, left_s / 2))
         self._share_timeout = asyncio.timeout(part_s)
         return self._share_timeout
 
     @contextmanager
     def pause_role_time(self) -> Iterator[None]:
-        """While entered, only the caller's time runs."""
+        """Stop the time of the role while entered; the time of the caller continues."""
         limit, began = self._share_timeout, _loop_time()
         when = None if limit is None else limit.when()
         if limit is None or when is None:

@@ -1,17 +1,16 @@
-"""The only way to language models: recorded answers, budgets, deadlines, fallbacks for models that fail.
+"""The gateway to language models: recorded answers, budgets, deadlines, and fallbacks for models that fail.
 
-Providers decide nothing; every answer is recorded before it is used.
+All calls go through it, and every answer is recorded before it is used.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypedDict, Unpack
 
 import structlog
 
-from bot.config.llm_schema import LlmSection, ProviderSection, RoleSection
+from bot.config.schema import LlmSection, ProviderSection, RoleSection
 from bot.core.errors import (
     AuthenticationError,
     ContextLengthExceededError,
@@ -51,51 +50,48 @@ from bot.store.model_calls import CostGrouping
 
 
 def redact_prompt(prompt: Prompt) -> Prompt:
-    """Return the prompt without known secrets; the same object where it holds none."""
+    """Return the prompt without known secrets; the same object if it has none."""
     messages, handover = (tuple(map(_redact_message, part)) for part in (prompt.messages, prompt.handover))
-    before = (*prompt.messages, *prompt.handover)
-    same = all(one is other for one, other in zip((*messages, *handover), before, strict=True))
-    return prompt if same else replace(prompt, messages=messages, handover=handover)
+    originals = (*prompt.messages, *prompt.handover)
+    is_same = all(one is other for one, other in zip((*messages, *handover), originals, strict=True))
+    return prompt if is_same else replace(prompt, messages=messages, handover=handover)
 
 
 def _redact_message(message: Message) -> Message:
-    # ``native`` is not changed: it goes back to its author, and one changed letter would make it invalid.
+    # ``native`` is not changed: it is sent back to its provider, and any change would make it invalid.
     text = redact_known_secrets(message.text)
     calls = tuple(replace(call, arguments=redact_known_secrets(call.arguments)) for call in message.calls)
     return message if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)
 
 
 def with_cache_key(prompt: Prompt, charge: CostAttribution, role: str) -> Prompt:
-    """Return the prompt with a key for the provider's cache; the trials of a question share it, for each role."""
+    """Return the prompt with a key for the provider's cache, which the trials of a question share in each role."""
     if prompt.cache_key:
         return prompt
     return replace(prompt, cache_key=derive_id("cache", charge.ref, charge.forecaster, role))
 
 
 def prompt_for_model(prompt: Prompt, model: str) -> Prompt:
-    """Return what is sent to a model, ``provider:name``: the conversation if it is its own, else the handover.
+    """Return the prompt for a model, ``provider:name``: the conversation if it is its own, else the handover.
 
-    Without a handover another model gets the messages, but never state that is not its own.
+    Without a handover another model gets the messages, but never the native state of another model.
     """
-    own = prompt.model in {"", model}
-    if not own and prompt.handover:
+    is_own = prompt.model in {"", model}
+    if not is_own and prompt.handover:
         messages, stable = _without_foreign_state(prompt.handover), len(prompt.handover)
     else:
         messages, stable = (
-            _without_foreign_state(prompt.messages, bare_model_name(model) if own else None),
+            _without_foreign_state(prompt.messages, bare_model_name(model) if is_own else None),
             prompt.stable,
         )
-    spoke = prompt.model if own else ""
-    if messages is prompt.messages and not prompt.handover and spoke == prompt.model:
+    previous_model = prompt.model if is_own else ""
+    if messages is prompt.messages and not prompt.handover and previous_model == prompt.model:
         return prompt
-    return replace(prompt, messages=messages, stable=stable, model=spoke, handover=())
+    return replace(prompt, messages=messages, stable=stable, model=previous_model, handover=())
 
 
 def _without_foreign_state(messages: tuple[Message, ...], name: str | None = None) -> tuple[Message, ...]:
-    """Return the messages without state of models other than the one of that name.
-
-    The same object where none has any.
-    """
+    """Return the messages without native state of models other than ``name``; the same object if there is none."""
     if not any(_is_foreign(message, name) for message in messages):
         return messages
     return tuple(replace(message, native=None) if _is_foreign(message, name) else message for message in messages)
@@ -105,21 +101,21 @@ def _is_foreign(message: Message, name: str | None) -> bool:
     return message.native is not None and (name is None or message.native.model != name)
 
 
-def prefer_model(models: Sequence[str], spoke: str) -> Sequence[str]:
-    """Return the models with the one that took part in the conversation first, where it is among them."""
-    return sorted(models, key=lambda model: model != spoke)
+def prefer_model(models: Sequence[str], previous_model: str) -> Sequence[str]:
+    """Return the models with the one that took part in the conversation first, if it is among them."""
+    return sorted(models, key=lambda model: model != previous_model)
 
 
 class SingleFlight:
-    """A lock for each request in flight."""
+    """A lock for each request in flight, so that equal requests are sent once."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with none."""
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
     async def exclusive(self, request: str) -> AsyncIterator[None]:
-        """Wait until nobody else makes the same request, and keep others from making it while entered."""
+        """Wait until nothing else makes the same request; others wait while entered."""
         lock, users = self._locks.get(request, (asyncio.Lock(), 0))
         self._locks[request] = lock, users + 1
         try:
@@ -132,8 +128,6 @@ class SingleFlight:
 
 
 log = structlog.get_logger(__name__)
-
-
 # Errors after which another model may do better.
 FALLBACK_ERRORS = (
     ServiceUnavailableError,
@@ -158,57 +152,57 @@ class LlmGateway:
     single_flight: SingleFlight = field(default_factory=SingleFlight)
 
     def dialect(self, role: str) -> ModelDialect:
-        """Return the dialect of the model that would be asked now; raises ConfigError for a role without a model."""
+        """Return the dialect of the model that would be asked now; raises ConfigError for a role without one."""
         models = self._undemoted_models(role, self.roles.models(role))
         return self.roles.dialect(next(filter(self._is_available, models), models[0]))
 
-    async def ask(self, inquiry: ModelRequest, *, deadline_s: float) -> ModelAnswer:
-        """Return the answer of the role's model, or of its fallback, within the role's time and the deadline.
+    async def ask(self, model_request: ModelRequest, *, deadline_s: float) -> ModelAnswer:
+        """Return the answer of the model of the role, or of its fallback, within the time of the role and the deadline.
 
         The model that took part in the conversation is asked first, unless it was demoted or is not available; any
         other one gets the handover. A model with a fallback gets half of the time that is left. Time spent waiting for
-        the budget counts towards the deadline alone. An empty answer is requested once more; where a model refuses, the
-        next one is asked, and the refusal is the answer where there is none. Raises ServiceUnavailableError when nobody
-        answered in time, RequestRejectedError for what no model takes or a budget does not allow,
+        the budget counts only towards the deadline. After an empty answer the request is repeated once. If a model
+        refuses, the next one is asked; the refusal is the answer if there is none. Raises ServiceUnavailableError if
+        no model answered in time, RequestRejectedError for a request that no model accepts or a budget does not allow,
         ContextLengthExceededError, AuthenticationError, QuotaExhaustedError, MalformedDataError, and ConfigError for a
         role without a model or a model without a price.
         """
-        table = self.roles.role_section(inquiry.role)
-        prompt = with_cache_key(redact_prompt(inquiry.prompt), inquiry.charge, inquiry.role)
-        inquiry = replace(inquiry, prompt=prompt)
-        orders = self._call_requests(inquiry, table)
-        return await self._first_answer(orders, RequestDeadline(role_s=table.timeout_s, caller_s=deadline_s))
+        table = self.roles.role_section(model_request.role)
+        prompt = with_cache_key(redact_prompt(model_request.prompt), model_request.charge, model_request.role)
+        model_request = replace(model_request, prompt=prompt)
+        call_requests = self._call_requests(model_request, table)
+        return await self._first_answer(call_requests, RequestDeadline(role_s=table.timeout_s, caller_s=deadline_s))
 
-    async def grade(self, conduct: ModelPerformance, charge: CostAttribution) -> None:
-        """Record how a model did in a trial; one that does badly is replaced for a while, and a person is alerted."""
-        if demotion := await self.health.record_performance(conduct, charge):
-            instead = self.roles.fallback(conduct.role, conduct.model)
+    async def grade(self, performance: ModelPerformance, charge: CostAttribution) -> None:
+        """Record how a model did in a trial; replace one that does badly for a while, and alert a person."""
+        if demotion := await self.health.record_performance(performance, charge):
+            fallback = self.roles.fallback(performance.role, performance.model)
             text = (
-                f"As {conduct.role}, {demotion.why}. "
-                + (f"Until {demotion.until:%Y-%m-%d %H:%M} UTC {instead} is asked instead." if instead else "")
-                + ("" if instead else "It is still used, because it has no fallback: [llm.roles] fallback = ...")
+                f"As {performance.role}, {demotion.why}. "
+                + (f"Until {demotion.until:%Y-%m-%d %H:%M} UTC {fallback} is asked instead." if fallback else "")
+                + ("" if fallback else "It is still used, because it has no fallback: [llm.roles] fallback = ...")
             )
-            key = f"model {conduct.model} {conduct.role} {demotion.at}"
-            self.alerts.alert_once(key, f"Model {conduct.model} does badly", text)
+            key = f"model {performance.model} {performance.role} {demotion.at}"
+            self.alerts.alert_once(key, f"Model {performance.model} does badly", text)
 
     async def estimate(self, forecaster: str, *, trials: int, steps: int) -> float | None:
-        """Return the expected cost of one forecast in US dollars: 0.0 where all is free, None where it is not known.
+        """Return the expected cost of one forecast in US dollars: 0.0 if all is free, None if it is unknown.
 
         See ``ForecastCostEstimator.forecast_usd``.
         """
         return await self._cost_estimator.forecast_usd(forecaster, trials=trials, steps=steps)
 
     async def worst_usd(self, role: str) -> float | None:
-        """Return the maximum cost of one call with a long prompt in a role, in US dollars; None where not known.
+        """Return the maximum cost of one call with a long prompt in a role, in US dollars; None if unknown.
 
-        Trials that run concurrently fit a budget where it has room for that much each; otherwise they wait for each
-        other. Raises ConfigError for a role without a model.
+        Concurrent trials need that much budget each; otherwise they wait for each other. Raises ConfigError for a role
+        without a model.
         """
         return await self._cost_estimator.call_usd(role)
 
     @property
     def _cost_estimator(self) -> ForecastCostEstimator:
-        llms = {name: line.provider for name, line in self.clients.items()}
+        llms = {name: client.provider for name, client in self.clients.items()}
         return ForecastCostEstimator(
             roles=self.roles, price_table=self.price_table, providers=llms, calls=self.accounting.ledger.calls
         )
@@ -219,37 +213,43 @@ class LlmGateway:
     def _undemoted_models(self, role: str, models: Sequence[str]) -> Sequence[str]:
         return [model for model in models if not self.health.is_demoted(model, role)] or models
 
-    def _candidate_models(self, inquiry: ModelRequest) -> Sequence[str]:
+    def _candidate_models(self, model_request: ModelRequest) -> Sequence[str]:
         """Return the models that may be given the prompt, the one to ask first at the beginning."""
-        models, spoke = self.roles.models(inquiry.role), inquiry.prompt.model
-        able = [model for model in models if self.roles.accepts_prompt(model, inquiry.prompt)]
-        # A forecaster that offers tools to a model that does not support them has its reasons.
-        fit = self._undemoted_models(inquiry.role, able or models[:1])
-        return prefer_model(fit, spoke) if spoke in fit and self._is_available(spoke) else fit
+        models, previous_model = self.roles.models(model_request.role), model_request.prompt.model
+        able = [model for model in models if self.roles.accepts_prompt(model, model_request.prompt)]
+        # Without a suitable model the first one is used, although it does not support tools.
+        candidates = self._undemoted_models(model_request.role, able or models[:1])
+        return (
+            prefer_model(candidates, previous_model)
+            if previous_model in candidates and self._is_available(previous_model)
+            else candidates
+        )
 
-    def _call_requests(self, inquiry: ModelRequest, table: RoleSection) -> Sequence[ModelCallRequest]:
-        return [self._call_request(inquiry, table, model) for model in self._candidate_models(inquiry)]
+    def _call_requests(self, model_request: ModelRequest, table: RoleSection) -> Sequence[ModelCallRequest]:
+        return [self._call_request(model_request, table, model) for model in self._candidate_models(model_request)]
 
-    def _call_request(self, inquiry: ModelRequest, table: RoleSection, model: str) -> ModelCallRequest:
-        """Return the request to one model: the part of the conversation that is for it, with its sampling settings."""
-        line = self.clients[provider_name(model)]
-        inquiry = replace(inquiry, prompt=prompt_for_model(inquiry.prompt, model))
-        parts = self.prompt_documents.prompt_documents(inquiry.prompt)
-        asked = RequestRecord(
+    def _call_request(self, model_request: ModelRequest, table: RoleSection, model: str) -> ModelCallRequest:
+        """Return the request to one model: its part of the conversation, with its sampling settings."""
+        client = self.clients[provider_name(model)]
+        model_request = replace(model_request, prompt=prompt_for_model(model_request.prompt, model))
+        parts = self.prompt_documents.prompt_documents(model_request.prompt)
+        record = RequestRecord(
             model=model,
             messages=tuple(part.digest for part in parts.messages),
             offer=parts.options.digest,
-            sampling=sampling_settings(inquiry.role, table, line.model_defaults(model), seed=inquiry.seed),
-            nth=inquiry.nth,
-            place=line.model_location(model),
+            sampling=sampling_settings(
+                model_request.role, table, client.model_defaults(model), seed=model_request.seed
+            ),
+            nth=model_request.nth,
+            place=client.model_location(model),
         )
         lost_retries = self._lost_retries(model)
         return ModelCallRequest(
-            model_request=inquiry,
+            model_request=model_request,
             model=model,
-            record=asked,
+            record=record,
             documents=parts,
-            digest=asked.digest,
+            digest=record.digest,
             lost_retries=lost_retries,
         )
 
@@ -257,22 +257,24 @@ class LlmGateway:
         """Return how often a request may be sent again after a lost reply."""
         return self.roles.section.providers.get(provider_name(model), ProviderSection()).lost_retries
 
-    async def _first_answer(self, orders: Sequence[ModelCallRequest], patience: RequestDeadline) -> ModelAnswer:
-        """Ask one model after the other in time, unless a later one was paid for the answer before a crash."""
+    async def _first_answer(self, call_requests: Sequence[ModelCallRequest], deadline: RequestDeadline) -> ModelAnswer:
+        """Ask one model after the other in time; before that, look for a paid answer of a later one (after a crash)."""
         failed: list[tuple[ModelCallRequest, FoxcastError]] = []
         refused: ModelAnswer | None = None
-        for number, order in enumerate(orders):
-            others = orders[1:] if number == 0 else []
-            came = await self._ask_within_share(order, patience, paid=others, behind=orders[number + 1 :])
-            if isinstance(came, ModelAnswer):
-                refused = _with_earlier_usage(refused, came)
-                if came.completion.finish is not FinishReason.REFUSED:
+        for number, call_request in enumerate(call_requests):
+            alternatives = call_requests[1:] if number == 0 else []
+            result = await self._ask_within_share(
+                call_request, deadline, paid=alternatives, later=call_requests[number + 1 :]
+            )
+            if isinstance(result, ModelAnswer):
+                refused = _with_earlier_usage(refused, result)
+                if result.completion.finish is not FinishReason.REFUSED:
                     return refused
             else:
-                failed.append((order, came))
-            if patience.is_over or _is_final(came, order):
+                failed.append((call_request, result))
+            if deadline.is_over or _is_final(result, call_request):
                 break
-        self._alert_failures(failed, patience, answered=refused is not None)
+        self._alert_failures(failed, deadline, answered=refused is not None)
         if refused is not None:
             return refused
         *before, last = (failure for _, failure in failed)
@@ -282,74 +284,75 @@ class LlmGateway:
 
     async def _ask_within_share(
         self,
-        order: ModelCallRequest,
-        patience: RequestDeadline,
+        call_request: ModelCallRequest,
+        deadline: RequestDeadline,
         *,
         paid: Sequence[ModelCallRequest],
-        behind: Sequence[ModelCallRequest],
+        later: Sequence[ModelCallRequest],
     ) -> ModelAnswer | FoxcastError:
         """Give one model its share of the time."""
         began = asyncio.get_running_loop().time()
         try:
-            async with patience.next_share(
-                (lambda: any(self._is_available(one.model) for one in behind)) if behind else None
+            async with deadline.next_share(
+                (lambda: any(self._is_available(other.model) for other in later)) if later else None
             ):
-                return await self._find_paid_answer(paid, patience) or await self._ask_model(order, patience)
+                return await self._find_paid_answer(paid, deadline) or await self._ask_model(call_request, deadline)
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
-            told_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
-            message = f"{order.model}, asked as {order.model_request.role}: no answer within {told_s:g} s"
+            shown_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
+            message = (
+                f"{call_request.model}, asked as {call_request.model_request.role}: no answer within {shown_s:g} s"
+            )
             failure = ServiceUnavailableError(message)
             failure.__cause__ = error
             return failure
 
     async def _find_paid_answer(
-        self, orders: Sequence[ModelCallRequest], patience: RequestDeadline
+        self, call_requests: Sequence[ModelCallRequest], deadline: RequestDeadline
     ) -> ModelAnswer | None:
-        """Return the answer that was paid for already in this very trial, if there is one; a refusal does not count."""
-        for order in orders:
-            stored = await self.accounting.find_recorded_answer(order)
+        """Return the answer that this trial has already paid for, if there is one; a refusal does not count."""
+        for call_request in call_requests:
+            stored = await self.accounting.find_recorded_answer(call_request)
             if stored and stored.usage.calls and stored.completion.finish is not FinishReason.REFUSED:
-                return await self._retry_if_empty(order, stored, patience)
+                return await self._retry_if_empty(call_request, stored, deadline)
         return None
 
-    async def _ask_model(self, order: ModelCallRequest, patience: RequestDeadline) -> ModelAnswer | FoxcastError:
-        """Return the answer of one model as ``_call`` does; an empty one is requested once more."""
-        came = await self._call_model(order, patience)
-        return await self._retry_if_empty(order, came, patience) if isinstance(came, ModelAnswer) else came
+    async def _ask_model(self, call_request: ModelCallRequest, deadline: RequestDeadline) -> ModelAnswer | FoxcastError:
+        """Return the answer of one model as ``_call_model`` does; repeat the request once after an empty answer."""
+        result = await self._call_model(call_request, deadline)
+        return await self._retry_if_empty(call_request, result, deadline) if isinstance(result, ModelAnswer) else result
 
     async def _retry_if_empty(
-        self, order: ModelCallRequest, came: ModelAnswer, patience: RequestDeadline
+        self, call_request: ModelCallRequest, result: ModelAnswer, deadline: RequestDeadline
     ) -> ModelAnswer:
-        """Return an answer; repeat the request once where it is empty. It may stay empty."""
-        if (again := order.retry_if_empty(came.completion)) is None:
-            return came
+        """Return an answer; repeat the request once if it is empty. The second answer may be empty too."""
+        if (retry := call_request.retry_if_empty(result.completion)) is None:
+            return result
         try:
-            other = await self._call_model(again, patience)
+            other = await self._call_model(retry, deadline)
         except FALLBACK_ERRORS as error:
             other = error
         if isinstance(other, ModelAnswer):
-            return _with_earlier_usage(came, other)
-        log.warning("the repeated request failed after an empty answer", model=order.model, why=str(other))
-        return came
+            return _with_earlier_usage(result, other)
+        log.warning("the repeated request failed after an empty answer", model=call_request.model, why=str(other))
+        return result
 
-    async def _call_model(self, order: ModelCallRequest, patience: RequestDeadline) -> ModelAnswer | FoxcastError:
-        """Return the answer of one model, or why it has none where another model may.
-
-        Raises errors that no model can help.
-        """
-        line = self.clients[provider_name(order.model)]
-        async with self.single_flight.exclusive(order.digest):
-            if stored := await self.accounting.find_recorded_answer(order):
+    async def _call_model(
+        self, call_request: ModelCallRequest, deadline: RequestDeadline
+    ) -> ModelAnswer | FoxcastError:
+        """Return the answer of one model, or the error if another model may succeed; raises all other errors."""
+        client = self.clients[provider_name(call_request.model)]
+        async with self.single_flight.exclusive(call_request.digest):
+            if stored := await self.accounting.find_recorded_answer(call_request):
                 return stored
             try:
-                await line.wait_until_ready(order.model, patience)
-                rate = await self.price_table.model_price(order.model, line.provider)
+                await client.wait_until_ready(call_request.model, deadline)
+                price = await self.price_table.model_price(call_request.model, client.provider)
             except FALLBACK_ERRORS as error:
                 return error
-            call = await self.accounting.open_call(order, rate, patience)
+            call = await self.accounting.open_call(call_request, price, deadline)
             try:
-                settlement = call.settle_answer(await line.complete(call, patience))
+                settlement = call.settle_answer(await client.complete(call, deadline))
             except asyncio.CancelledError:
                 call.abandon()
                 raise
@@ -361,75 +364,73 @@ class LlmGateway:
             return await call.record_answer(settlement)
 
     def _alert_failures(
-        self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], patience: RequestDeadline, *, answered: bool
+        self, failed: Sequence[tuple[ModelCallRequest, FoxcastError]], deadline: RequestDeadline, *, answered: bool
     ) -> None:
-        for order, failure in failed:
-            # When an empty account was found, a person was alerted.
+        for call_request, failure in failed:
+            # A person was alerted when the empty account was found.
             if isinstance(failure, AuthenticationError) and not isinstance(failure, QuotaExhaustedError):
-                provider = provider_name(order.model)
+                provider = provider_name(call_request.model)
                 self.alerts.alert_once(f"key {provider}", f"Provider {provider} refuses the credentials", f"{failure}.")
-        if answered or isinstance(failed[-1][1], RequestRejectedError) or patience.caller_ran_out:
+        if answered or isinstance(failed[-1][1], RequestRejectedError) or deadline.caller_ran_out:
             return
-        # If only one model fails, the alert above says it all.
+        # If only one model failed, the alert above is enough.
         if len(failed) > 1 or not isinstance(failed[0][1], AuthenticationError):
             role = failed[0][0].model_request.role
-            # Most providers name the model themselves.
-            whys = [(order.model, str(failure)) for order, failure in failed]
-            text = "; ".join(why if why.startswith(model) else f"{model}: {why}" for model, why in whys)
+            # Most errors of providers already name the model.
+            reasons = [(call_request.model, str(failure)) for call_request, failure in failed]
+            text = "; ".join(why if why.startswith(model) else f"{model}: {why}" for model, why in reasons)
             self.alerts.alert_once(f"role {role}", f"No model answers as {role}", f"{text}.")
 
 
 def _with_earlier_usage(before: ModelAnswer | None, answer: ModelAnswer) -> ModelAnswer:
-    """Return an answer with the cost of the one before it, which is recorded by itself."""
+    """Return an answer with the cost of the earlier one added, which has its own record."""
     return answer if before is None else replace(answer, usage=before.usage + answer.usage)
 
 
-def _is_final(came: ModelAnswer | FoxcastError, order: ModelCallRequest) -> bool:
-    """Return whether no other model is asked: a conversation that is too long ends with the belief so far."""
-    return isinstance(came, ContextLengthExceededError) and order.prompt.model == order.model
-
-
-class GatewayServices(TypedDict):
-    """What the gateway needs besides its configuration, by keyword; ``alert`` takes a subject and a text."""
-
-    ledger: Ledger
-    clock: Clock
-    random: RandomStreams
-    alert: Callable[[str, str], Awaitable[None]]
+def _is_final(result: ModelAnswer | FoxcastError, call_request: ModelCallRequest) -> bool:
+    """Return whether no other model is asked, because the conversation is too long for its own model."""
+    return isinstance(result, ContextLengthExceededError) and call_request.prompt.model == call_request.model
 
 
 @asynccontextmanager
 async def open_gateway(
-    section: LlmSection, providers: Mapping[str, ModelProvider], **seams: Unpack[GatewayServices]
+    section: LlmSection,
+    providers: Mapping[str, ModelProvider],
+    *,
+    ledger: Ledger,
+    clock: Clock,
+    random: RandomStreams,
+    alert: Callable[[str, str], Awaitable[None]],
 ) -> AsyncIterator[LlmGateway]:
-    """Open the gateway on a ledger of which nothing is in flight; at the end, wait until everything is recorded.
+    """Open the gateway on a ledger without calls in flight; at the end, wait until everything is recorded.
 
-    ``providers`` are those of the enabled plugins by name; ``ledger``, ``clock``, ``random`` and ``alert`` are keyword
-    arguments. Raises ConfigError for a role whose model has a provider that is not among them.
+    ``providers`` are those of the enabled plugins by name; ``alert`` takes a subject and a text. Raises ConfigError for
+    a role whose model has a provider that is not among them.
     """
     roles = ModelRoles(section, frozenset(providers))
-    ledger, clock = seams["ledger"], seams["clock"]
     now = clock.now()
     if lost := await ledger.calls.mark_lost(at=now):
-        log.warning("calls of an earlier run were lost; their worst-case cost counts", calls=lost)
-    purse = SpendingBudget(section, clock=clock)
+        log.warning("calls of an earlier run were lost; their maximum cost counts", calls=lost)
+    budget = SpendingBudget(section, clock=clock)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    purse.load_day(await ledger.calls.spent(since=midnight))
-    begun = sum(row.calls for row in await ledger.calls.costs(CostGrouping.DAY, since=midnight))
+    budget.load_day(await ledger.calls.spent(since=midnight))
+    calls_today = sum(row.calls for row in await ledger.calls.costs(CostGrouping.DAY, since=midnight))
     health = ModelHealth(section.health, ledger.model_performance, clock=clock)
     await health.load_demotions()
-    errands = BackgroundTasks()
-    alarm = DailyAlerts(seams["alert"], errands=errands, clock=clock)
-    world = ServerServices(clock=clock, random=seams["random"], alerts=alarm)
+    tasks = BackgroundTasks()
+    alerts = DailyAlerts(alert, tasks=tasks, clock=clock)
+    services = ServerServices(clock=clock, random=random, alerts=alerts)
     sections = {name: section.providers.get(name, ProviderSection()) for name in providers}
     try:
         yield LlmGateway(
             roles=roles,
-            clients={name: ProviderClient(name, llm, sections[name], world=world) for name, llm in providers.items()},
+            clients={
+                name: ProviderClient(name, llm, sections[name], services=services) for name, llm in providers.items()
+            },
             price_table=PriceTable(section.models),
-            accounting=CostAccounting(purse, ledger, errands=errands, alarm=alarm, begun=begun),
+            accounting=CostAccounting(budget, ledger, tasks=tasks, alerts=alerts, calls_today=calls_today),
             health=health,
-            alerts=alarm,
+            alerts=alerts,
         )
     finally:
-        await errands.wait_for_all()
+        await tasks.wait_for_all()

@@ -1,7 +1,4 @@
-"""Whether models still work well.
-
-One that does badly in its last trials is replaced by the fallback of its role for a while.
-"""
+"""Health of models: one that does badly in its latest trials is replaced by the fallback of its role for a while."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -10,16 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from bot.config.llm_schema import HealthSection
+from bot.config.schema import HealthSection
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution, ModelPerformance
 from bot.store.model_calls import ModelDemotion, ModelPerformanceStore, RecentModelPerformance
 
 log = structlog.get_logger(__name__)
-
 # A moment before every demotion.
 BEFORE_ALL_DEMOTIONS = datetime(1970, 1, 1, tzinfo=UTC)
-# A report only informs, so it needs fewer trials than a demotion, and looks no further back than a person remembers.
+# A report only informs, so it needs fewer trials than a demotion.
 MIN_REPORT_TRIALS = 3
 MAX_REPORT_AGE = timedelta(days=7)
 
@@ -27,17 +23,17 @@ MAX_REPORT_AGE = timedelta(days=7)
 class ModelHealth:
     """Records the performance of models and demotes those that do badly."""
 
-    def __init__(self, section: HealthSection, conducts: ModelPerformanceStore, *, clock: Clock) -> None:
-        """Begin with no model demoted; see ``load``."""
+    def __init__(self, section: HealthSection, store: ModelPerformanceStore, *, clock: Clock) -> None:
+        """Start with no model demoted; see ``load_demotions``."""
         self._section = section
-        self._performance = conducts
+        self._performance = store
         self._clock = clock
         # By model and role.
         self._demoted_until: dict[tuple[str, str], datetime] = {}
         self._lock = asyncio.Lock()
 
     async def load_demotions(self) -> None:
-        """Load the recorded demotions, also those that are over: trials before them do not count again."""
+        """Load the recorded demotions, also those that ended: trials before them do not count again."""
         for demotion in await self._performance.demotions(now=BEFORE_ALL_DEMOTIONS):
             self._demoted_until[demotion.model, demotion.role] = demotion.until
 
@@ -46,22 +42,22 @@ class ModelHealth:
         until = self._demotion_end(model, role) if self._demoted_until else None
         return until is not None and self._clock.now() < until
 
-    async def record_performance(self, conduct: ModelPerformance, charge: CostAttribution) -> ModelDemotion | None:
-        """Record how a model did in a trial; return its demotion where this trial caused one."""
-        model, role = conduct.model, conduct.role
-        # One at a time, so that trials that end together do not demote twice.
+    async def record_performance(self, performance: ModelPerformance, charge: CostAttribution) -> ModelDemotion | None:
+        """Record how a model did in a trial; return its demotion if this trial caused one."""
+        model, role = performance.model, performance.role
+        # One at a time, so that concurrent trials do not demote twice.
         async with self._lock:
             now = self._clock.now()
-            await self._performance.add(conduct, scope=charge.scope, trial=charge.trial, at=now)
+            await self._performance.add(performance, scope=charge.scope, trial=charge.trial, at=now)
             # While a model is demoted nothing counts, because the demotion has not ended yet.
             after = self._demotion_end(model, role)
-            # Each role by itself: a role that makes no forecasts would dilute the figures of one that does.
+            # Roles are judged separately, because a role without forecasts would dilute the figures of another.
             window = self._section.window
             recent = await self._performance.recent(model, role=role, limit=window, after=after)
-            # Only another answer of one half makes them too many.
+            # Only another answer of one half can make the share too large.
             asked = (
                 self._performance.shares_ended_at_half(model, role=role, limit=window, after=after)
-                if conduct.ended_at_half
+                if performance.ended_at_half
                 else None
             )
             halves = () if asked is None else await asked
@@ -82,11 +78,11 @@ class ModelHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHealthReport:
-    """How a model did in a role in its last trials of one forecaster: shares from 0 to 1, None where none was asked.
+    """How a model did in a role in its latest trials of one forecaster: shares from 0 to 1, None if none was asked.
 
     ``submitted`` is the share of trials that ended by submitting, ``unparsed`` of moves and ``unread_beliefs`` of
-    belief updates that could not be parsed, ``errors`` of trials in which a request failed for good. ``problems`` says
-    in words what is out of bounds.
+    belief updates that could not be parsed, ``errors`` of trials in which a request failed finally. ``problems`` are
+    the violated limits in words.
     """
 
     forecaster: str
@@ -101,10 +97,10 @@ class ModelHealthReport:
 
 
 async def report_model_health(
-    conducts: ModelPerformanceStore, section: HealthSection, *, now: datetime
+    store: ModelPerformanceStore, section: HealthSection, *, now: datetime
 ) -> Sequence[ModelHealthReport]:
     """Return how each model did in each role in its last trials of each forecaster, at most a week old."""
-    latest = await conducts.latest(limit=section.window, after=now - MAX_REPORT_AGE)
+    latest = await store.latest(limit=section.window, after=now - MAX_REPORT_AGE)
     return [_model_report(one, section) for one in latest]
 
 
@@ -137,7 +133,7 @@ def _report_problems(recent: Sequence[ModelPerformance], section: HealthSection)
 
 
 def demotion_reasons(recent: Sequence[ModelPerformance], section: HealthSection) -> Iterator[str]:
-    """Yield in words each figure of the last trials that is out of bounds; nothing while there are too few trials."""
+    """Yield each violated limit of the latest trials in words; nothing while there are too few trials."""
     count = len(recent)
     if count < section.min_trials:
         return
@@ -148,7 +144,7 @@ def demotion_reasons(recent: Sequence[ModelPerformance], section: HealthSection)
 
 
 def _limit_violations(recent: Sequence[ModelPerformance], section: HealthSection) -> Iterator[str]:
-    """Yield in words each figure out of bounds except that of submitting."""
+    """Yield each violated limit in words, except that of submitting."""
     over = f"in its last {len(recent)} trials"
     if (share := _unparsed_share(recent)) is not None and share > section.unparsed:
         yield f"{share:.0%} of its moves {over} could not be parsed, more than {section.unparsed:.0%}"
@@ -156,28 +152,28 @@ def _limit_violations(recent: Sequence[ModelPerformance], section: HealthSection
         yield f"{share:.0%} of its belief updates {over} could not be parsed, more than {section.unparsed_beliefs:.0%}"
     if (share := _error_share(recent)) > section.errors:
         yield f"requests to it failed in {share:.0%} of its last {len(recent)} trials, more than {section.errors:.0%}"
-    if (gap := sum(conduct.submission_gap for conduct in recent) / len(recent)) > section.belief_gap:
+    if (gap := sum(performance.submission_gap for performance in recent) / len(recent)) > section.belief_gap:
         limit = f"{section.belief_gap:g}"
         yield f"what it submitted {over} was {gap:.3f} from what it believed on average, more than {limit}"
 
 
 def _submitted_share(recent: Sequence[ModelPerformance]) -> float | None:
-    told = [conduct.submitted for conduct in recent if conduct.submitted is not None]
-    return sum(told) / len(told) if told else None
+    submitted = [performance.submitted for performance in recent if performance.submitted is not None]
+    return sum(submitted) / len(submitted) if submitted else None
 
 
 def _unparsed_share(recent: Sequence[ModelPerformance]) -> float | None:
-    asked = sum(conduct.asked for conduct in recent)
-    return sum(conduct.unparsed for conduct in recent) / asked if asked else None
+    asked = sum(performance.asked for performance in recent)
+    return sum(performance.unparsed for performance in recent) / asked if asked else None
 
 
 def _unread_belief_share(recent: Sequence[ModelPerformance]) -> float | None:
-    asked = sum(conduct.beliefs for conduct in recent)
-    return sum(conduct.unread_beliefs for conduct in recent) / asked if asked else None
+    asked = sum(performance.beliefs for performance in recent)
+    return sum(performance.unread_beliefs for performance in recent) / asked if asked else None
 
 
 def _error_share(recent: Sequence[ModelPerformance]) -> float:
-    return sum(conduct.errors > 0 for conduct in recent) / len(recent)
+    return sum(performance.errors > 0 for performance in recent) / len(recent)
 
 
 def even_answer_reasons(halves: Sequence[float], section: HealthSection) -> Iterator[str]:

@@ -1,13 +1,13 @@
-"""What providers say about a model without a request: defaults, location, missing setup.
+"""What providers report about a model without a request, and what their errors mean.
 
-Also what their errors mean for costs and for the queue.
+They report defaults, the location of a model, and missing setup.
 """
 
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import cast
 
-from bot.config.llm_schema import RoleSection
+from bot.config.schema import RoleSection
 from bot.core.errors import (
     AuthenticationError,
     FoxcastError,
@@ -23,8 +23,8 @@ from bot.llm.roles import bare_model_name
 def may_be_billed(error: BaseException) -> bool:
     """Return whether the provider may have worked on a request that ended in this error.
 
-    It ended without an answer that can be parsed (MalformedDataError), or it was interrupted: Unavailable with a
-    TimeoutError or a lost connection as its cause. A refused connection carried no request.
+    Its answer could not be parsed (MalformedDataError), or it was interrupted: ServiceUnavailableError with a
+    TimeoutError or a lost connection as its cause. After a refused connection no request was sent.
     """
     if isinstance(error, MalformedDataError):
         return True
@@ -49,7 +49,7 @@ def is_unreachable(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Return whether a provider asked for a pause, with or without its length: it is there, and busy."""
+    """Return whether a provider asked for a pause, with or without its length: it is available and busy."""
     return isinstance(error, ServiceUnavailableError) and error.retry_after_s is not None
 
 
@@ -79,11 +79,7 @@ def _error_causes(error: BaseException) -> Iterator[BaseException]:
 
 # Helper roles, and the reasoning effort in them unless config sets another one.
 HELPER_ROLES = frozenset({"filter", "summariser"})
-
-
 HELPER_EFFORT = "low"
-
-
 # Enough for reasoning and an answer at moderate effort; with a limit below 4,000 reasoning models return empty answers.
 FALLBACK_DEFAULTS = ModelDefaults(max_tokens=16_000)
 
@@ -91,8 +87,8 @@ FALLBACK_DEFAULTS = ModelDefaults(max_tokens=16_000)
 def provider_defaults(llm: ModelProvider, model: str) -> ModelDefaults:
     """Return what a provider recommends for a model, ``provider:name``.
 
-    16,000 tokens and no effort where it recommends nothing. Raises what the provider raises of our errors, and
-    MalformedDataError for an undocumented one.
+    16,000 tokens and no effort if it recommends nothing. Raises a FoxcastError of the provider, and MalformedDataError
+    for any other error.
     """
     defaults = getattr(llm, "defaults", None)
     if defaults is None:
@@ -116,7 +112,7 @@ def sampling_settings(
 ) -> SamplingSettings:
     """Return the sampling settings of a model in a role: those of the role's table, else the recommended ones.
 
-    In the helper roles, which read much and decide little, a reasoning model uses low effort.
+    In the helper roles, which mostly read, a reasoning model uses low effort.
     """
     effort: str | None = table.effort
     if effort is None and recommended.effort is not None:
@@ -130,39 +126,39 @@ def sampling_settings(
 
 
 def model_location(llm: ModelProvider, model: str) -> str:
-    """Return what a provider reports about where a model is served, or nothing where it reports nothing.
+    """Return where a model is served, as the provider reports it; "" if it reports nothing.
 
-    Raises what the provider raises of our errors, and MalformedDataError for an undocumented one.
+    Raises a FoxcastError of the provider, and MalformedDataError for any other error.
     """
     place = getattr(llm, "place", None)
     if place is None:
         return ""
     try:
-        told = place(bare_model_name(model))
+        location = place(bare_model_name(model))
     except FoxcastError:
         raise
     except Exception as error:
         message = f"{model}: its provider failed with {describe_foreign_error(error)} when asked where it is served"
         raise MalformedDataError(message) from error
-    if not isinstance(told, str):
-        message = f"{model}: its provider gives its location as {type(told).__name__}, not as text"
+    if not isinstance(location, str):
+        message = f"{model}: its provider gives its location as {type(location).__name__}, not as text"
         raise MalformedDataError(message)
-    return told
+    return location
 
 
 async def find_missing_setup(llm: ModelProvider, model: str) -> str | None:
-    """Return what a provider says is missing for a model, ``provider:name``; None where nothing is known to be missing.
+    """Return what is missing for a model, ``provider:name``, as its provider reports it; None if nothing is.
 
-    Raises what the provider raises of our errors, and MalformedDataError for an undocumented one.
+    Raises a FoxcastError of the provider, and MalformedDataError for any other error.
     """
     lacks = getattr(llm, "lacks", None)
     if lacks is None:
         return None
     try:
-        told = await lacks(bare_model_name(model))
+        missing = await lacks(bare_model_name(model))
     except FoxcastError:
         raise
     except Exception as error:
         message = f"{model}: its provider failed with {describe_foreign_error(error)} when asked what is missing"
         raise MalformedDataError(message) from error
-    return None if told is None else str(told)
+    return None if missing is None else str(missing)

@@ -1,14 +1,11 @@
-"""Which model plays which role, as configured.
-
-Checked once at the start, so that a misspelt provider costs no forecast.
-"""
+"""Which model plays which role, as configured; validated at the start, so that a misspelt provider is found early."""
 
 from dataclasses import dataclass
 
-from bot.config.llm_schema import LlmSection, ModelSection, RoleSection
+from bot.config.schema import LlmSection, ModelSection, RoleSection
 from bot.core.errors import ConfigError
 from bot.core.language_models import ModelDialect, Prompt
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 
 
 def provider_name(model: str) -> str:
@@ -43,7 +40,7 @@ class ModelRoles:
                         self._unknown_provider(f"[llm.roles.{role}] {key} = {model!r}", provider_name(model))
                     )
         for name in self.section.providers:
-            # Nobody would enforce its limits.
+            # The limits of an unknown provider would never be applied.
             if name not in self.providers:
                 raise ConfigError(self._unknown_provider(f"[llm.providers.{name}]", name))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
@@ -26,7 +28,6 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.proxy_settings import NO_PROXY, ProxySettings
-from bot.net.clock_skew import ClockSkew
 from bot.net.connections import (
     PROXY_REMEDY,
     HttpClientPool,
@@ -48,25 +49,27 @@ if TYPE_CHECKING:
     from bot.core.values import Json
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
+# Model providers answer 402 when the account is empty; the operator must act, as for an invalid key.
 _REFUSED_CREDENTIALS = frozenset({401, 402, 403})
-_GONE = frozenset({404, 410})
+_NOT_FOUND = frozenset({404, 410})
 _TRY_LATER, _TOO_MANY_REQUESTS = frozenset({408, 425, 429}), 429
 _PROXY_CREDENTIALS_REQUIRED = 407
-_UNREACHABLE_TEXT = "cannot be reached: look at the address and the network, and whether the server runs"
-_DROPPED_TEXT = "dropped the connection before its answer was whole; it may help to try again"
+_UNREACHABLE_TEXT = "cannot be reached: check the address, the network, and whether the server runs"
+_DROPPED_TEXT = "dropped the connection before its response was complete; it may help to try again"
+# The skew is the median over the last few responses, so that the wrong clock of one server does not decide it.
+_COMPARED_RESPONSES = 3
 _DEFAULT_HEADERS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """How long and how often: ``deadline_s`` bounds one attempt from connecting to the last byte.
+    """Timeouts, attempts and connections of a client.
 
-    ``connect_s`` bounds connecting alone: a host that never answers is not waited for as long as a slow reply is.
-    Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
-    ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
-    ``connections`` bounds those open at once, through each proxy and without one. Many servers close what was idle for
-    five seconds, and a question sent at that moment would be lost: after ``keepalive_s`` none is used again.
+    ``deadline_s`` bounds one attempt from connecting to the last byte, ``connect_s`` the connecting alone. Waits
+    between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most ``longest_wait_s``; if
+    a server asks for a longer wait, the same call does not try again. ``connections`` bounds the open connections
+    through each proxy and without one. A connection that was idle for ``keepalive_s`` is not used again, because many
+    servers close a connection after five idle seconds and a request sent at that moment would be lost.
     """
 
     deadline_s: float = 30.0
@@ -83,10 +86,10 @@ DEFAULT_HTTP_LIMITS = HttpLimits()
 
 
 class RetryingHttpClient:
-    """Implements ``bot.core.interfaces.HttpClient``; a connection is opened by a request that finds none idle.
+    """Implements ``bot.core.interfaces.HttpClient``; a request that finds no idle connection opens one.
 
-    Cookies are not kept, and .netrc is ignored; so are the other environment variables unless ``proxies`` says so.
-    Neither errors nor logs show the query of an address, or the password of a proxy.
+    Cookies are not kept, and .netrc is ignored; so are environment variables unless ``proxies`` says otherwise.
+    Neither errors nor logs show the query of an address or the password of a proxy.
     """
 
     def __init__(
@@ -106,11 +109,11 @@ class RetryingHttpClient:
             proxies, connections=limits.connections, keepalive_s=limits.keepalive_s, connect_s=limits.connect_s
         )
         self._jitter: np.random.Generator | None = None
-        self._clock_skew = ClockSkew(clock)
+        self._clock_skew = _ClockSkewEstimator(clock)
 
     @property
     def clock_skew_s(self) -> float | None:
-        """By how many seconds this clock is ahead of that of the venues; None where none has answered yet."""
+        """How many seconds this clock is ahead of the clocks of the venues; None before the first response."""
         return self._clock_skew.ahead_s
 
     async def __aenter__(self) -> Self:
@@ -120,19 +123,19 @@ class RetryingHttpClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; the next request would open a new one."""
+        """Close all connections; the next request opens a new one."""
         await self._pool.aclose()
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        """Return the unpacked body of a 200 answer.
+        """Return the unpacked body of a response with status 200.
 
-        Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
-        with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
-        asked for earlier is longer than a call waits; ServerUnreachable, one of these, where no connection is made,
-        also because a proxy refuses;
-        Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
-        status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
-        host; ConfigError for an address that is none.
+        Raises ServiceUnavailableError after the retries for a failed transport, a missed deadline, 408, 425, 429 and
+        5xx, with the wait that the server asked for (0.0 for a 429 that names none); at once if a pause that it asked
+        for earlier is longer than a call waits. Its subclass ServerUnreachableError means that no connection was made,
+        for example because a proxy refused. Raises AuthenticationError for 401, 402 and 403, NotFoundError for 404 and
+        410, RequestRejectedError for any other 4xx, and ConfigError for an invalid address. Raises MalformedDataError
+        for another status, a body of more than ``max_bytes`` bytes, an encoding that was not requested, and a redirect
+        to another host.
         """
         _require_address(url)
         request = _HttpRequest("GET", url, dict(headers or {}), max_bytes)
@@ -156,36 +159,35 @@ class RetryingHttpClient:
         headers: Mapping[str, str] | None = None,
         deadline_s: float | None = None,
     ) -> bytes:
-        """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
+        """Send JSON once, without retries, and return the unpacked body of a 200 response; errors as for ``get``.
 
-        Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
-        has a TimeoutError or a ConnectionError as its cause. Where nobody was reached it is ServerUnreachable.
-        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says; each
-        error that stands for an answer has it as its ``refusal``.
-        Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
+        If the exchange ended after sending had begun, the server may have handled and billed the request: then
+        ServiceUnavailableError has a TimeoutError or a ConnectionError as its cause. A redirect is a
+        MalformedDataError. An error for a status below 500 quotes the beginning of the body; each error for a response
+        has it as its ``refusal``. Half a surrogate pair, which has no UTF-8 form, is sent as a question mark.
         """
         _require_address(url)
         content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
-        said = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
-        request = _HttpRequest("POST", url, said, max_bytes, content)
+        all_headers = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
+        request = _HttpRequest("POST", url, all_headers, max_bytes, content)
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
     async def _attempt(self, request: _HttpRequest, deadline_s: float) -> bytes:
-        """Ask once, redirects followed; the deadline does not run while a turn is waited for."""
+        """Send once and follow redirects; the deadline does not run while the request waits for the rate limits."""
         url, left_s, time = request.url, deadline_s, asyncio.get_running_loop().time
         for _ in range(self._limits.redirects + 1):
-            async with self._rates.acquire(request.method, url, patience_s=self._limits.longest_wait_s) as turn:
+            async with self._rates.acquire(request.method, url, patience_s=self._limits.longest_wait_s) as slot:
                 began = time()
-                came = await self._send_request(request, url, turn, left_s)
+                result = await self._send_request(request, url, slot, left_s)
                 left_s -= time() - began
-            if isinstance(came, bytes):
-                return came
-            url = came
+            if isinstance(result, bytes):
+                return result
+            url = result
         message = f"{loggable_url(url)}: more than {self._limits.redirects} redirects"
         raise MalformedDataError(message)
 
-    async def _send_request(self, request: _HttpRequest, url: str, turn: RequestSlot, left_s: float) -> bytes | str:
-        """Return the body, or where it redirects to."""
+    async def _send_request(self, request: _HttpRequest, url: str, slot: RequestSlot, left_s: float) -> bytes | str:
+        """Return the body, or the address of a redirect."""
         import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
         trace = SendTrace()
@@ -193,9 +195,9 @@ class RetryingHttpClient:
         cause: OSError | None = None
         try:
             async with asyncio.timeout(left_s):
-                return await self._exchange(request, url, turn, trace)
+                return await self._exchange(request, url, slot, trace)
         except TimeoutError:
-            failure = ServiceUnavailableError(f"{loggable_url(url)}: no complete answer within {left_s:g} s")
+            failure = ServiceUnavailableError(f"{loggable_url(url)}: no complete response within {left_s:g} s")
             cause = TimeoutError(str(failure)) if trace.request_started else None
         except (httpx.ConnectError, httpx.ConnectTimeout):
             failure = ServerUnreachableError(f"{loggable_url(url)} {self._unreachable_text(url)}")
@@ -206,7 +208,7 @@ class RetryingHttpClient:
             cause = ConnectionResetError(str(failure)) if trace.request_started else None
         finally:
             await trace.close_unfinished()
-        # Outside of the handlers: errors of the library hold the request, and their texts may hold the whole address.
+        # Outside the handlers: errors of the library hold the request, and their texts may hold the whole address.
         raise failure from cause
 
     def _unreachable_text(self, url: str) -> str:
@@ -215,12 +217,12 @@ class RetryingHttpClient:
             return _UNREACHABLE_TEXT
         return f"cannot be reached through the proxy {loggable_proxy(proxy)}; {PROXY_REMEDY}"
 
-    async def _exchange(self, request: _HttpRequest, url: str, turn: RequestSlot, trace: SendTrace) -> bytes | str:
+    async def _exchange(self, request: _HttpRequest, url: str, slot: RequestSlot, trace: SendTrace) -> bytes | str:
         response = await send_once(self._pool.client_for(url), request.to_library(url, trace))
         try:
-            turn.record_answer(response.status_code, response.headers)
+            slot.record_response(response.status_code, response.headers)
             if request.method == "GET" and self._rates.applies_to("GET", url):
-                self._clock_skew.compare(response.headers.get("date", ""), response.headers.get("age", ""))
+                self._clock_skew.add_response(response.headers.get("date", ""), response.headers.get("age", ""))
             if response.status_code in _REDIRECTS and request.method == "GET":
                 return _same_host_redirect(url, response.headers.get("location", ""))
             await self._raise_for_status(response, url, request)
@@ -235,19 +237,19 @@ class RetryingHttpClient:
         if status == _PROXY_CREDENTIALS_REQUIRED and self._pool.proxies.proxy_for_url(url) is not None:
             message = f"{loggable_url(url)}: {describe_proxy_status(status)}"
             raise ServerUnreachableError(message)
-        # What is said of credentials tells a key that is not taken from an item that it may not see.
-        asked = request.method == "POST"
-        said = await read_error_reply(response, request.headers) if asked or status in _REFUSED_CREDENTIALS else ""
-        beginning = quote_reply(said, sentence=status == _TOO_MANY_REQUESTS) if asked and status < 500 else ""
-        error = self._error_for_status(response, f"{loggable_url(url)}: status {status}{beginning}")
-        error.refusal = HttpErrorResponse(status=status, body=said)
+        # The body for refused credentials tells an invalid key apart from an item that a valid key may not see.
+        is_post = request.method == "POST"
+        reply = await read_error_reply(response, request.headers) if is_post or status in _REFUSED_CREDENTIALS else ""
+        quote = quote_reply(reply, only_message=status == _TOO_MANY_REQUESTS) if is_post and status < 500 else ""
+        error = self._error_for_status(response, f"{loggable_url(url)}: status {status}{quote}")
+        error.refusal = HttpErrorResponse(status=status, body=reply)
         raise error
 
     def _error_for_status(self, response: httpx.Response, message: str) -> FoxcastError:
         status = response.status_code
         if status in _REFUSED_CREDENTIALS:
             return AuthenticationError(message)
-        if status in _GONE:
+        if status in _NOT_FOUND:
             return NotFoundError(message)
         if status in _TRY_LATER or status >= 500:
             asked_s = parse_retry_after(response.headers.get("retry-after", ""), now=self._clock.now())
@@ -262,6 +264,39 @@ class RetryingHttpClient:
         return max(asked_s, float(self._jitter.uniform(0.0, ceiling)))
 
 
+class _ClockSkewEstimator:
+    """Estimates how far the wall clock is ahead of the clocks of servers, by the Date headers of their responses.
+
+    Skews are kept relative to the monotonic clock, so a change of the wall clock shows at once.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._skews_s: deque[float] = deque(maxlen=_COMPARED_RESPONSES)
+
+    @property
+    def ahead_s(self) -> float | None:
+        """How many seconds the wall clock is ahead, by the median of the last responses; None before the first."""
+        if not self._skews_s:
+            return None
+        return sorted(self._skews_s)[len(self._skews_s) // 2] + self._wall_offset_s()
+
+    def add_response(self, date: str, age: str) -> None:
+        """Add the Date of a response, unless it is from a cache (RFC 9110, section 6.6.1) or invalid."""
+        try:
+            server_time = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        if server_time.tzinfo is not None and age in {"", "0"}:
+            # A Date has whole seconds, so on average it is half a second behind.
+            ahead_s = (self._clock.now() - server_time).total_seconds() - 0.5
+            self._skews_s.append(ahead_s - self._wall_offset_s())
+
+    def _wall_offset_s(self) -> float:
+        """Return the wall clock minus the monotonic one in seconds; it changes only if the wall clock is set."""
+        return self._clock.now().timestamp() - self._clock.monotonic()
+
+
 @dataclass(frozen=True, slots=True)
 class _HttpRequest:
     method: str
@@ -271,7 +306,7 @@ class _HttpRequest:
     content: bytes | None = None
 
     def to_library(self, url: str, trace: SendTrace) -> httpx.Request:
-        """Return the request to that address for the library; raises ConfigError for what no header can carry."""
+        """Return the request to that address for the library; raises ConfigError for a header that cannot be sent."""
         import httpx  # noqa: PLC0415 - as above
 
         try:
@@ -292,9 +327,9 @@ def _same_host_redirect(url: str, location: str) -> str:
         target = urljoin(url, location)
         before, after = urlsplit(url), urlsplit(target)
     except ValueError:
-        _raise_contract_error(f"{loggable_url(url)}: redirects to what is no address")
+        _raise_malformed(f"{loggable_url(url)}: redirects to an invalid address")
     if not location or (before.scheme, before.netloc) != (after.scheme, after.netloc):
-        _raise_contract_error(f"{loggable_url(url)}: redirects to {loggable_url(target)}, which is not the same host")
+        _raise_malformed(f"{loggable_url(url)}: redirects to another host: {loggable_url(target)}")
     return target
 
 
@@ -302,8 +337,8 @@ def _require_address(url: str) -> None:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.username is None and parts.port != 0
-    except ValueError:  # an open bracket, or a port that is no number up to 65535
-        message = "an address to be read is malformed"
+    except ValueError:  # an open bracket, or a port that is not a number up to 65535
+        message = "the address of a request is malformed"
         raise ConfigError(message) from None
     if not usable:
         message = f"{loggable_url(url)} is not an http or https address without user name"
@@ -312,7 +347,7 @@ def _require_address(url: str) -> None:
 
 @lru_cache(maxsize=256)
 def _parse_url(url: str) -> httpx.URL:
-    """Return an address as it goes over the wire; raises ConfigError."""
+    """Return an address in the form of the library; raises ConfigError."""
     import httpx  # noqa: PLC0415 - as above
 
     try:
@@ -322,5 +357,5 @@ def _parse_url(url: str) -> httpx.URL:
         raise ConfigError(message) from None
 
 
-def _raise_contract_error(message: str) -> NoReturn:
+def _raise_malformed(message: str) -> NoReturn:
     raise MalformedDataError(message)

@@ -1,6 +1,6 @@
-"""HTTP connections to other servers, set up the same way for every client: proxies, TLS, no cookies, no redirects.
+"""HTTP connections to other servers, with the same setup for every client: proxies, TLS, no cookies, no redirects.
 
-The library is imported by the first connection, because that takes a tenth of a second and most commands make none.
+The first connection imports the library, because that takes a tenth of a second and most commands connect to nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     import httpx
 
-PROXY_REMEDY = "look at [http] proxy in config, or at the environment where trust_env is set"
+PROXY_REMEDY = "check [http] proxy in config, or the environment if trust_env is set"
 
 
 class ProxySelector:
-    """Says which proxy leads to a host. Hosts of this machine are always connected to directly.
+    """Selects the proxy for a host. Connections to this machine are always direct.
 
-    In the environment, NO_PROXY lists hosts, each of which stands for all names below it as well, or is ``*`` for all.
+    In the environment, NO_PROXY lists hosts, each with all names below it, or is ``*`` for all hosts.
     """
 
     def __init__(self, settings: ProxySettings) -> None:
@@ -41,7 +41,7 @@ class ProxySelector:
         return self.proxy_for_host(parts.hostname or "", secure=parts.scheme in {"https", "wss"})
 
     def proxy_for_host(self, host: str, *, secure: bool) -> str | None:
-        """Return the address of the proxy, or None; raises ConfigError where the environment names no HTTP proxy."""
+        """Return the address of the proxy, or None; raises ConfigError if the environment names something else."""
         if is_loopback_host(host):
             return None
         if self.settings.url is not None or not self.settings.trust_env:
@@ -67,11 +67,11 @@ class ProxySelector:
 class HttpClientPool:
     """One ``httpx.AsyncClient`` for each proxy in use, and one for direct connections; each is opened when needed.
 
-    ``connections`` bounds those of each client that are open at once; an idle one is kept for ``keepalive_s`` seconds,
-    or not at all where that is None. Connecting may take ``connect_s`` seconds; nothing else is bounded here.
+    ``connections`` bounds the open connections of each client. An idle one is kept for ``keepalive_s`` seconds; None
+    keeps none. Connecting may take ``connect_s`` seconds; nothing else is bounded here.
 
-    The library looks through all connections for each request: with one at a time a POST took 1.0 ms of CPU, with 50
-    at once 2.4 ms, with 200 at once 3.0 ms (``tests/benchmarks/bench_http.py``, two cores, 2026-11-24).
+    The library looks through all connections for each request: a POST took 1.0 ms of CPU with one request at a time,
+    2.4 ms with 50 concurrent ones, 3.0 ms with 200 (``tests/benchmarks/bench_http.py``, two cores, 2026-11-24).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class HttpClientPool:
         self._tls: ssl.SSLContext | None = None
 
     def client_for(self, url: str) -> httpx.AsyncClient:
-        """Return the client for an address; raises ConfigError for a proxy that is none."""
+        """Return the client for an address; raises ConfigError for an invalid proxy."""
         proxy = self.proxies.proxy_for_url(url)
         client = self._clients.get(proxy)
         if client is None:
@@ -104,20 +104,22 @@ class HttpClientPool:
         if self._tls is None:
             # Reading the certificates takes longer than a request.
             self._tls = create_tls_context(self.proxies.settings)
-        kept = 0 if self._keepalive_s is None else self._connections
+        max_idle = 0 if self._keepalive_s is None else self._connections
         transport = httpx.AsyncHTTPTransport(
             verify=self._tls,
             trust_env=False,
             proxy=proxy,
             limits=httpx.Limits(
-                max_connections=self._connections, max_keepalive_connections=kept, keepalive_expiry=self._keepalive_s
+                max_connections=self._connections,
+                max_keepalive_connections=max_idle,
+                keepalive_expiry=self._keepalive_s,
             ),
         )
         return open_http_client(transport, connect_s=self._connect_s)
 
 
 def create_tls_context(settings: ProxySettings) -> ssl.SSLContext:
-    """Return a context that trusts the authorities of certifi, or those that the environment names where it counts."""
+    """Return a TLS context that trusts the authorities of certifi, or of the environment if ``trust_env`` is set."""
     import httpx  # noqa: PLC0415 - see above
 
     return httpx.create_ssl_context(trust_env=settings.trust_env)
@@ -137,21 +139,21 @@ def open_http_client(transport: httpx.AsyncBaseTransport, *, connect_s: float | 
         trust_env=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         timeout=httpx.Timeout(None, connect=connect_s),
-        event_hooks={"response": [_set_headers_aside]},
+        event_hooks={"response": [_hide_redirect_headers]},
     )
 
 
 async def send_once(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-    """Send a request and return its answer of whatever status, whose body is still to be read and closed."""
+    """Send a request and return its response of any status; the caller reads and closes the body."""
     response = await client.send(request, stream=True)
     response.headers = response.extensions.pop("headers", response.headers)
     return response
 
 
-async def _set_headers_aside(response: httpx.Response) -> None:
-    """Hide where a redirect leads: the library builds the next request even if it does not follow.
+async def _hide_redirect_headers(response: httpx.Response) -> None:
+    """Hide the target of a redirect: the library builds the next request even if it does not follow.
 
-    It would raise for a malformed address, which would look as if no answer had come.
+    It would raise for a malformed address, which would look as if there was no response.
     """
     import httpx  # noqa: PLC0415 - see above
 
@@ -162,35 +164,35 @@ async def _set_headers_aside(response: httpx.Response) -> None:
 
 @dataclass(slots=True)
 class SendTrace:
-    """The ``trace`` of a request to the library: notes whether the request itself has begun to leave.
+    """The ``trace`` of a request to the library: records whether sending the request itself has begun.
 
-    A request for a tunnel that a proxy is sent before it does not count.
+    A CONNECT request to a proxy does not count.
     """
 
     request_started: bool = False
     _stream: Any = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take note of one event."""
+        """Handle one event of the library."""
         if event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
         elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
             self.request_started = True
 
     async def close_unfinished(self) -> None:
-        """Close what the library leaves open where it is cancelled while it agrees on keys."""
+        """Close the connection that the library leaves open if it is cancelled during the TLS handshake."""
         if self._stream is not None and not self.request_started:
             await self._stream.aclose()
 
 
 def describe_proxy_error(error: httpx.ProxyError) -> str:
-    """Return what a proxy answered instead of connecting, without its words."""
+    """Return what a proxy answered instead of connecting, without the text of its response."""
     status = str(error).partition(" ")[0]
     return describe_proxy_status(int(status) if status.isascii() and status.isdigit() else None)
 
 
 def describe_proxy_status(status: int | None) -> str:
-    """Return what it means that a proxy answered with a status of its own, such as 407 for a wrong password."""
+    """Return an error text for the status of a proxy, such as 407 for a wrong password."""
     return f"the proxy did not connect{'' if status is None else f' (status {status})'}; {PROXY_REMEDY}"
 
 

@@ -1,11 +1,10 @@
-"""How often: the pace of what is asked of one service, kept by all who ask it, across restarts, before anything leaves.
+"""Rate limits of services, kept by all clients of a process, by all processes of a machine, and across restarts.
 
-The other side judges by when requests arrive, which nobody here knows. What is known is that each arrived between its
-leaving and its answer; so it counts from the one until the window has passed since the other, and however late or
-early it arrives, no window of the other side's holds more than it allows. What leaves is written down first, so that
-whoever comes after a kill knows the worst that may have happened. Time is monotonic; the wall clock only bridges
-restarts, and there the younger of two ages counts: setting it back frees nothing, and holds nothing up longer than one
-window.
+A service counts requests when they arrive, and that moment is not known here. A request arrives between its sending
+and its response, so it counts from its sending until one window after its response: then no window of the service
+holds more requests than it allows. Usage is recorded before a request is sent, so after a kill the next process knows
+the worst case. Ages are measured with the monotonic clock. Across restarts the smaller of the ages by the two clocks
+counts, so setting the wall clock back neither frees capacity nor delays a request by more than one window.
 """
 
 from __future__ import annotations
@@ -33,109 +32,107 @@ if TYPE_CHECKING:
     from bot.core.venue_http import RateLimit
 
 log = structlog.get_logger(__name__)
-
-# Our seconds and theirs differ, by less than this.
+# The clocks of the two sides run at different speeds; the ratio is below this.
 CLOCK_MARGIN = 1.001
-# How long bytes may still be on their way after a connection was given up, or after a kill.
+# How long bytes may still be in transit after a connection was abandoned, or after a kill.
 IN_TRANSIT_S = 1.0
-# The rule is even spacing; nobody waits less than this, lest rounding makes a loop of it.
+# The shortest wait, so that rounding cannot cause a busy loop.
 MIN_WAIT_S = 0.001
-# Whoever asks for more is asked again after this.
+# The longest pause; a service that asks for more is asked again after this.
 MAX_PAUSE_S = 86_400.0
-# A request of another program is answered, or given up, after so long at the latest.
+# A request of another process is answered or abandoned after this at the latest.
 MAX_ANSWER_S = 60.0
-# After the first refusal that names no wait; doubled with each that follows.
+# The pause after the first refusal that names no wait; it doubles with each further refusal.
 FIRST_PAUSE_S = 1.0
 MAX_GUESSED_PAUSE_S = 60.0
-# Requests that follow each other faster than this are written down several at a time, ahead of their leaving.
+# Requests that follow each other faster than this are recorded in blocks, before they are sent.
 RECORD_EVERY_S = 0.05
 RECORD_AHEAD_S = 0.25
-# Answers are written down in so many classes of age.
+# Responses are recorded in this many classes of age.
 AGE_CLASSES = 64
-
 _TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
 _REFUSAL_STATUSES = frozenset({_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE})
 _LIMIT_HEADER = re.compile(
-    r"^(?P<family>(?:[a-z0-9]+-)*rate-?limit)-(?P<what>remaining|reset)(?P<unit>(?:-[a-z0-9]+)*)$"
+    r"^(?P<family>(?:[a-z0-9]+-)*rate-?limit)-(?P<field>remaining|reset)(?P<unit>(?:-[a-z0-9]+)*)$"
 )
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-# Numbers above these are moments, in seconds or milliseconds since 1970, and no waits.
+# Numbers above these are moments, in seconds or milliseconds since 1970, not waits.
 _EPOCH_S = 1e9
 _EPOCH_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateUsage:
-    """What one rate had used when it was written down, by both clocks; all else is in seconds before or after that.
+    """The usage of one rate limit when it was recorded, by both clocks; all else is in seconds before or after that.
 
-    ``past`` are the answers that still count, as (age, how many); ``out`` is how many requests were under way, or may
-    leave before the next note. ``paused_s`` remained of a pause, and ``spacing_s`` until a burst is possible again.
+    ``responses`` are the responses that still count, as (age, count). ``in_flight`` is how many requests were in
+    flight, or may be sent before the next record. ``paused_s`` remained of a pause, ``spacing_s`` until the next burst.
     """
 
     at: datetime
     monotonic_s: float
-    out: int
-    past: tuple[tuple[float, int], ...] = ()
+    in_flight: int
+    responses: tuple[tuple[float, int], ...] = ()
     paused_s: float = 0.0
     spacing_s: float = 0.0
 
 
 class RateUsageStore(Protocol):
-    """Where what was used is written down."""
+    """Where the usage of rate limits is recorded."""
 
     async def load(self, name: str) -> RateUsage | None:
-        """Return what was kept last under the name; raises StoreError."""
+        """Return the last recorded usage of a rate limit; raises StoreError."""
         ...
 
-    async def save(self, name: str, spent: RateUsage, *, free_at: datetime) -> None:
-        """Keep it durably; ``free_at`` is when the next request may leave, for people. Raises StoreError."""
+    async def save(self, name: str, usage: RateUsage, *, free_at: datetime) -> None:
+        """Record usage durably; ``free_at`` tells a person when the next request may be sent. Raises StoreError."""
         ...
 
 
 class SharedRateUsage(Protocol):
-    """What other programs on this machine use of the same rates."""
+    """The usage of the same rate limits by other processes of this machine."""
 
     def try_lock(self, rate: str) -> AbstractContextManager[bool]:
-        """Hold the lock of a rate; False where another program does just then. Raises StoreError."""
+        """Hold the lock of a rate limit; yields False while another process holds it. Raises StoreError."""
         ...
 
     def other_usage(self, rate: str, *, now: datetime) -> Sequence[RateUsage]:
-        """Return what the others have used, as they noted it last."""
+        """Return the usage that the other processes recorded last."""
         ...
 
-    def save(self, rate: str, spent: RateUsage) -> None:
-        """Note what this program has used; raises StoreError."""
+    def save(self, rate: str, usage: RateUsage) -> None:
+        """Record the usage of this process; raises StoreError."""
         ...
 
 
 class NullRateUsageStore:
-    """Keeps nothing: for programs that ask a few times and end."""
+    """Records nothing: for processes that send a few requests and end."""
 
     async def load(self, name: str) -> RateUsage | None:
-        """Return nothing."""
+        """Return None."""
         return None
 
-    async def save(self, name: str, spent: RateUsage, *, free_at: datetime) -> None:
+    async def save(self, name: str, usage: RateUsage, *, free_at: datetime) -> None:
         """Do nothing."""
 
 
 @dataclass(slots=True)
 class RequestSlot:
-    """One request that may leave now; ``record_answer`` tells what the other side said about the pace."""
+    """One request that may be sent now; ``record_response`` passes on what the service says about its rate limit."""
 
-    answer: tuple[int, Mapping[str, str]] | None = field(default=None, repr=False)
+    response: tuple[int, Mapping[str, str]] | None = field(default=None, repr=False)
 
-    def record_answer(self, status: int, headers: Mapping[str, str]) -> None:
-        """Note that an answer came; names of headers in any case."""
-        self.answer = (status, {name.lower(): value for name, value in headers.items()})
+    def record_response(self, status: int, headers: Mapping[str, str]) -> None:
+        """Record that a response came; names of headers in any case."""
+        self.response = (status, {name.lower(): value for name, value in headers.items()})
 
 
 class RateLimiter:
-    """All rates of one process, kept together with the others that ``shared`` knows of.
+    """All rate limits of one process, kept together with the processes that ``shared`` knows.
 
-    Requests to which none applies leave at once. Raises ConfigError for two different rates of one name, which would
-    spend each other's room.
+    A request to which no rate limit applies is sent at once. Raises ConfigError for two different rate limits of one
+    name, which would use up each other's capacity.
     """
 
     def __init__(
@@ -144,102 +141,104 @@ class RateLimiter:
         *,
         clock: Clock,
         random: RandomStreams,
-        book: RateUsageStore | None = None,
+        store: RateUsageStore | None = None,
         shared: SharedRateUsage | None = None,
     ) -> None:
         named = list(dict.fromkeys(rates))
-        if twins := sorted(name for name, count in Counter(rate.name for rate in named).items() if count > 1):
-            message = f"two plugins set different rates of the name {', '.join(twins)}; disable one of them"
+        if duplicates := sorted(name for name, count in Counter(rate.name for rate in named).items() if count > 1):
+            message = f"two plugins set different rate limits named {', '.join(duplicates)}; disable one of them"
             raise ConfigError(message)
         self._clock = clock
         self._random = random
-        kept = book or NullRateUsageStore()
-        began = (clock.now(), clock.monotonic())
-        paces = [_SingleRateLimiter(rate, clock, kept, began, shared) for rate in named]
-        # The same order for everybody, so that nobody waits in a circle; the slowest first, so that nobody waits for
-        # it with a turn of another in hand.
-        self._limiters = sorted(paces, key=lambda pace: (-pace.interval_s, pace.rate.name))
+        store = store or NullRateUsageStore()
+        started_at = (clock.now(), clock.monotonic())
+        limiters = [_SingleRateLimiter(rate, clock, store, started_at, shared) for rate in named]
+        # The same order for every request, so that there is no deadlock; the slowest first, so that no request holds a
+        # slot of another rate limit while it waits for the slowest one.
+        self._limiters = sorted(limiters, key=lambda limiter: (-limiter.interval_s, limiter.rate.name))
 
     def applies_to(self, method: str, url: str) -> bool:
-        """Say whether a rate applies to the request, so that it goes to a venue; without any rate nobody can tell."""
-        return not self._limiters or any(rate_applies(pace.rate, method, url) for pace in self._limiters)
+        """Return whether a rate limit applies, so the request goes to a venue; also True without any rate limit."""
+        return not self._limiters or any(rate_applies(limiter.rate, method, url) for limiter in self._limiters)
 
     @asynccontextmanager
     async def acquire(self, method: str, url: str, *, patience_s: float) -> AsyncIterator[RequestSlot]:
-        """Wait until the request may leave; it counts from then until the block ends.
+        """Wait until the request may be sent; it counts from then until the block ends.
 
-        Raises Unavailable, with the wait, where the other side asked for a pause of more than ``patience_s``, and
-        StoreError where what is to leave cannot be written down.
+        Raises ServiceUnavailableError, with the wait, where the service asked for a pause of more than ``patience_s``,
+        and StoreError where the usage cannot be recorded.
         """
-        paces = [pace for pace in self._limiters if rate_applies(pace.rate, method, url)]
-        entered: list[_SingleRateLimiter] = []
-        turn = RequestSlot()
+        limiters = [limiter for limiter in self._limiters if rate_applies(limiter.rate, method, url)]
+        acquired: list[_SingleRateLimiter] = []
+        slot = RequestSlot()
         try:
-            for pace in paces:
-                await pace.acquire(patience_s)
-                entered.append(pace)
-            yield turn
+            for limiter in limiters:
+                await limiter.acquire(patience_s)
+                acquired.append(limiter)
+            yield slot
         finally:
-            await self._release(entered, turn, left=len(entered) == len(paces))
+            await self._release(acquired, slot, is_sent=len(acquired) == len(limiters))
 
-    async def _release(self, entered: Sequence[_SingleRateLimiter], turn: RequestSlot, *, left: bool) -> None:
-        for pace in entered:
-            if left:
-                pace.release(answered=turn.answer is not None)
+    async def _release(self, acquired: Sequence[_SingleRateLimiter], slot: RequestSlot, *, is_sent: bool) -> None:
+        for limiter in acquired:
+            if is_sent:
+                limiter.release(is_answered=slot.response is not None)
             else:
-                pace.cancel()
-        if turn.answer is not None:
-            status, headers = turn.answer
+                limiter.cancel()
+        if slot.response is not None:
+            status, headers = slot.response
             wait_s = requested_wait_s(status, headers, now=self._clock.now())
-            for pace in entered:
-                await pace.handle_answer(
-                    status, self._guessed_pause_s(pace) if wait_s is None and status == _TOO_MANY_REQUESTS else wait_s
+            for limiter in acquired:
+                await limiter.handle_response(
+                    status,
+                    self._guessed_pause_s(limiter) if wait_s is None and status == _TOO_MANY_REQUESTS else wait_s,
                 )
 
-    def _guessed_pause_s(self, pace: _SingleRateLimiter) -> float:
-        ceiling = min(MAX_GUESSED_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(pace.refusals, 10))
-        return float(self._random.stream("rates", pace.rate.name, str(pace.refusals)).uniform(ceiling / 2, ceiling))
+    def _guessed_pause_s(self, limiter: _SingleRateLimiter) -> float:
+        refusals = limiter.refusals
+        ceiling = min(MAX_GUESSED_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(refusals, 10))
+        return float(self._random.stream("rates", limiter.rate.name, str(refusals)).uniform(ceiling / 2, ceiling))
 
 
 def rate_applies(rate: RateLimit, method: str, url: str) -> bool:
-    """Say whether a request falls under the rate."""
+    """Return whether a rate limit applies to a request."""
     return url.startswith(rate.prefixes) and (not rate.methods or method in rate.methods)
 
 
 class _SingleRateLimiter:
-    """One rate as it is used: a line in which the first one waits for time to pass and the others wait for him."""
+    """One rate limit in use: requests queue, and the first of the queue waits for the time when it may be sent."""
 
     def __init__(
         self,
         rate: RateLimit,
         clock: Clock,
-        book: RateUsageStore,
-        began: tuple[datetime, float],
+        store: RateUsageStore,
+        started_at: tuple[datetime, float],
         shared: SharedRateUsage | None,
     ) -> None:
         self.rate = rate
         self.interval_s = rate.per_s / rate.count
         self.refusals = 0
         self._clock = clock
-        self._store = book
-        self._started_at = began
+        self._store = store
+        self._started_at = started_at
         self._shared = shared
         self._window_s = rate.per_s * CLOCK_MARGIN
         self._burst_slack_s = (min(rate.burst, rate.count) - 1) * self.interval_s
         self._block_size = recorded_block_size(rate)
         self._queue_lock = asyncio.Lock()
         self._record_lock = asyncio.Lock()
-        self._answer_event = asyncio.Event()
+        self._response_event = asyncio.Event()
         self._restored = False
-        # Monotonic moments: of answers, in order; when spacing is caught up with; when a pause ends.
-        self._answer_times: list[float] = []
+        # Monotonic moments: of responses, in order; from when even spacing allows a request; when a pause ends.
+        self._response_times: list[float] = []
         self._next_even_at = -math.inf
         self._paused_until = -math.inf
         self._in_flight = 0
-        # Requests that are written down already and have not left.
+        # Requests that are recorded and not yet sent.
         self._recorded_ahead = 0
-        # When requests of other programs were answered, or will have been at the latest.
-        self._other_answers: list[float] = []
+        # When requests of other processes were answered, or will have been at the latest.
+        self._other_responses: list[float] = []
 
     async def acquire(self, patience_s: float) -> None:
         async with self._queue_lock:
@@ -258,14 +257,14 @@ class _SingleRateLimiter:
                 raise
 
     def _try_reserve(self) -> bool:
-        """Count one more request, unless other programs have taken its place meanwhile, or are about to take one."""
+        """Count one more request, unless other processes have used its capacity meanwhile, or are about to."""
         if self._shared is None or self._recorded_ahead:
             self._count_request()
             return True
-        with self._shared.try_lock(self.rate.name) as free:
-            if free:
+        with self._shared.try_lock(self.rate.name) as locked:
+            if locked:
                 self._count_others(self._shared.other_usage(self.rate.name, now=self._clock.now()))
-            if not free or self._wait_s(self._clock.monotonic()) > 0.0:
+            if not locked or self._wait_s(self._clock.monotonic()) > 0.0:
                 return False
             self._shared.save(self.rate.name, self._usage(self._block_size))
             self._count_request()
@@ -276,37 +275,37 @@ class _SingleRateLimiter:
         self._in_flight += 1
 
     def _count_others(self, others: Sequence[RateUsage]) -> None:
-        """Take in what other programs have used; of what is under way there nobody knows when it will be answered."""
+        """Count the usage of other processes; their requests in flight count as if they were answered at the latest."""
         wall, now = self._clock.now(), self._clock.monotonic()
-        self._other_answers = []
-        for spent in others:
-            last = now - _lower_age_s(wall, now, spent)
-            self._other_answers += [last - age for age, count in spent.past for _ in range(count)]
-            self._other_answers += [last + MAX_ANSWER_S] * spent.out
-            if spent.paused_s:
-                self._paused_until = max(self._paused_until, last + min(spent.paused_s, MAX_PAUSE_S))
+        self._other_responses = []
+        for usage in others:
+            recorded_at = now - _lower_age_s(wall, now, usage)
+            self._other_responses += [recorded_at - age for age, count in usage.responses for _ in range(count)]
+            self._other_responses += [recorded_at + MAX_ANSWER_S] * usage.in_flight
+            if usage.paused_s:
+                self._paused_until = max(self._paused_until, recorded_at + min(usage.paused_s, MAX_PAUSE_S))
 
-    def release(self, *, answered: bool) -> None:
+    def release(self, *, is_answered: bool) -> None:
         self._in_flight -= 1
-        insort(self._answer_times, self._clock.monotonic() + (0.0 if answered else IN_TRANSIT_S))
-        self._answer_event.set()
+        insort(self._response_times, self._clock.monotonic() + (0.0 if is_answered else IN_TRANSIT_S))
+        self._response_event.set()
         if self._shared is not None and self._block_size == 1:
-            # Until then the others must take it for one that is still under way.
+            # Where this fails, the other processes take the request for one that is still in flight.
             with suppress(StoreError):
                 self._shared.save(self.rate.name, self._usage(0))
 
     def cancel(self) -> None:
-        """Take back a turn that was not used."""
+        """Return a slot that was not used."""
         self._in_flight -= 1
         self._recorded_ahead += 1
-        self._answer_event.set()
+        self._response_event.set()
 
-    async def handle_answer(self, status: int, wait_s: float | None) -> None:
-        """Heed an answer: a pause holds for all of this rate, also after a restart."""
+    async def handle_response(self, status: int, wait_s: float | None) -> None:
+        """Handle a response: a pause applies to all requests under this rate limit, also after a restart."""
         now = self._clock.monotonic()
         if status not in _REFUSAL_STATUSES:
             self.refusals = 0
-        elif now >= self._paused_until:  # not one of those that were under way when the pause began
+        elif now >= self._paused_until:  # not one that was in flight when the pause began
             self.refusals += 1
         until = now + min(wait_s or 0.0, MAX_PAUSE_S)
         if not wait_s or until <= self._paused_until:
@@ -318,14 +317,14 @@ class _SingleRateLimiter:
                 self._shared.save(self.rate.name, self._usage(0))
             await self._record_usage(0)
         except StoreError as error:
-            # The answer is worth more than the note about it; the next request would fail on the same disk.
-            log.warning("a pause could not be written down", rate=self.rate.name, error=str(error))
+            # The response matters more than this record; the next request would fail on the same disk.
+            log.warning("a pause could not be recorded", rate=self.rate.name, error=str(error))
 
     async def _wait(self, patience_s: float) -> None:
         while True:
             now = self._clock.monotonic()
             if (pause_s := self._paused_until - now) > patience_s:
-                message = f"{self.rate.name}: the other side asked for a wait of {pause_s:.0f} s"
+                message = f"{self.rate.name}: the service asked for a pause; {pause_s:.0f} s are left"
                 raise ServiceUnavailableError(message, retry_after_s=pause_s)
             wait_s = self._wait_s(now)
             if wait_s <= 0.0:
@@ -333,28 +332,30 @@ class _SingleRateLimiter:
             if math.isfinite(wait_s):
                 await self._clock.sleep(max(wait_s, MIN_WAIT_S))
             else:
-                self._answer_event.clear()
-                await self._answer_event.wait()
+                self._response_event.clear()
+                await self._response_event.wait()
 
     def _wait_s(self, now: float) -> float:
-        """Return how long to wait before one more request, infinity where only an answer helps."""
-        del self._answer_times[: bisect_right(self._answer_times, now - self._window_s)]
+        """Return how long to wait before one more request; infinity where a response must come first."""
+        del self._response_times[: bisect_right(self._response_times, now - self._window_s)]
         if self.rate.max_in_flight is not None and self._in_flight >= self.rate.max_in_flight:
             return math.inf
-        self._other_answers = [moment for moment in self._other_answers if moment > now - self._window_s]
-        past = sorted((*self._answer_times, *self._other_answers)) if self._other_answers else self._answer_times
-        surplus = len(past) + self._in_flight - self.rate.count
-        if surplus >= len(past):
+        self._other_responses = [moment for moment in self._other_responses if moment > now - self._window_s]
+        counted = self._response_times
+        if self._other_responses:
+            counted = sorted((*self._response_times, *self._other_responses))
+        surplus = len(counted) + self._in_flight - self.rate.count
+        if surplus >= len(counted):
             return math.inf
-        room_at = past[surplus] + self._window_s if surplus >= 0 else now
-        return max(room_at, self._next_even_at - self._burst_slack_s, self._paused_until) - now
+        free_at = counted[surplus] + self._window_s if surplus >= 0 else now
+        return max(free_at, self._next_even_at - self._burst_slack_s, self._paused_until) - now
 
     async def _record_usage(self, ahead: int) -> None:
-        """Write down what is used now, and ``ahead`` more that may leave before the next note."""
+        """Record the usage, and ``ahead`` more requests that may be sent before the next record."""
         async with self._record_lock:
-            wait_s, spent = self._wait_s(self._clock.monotonic()), self._usage(ahead)
-            free_at = spent.at + timedelta(seconds=wait_s if 0.0 < wait_s < math.inf else 0.0)
-            await self._store.save(self.rate.name, spent, free_at=free_at)
+            wait_s, usage = self._wait_s(self._clock.monotonic()), self._usage(ahead)
+            free_at = usage.at + timedelta(seconds=wait_s if 0.0 < wait_s < math.inf else 0.0)
+            await self._store.save(self.rate.name, usage, free_at=free_at)
             self._recorded_ahead += ahead
 
     def _usage(self, ahead: int) -> RateUsage:
@@ -362,68 +363,66 @@ class _SingleRateLimiter:
         return RateUsage(
             at=self._clock.now(),
             monotonic_s=now,
-            out=self._in_flight + self._recorded_ahead + ahead,
-            past=_count_by_age([now - moment for moment in self._answer_times], self._window_s / AGE_CLASSES),
+            in_flight=self._in_flight + self._recorded_ahead + ahead,
+            responses=_count_by_age([now - moment for moment in self._response_times], self._window_s / AGE_CLASSES),
             paused_s=max(0.0, self._paused_until - now),
             spacing_s=max(0.0, self._next_even_at - now + ahead * self.interval_s),
         )
 
     async def _restore_usage(self) -> None:
-        """Take over what an earlier process left behind, at its worst."""
+        """Load the usage that an earlier process recorded, in its worst case."""
         if self._restored:
             return
-        spent = await self._store.load(self.rate.name)
-        if spent is not None:
+        usage = await self._store.load(self.rate.name)
+        if usage is not None:
             wall, start = self._started_at
-            since_s = _lower_age_s(wall, start, spent)
-            last = start - since_s
-            self._answer_times = sorted(last - age for age, count in spent.past for _ in range(count))
-            self._answer_times += [start + IN_TRANSIT_S] * spent.out
-            self._paused_until = last + min(spent.paused_s, MAX_PAUSE_S)
-            self._next_even_at = last + spent.spacing_s
+            recorded_at = start - _lower_age_s(wall, start, usage)
+            self._response_times = sorted(recorded_at - age for age, count in usage.responses for _ in range(count))
+            self._response_times += [start + IN_TRANSIT_S] * usage.in_flight
+            self._paused_until = recorded_at + min(usage.paused_s, MAX_PAUSE_S)
+            self._next_even_at = recorded_at + usage.spacing_s
         self._restored = True
 
 
 def recorded_block_size(rate: RateLimit) -> int:
-    """Return how many requests are written down at a time: one, but for rates so high that the disk could not follow.
+    """Return how many requests are recorded at a time: one, but more for rates that are too high for the disk.
 
-    What was written down and did not leave before a kill counts as used: an eighth of the rate at most.
+    A request that was recorded and not sent before a kill counts as sent: at most an eighth of the rate.
     """
     interval_s = rate.per_s / rate.count
     return 1 if interval_s >= RECORD_EVERY_S else max(1, min(math.ceil(RECORD_AHEAD_S / interval_s), rate.count // 8))
 
 
-def _lower_age_s(wall: datetime, monotonic_s: float, spent: RateUsage) -> float:
-    """Return how long ago that was, by whichever clock says less.
+def _lower_age_s(wall: datetime, monotonic_s: float, usage: RateUsage) -> float:
+    """Return how long ago usage was recorded, by the clock that gives the smaller age.
 
-    After a reboot the monotonic one began anew: it says nothing then, or too little, never too much.
+    After a reboot the monotonic clock starts again from zero: then it gives no age or too small a one, never too large.
     """
-    ages = [(wall - spent.at).total_seconds()]
-    if monotonic_s >= spent.monotonic_s:
-        ages.append(monotonic_s - spent.monotonic_s)
+    ages = [(wall - usage.at).total_seconds()]
+    if monotonic_s >= usage.monotonic_s:
+        ages.append(monotonic_s - usage.monotonic_s)
     return max(0.0, min(ages))
 
 
 def _count_by_age(ages: Iterable[float], width_s: float) -> tuple[tuple[float, int], ...]:
-    """Count ages by classes of that width, each under the youngest age that falls into it."""
+    """Count ages by classes of that width, each under the smallest age of the class."""
     counted = Counter(math.floor(age / width_s) for age in ages)
     return tuple((number * width_s, count) for number, count in sorted(counted.items()))
 
 
 def requested_wait_s(status: int, headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """Return for how long the other side asks to be left alone, by any of the usual headers; None if it does not.
+    """Return the pause in seconds that a response asks for by any of the usual headers; None if it asks for none.
 
-    Retry-After counts where it refuses (429, 503); of headers such as X-RateLimit-Remaining and X-RateLimit-Reset,
-    whatever comes before and after these words, the reset counts where nothing remains. ``headers`` have names in
-    lower case.
+    Retry-After counts in a refusal (429, 503). Of headers such as X-RateLimit-Remaining and X-RateLimit-Reset, with any
+    prefix and suffix, the reset counts where nothing remains. ``headers`` have names in lower case.
     """
     waits = [parse_retry_after(headers.get("retry-after", ""), now=now)] if status in _REFUSAL_STATUSES else []
     limits: dict[tuple[str, str], dict[str, str]] = {}
     for name, value in headers.items():
         if found := _LIMIT_HEADER.match(name):
-            limits.setdefault((found["family"], found["unit"]), {})[found["what"]] = value.strip()
+            limits.setdefault((found["family"], found["unit"]), {})[found["field"]] = value.strip()
     waits += [
-        _parse_reset_s(told.get("reset", ""), now) for told in limits.values() if _is_used_up(told.get("remaining"))
+        _parse_reset_s(limit.get("reset", ""), now) for limit in limits.values() if _is_used_up(limit.get("remaining"))
     ]
     known = [wait for wait in waits if wait is not None]
     return max(known) if known else None
@@ -436,7 +435,7 @@ def parse_retry_after(text: str, *, now: datetime) -> float | None:
         return float(text)
     try:
         return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (TypeError, ValueError, OverflowError):  # no date, or one without a zone
+    except (TypeError, ValueError, OverflowError):  # not a date, or one without a zone
         return None
 
 
@@ -453,8 +452,8 @@ def _parse_reset_s(text: str, now: datetime) -> float | None:
         since = now.timestamp() * (1000.0 if seconds >= _EPOCH_MS else 1.0)
         return max(0.0, seconds - since) / (1000.0 if seconds >= _EPOCH_MS else 1.0) if seconds >= _EPOCH_S else seconds
     if text and (found := _DURATION.fullmatch(text)):
-        hours, minutes, whole, milli = (float(part or 0) for part in found.groups())
-        return hours * 3600.0 + minutes * 60.0 + whole + milli / 1000.0
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
+        return hours * 3600.0 + minutes * 60.0 + seconds + milliseconds / 1000.0
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Response bodies, read raw and unpacked within bounds, because no library bounds its own decompression.
+"""Response bodies, read raw and unpacked within bounds, because no library bounds its decompression.
 
-And short excerpts of error replies.
+Also short excerpts of error replies.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _PUBLIC_HEADERS = frozenset({"content-type", "content-length", "accept"})
 
 
 async def read_body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
-    """Return the unpacked body of at most so many bytes; ``shown`` is the address as errors may show it.
-
-    Raises as ``BoundedBody`` does.
-    """
+    """Return the unpacked body; arguments and errors as for ``BoundedBody``."""
     body = BoundedBody(max_bytes, encoding=response.headers.get("content-encoding", ""), shown=shown)
     async for chunk in response.aiter_raw():
         body.feed(chunk)
@@ -37,7 +34,7 @@ async def read_body(response: httpx.Response, max_bytes: int, shown: str) -> byt
 
 
 async def read_error_reply(response: httpx.Response, headers: Mapping[str, str]) -> str:
-    """Return what the other side says about a refusal, without our keys; nothing where that is too long or broken."""
+    """Return the body of an error response without the keys of the request; "" if it is too long or malformed."""
     try:
         text = (await read_body(response, MAX_QUOTED_BYTES, "")).decode(errors="replace")
     except (MalformedDataError, ServiceUnavailableError):
@@ -48,61 +45,61 @@ async def read_error_reply(response: httpx.Response, headers: Mapping[str, str])
     return text
 
 
-def quote_reply(said: str, *, sentence: bool) -> str:
-    """Return the beginning of what was said, in one line, or nothing; only the words for people where ``sentence``."""
-    text = " ".join((_reply_message(said) if sentence else said).split())
+def quote_reply(reply: str, *, only_message: bool) -> str:
+    """Return the beginning of a reply in one line, or ""; with ``only_message`` only its message for people."""
+    text = " ".join((_reply_message(reply) if only_message else reply).split())
     return f": {text[:MAX_QUOTED_CHARS]}" if text else ""
 
 
 def _reply_message(text: str) -> str:
-    """Return the words for people in a JSON object, wherever usual replies have them; else all of the text."""
+    """Return the message for people in a JSON object, under one of the usual keys; else the whole text."""
     try:
-        said = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
     for _ in range(2):
-        if not isinstance(said, dict):
+        if not isinstance(value, dict):
             break
-        found = [said[name] for name in ("message", "error", "detail", "error_description") if said.get(name)]
-        said = next((one for one in found if isinstance(one, str)), found[0] if found else text)
-    return said if isinstance(said, str) else text
+        found = [value[name] for name in ("message", "error", "detail", "error_description") if value.get(name)]
+        value = next((one for one in found if isinstance(one, str)), found[0] if found else text)
+    return value if isinstance(value, str) else text
 
 
 class BoundedBody:
-    """Takes a body in pieces, unpacks gzip on the way and never holds more than ``max_bytes`` of it.
+    """Takes a body in chunks, unpacks gzip and never holds more than ``max_bytes``.
 
-    ``wire_bytes`` bounds what comes over the wire as well, where it is given. ``shown`` is the address for errors.
+    ``wire_bytes``, if given, bounds the bytes on the wire as well. ``shown`` is the address for errors.
     """
 
     def __init__(self, max_bytes: int, *, encoding: str, shown: str, wire_bytes: int | None = None) -> None:
-        """Raise MalformedDataError for an encoding that was not asked for, such as one within another."""
+        """Raise MalformedDataError for an encoding that was not requested, such as a nested one."""
         encoding = encoding.strip().lower()
         if encoding not in _PLAIN_ENCODINGS | _GZIP_ENCODINGS:
-            message = f"{shown}: encoding {encoding[:40]!r} was not asked for"
+            message = f"{shown}: encoding {encoding[:40]!r} was not requested"
             raise MalformedDataError(message)
         self._unpacker = zlib.decompressobj(_GZIP_BITS) if encoding in _GZIP_ENCODINGS else None
-        self._room = max_bytes
-        self._wire_room = wire_bytes
+        self._bytes_left = max_bytes
+        self._wire_bytes_left = wire_bytes
         self._bounds = f"{max_bytes} bytes" + (f", or {wire_bytes} on the wire" if wire_bytes is not None else "")
         self._shown = shown
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes) -> None:
-        """Take what came over the wire; raises MalformedDataError beyond a bound or for broken gzip."""
+        """Add bytes from the wire; raises MalformedDataError beyond a bound or for malformed gzip."""
         if not chunk:
             return
-        if self._wire_room is not None:
-            self._wire_room -= len(chunk)
-            if self._wire_room < 0:
+        if self._wire_bytes_left is not None:
+            self._wire_bytes_left -= len(chunk)
+            if self._wire_bytes_left < 0:
                 self._raise_too_large()
         part = chunk if self._unpacker is None else self._unpack(self._unpacker, chunk)
-        self._room -= len(part)
-        if self._room < 0:
+        self._bytes_left -= len(part)
+        if self._bytes_left < 0:
             self._raise_too_large()
         self._parts.append(part)
 
     def finish(self) -> bytes:
-        """Return the body, which may be empty; raises ServiceUnavailableError where gzip was cut short."""
+        """Return the body, which may be empty; raises ServiceUnavailableError if gzip was cut short."""
         if self._unpacker is not None and self._parts and not self._unpacker.eof:
             message = f"{self._shown}: the body was cut short"
             raise ServiceUnavailableError(message) from ConnectionResetError("cut short")
@@ -110,12 +107,12 @@ class BoundedBody:
 
     def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
         try:
-            part = unpacker.decompress(chunk, self._room + 1)
+            part = unpacker.decompress(chunk, self._bytes_left + 1)
         except zlib.error:
             message = f"{self._shown}: the body is not gzip as announced"
             raise MalformedDataError(message) from None
         if unpacker.unused_data:
-            message = f"{self._shown}: there is more after the end of the gzip body"
+            message = f"{self._shown}: there are more bytes after the end of the gzip body"
             raise MalformedDataError(message)
         return part
 

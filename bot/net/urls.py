@@ -1,7 +1,4 @@
-"""URLs without their secrets for errors and logs.
-
-Hosts of this machine, and query values that no cache has an answer to.
-"""
+"""URLs without secrets for errors and logs, loopback hosts, and query values that bypass caches."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -19,7 +16,7 @@ def loggable_url(url: str) -> str:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Say whether a host is an address of the loopback interface, or the name that stands for it."""
+    """Return whether a host is an address of the loopback interface, or its name."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -27,17 +24,17 @@ def is_loopback_host(host: str) -> bool:
 
 
 class CacheBuster:
-    """Milliseconds of a clock, but never the same twice.
+    """Milliseconds of a clock, never the same value twice.
 
-    Under an address with one in it nothing was ever asked before, so no cache has an old answer to it.
+    An address that contains one is new, so no cache has a response for it.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Keep the clock; the first stamp is the time at which it is asked for."""
+        """Keep the clock; the first value is the time of the first call."""
         self._clock = clock
         self._last_ms = 0
 
     def next_ms(self) -> int:
-        """Return the time in milliseconds, or one more than the last time where that is later."""
+        """Return the time in milliseconds, or the last value plus one if that is later."""
         self._last_ms = max(round(self._clock.now().timestamp() * 1000), self._last_ms + 1)
         return self._last_ms

@@ -1,6 +1,6 @@
-"""WebSockets to known services, the only importer of websockets.
+"""WebSockets to known services; no other module imports websockets.
 
-Sizes and times are bounded, and every end of a connection becomes an error of ours.
+Sizes and times are bounded, and each way in which a connection can end is an error of ``bot.core.errors``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S = 15.0
 CLOSE_TIMEOUT_S = 2.0
 SEND_TIMEOUT_S = 10.0
-# The protocol's own pings, which tell a dead connection; services that want signs of life of their own say so.
+# Pings of the protocol, which find a dead connection; some services need messages of their own as well.
 PING_EVERY_S = 20.0
 PING_TIMEOUT_S = 20.0
-# How long the other side's own pause may keep a connection waiting before that is an error.
+# How long a connection waits while the service asked for a pause; a longer pause is an error.
 MAX_PAUSE_S = 10.0
-# Messages that wait to be taken; beyond them the other side is made to wait.
+# Received messages in the queue; when it is full, the other side has to wait.
 MAX_QUEUED_MESSAGES = 64
 _REFUSED_CREDENTIALS = frozenset({401, 403})
 _LIBRARY_LOGGER = "bot.net.websocket.library"
@@ -45,8 +45,8 @@ class WebSocketConnector:
     """Implements ``bot.core.interfaces.WebSocketClient``.
 
     No redirect is followed, and environment variables are ignored unless ``proxies`` says otherwise.
-    Messages are not compressed: a small one could unpack to anything. Opening a connection waits for its turn by the
-    rates that its address falls under, as a GET.
+    Messages are not compressed, because a small one could unpack to any size. Opening a connection counts as a GET
+    under the rate limits of its address.
     """
 
     def __init__(self, *, clock: Clock, rates: RateLimiter, proxies: ProxySettings = NO_PROXY) -> None:
@@ -57,11 +57,11 @@ class WebSocketConnector:
 
     @asynccontextmanager
     async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[WebSocketConnection]:
-        """Connect, and close in the end.
+        """Connect, and close at the end.
 
-        Raises Unauthorized for 401 and 403, Unavailable for whatever else keeps the connection from being made, with
-        the wait that was asked for, and ConfigError for an address that is none or leads out of this machine in plain
-        text, or for a proxy that cannot be used.
+        Raises AuthenticationError for 401 and 403; ServiceUnavailableError for any other failure to connect, with the
+        wait that the service asked for; ConfigError for an invalid address, for plain text to another machine, and for
+        a proxy that cannot be used.
         """
         connection = await self._open_connection(url, max_bytes)
         try:
@@ -81,21 +81,21 @@ class WebSocketConnector:
         # Below WARNING it logs addresses, headers and all messages.
         logger = logging.getLogger(_LIBRARY_LOGGER)
         logger.setLevel(logging.WARNING)
-        async with self._rates.acquire("GET", url, patience_s=MAX_PAUSE_S) as turn:
+        async with self._rates.acquire("GET", url, patience_s=MAX_PAUSE_S) as slot:
             try:
                 connection = await self._connect(url, max_bytes, logger)
             except InvalidStatus as error:
-                turn.record_answer(error.response.status_code, dict(error.response.headers.raw_items()))
+                slot.record_response(error.response.status_code, dict(error.response.headers.raw_items()))
                 raise self._error_for_status(error, url) from None
             except (InvalidProxy, ProxyError) as error:
                 message = (
                     f"{loggable_url(url)}: no connection through the proxy ({type(error).__name__}); {PROXY_REMEDY}"
                 )
                 raise ServiceUnavailableError(message) from None
-            except (InvalidHandshake, OSError, EOFError, ValueError) as error:  # time-outs are among OSError
+            except (InvalidHandshake, OSError, EOFError, ValueError) as error:  # a timeout is an OSError
                 message = f"{loggable_url(url)}: no connection ({type(error).__name__})"
                 raise ServiceUnavailableError(message) from None
-            turn.record_answer(101, {})
+            slot.record_response(101, {})
         return connection
 
     async def _connect(self, url: str, max_bytes: int, logger: logging.Logger) -> ClientConnection:
@@ -128,8 +128,8 @@ class WebSocketConnector:
         message = f"{loggable_url(url)}: status {status} instead of a connection"
         if status in _REFUSED_CREDENTIALS:
             return AuthenticationError(message)
-        asked = error.response.headers.get("Retry-After", "")
-        return ServiceUnavailableError(message, retry_after_s=parse_retry_after(asked, now=self._clock.now()))
+        retry_after = error.response.headers.get("Retry-After", "")
+        return ServiceUnavailableError(message, retry_after_s=parse_retry_after(retry_after, now=self._clock.now()))
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -141,7 +141,7 @@ class _OpenWebSocket:
     """Implements ``bot.core.interfaces.WebSocketConnection``."""
 
     def __init__(self, connection: ClientConnection, shown: str) -> None:
-        # Looked up once: this module of theirs asks for each name anew, with an error that nobody sees.
+        # Looked up once: this lazy module of the library resolves a name anew each time.
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - loaded already
 
         self._connection = connection
@@ -149,7 +149,7 @@ class _OpenWebSocket:
         self._closed = ConnectionClosed
 
     async def send(self, text: str) -> None:
-        """Send a message; raises Unavailable where the connection is gone, or the other side takes nothing."""
+        """Send a message; raises ServiceUnavailableError if the connection is closed or sending takes too long."""
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._connection.send(text)
@@ -162,8 +162,8 @@ class _OpenWebSocket:
     async def receive(self, *, within_s: float) -> str:
         """Return the next message.
 
-        Raises Unavailable where none came in time or the connection is gone, also over a message that is beyond the
-        bound or no text.
+        Raises ServiceUnavailableError if none came in time, or if the connection is closed, for example because of a
+        message that is too large or not text.
         """
         try:
             async with asyncio.timeout(within_s):
@@ -176,12 +176,12 @@ class _OpenWebSocket:
 
     def _closed_error(self, error: ConnectionClosed) -> ServiceUnavailableError:
         frame = error.rcvd or error.sent
-        code = "without a word" if frame is None else f"with code {frame.code}"
+        code = "without a code" if frame is None else f"with code {frame.code}"
         return ServiceUnavailableError(f"{self._shown}: the connection ended {code}")
 
 
 def _require_socket_url(url: str) -> None:
-    """Raise ConfigError for an address that is none of ours to connect to."""
+    """Raise ConfigError for an address that is not connected to."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -191,12 +191,12 @@ def _require_socket_url(url: str) -> None:
         message = "the address of a socket is not a wss address without user name"
         raise ConfigError(message)
     if parts.scheme == "ws" and not is_loopback_host(host):
-        message = f"{loggable_url(url)}: beyond this machine only wss is spoken"
+        message = f"{loggable_url(url)}: only wss is allowed to other machines"
         raise ConfigError(message)
 
 
 def _with_plain_login(proxy: str) -> str:
-    """Return the address of a proxy with its user name and password decoded: the library sends them as they stand.
+    """Return the address of a proxy with its user name and password decoded: the library sends them unchanged.
 
     Raises ConfigError for characters that cannot stand in an address.
     """

@@ -1,6 +1,6 @@
-"""The HTTP client for writes: one request, one answer of whatever status, never repeated.
+"""The HTTP client for writes: one request, one response of any status, no retries.
 
-An error says whether nothing was sent (Rejected) or the request may have arrived (Unavailable).
+An error says whether nothing was sent (RequestRejectedError) or the request may have arrived (ServiceUnavailableError).
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from bot.net.rate_limit import RateLimiter, RequestSlot
 
 HaltCheck: TypeAlias = "Callable[[], str | None]"
-
-# Connections are not kept, so these are writes under way at once, of all accounts of a venue; each waits for its turn.
+# Connections are not reused, so this is the number of concurrent writes.
 MAX_CONNECTIONS = 20
 _METHOD = re.compile(r"[A-Z]+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
-# The library's to set: a length that is not that of the body would cut the request in two.
+# Set by the library: a length other than that of the body would split the request in two.
 _FRAMING_HEADERS = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"})
 
 
@@ -39,15 +38,15 @@ class HttpWriteClient:
 
     A connection serves one request. Cookies are not kept, and .netrc is ignored; so are the other environment
     variables unless ``proxies`` says otherwise.
-    Neither errors nor logs show headers, bodies or the query of an address. ``holds`` tells why nothing may leave now,
-    or nothing: it is asked when a request has its turn, which may be long after it was decided on.
+    Neither errors nor logs show headers, bodies or the query of an address. ``halt_check`` returns why nothing may be
+    sent now, or None. It is called when the rate limits allow a request, which may be long after the decision to send.
     """
 
     def __init__(
-        self, *, rates: RateLimiter, holds: HaltCheck | None = None, proxies: ProxySettings = NO_PROXY
+        self, *, rates: RateLimiter, halt_check: HaltCheck | None = None, proxies: ProxySettings = NO_PROXY
     ) -> None:
         self._rates = rates
-        self._halt_check = holds
+        self._halt_check = halt_check
         self._pool = HttpClientPool(proxies, connections=MAX_CONNECTIONS, keepalive_s=None)
 
     async def __aenter__(self) -> Self:
@@ -59,33 +58,37 @@ class HttpWriteClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End what is under way; the next request would begin anew."""
+        """Close all connections; the next request opens a new one."""
         await self._pool.aclose()
 
     async def send(self, request: HttpRequest, *, max_bytes: int, deadline_s: float) -> HttpResponse:
-        """Send once, when the rates allow it; the deadline holds from now to the last byte of the answer.
+        """Send once, when the rate limits allow it; the deadline covers all from now to the last byte of the response.
 
-        Raises Rejected where no request left: no connection, a proxy that refuses, no TLS, no turn in time, halted, or
-        an address or header that cannot be sent, such as plain http to another machine. Raises Unavailable where it may
-        have arrived and no whole answer came, ContractError for an answer of more than ``max_bytes`` or in an encoding
-        that was not asked for, and StoreError where the rates or the halt cannot be told: nothing left then either.
+        Raises RequestRejectedError if nothing was sent: no connection, a proxy that refuses, no TLS, no slot of the
+        rate limits in time, a halt, or an address or header that cannot be sent, such as plain http to another machine.
+        Raises ServiceUnavailableError if the request may have arrived and no complete response came, MalformedDataError
+        for a response of more than ``max_bytes`` or in an encoding that was not requested, and StoreError if the rate
+        limits or the halt cannot be read; nothing was sent then either.
         """
         import httpx  # noqa: PLC0415 - a tenth of a second, and only live venues write
 
         _require_sendable(request)
-        trace, answer = SendTrace(), None
+        trace, response = SendTrace(), None
         try:
             async with asyncio.timeout(deadline_s):
-                async with self._rates.acquire(request.method, request.url, patience_s=deadline_s) as turn:
+                async with self._rates.acquire(request.method, request.url, patience_s=deadline_s) as slot:
                     self._require_not_halted(request)
-                    answer = await self._exchange(request, turn, trace, max_bytes)
+                    response = await self._exchange(request, slot, trace, max_bytes)
         except TimeoutError:
             why = (
-                f"no whole answer within {deadline_s:g} s"
+                f"no complete response within {deadline_s:g} s"
                 if trace.request_started
-                else f"no turn or no connection within {deadline_s:g} s"
+                else f"no slot of the rate limits or no connection within {deadline_s:g} s"
             )
-        except (ServiceUnavailableError, ConfigError) as error:  # of the rates, a body that was cut short, a proxy
+        except (
+            ServiceUnavailableError,
+            ConfigError,
+        ) as error:  # from the rate limits, a body that was cut short, a proxy
             why = str(error).removeprefix(f"{loggable_url(request.url)}: ")
         except httpx.ProxyError as error:
             why = describe_proxy_error(error)
@@ -96,8 +99,8 @@ class HttpWriteClient:
             why = "the address is malformed"
         finally:
             await trace.close_unfinished()
-        if answer is not None:
-            return answer
+        if response is not None:
+            return response
         # Outside of the handlers, so that no error of the library, which holds the request, is its context.
         if trace.request_started:
             message = f"{loggable_url(request.url)}: {why}; it may have arrived"
@@ -111,7 +114,7 @@ class HttpWriteClient:
             raise RequestRejectedError(message)
 
     async def _exchange(
-        self, request: HttpRequest, turn: RequestSlot, trace: SendTrace, max_bytes: int
+        self, request: HttpRequest, slot: RequestSlot, trace: SendTrace, max_bytes: int
     ) -> HttpResponse:
         import httpx  # noqa: PLC0415 - as above
 
@@ -124,7 +127,7 @@ class HttpWriteClient:
             ),
         )
         try:
-            turn.record_answer(response.status_code, response.headers)
+            slot.record_response(response.status_code, response.headers)
             shown = f"{loggable_url(request.url)}: status {response.status_code}"
             body = await read_body(response, max_bytes, shown)
         finally:
@@ -134,23 +137,23 @@ class HttpWriteClient:
 
 
 def _require_sendable(request: HttpRequest) -> None:
-    """Raise Rejected for what must not, or cannot, be put on the wire; values are not shown."""
+    """Raise RequestRejectedError for a request that must not or cannot be sent; the error shows no values."""
     try:
         parts = urlsplit(request.url)
         host, usable = parts.hostname or "", parts.username is None and parts.port != 0
-    except ValueError:  # an open bracket, or a port that is no number
+    except ValueError:  # an open bracket, or a port that is not a number
         host, usable = "", False
     if not usable or not host or not request.url.isascii():
         message = "the address is malformed; nothing was sent"
         raise RequestRejectedError(message)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(host)):
-        message = f"{loggable_url(request.url)}: only https leaves this machine; nothing was sent"
+        message = f"{loggable_url(request.url)}: only https is allowed to other machines; nothing was sent"
         raise RequestRejectedError(message)
-    strange = [
+    invalid = [
         name
         for name, value in request.headers.items()
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or name.lower() in _FRAMING_HEADERS
     ]
-    if strange or not _METHOD.fullmatch(request.method):
-        message = f"{loggable_url(request.url)}: the method or the headers {strange} cannot be sent; nothing was"
+    if invalid or not _METHOD.fullmatch(request.method):
+        message = f"{loggable_url(request.url)}: the method or the headers {invalid} cannot be sent; nothing was sent"
         raise RequestRejectedError(message)

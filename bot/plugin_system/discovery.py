@@ -18,14 +18,14 @@ from types import ModuleType
 
 from bot.core.child_process import INSTALLATION_FOLDER
 from bot.core.errors import ConfigError, PluginError
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 
 ENTRY_POINT_GROUP = "foxcast"
 BUILT_IN_PACKAGE = "plugins"
 BUILT_IN_FOLDER = INSTALLATION_FOLDER / BUILT_IN_PACKAGE
-# A configuration for one pass that needs no key and no network.
+# A configuration for one run that needs no key and no network.
 BUILT_IN_CONFIG = BUILT_IN_FOLDER / "built_in.toml"
-# Folders of plugins of one kind, one file or package each; a module in them is known by its own name.
+# Folders of plugins of one kind, one file or package each; a plugin in them has the name of its module.
 PLUGIN_FOLDERS = frozenset({"search", "data", "models", "notify"})
 
 
@@ -60,7 +60,7 @@ def discover_plugins(files: Sequence[Path] = ()) -> tuple[PluginCandidate, ...]:
 
 
 def built_in_plugins(folder: Path) -> Iterator[PluginCandidate]:
-    """Yield the plugins in the folder of the package ``plugins``, those in its shelves included."""
+    """Yield the plugins in the folder of the package ``plugins``, including its folders by kind."""
     for module, path in _plugin_modules(folder, BUILT_IN_PACKAGE):
         if path.is_dir() and path.name in PLUGIN_FOLDERS:
             yield from (_built_in_plugin(inner, where) for inner, where in _plugin_modules(path, module))
@@ -76,7 +76,7 @@ def installed_plugins() -> Iterator[PluginCandidate]:
 
 
 def single_file_plugin(path: Path) -> PluginCandidate:
-    """Return the plugin in a file, named like the file; raises ConfigError where there is no such Python file."""
+    """Return the plugin in a file, named like the file; raises ConfigError if there is no such Python file."""
     if path.suffix != ".py" or not path.is_file():
         message = f"plugin_files: there is no Python file {path}"
         raise ConfigError(message)
@@ -98,8 +98,8 @@ def choose_plugin(name: str, candidates: Sequence[PluginCandidate]) -> PluginCan
                 f"in the entry points {ENTRY_POINT_GROUP} of installed distributions, and in plugin_files)"
             )
             raise ConfigError(message)
-        case several:
-            message = f"two plugins are called {name}: {' and '.join(map(str, several))}; remove or rename one"
+        case duplicates:
+            message = f"two plugins are called {name}: {' and '.join(map(str, duplicates))}; remove or rename one"
             raise PluginError(message)
 
 

@@ -1,7 +1,7 @@
-"""Loads the enabled plugins and collects their specs; a broken plugin is kept with its reason.
+"""Loads the enabled plugins and collects their specs; a broken plugin is kept with the reason.
 
-Only this module calls pluggy. Its calls are untyped, it returns an async hook un-awaited, and one hook that raises
-discards the results of the others. So each plugin is registered and called by itself.
+Only this module calls pluggy. With pluggy, one hook that raises discards the results of the others, so each plugin is
+registered and called separately. The members of a forecaster are also found here, with the order in which they run.
 """
 
 import inspect
@@ -14,9 +14,10 @@ from typing import Any, Generic, TypeVar
 import pluggy
 
 from bot.config.loader import check_plugin_names, describe_place
+from bot.config.plugin_settings import load_plugin_settings
 from bot.config.schema import Config
 from bot.core.errors import ConfigError, NotFoundError, PluginError
-from bot.core.nearest_names import suggest_names
+from bot.core.plain_text import suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,
     BaseSpec,
@@ -46,7 +47,6 @@ HOOK_SPECS: Mapping[str, type[BaseSpec]] = {
     "foxcast_commands": CommandSpec,
     "foxcast_jobs": JobSpec,
 }
-
 T = TypeVar("T", bound=BaseSpec)
 
 
@@ -96,7 +96,7 @@ class SpecCollection(Generic[T]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in the order in which config enables their plugins."""
+        """The names, in the order of their plugins in config."""
         return tuple(self._offers)
 
     def plugin_of(self, name: str) -> PluginCandidate:
@@ -112,7 +112,7 @@ class SpecCollection(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Registry:
-    """What the enabled plugins offer, and all that was found; ``broken`` names the enabled ones that cannot be used."""
+    """The specs of the enabled plugins, and all candidates; ``broken`` are enabled ones that cannot be used."""
 
     venues: SpecCollection[VenueSpec[Any]]
     forecasters: SpecCollection[ForecasterSpec[Any]]
@@ -127,8 +127,8 @@ class Registry:
     broken: tuple[BrokenPlugin, ...]
 
     def specs_of_table(self, table: PluginTableName) -> SpecCollection[Any]:
-        """Return the shelf of what a table of config.toml configures."""
-        shelves: dict[PluginTableName, SpecCollection[Any]] = {
+        """Return the specs that a table of config.toml configures."""
+        collections: dict[PluginTableName, SpecCollection[Any]] = {
             PluginTableName.VENUES: self.venues,
             PluginTableName.FORECASTERS: self.forecasters,
             PluginTableName.SEARCH: self.search_engines,
@@ -136,14 +136,14 @@ class Registry:
             PluginTableName.MODELS: self.models,
             PluginTableName.NOTIFIERS: self.notifiers,
         }
-        return shelves[table]
+        return collections[table]
 
 
 def load_registry(config: Config) -> Registry:
-    """Import and query the plugins that config enables, and check that its tables name existing parts.
+    """Import the plugins that config enables, and check that its tables name existing parts.
 
-    A plugin that cannot be used is noted as broken and stops nothing. Raises ConfigError for a plugin or table name
-    that does not exist, and PluginError for a plugin name that two plugins have.
+    A plugin that cannot be used is recorded as broken and does not stop the others. Raises ConfigError for a plugin or
+    table name that does not exist, and PluginError for a plugin name that two plugins have.
     """
     return build_registry(config, discover_plugins(config.plugin_files))
 
@@ -166,17 +166,19 @@ def build_registry(config: Config, found: Sequence[PluginCandidate]) -> Registry
         enabled=enabled,
         broken=broken,
     )
-    # A broken plugin cannot say what it offers, so while there is one, an unknown table may belong to it.
+    # The specs of a broken plugin are unknown, so an unknown table may belong to it.
     if not broken:
         offered = {table: registry.specs_of_table(table).names for table in PluginTableName}
-        check_plugin_names(config, offered, dormant={plugin.name for plugin in found} - set(config.plugins))
+        check_plugin_names(config, offered, disabled={plugin.name for plugin in found} - set(config.plugins))
     return registry
 
 
 def find_offering_plugin(found: Iterable[PluginCandidate], kind: type[BaseSpec], name: str) -> str | None:
-    """Return which of these plugins offers a part of that kind and name, None where none does; imports them all."""
+    """Return which of these plugins offers a spec of that kind and name, None if none does; imports all of them."""
     offers, _ = _collect_specs(found)
-    return next((one.plugin.name for one in offers if isinstance(one.spec, kind) and one.spec.name == name), None)
+    return next(
+        (offer.plugin.name for offer in offers if isinstance(offer.spec, kind) and offer.spec.name == name), None
+    )
 
 
 def _enabled_plugin(config: Config, index: int, found: Sequence[PluginCandidate]) -> PluginCandidate:
@@ -204,7 +206,7 @@ def _collect_specs(enabled: Iterable[PluginCandidate]) -> tuple[list[OfferedSpec
 
 
 def _forecaster_variants(config: Config, offers: Sequence[OfferedSpec[Any]]) -> list[OfferedSpec[Any]]:
-    """Return the forecasters that config derives from others, under names and with settings of their own."""
+    """Return the forecasters that config derives from others, with their own names and settings."""
     offered = {offer.spec.name: offer for offer in offers if isinstance(offer.spec, ForecasterSpec)}
     variants = []
     for name, table in config.forecasters.items():
@@ -220,7 +222,7 @@ def _forecaster_variants(config: Config, offers: Sequence[OfferedSpec[Any]]) -> 
 
 
 def _plugin_specs(manager: pluggy.PluginManager, plugin: PluginCandidate) -> list[BaseSpec]:
-    """Return all that one plugin offers; it is registered only while its hooks are called."""
+    """Return the specs of one plugin; it is registered only while its hooks are called."""
     with _wrap_plugin_errors("it cannot be imported"):
         module = plugin.load()
     _check_hooks(manager, module)
@@ -236,17 +238,17 @@ def _plugin_specs(manager: pluggy.PluginManager, plugin: PluginCandidate) -> lis
 
 
 def _check_hooks(manager: pluggy.PluginManager, module: object) -> None:
-    """Refuse what pluggy would let pass or explain badly."""
-    marked = False
+    """Refuse faults that pluggy would accept or explain badly."""
+    has_hooks = False
     for name in dir(module):
         options = manager.parse_hookimpl_opts(module, name)
         if options is not None:
-            marked = True
+            has_hooks = True
             _check_hook(options["specname"] or name, options, getattr(module, name))
         elif name.startswith(f"{PROJECT_NAME}_") and inspect.isroutine(getattr(module, name)):
             message = f"{name} is not marked with @hookimpl, so it would never be called"
             raise PluginError(message)
-    if not marked:
+    if not has_hooks:
         message = "it offers nothing: no function is marked with @hookimpl"
         raise PluginError(message)
 
@@ -256,10 +258,10 @@ def _check_hook(hook: str, options: Mapping[str, Any], function: Callable[..., o
         message = f"there is no hook {hook}; {suggest_names(hook, HOOK_SPECS)}"
         raise PluginError(message)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        message = f"{hook} is async; a hook only describes, so write it as a plain function"
+        message = f"{hook} is async; a hook only returns specs, so write it as a plain function"
         raise PluginError(message)
     if options["wrapper"] or options["hookwrapper"]:
-        message = f"{hook} is a wrapper; each plugin is called by itself, so there is nothing to wrap"
+        message = f"{hook} is a wrapper; each plugin is called separately, so there is nothing to wrap"
         raise PluginError(message)
 
 
@@ -272,9 +274,9 @@ def _call_hook(caller: pluggy.HookCaller) -> list[BaseSpec]:
         answers.append(None)
     specs: list[BaseSpec] = []
     for answer in answers:
-        odd = [spec for spec in answer if not isinstance(spec, kind)] if isinstance(answer, list) else [answer]
-        if odd or not isinstance(answer, list):
-            message = f"{caller.name} should return a list of {kind.__name__}, not {type(odd[0]).__name__}"
+        wrong = [spec for spec in answer if not isinstance(spec, kind)] if isinstance(answer, list) else [answer]
+        if wrong or not isinstance(answer, list):
+            message = f"{caller.name} should return a list of {kind.__name__}, not {type(wrong[0]).__name__}"
             raise PluginError(message)
         specs += answer
     for spec in specs:
@@ -296,7 +298,7 @@ def _is_settings_class(model: object) -> bool:
 
 
 def _refuse_duplicates(offers: Iterable[OfferedSpec[Any]], offered: Iterable[OfferedSpec[Any]]) -> None:
-    """Give a name to the plugin that config enables first: which of two is meant must not depend on luck."""
+    """Refuse a name that an earlier plugin offers already, so that a name is never ambiguous."""
     taken = {(type(offer.spec), offer.spec.name): offer.plugin for offer in offers}
     for offer in offered:
         key = (type(offer.spec), offer.spec.name)
@@ -310,15 +312,57 @@ def _refuse_duplicates(offers: Iterable[OfferedSpec[Any]], offered: Iterable[Off
 
 @contextmanager
 def _wrap_plugin_errors(what: str) -> Iterator[None]:
-    """Turn any error of foreign code into a PluginError that says where."""
+    """Turn any error of a plugin into a PluginError with its place."""
     try:
         yield
-    except (Exception, SystemExit) as error:  # Foreign code may raise anything, and a script may even exit.
+    except (Exception, SystemExit) as error:  # A plugin may raise anything, and a script may even exit.
         last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split())
-        message = f"{what}: {type(error).__name__}: {said} ({last.filename}:{last.lineno})"
+        text = " ".join(str(error).split())
+        message = f"{what}: {type(error).__name__}: {text} ({last.filename}:{last.lineno})"
         raise PluginError(message) from error
 
 
 def _kind_name(kind: type[BaseSpec]) -> str:
     return kind.__name__.removesuffix("Spec").lower()
+
+
+def direct_members(config: Config, registry: Registry, name: str) -> tuple[str, ...]:
+    """Return the members of a forecaster, as its settings name them; () for most.
+
+    One whose plugin is broken is skipped. Raises ConfigError for an unknown name, and for a clairvoyant one.
+    """
+    spec = registry.forecasters[name]
+    named = tuple(dict.fromkeys(spec.members(load_plugin_settings(spec, config)))) if spec.members else ()
+    if registry.broken:
+        named = tuple(member for member in named if member in registry.forecasters)
+    for member in named:
+        if member not in registry.forecasters:
+            others = [other for other in registry.forecasters.names if other != name]
+            message = (
+                f"forecasters.{name}: no enabled plugin offers its member {member!r}; {suggest_names(member, others)}"
+            )
+            raise ConfigError(message)
+        if config.forecaster_table(member).clairvoyant and not config.forecaster_table(name).clairvoyant:
+            message = f"forecasters.{name}: its member {member} is clairvoyant, so its forecasts are never combined"
+            raise ConfigError(message)
+    return named
+
+
+def with_all_members(config: Config, registry: Registry, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the forecasters with all their members, each once and after its own members.
+
+    Raises ConfigError for a circle of members.
+    """
+    ordered: dict[str, None] = {}
+    for name in names:
+        _add_with_members(config, registry, (name,), ordered)
+    return tuple(ordered)
+
+
+def _add_with_members(config: Config, registry: Registry, path: tuple[str, ...], ordered: dict[str, None]) -> None:
+    for member in direct_members(config, registry, path[-1]):
+        if member in path:
+            message = f"forecasters.{path[0]} is a member of itself: {' -> '.join((*path, member))}; remove one of them"
+            raise ConfigError(message)
+        _add_with_members(config, registry, (*path, member), ordered)
+    ordered.setdefault(path[-1])

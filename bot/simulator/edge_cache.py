@@ -94,17 +94,17 @@ class EdgeCache:
         self._bytes = 0
         self._kept: dict[str, _CachedResponse] = {}
 
-    async def get(self, target: str, ask: Callable[[], Awaitable[CapturedResponse]]) -> CapturedResponse:
+    async def get(self, target: str, fetch: Callable[[], Awaitable[CapturedResponse]]) -> CapturedResponse:
         """Return a response from the cache, or request it."""
         kept = self._kept.get(target)
         if kept is None:
-            return await self._anew(target, ask)
+            return await self._fetch_anew(target, fetch)
         ages = {name: int(value) for name, value in _AGE.findall(kept.answer.header("cache-control"))}
         age = self._clock.monotonic() - kept.at_s
         fresh_s = ages.get("max-age", 0)
         if age < fresh_s:
             return kept.answer
-        answer = await self._anew(target, ask)
+        answer = await self._fetch_anew(target, fetch)
         return kept.answer if fresh_s and age < fresh_s + ages.get("stale-while-revalidate", 0) else answer
 
     def get_stale(self, target: str) -> CapturedResponse | None:
@@ -117,42 +117,42 @@ class EdgeCache:
         if answer.status != 200:
             return
         if target in self._kept:
-            self._forget(target)
+            self._forget_entry(target)
         self._kept[target] = _CachedResponse(answer, self._clock.monotonic(), len(target) + len(answer.body))
         self._bytes += self._kept[target].size
         while len(self._kept) > _MAX_ENTRIES or self._bytes > self._most_bytes:
-            self._forget(next(iter(self._kept)))
+            self._forget_entry(next(iter(self._kept)))
 
     def clear(self) -> None:
         """Forget all responses."""
         self._kept.clear()
         self._bytes = 0
 
-    def _forget(self, target: str) -> None:
+    def _forget_entry(self, target: str) -> None:
         self._bytes -= self._kept.pop(target).size
 
-    async def _anew(self, target: str, ask: Callable[[], Awaitable[CapturedResponse]]) -> CapturedResponse:
-        answer = await ask()
+    async def _fetch_anew(self, target: str, fetch: Callable[[], Awaitable[CapturedResponse]]) -> CapturedResponse:
+        answer = await fetch()
         self.remember(target, answer)
         return answer
 
 
-def spoil_response(answer: CapturedResponse, trouble: FaultDetails) -> CapturedResponse:
+def spoil_response(answer: CapturedResponse, details: FaultDetails) -> CapturedResponse:
     """Return the response after the fault: unchanged where there is nothing to spoil."""
-    if trouble.fault is RequestFault.TRUNCATED:
+    if details.fault is RequestFault.TRUNCATED:
         return replace(answer, cut=True)
     try:
         value = json.loads(answer.body)
     except ValueError:
         return answer
-    if trouble.fault is RequestFault.ALTERED and trouble.alter is not None:
-        changed = trouble.alter(value)
+    if details.fault is RequestFault.ALTERED and details.alter is not None:
+        changed = details.alter(value)
     else:
         changed = {
             RequestFault.DUPLICATED: _double_records,
             RequestFault.REORDERED: _reverse_records,
             RequestFault.ENLARGED: _add_unknown_fields,
-        }[trouble.fault](value)
+        }[details.fault](value)
     # Read again: a fault may have changed the value in its place.
     return answer if changed == json.loads(answer.body) else replace(answer, body=json.dumps(changed).encode())
 

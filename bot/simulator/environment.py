@@ -174,21 +174,21 @@ class SimulatedEnvironment:
 async def open_environment(clock: Clock, layout: EnvironmentLayout) -> AsyncIterator[SimulatedEnvironment]:
     """Serve a world on free ports of 127.0.0.1 until the end; nothing has happened in it yet."""
     world = SimulatedWorld(seed=layout.seed, start=layout.start, size=layout.size)
-    press = NewsServer(clock, world, faults=layout.faults("press"))
+    news_server = NewsServer(clock, world, faults=layout.faults("press"))
     habits = None if layout.habits is None else {DEFAULT_MODEL: layout.habits}
-    mind = SimulatedModelServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)
-    mind.keep = layout.keep
+    model_server = SimulatedModelServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)
+    model_server.keep = layout.keep
     venues = {name: _FAKE_VENUES[name](clock, layout.faults(name)) for name in layout.venues if name in _FAKE_VENUES}
     accounts = _open_accounts(venues, signs=layout.has_signer)
     _write_secrets(layout.folder, {**SECRETS, **(SIGNING if layout.has_signer else {})})
     async with AsyncExitStack() as stack:
-        servers: dict[str, FakeService] = {"press": press, "mind": mind, **venues}
+        servers: dict[str, FakeService] = {"press": news_server, "mind": model_server, **venues}
         served = {name: await stack.enter_async_context(serve_service(server)) for name, server in servers.items()}
         yield SimulatedEnvironment(
             layout=layout,
             world=world,
-            news_server=press,
-            model_server=mind,
+            news_server=news_server,
+            model_server=model_server,
             venues=venues,
             served=served,
             world_runner=_open_bridges(world, clock, layout, venues),
@@ -232,28 +232,28 @@ def _write_secrets(folder: Path, secrets: Mapping[str, str]) -> None:
 def _open_bridges(
     world: SimulatedWorld, clock: Clock, layout: EnvironmentLayout, venues: Mapping[str, FakeService]
 ) -> WorldRunner:
-    stalls: dict[str, VenueBridge] = {}
+    bridges: dict[str, VenueBridge] = {}
     daily: list[Callable[[float], object]] = []
     for venue in venues.values():
         match venue:
             case FakeManifold():
-                stalls[PLAY_MONEY_MARKET] = ManifoldBridge(world=world, venue=venue)
+                bridges[PLAY_MONEY_MARKET] = ManifoldBridge(world=world, venue=venue)
             case FakeMetaculus():
-                stalls[FORECASTING_CONTEST] = MetaculusBridge(world=world, venue=venue)
+                bridges[FORECASTING_CONTEST] = MetaculusBridge(world=world, venue=venue)
             case FakePolymarket():
-                stalls[REAL_MONEY_MARKET] = PolymarketBridge(world=world, venue=venue)
+                bridges[REAL_MONEY_MARKET] = PolymarketBridge(world=world, venue=venue)
                 # Due events on a chain happen whether somebody looks or not.
                 daily.append(partial(_settle_polymarket, venue))
             case _:
                 continue
     if "forecastbench" in layout.venues:
-        bench = ForecastBenchBridge(world=world, folder=layout.folder / ROUNDS_FOLDER)
+        benchmark_bridge = ForecastBenchBridge(world=world, folder=layout.folder / ROUNDS_FOLDER)
         for part in ("question_sets", "resolution_sets"):
-            (bench.folder / part).mkdir(parents=True, exist_ok=True)
+            (benchmark_bridge.folder / part).mkdir(parents=True, exist_ok=True)
         (layout.folder / BUCKET_FOLDER).mkdir(exist_ok=True)
-        stalls[BENCHMARK] = bench
-        daily.append(bench.settle)
-    return WorldRunner(world=world, clock=clock, bridges=stalls, daily_actions=daily)
+        bridges[BENCHMARK] = benchmark_bridge
+        daily.append(benchmark_bridge.settle)
+    return WorldRunner(world=world, clock=clock, bridges=bridges, daily_actions=daily)
 
 
 def _settle_polymarket(venue: FakePolymarket, _: float) -> None:
@@ -264,7 +264,7 @@ def _config_tables(
     layout: EnvironmentLayout, served: Mapping[str, ServedService], signer: Signer | None
 ) -> dict[str, Any]:
     """Return the tables that point plugins at the servers, without anything else that people decide."""
-    press, mind = served["press"].url, served["mind"].url
+    news_url, model_url = served["press"].url, served["mind"].url
     settings = {name: _SETTINGS[name](layout.place, served.get(name)) for name in layout.venues}
     if signer is not None:
         key = f"{layout.place}/polymarket.key"
@@ -272,9 +272,9 @@ def _config_tables(
     return {
         "plugins": [*layout.venues, "sandbox", "openai_compatible"],
         "venues": {name: {"settings": settings[name]} for name in layout.venues},
-        "search": {"sandbox_news": {"settings": {"base_url": press}}},
-        "data": {"sandbox_series": {"settings": {"base_url": press}}},
-        "models": {"openai_compatible": {"settings": {"endpoints": {ENDPOINT: {"base_url": f"{mind}/v1"}}}}},
+        "search": {"sandbox_news": {"settings": {"base_url": news_url}}},
+        "data": {"sandbox_series": {"settings": {"base_url": news_url}}},
+        "models": {"openai_compatible": {"settings": {"endpoints": {ENDPOINT: {"base_url": f"{model_url}/v1"}}}}},
         "llm": {"roles": {"main": {"model": MODEL_NAME, "max_tokens": 4_000}}, "models": {MODEL_NAME: {"free": True}}},
         "research": {"search": ["sandbox_news"]},
     }

@@ -82,7 +82,7 @@ class FakeService(ABC):
         """Return the response of this venue."""
 
     @abstractmethod
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the account of this request, "" where it names none."""
 
     async def answer_unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +100,7 @@ class FakeService(ABC):
         return Response(page, status_code=status, media_type="text/html")
 
     @abstractmethod
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the world do what the fault says to the subject of this request; each venue knows its subjects.
 
         Where there is none, it takes the fault back with ``faults.discount``.
@@ -147,42 +147,42 @@ class FakeService(ABC):
             return
         if scope["type"] == "websocket":
             scope["cut"] = None if transport is None else transport.abort
-            await self._talk(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
             return
         try:
-            await self._http(scope, receive, send)
+            await self._serve_http(scope, receive, send)
         except ConnectionDropped:
             if transport is None:
                 raise
             transport.close() if scope.get("begun") else transport.abort()
             await _wait_for_disconnect(receive)
 
-    async def _talk(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._router(scope, receive, send)
         except Exception as error:
             self.crashes.append(error)
             raise
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.faults.refuses_connections:
             raise ConnectionNotAccepted
-        request = self._hear(scope, await _read_body(receive))
+        request = self._log_request(scope, await _read_body(receive))
         early = self.rate_limit_checker.check(request)
         # A request that is refused here meets no fault.
-        trouble = self.faults.next_fault(request.method, request.path) if early is None else None
+        details = self.faults.next_fault(request.method, request.path) if early is None else None
         if early is not None:
             answer = await capture_response(self.rate_limit_response(str(max(1, math.ceil(early.wait_s)))), scope, b"")
         else:
             visit = _ServiceRequest(request=request, scope=scope, gone=lambda: _wait_for_disconnect(receive))
             with self.rate_limit_checker.count_write(request, self.account(request)):
-                answer = await (self._run(visit) if trouble is None else self._meet(trouble, visit))
+                answer = await (self._run(visit) if details is None else self._apply_fault(details, visit))
         scope["begun"] = answer.cut
         await answer.deliver(send, date=format_datetime(self.now(), usegmt=True))
         if answer.cut:
             raise ConnectionDropped
 
-    def _hear(self, scope: Scope, body: bytes) -> LoggedRequest:
+    def _log_request(self, scope: Scope, body: bytes) -> LoggedRequest:
         request = LoggedRequest(
             number=len(self.requests) + 1,
             method=scope["method"],
@@ -198,75 +198,75 @@ class FakeService(ABC):
         self.hub.notify()
         return request
 
-    async def _run(self, talk: _ServiceRequest) -> CapturedResponse:
+    async def _run(self, exchange: _ServiceRequest) -> CapturedResponse:
         """Answer like a venue without faults."""
-        request = talk.request
+        request = exchange.request
         if request.method == "GET":
-            return await self._edge.get(request.target, lambda: self._handle(talk))
-        answer = await self._handle(talk)
+            return await self._edge.get(request.target, lambda: self._handle(exchange))
+        answer = await self._handle(exchange)
         if request.path in self.READ_PATHS:
             self._edge.remember(_cache_key(request), answer)
         return answer
 
-    async def _handle(self, talk: _ServiceRequest) -> CapturedResponse:
+    async def _handle(self, exchange: _ServiceRequest) -> CapturedResponse:
         try:
-            return await capture_response(self._router, talk.scope, talk.request.body)
+            return await capture_response(self._router, exchange.scope, exchange.request.body)
         except Exception as error:
             self.crashes.append(error)
             raise
 
-    async def _meet(self, trouble: FaultDetails, talk: _ServiceRequest) -> CapturedResponse:
-        match trouble.fault:
+    async def _apply_fault(self, details: FaultDetails, exchange: _ServiceRequest) -> CapturedResponse:
+        match details.fault:
             case RequestFault.DROPPED_BEFORE:
                 raise ConnectionDropped
             case RequestFault.DROPPED_AFTER:
-                await self._run(talk)
+                await self._run(exchange)
                 raise ConnectionDropped
             case RequestFault.LATE:
-                self._start(self._later(trouble.wait_s, talk))
+                self._start(self._run_later(details.wait_s, exchange))
                 raise ConnectionDropped
             case RequestFault.HANGING | RequestFault.HANGING_AFTER:
-                return await self._hang(trouble, talk)
+                return await self._hang(details, exchange)
             case RequestFault.STALE:
-                if (old := self._edge.get_stale(_cache_key(talk.request))) is not None:
+                if (old := self._edge.get_stale(_cache_key(exchange.request))) is not None:
                     return old
                 # Nobody has requested that before.
                 self.faults.discount(RequestFault.STALE)
-                return await self._run(talk)
+                return await self._run(exchange)
             case fault if fault in WORLD_FAULTS:
-                (trouble.meanwhile or (lambda: self.apply_world_fault(fault, talk.request)))()
-                return await self._run(talk)
+                (details.meanwhile or (lambda: self.apply_world_fault(fault, exchange.request)))()
+                return await self._run(exchange)
             case _:
-                return await self._answer_badly(trouble, talk)
+                return await self._answer_badly(details, exchange)
 
-    async def _answer_badly(self, trouble: FaultDetails, talk: _ServiceRequest) -> CapturedResponse:
-        fault = trouble.fault
+    async def _answer_badly(self, details: FaultDetails, exchange: _ServiceRequest) -> CapturedResponse:
+        fault = details.fault
         if fault is RequestFault.SLOW:
-            await self.clock.sleep(trouble.wait_s)
+            await self.clock.sleep(details.wait_s)
         if fault not in _FAULTS_BEFORE_EFFECT:
-            answer = await self._run(talk)
+            answer = await self._run(exchange)
         if fault is RequestFault.TOO_MANY:
-            return await capture_response(self.rate_limit_response(trouble.retry_after), talk.scope, b"")
+            return await capture_response(self.rate_limit_response(details.retry_after), exchange.scope, b"")
         if fault in {RequestFault.ERROR_BEFORE, RequestFault.ERROR_AFTER}:
-            return await capture_response(self.error_response(trouble.status), talk.scope, b"")
+            return await capture_response(self.error_response(details.status), exchange.scope, b"")
         if fault in {RequestFault.PAGE_BEFORE, RequestFault.PAGE_AFTER}:
-            return replace(await capture_response(self.error_response(503), talk.scope, b""), status=200)
+            return replace(await capture_response(self.error_response(503), exchange.scope, b""), status=200)
         if fault is RequestFault.SLOW:
             return answer
-        spoilt = spoil_response(answer, trouble)
+        spoilt = spoil_response(answer, details)
         if spoilt is answer:
             self.faults.discount(fault)
         return spoilt
 
-    async def _hang(self, trouble: FaultDetails, talk: _ServiceRequest) -> CapturedResponse:
-        if trouble.fault is RequestFault.HANGING_AFTER:
-            await self._run(talk)
-        await talk.gone()
+    async def _hang(self, details: FaultDetails, exchange: _ServiceRequest) -> CapturedResponse:
+        if details.fault is RequestFault.HANGING_AFTER:
+            await self._run(exchange)
+        await exchange.gone()
         raise ConnectionDropped
 
-    async def _later(self, wait_s: float, talk: _ServiceRequest) -> None:
+    async def _run_later(self, wait_s: float, exchange: _ServiceRequest) -> None:
         await self.clock.sleep(wait_s)
-        await self._run(talk)
+        await self._run(exchange)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

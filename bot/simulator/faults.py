@@ -85,7 +85,7 @@ class FaultDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ScheduledFault:
-    trouble: FaultDetails
+    details: FaultDetails
     method: str | None
     path: str
     times: int
@@ -121,8 +121,8 @@ class FaultSchedule:
         self, fault: RequestFault | FaultDetails, *, method: str | None = None, path: str = "", times: int = 1
     ) -> None:
         """Apply the fault to the next ``times`` requests of that method, to paths that begin with that."""
-        trouble = fault if isinstance(fault, FaultDetails) else FaultDetails(fault=fault)
-        self._orders.append(_ScheduledFault(trouble=trouble, method=method, path=path, times=times))
+        details = fault if isinstance(fault, FaultDetails) else FaultDetails(fault=fault)
+        self._orders.append(_ScheduledFault(details=details, method=method, path=path, times=times))
 
     def schedule_lost_replies(self, times: int, path: str, *, method: str = "POST", arrives: bool = True) -> None:
         """Lose the responses to the next ``times`` writes to a path, like a proxy that is down for half a minute.
@@ -151,10 +151,10 @@ class FaultSchedule:
 
     def next_fault(self, method: str, path: str) -> FaultDetails | None:
         """Return the fault of this request, and count it."""
-        trouble = self._ordered(method, path) or self._chance(method)
-        if trouble is not None:
-            self.injected[trouble.fault] += 1
-        return trouble
+        details = self._next_scheduled(method, path) or self._draw_fault(method)
+        if details is not None:
+            self.injected[details.fault] += 1
+        return details
 
     def discount(self, fault: RequestFault | SocketFault) -> None:
         """Uncount a fault that had nothing to spoil."""
@@ -164,24 +164,24 @@ class FaultSchedule:
 
     def next_socket_faults(self) -> frozenset[SocketFault]:
         """Return the fault of this message of a socket, and count it."""
-        met = {fault for fault, rate in self.socket_rates.items() if self._happens(rate)} | self.on_sockets
+        met = {fault for fault, rate in self.socket_rates.items() if self._draw(rate)} | self.on_sockets
         self.injected.update(met)
         return frozenset(met)
 
-    def _ordered(self, method: str, path: str) -> FaultDetails | None:
+    def _next_scheduled(self, method: str, path: str) -> FaultDetails | None:
         for place, order in enumerate(self._orders):
             if order.fits(method, path):
                 self._orders[place : place + 1] = [replace(order, times=order.times - 1)] if order.times > 1 else []
-                return order.trouble
+                return order.details
         return None
 
-    def _chance(self, method: str) -> FaultDetails | None:
+    def _draw_fault(self, method: str) -> FaultDetails | None:
         for fault, rate in self.rates.items():
-            if (fault is not RequestFault.STALE or method == "GET") and self._happens(rate):
+            if (fault is not RequestFault.STALE or method == "GET") and self._draw(rate):
                 return FaultDetails(fault=fault)
         return None
 
-    def _happens(self, rate: float) -> bool:
+    def _draw(self, rate: float) -> bool:
         if self._stream is None:
             message = "rates of faults need a stream of chance"
             raise ValueError(message)

@@ -115,7 +115,7 @@ HIDING_WAYS = {
     "dark names": ("", '<p style="color:darkblue;background:darkblue">{}</p>'),
 }
 
-# Why the simple rules of bot.net.html.hidden_styles do not detect a hidden text -> name -> (a style sheet, the markup).
+# Why the simple rules of bot.net.html.visible_text do not detect a hidden text -> name -> (a style sheet, the markup).
 # Such texts reach a model like visible ones: fenced as the words of others.
 UNREAD_HIDING_WAYS = {
     "needs a cascade: which rule sets the paper under the ink of a sheet": {
@@ -187,13 +187,13 @@ _ALL_WAYS = HIDING_WAYS | {name: way for ways in UNREAD_HIDING_WAYS.values() for
 
 def page_with_hidden_text(way: str, order: str) -> str:
     """Return a page that shows its text and hides the order in that way."""
-    sheet, markup = _ALL_WAYS[way]
-    return plain_page(markup.format(*[order] * markup.count("{")), sheet=sheet)
+    stylesheet, markup = _ALL_WAYS[way]
+    return plain_page(markup.format(*[order] * markup.count("{")), stylesheet=stylesheet)
 
 
-def plain_page(inner: str, *, sheet: str = "", charset: str = "") -> str:
+def plain_page(inner: str, *, stylesheet: str = "", charset: str = "") -> str:
     """Return a page of plain prose around the markup, with the visible sentence in front."""
-    style = f"<style>{sheet}</style>" if sheet else ""
+    style = f"<style>{stylesheet}</style>" if stylesheet else ""
     declared = f'<meta charset="{charset}">' if charset else ""
     return (
         f"<!doctype html><html><head>{declared}<title>The river</title>{style}</head><body><article><h1>The river</h1>"

@@ -134,7 +134,7 @@ class HostileWeb:
         return "127.0.0.1", self._ports["pages" if allowed else "forbidden"]
 
     async def __aenter__(self) -> Self:
-        for name, answer in (("pages", self._answer), ("forbidden", self._count)):
+        for name, answer in (("pages", self._answer_request), ("forbidden", self._count_connection)):
             server = await self._stack.enter_async_context(await asyncio.start_server(answer, "127.0.0.1", 0))
             self._ports[name] = server.sockets[0].getsockname()[1]
         return self
@@ -146,11 +146,11 @@ class HostileWeb:
             writer.transport.abort()
         await self._stack.aclose()
 
-    async def _count(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _count_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.forbidden_connections += 1
         writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -74,7 +74,7 @@ class NetworkEventLoop(VirtualEventLoop):
         self._ports: Iterator[int] = count(_FIRST_PORT)
         self.programs: list[SimulatedProgram] = []
         self.unknown_programs: list[str] = []
-        self._playing: dict[str, list[SimulatedProcess]] = {}
+        self._processes: dict[str, list[SimulatedProcess]] = {}
         self._pids: Iterator[int] = count(_FIRST_PID)
 
     def disconnect_process(self, life: str) -> None:
@@ -85,8 +85,8 @@ class NetworkEventLoop(VirtualEventLoop):
         self._gone.add(life)
         for transport in self._open.pop(life, ()):
             transport.abort()
-        for playing in self._playing.pop(life, ()):
-            playing.kill()
+        for processes in self._processes.pop(life, ()):
+            processes.kill()
 
     def wait_for_threads(self) -> None:
         """Wait, now and in real time, until writers of ledgers have done all their work."""
@@ -156,16 +156,16 @@ class NetworkEventLoop(VirtualEventLoop):
     ) -> tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]:
         """Run the simulated program with this command line; raises OSError where there is none."""
         life = CURRENT_PROCESS.get()
-        playing = SimulatedProcess(self, self._program((program, *args)), next(self._pids))
+        processes = SimulatedProcess(self, self._find_program((program, *args)), next(self._pids))
         if life in self._gone or not are_streams_supported((stdin, stdout, stderr)):
             raise OSError(errno.EPERM, f"no process may be started for {life or 'nobody'}")
         protocol = protocol_factory()
-        playing.connect(protocol, stdin=stdin, stdout=stdout)
-        others = [one for one in self._playing.get(life, ()) if one.get_returncode() is None]
-        self._playing[life] = [*others, playing]
-        return playing, protocol
+        processes.connect(protocol, stdin=stdin, stdout=stdout)
+        others = [one for one in self._processes.get(life, ()) if one.get_returncode() is None]
+        self._processes[life] = [*others, processes]
+        return processes, protocol
 
-    def _program(self, line: Sequence[str]) -> SimulatedProgram:
+    def _find_program(self, line: Sequence[str]) -> SimulatedProgram:
         for program in self.programs:
             if program.matches_command(line):
                 return program

@@ -34,11 +34,11 @@ class SimulatedProcess(asyncio.SubprocessTransport):
         super().__init__()
         self._loop, self._program, self._number = loop, program, number
         self._protocol: asyncio.SubprocessProtocol | None = None
-        self._talk = program.start()
+        self._handle_line = program.start()
         self._pipes: dict[int, _ProcessInput | _ProcessOutput] = {}
         self._waiters: list[asyncio.Future[int]] = []
         self._returncode: int | None = None
-        self._heard = b""
+        self._unread = b""
         self._free_s = loop.time() + program.startup_s
         self._closes = False
 
@@ -89,7 +89,7 @@ class SimulatedProcess(asyncio.SubprocessTransport):
 
     def receive(self, data: bytes) -> None:
         """Receive input; each whole line is answered in its turn."""
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._free_s = max(self._free_s, self._loop.time()) + self._program.answer_s
             self._loop.call_at(self._free_s, self._answer, line)
@@ -104,12 +104,12 @@ class SimulatedProcess(asyncio.SubprocessTransport):
         if self._returncode is not None:
             return
         try:
-            said = self._talk(line.decode())
+            reply = self._handle_line(line.decode())
         except Exception:  # noqa: BLE001 - a program that fails ends, and its output with it
             self._end(1)
             return
         if _OUT in self._pipes and self._protocol is not None:
-            self._protocol.pipe_data_received(_OUT, said.encode() + b"\n")
+            self._protocol.pipe_data_received(_OUT, reply.encode() + b"\n")
 
     def _end(self, code: int) -> None:
         if self._returncode is not None:
@@ -133,14 +133,14 @@ class SimulatedProcess(asyncio.SubprocessTransport):
 class _ProcessInput(asyncio.WriteTransport):
     """The end of a pipe that its starter writes to."""
 
-    def __init__(self, playing: SimulatedProcess) -> None:
+    def __init__(self, processes: SimulatedProcess) -> None:
         super().__init__()
-        self._playing = playing
+        self._processes = processes
         self._closed = False
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - whatever is made of bytes
         if not self._closed:
-            self._playing.receive(bytes(data))
+            self._processes.receive(bytes(data))
 
     def can_write_eof(self) -> bool:
         return True
@@ -151,13 +151,13 @@ class _ProcessInput(asyncio.WriteTransport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._playing.end_of_input()
+            self._processes.end_of_input()
 
     def abort(self) -> None:
         self.close()
 
     def is_closing(self) -> bool:
-        return self._closed or self._playing.is_closing()
+        return self._closed or self._processes.is_closing()
 
     def get_write_buffer_size(self) -> int:
         return 0

@@ -90,11 +90,11 @@ class RequestLimit:
     exact: frozenset[str] = frozenset()
     by: Callable[[LoggedRequest], str] | None = None
 
-    def holds_for(self, heard: LoggedRequest) -> bool:
+    def holds_for(self, logged: LoggedRequest) -> bool:
         """Return whether a request is counted."""
-        if self.methods and heard.method not in self.methods:
+        if self.methods and logged.method not in self.methods:
             return False
-        return heard.path in self.exact if self.exact else heard.path.startswith(self.prefixes)
+        return logged.path in self.exact if self.exact else logged.path.startswith(self.prefixes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +124,16 @@ class RateLimitChecker:
         self._times: dict[tuple[str, str], deque[float]] = {}
         self._under_way: Counter[str] = Counter()
 
-    def check(self, heard: LoggedRequest) -> LimitViolation | None:
+    def check(self, logged: LoggedRequest) -> LimitViolation | None:
         """Count a request; return the worst violation, if there is one."""
-        found = [violation for limit in self.limits if (violation := self._count(limit, heard)) is not None]
+        found = [violation for limit in self.limits if (violation := self._count(limit, logged)) is not None]
         self.violations += found
         return max(found, key=lambda violation: violation.wait_s, default=None)
 
     @contextmanager
-    def count_write(self, heard: LoggedRequest, account: str) -> Iterator[None]:
+    def count_write(self, logged: LoggedRequest, account: str) -> Iterator[None]:
         """Count a write of the account for as long as this is entered; a GET does not count."""
-        if heard.method == "GET":
+        if logged.method == "GET":
             yield
             return
         self._under_way[account] += 1
@@ -143,15 +143,15 @@ class RateLimitChecker:
         finally:
             self._under_way[account] -= 1
 
-    def _count(self, limit: RequestLimit, heard: LoggedRequest) -> LimitViolation | None:
-        if not limit.holds_for(heard):
+    def _count(self, limit: RequestLimit, logged: LoggedRequest) -> LimitViolation | None:
+        if not limit.holds_for(logged):
             return None
-        times = self._times.setdefault((limit.name, limit.by(heard) if limit.by else ""), deque())
+        times = self._times.setdefault((limit.name, limit.by(logged) if limit.by else ""), deque())
         window = limit.per_s - self.slack_s
-        while times and times[0] <= heard.at_s - window:
+        while times and times[0] <= logged.at_s - window:
             times.popleft()
-        times.append(heard.at_s)
+        times.append(logged.at_s)
         if len(times) <= limit.count:
             return None
-        wait_s = times[-limit.count] + window - heard.at_s
-        return LimitViolation(limit=limit.name, request=heard.number, at=heard.at, count=len(times), wait_s=wait_s)
+        wait_s = times[-limit.count] + window - logged.at_s
+        return LimitViolation(limit=limit.name, request=logged.number, at=logged.at, count=len(times), wait_s=wait_s)

@@ -35,8 +35,8 @@ class FakeSocketChannel:
         if SocketFault.CUT in met:
             self.cut()
             return
-        for said in self._spoilt(text, met):
-            self._outgoing.put_nowait(said)
+        for frame in self._spoil_frames(text, met):
+            self._outgoing.put_nowait(frame)
 
     def cut(self) -> None:
         """End the connection without a message, where the server can; else close it."""
@@ -53,7 +53,7 @@ class FakeSocketChannel:
             if self.websocket.application_state is WebSocketState.CONNECTED:
                 await self.websocket.close(code=1011)
 
-    def _spoilt(self, text: str, met: frozenset[SocketFault]) -> list[str]:
+    def _spoil_frames(self, text: str, met: frozenset[SocketFault]) -> list[str]:
         before, self._before = self._before, text
         if SocketFault.SILENT in met:
             return []
@@ -77,7 +77,7 @@ class WebSocketHub:
     def __init__(self, clock: Clock, faults: FaultSchedule) -> None:
         self.channels: list[FakeSocketChannel] = []
         self.opened = 0
-        self._news = asyncio.Event()
+        self._activity = asyncio.Event()
         self._clock = clock
         self._faults = faults
 
@@ -89,12 +89,12 @@ class WebSocketHub:
 
     def notify(self) -> None:
         """Wake all waiters for an event."""
-        self._news.set()
+        self._activity.set()
 
     async def wait_for_activity(self) -> None:
         """Wait for an event."""
-        self._news.clear()
-        await self._news.wait()
+        self._activity.clear()
+        await self._activity.wait()
 
     def cut_all(self) -> None:
         """End all connections without a message."""
@@ -122,9 +122,9 @@ class WebSocketHub:
         self.channels.append(channel)
         self.opened += 1
         self.notify()
-        tasks = [asyncio.ensure_future(channel.write()), asyncio.ensure_future(self._read(channel, hear))]
+        tasks = [asyncio.ensure_future(channel.write()), asyncio.ensure_future(self._read_frames(channel, hear))]
         if check_every_s is not None:
-            tasks.append(asyncio.ensure_future(self._watch(channel, check_every_s, idle_s)))
+            tasks.append(asyncio.ensure_future(self._watch_idle(channel, check_every_s, idle_s)))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -137,7 +137,7 @@ class WebSocketHub:
             if isinstance(end, Exception):
                 raise end
 
-    async def _read(
+    async def _read_frames(
         self, channel: FakeSocketChannel, hear: Callable[[FakeSocketChannel, str], Awaitable[None] | None]
     ) -> None:
         while (text := await _next_message(channel.websocket)) is not None:
@@ -147,7 +147,7 @@ class WebSocketHub:
                 await answer
             self.notify()
 
-    async def _watch(self, channel: FakeSocketChannel, every_s: float, idle_s: float) -> None:
+    async def _watch_idle(self, channel: FakeSocketChannel, every_s: float, idle_s: float) -> None:
         while True:
             await self._clock.sleep(every_s)
             if self._clock.monotonic() - channel.seen_s >= idle_s:

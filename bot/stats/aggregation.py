@@ -14,8 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bot.core.beliefs import PriorSource
-from bot.stats.arrays import FloatArray, IntArray, require_finite, require_same_length, require_unit_interval
-from bot.stats.logit import logit, sigmoid
+from bot.stats.arrays import (
+    FloatArray,
+    IntArray,
+    logit,
+    require_finite,
+    require_same_length,
+    require_unit_interval,
+    sigmoid,
+)
 from bot.stats.scores import bucket_masses
 
 TrialAnswer = float | Sequence[float | None] | None
@@ -100,7 +107,7 @@ def _require_answers(trials: ArrayLike) -> FloatArray:
 def _require_trial_matrix(trials: ArrayLike) -> FloatArray:
     matrix = np.asarray(trials, dtype=np.float64)
     if matrix.ndim != 2 or not matrix.size:
-        message = f"want (trials, targets), got shape {matrix.shape}"
+        message = f"needs (trials, targets), got shape {matrix.shape}"
         raise ValueError(message)
     if ((matrix < 0.0) | (matrix > 1.0)).any():
         message = "a trial has a probability outside [0, 1]"
@@ -154,7 +161,7 @@ def logarithmic_pool_cdf(cdfs: ArrayLike, weights: ArrayLike | None = None) -> F
 def _require_opinions(distributions: ArrayLike) -> FloatArray:
     opinions = require_unit_interval(distributions, "probability")
     if opinions.ndim != 2 or not opinions.size:
-        message = f"want (opinions, points), got shape {opinions.shape}"
+        message = f"needs (opinions, points), got shape {opinions.shape}"
         raise ValueError(message)
     return opinions
 
@@ -162,7 +169,7 @@ def _require_opinions(distributions: ArrayLike) -> FloatArray:
 def _normalise_weights(weights: ArrayLike | None, opinions: FloatArray) -> FloatArray:
     raw = np.ones(len(opinions)) if weights is None else require_finite(weights, "weight")
     if raw.shape != opinions.shape[:1] or raw.min() < 0.0 or raw.sum() <= 0.0:
-        message = f"want {len(opinions)} weights of at least 0, not all 0"
+        message = f"needs {len(opinions)} weights of at least 0, not all 0"
         raise ValueError(message)
     return np.asarray(raw / raw.sum(), dtype=np.float64)
 
@@ -223,12 +230,8 @@ DEFAULT_WEIGHTS: Mapping[PriorSource, WeightRule] = {
     PriorSource.BASE_RATE: SpreadWeight(0.3, 0.7),
     PriorSource.EVEN: SpreadWeight(0.7, 0.4),
 }
-
-
 # The floor is the outer loop, so that the first of several equal minima is the one the published code picks.
 SPREAD_GRID = tuple(SpreadWeight(f / 10, c / 5) for f in range(11) for c in range(11))
-
-
 FIXED_GRID = tuple(FixedWeight(weight / 20) for weight in range(1, 21))
 
 

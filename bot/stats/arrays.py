@@ -1,10 +1,11 @@
-"""Array types and the checks that every scientific function makes of its arguments.
+"""Array types, the checks of arguments that all functions on arrays share, and the logit scale.
 
-A NaN in a mean is found weeks later, so values are checked once, where they enter.
+A NaN in a mean is found weeks later, so values are checked once, at the entry.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
@@ -15,10 +16,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 DateArray = NDArray[np.datetime64]
+# How far a probability may approach 0 and 1 before a logarithm.
+LOGIT_EPSILON = 1e-4
 
 
 class EncodedKeys(NamedTuple):
-    """Keys replaced by integers: ``labels[codes[i]]`` is the key of row i; labels stand in order of appearance."""
+    """Keys replaced by integers: ``labels[codes[i]]`` is the key of row i; labels are in order of appearance."""
 
     codes: IntArray
     labels: tuple[Hashable, ...]
@@ -46,7 +49,7 @@ def require_same_length(**columns: FloatArray | IntArray) -> None:
     """Raise ValueError unless all columns are vectors of one shared length above zero."""
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) != 1 or any(len(shape) != 1 or not shape[0] for shape in shapes.values()):
-        message = f"want vectors of one length above zero, got shapes {shapes}"
+        message = f"needs vectors of one length above zero, got shapes {shapes}"
         raise ValueError(message)
 
 
@@ -55,3 +58,26 @@ def encode_keys(keys: Iterable[Hashable]) -> EncodedKeys:
     index: dict[Hashable, int] = {}
     codes = np.fromiter((index.setdefault(key, len(index)) for key in keys), dtype=np.int64)
     return EncodedKeys(codes=codes, labels=tuple(index))
+
+
+def logit(probabilities: ArrayLike, eps: float = LOGIT_EPSILON) -> FloatArray:
+    """Return log(p / (1 - p)) after clipping p to [eps, 1 - eps]; any shape.
+
+    Raises ValueError for a value outside [0, 1]. Source of the default eps: conformance vectors, ``eps_logit``.
+    """
+    clipped = np.clip(require_unit_interval(probabilities, "probability"), eps, 1.0 - eps)
+    return np.asarray(np.log(clipped) - np.log1p(-clipped), dtype=np.float64)
+
+
+def log_odds(probability: float, eps: float = 0.0) -> float:
+    """Return log(p / (1 - p)) of one number after clipping it to [eps, 1 - eps].
+
+    Raises ValueError or ZeroDivisionError for 0 and 1 where ``eps`` is 0.
+    """
+    clipped = min(max(probability, eps), 1.0 - eps)
+    return math.log(clipped / (1.0 - clipped))
+
+
+def sigmoid(log_odds: ArrayLike) -> FloatArray:
+    """Return 1 / (1 + exp(-x)) without overflow, any shape."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -np.asarray(log_odds, dtype=np.float64))), dtype=np.float64)

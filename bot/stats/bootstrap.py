@@ -69,7 +69,7 @@ def resample_means(
     """
     values = require_finite(scores, "score")
     if values.ndim != 2 or values.shape[1] != len(methods) or not len(values) or resamples < 1:
-        message = f"want (rows, {len(methods)}) scores and resamples >= 1, got {values.shape}"
+        message = f"needs (rows, {len(methods)}) scores and resamples >= 1, got {values.shape}"
         raise ValueError(message)
     totals = _cluster_totals(values, clusters)
     drawn = np.empty((resamples, len(methods)))

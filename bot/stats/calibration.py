@@ -13,16 +13,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bot.stats.arrays import EncodedKeys, FloatArray, IntArray, encode_keys, require_same_length, require_unit_interval
-from bot.stats.logit import LOGIT_EPSILON, logit, sigmoid
+from bot.stats.arrays import (
+    LOGIT_EPSILON,
+    EncodedKeys,
+    FloatArray,
+    IntArray,
+    encode_keys,
+    logit,
+    require_same_length,
+    require_unit_interval,
+    sigmoid,
+)
 
 _MAX_NEWTON_STEPS = 100
-
-
 # Each step squares the error of the last, so a step this small leaves about 1e-12.
 _STEP_TOLERANCE = 1e-6
-
-
 _IDENTITY_LINE = np.array([1.0, 0.0])
 
 
@@ -331,7 +336,7 @@ def _require_columns(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[Flo
 
 def _require_positive(count: int) -> int:
     if count < 1:
-        message = f"want at least one bin, got {count}"
+        message = f"needs at least one bin, got {count}"
         raise ValueError(message)
     return count
 

@@ -40,7 +40,7 @@ class CalibrationHistory:
         """Refuse other lengths, missing days and forecasts made after their outcome."""
         shape = self.rows.outcomes.shape
         if self.made_on.shape != shape or self.resolved_on.shape != shape:
-            message = f"want {shape[0]} days, got {self.made_on.shape} and {self.resolved_on.shape}"
+            message = f"needs {shape[0]} days, got {self.made_on.shape} and {self.resolved_on.shape}"
             raise ValueError(message)
         if not (self.made_on <= self.resolved_on).all():
             message = "a day is missing, or a forecast was made after its question resolved"

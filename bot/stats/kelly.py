@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bot.core.orders import ContractSide, Position
-from bot.stats.logit import log_odds
+from bot.stats.arrays import log_odds
 
 # Beliefs beyond are capped: a certain one would stake everything.
 MIN_BELIEF = 0.001

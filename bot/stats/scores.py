@@ -43,7 +43,7 @@ def choice_brier_scores(pmfs: ArrayLike, outcomes: ArrayLike) -> FloatArray:
     p = require_unit_interval(pmfs, "option probability")
     o = np.asarray(outcomes, dtype=np.int64)
     if p.ndim != 2 or o.shape != p.shape[:1] or not o.size:
-        message = f"want (n, options) and (n,), got {p.shape} and {o.shape}"
+        message = f"needs (n, options) and (n,), got {p.shape} and {o.shape}"
         raise ValueError(message)
     if o.min() < 0 or o.max() >= p.shape[1] or np.abs(p.sum(axis=1) - 1.0).max() > 1e-6:
         message = "an outcome names no option, or the options of a question do not sum to 1"
@@ -95,7 +95,7 @@ def _require_groups(group_briers: Sequence[float]) -> FloatArray:
     return briers
 
 
-# A value so far beyond an end, as a share of the range, still counts as the end: rounding may move a bound.
+# A value at most this far beyond an end, as a share of the range, counts as the end, because of rounding.
 END_TOLERANCE = 1e-9
 
 
@@ -111,7 +111,7 @@ def grid_locations(values: ArrayLike, grid: ArrayLike) -> FloatArray:
         raise ValueError(message)
     x = np.asarray(values, dtype=np.float64)
     if np.isnan(x).any():
-        message = "a value on a grid is a number"
+        message = "a value on a grid is not a number"
         raise ValueError(message)
     steps = points.size - 1
     slack = END_TOLERANCE * (points[-1] - points[0])
@@ -133,7 +133,7 @@ def crps_scores(cdfs: ArrayLike, locations: ArrayLike) -> FloatArray:
     """
     curves, y = require_unit_interval(cdfs, "CDF value"), require_finite(locations, "location")
     if curves.ndim == 0 or curves.shape[-1] < 2 or y.shape != curves.shape[:-1]:
-        message = f"want (..., points) and (...), got {curves.shape} and {y.shape}"
+        message = f"needs (..., points) and (...), got {curves.shape} and {y.shape}"
         raise ValueError(message)
     first, last = curves[..., :-1], curves[..., 1:]
     if (last < first).any():
@@ -153,18 +153,10 @@ def _mean_square(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 MIN_PROBABILITY = 0.001
-
-
 DISCRETE_PEER_SCALE = 100.0
-
-
 CONTINUOUS_PEER_SCALE = 50.0
-
-
-# The least mass of a step is this share of an even one: 5e-5 with 200 steps.
+# The minimum mass of a step is this share of an even step: 5e-5 with 200 steps.
 MIN_STEP_SHARE = 0.01
-
-
 _EDGE_TOLERANCE = 1e-10
 
 
@@ -182,7 +174,7 @@ class BucketLayout:
     def __post_init__(self) -> None:
         """Refuse an empty range and an impossible number of ends."""
         if self.inside < 1 or self.open_ends not in {0, 1, 2}:
-            message = f"want inside >= 1 and 0 to 2 open ends, got {self.inside}, {self.open_ends}"
+            message = f"needs inside >= 1 and 0 to 2 open ends, got {self.inside}, {self.open_ends}"
             raise ValueError(message)
 
 

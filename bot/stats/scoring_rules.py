@@ -1,6 +1,6 @@
-"""Which scores a prediction gets once its question has resolved, by the kind of the question.
+"""The scores of a prediction for a resolved question, by the kind of the question.
 
-A prediction that a rule cannot score has none: a void outcome, an unknown option, a value beyond a closed bound.
+A prediction gets no score for a void outcome, an unknown option, and a value beyond a closed bound.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from bot.stats.arrays import FloatArray
 
 RuleScores = dict[str, float]
-
-# The proper scores that measure how far an answer was off, and the worst value of each.
+# The proper scores that measure the error of an answer, and the worst value of each.
 _WORST_SCORES = {BRIER: 1.0, CHOICE_BRIER: 2.0, CRPS: 1.0}
 
 
@@ -51,40 +50,42 @@ class ResolvedPrediction:
 def score_predictions(answers: Sequence[ResolvedPrediction]) -> list[RuleScores]:
     """Return the scores of each answer by the name of their rule, in the order of the answers."""
     answers = [_drop_premature_options(answer) for answer in answers]
-    marks: list[RuleScores] = [{} for _ in answers]
+    scores: list[RuleScores] = [{} for _ in answers]
     groups: dict[QuestionShape, list[int]] = {}
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         if prediction_mismatch(answer.prediction, answer.shape) is None and _is_scorable(answer):
-            groups.setdefault(answer.shape, []).append(place)
-    for shape, places in groups.items():
-        judged = _score_group(shape, [answers[place] for place in places])
-        for rule, values in judged.items():
-            for place, value in zip(places, values.tolist(), strict=True):
-                marks[place][rule] = value
-    return marks
+            groups.setdefault(answer.shape, []).append(index)
+    for shape, indexes in groups.items():
+        group_scores = _score_group(shape, [answers[index] for index in indexes])
+        for rule, values in group_scores.items():
+            for index, value in zip(indexes, values.tolist(), strict=True):
+                scores[index][rule] = value
+    return scores
 
 
 def _drop_premature_options(answer: ResolvedPrediction) -> ResolvedPrediction:
-    """Return a choice as it counts.
-
-    without the options that were not in force yet, whose probability goes to the last one.
-    """
-    shape, said, came = answer.shape, answer.prediction, answer.outcome
-    if not (isinstance(shape, ChoiceShape) and isinstance(said, ChoicePrediction) and isinstance(came, ChoiceOutcome)):
+    """Return a choice without the options that were not in force yet; their probability goes to their substitute."""
+    shape, prediction, outcome = answer.shape, answer.prediction, answer.outcome
+    if not (
+        isinstance(shape, ChoiceShape)
+        and isinstance(prediction, ChoicePrediction)
+        and isinstance(outcome, ChoiceOutcome)
+    ):
         return answer
-    options = tuple(option for option in shape.options if option not in came.early)
-    heir = came.otherwise[-1] if came.otherwise else ""
-    if len(options) == len(shape.options) or len(options) < 2 or heir not in options:
+    options = tuple(option for option in shape.options if option not in outcome.early)
+    substitute = outcome.otherwise[-1] if outcome.otherwise else ""
+    if len(options) == len(shape.options) or len(options) < 2 or substitute not in options:
         return answer
-    shares = {option: said.probabilities[option] for option in options if option in said.probabilities}
-    shares[heir] += sum(share for option, share in said.probabilities.items() if option in came.early)
-    return ResolvedPrediction(ChoicePrediction(shares), ChoiceShape(options=options), came)
+    given = prediction.probabilities
+    shares = {option: given[option] for option in options if option in given}
+    shares[substitute] += sum(share for option, share in given.items() if option in outcome.early)
+    return ResolvedPrediction(ChoicePrediction(shares), ChoiceShape(options=options), outcome)
 
 
 def prediction_loss(prediction: Prediction, shape: QuestionShape, outcome: Outcome) -> float | None:
-    """Return how far an answer was off, from 0 (best) to 1; None where it cannot be judged.
+    """Return the error of an answer, from 0 (best) to 1; None if it cannot be scored.
 
-    That is the Brier score, of a choice half of it, and of a curve the CRPS in shares of its range.
+    It is the Brier score, for a choice half of it, and for a curve the CRPS in shares of its range.
     """
     (marks,) = score_predictions([ResolvedPrediction(prediction, shape, outcome)])
     return next((marks[rule] / worst for rule, worst in _WORST_SCORES.items() if rule in marks), None)
@@ -103,7 +104,7 @@ def _is_scorable(answer: ResolvedPrediction) -> bool:
 
 
 def _outcome_index(outcome: ChoiceOutcome, options: Sequence[str]) -> int | None:
-    """Return the index of the option that came true, or of its substitute; None where there is none."""
+    """Return the index of the option that came true, or of its substitute; None if there is none."""
     return next((options.index(name) for name in (outcome.option, *outcome.otherwise) if name in options), None)
 
 
@@ -130,7 +131,9 @@ def _score_binary(answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArra
 
     pairs = [(answer.prediction, answer.outcome) for answer in answers]
     given = [
-        (said.probability, came.value) for said, came in pairs if said.kind == "binary" and came.kind == "happened"
+        (prediction.probability, outcome.value)
+        for prediction, outcome in pairs
+        if prediction.kind == "binary" and outcome.kind == "happened"
     ]
     probabilities, outcomes = zip(*given, strict=True)
     return {BRIER: brier_scores(probabilities, outcomes)}
@@ -146,15 +149,15 @@ def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]
         log_scores,
     )
 
-    said = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, ChoicePrediction)]
+    given = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, ChoicePrediction)]
     found = [_outcome_index(answer.outcome, options) for answer in answers if isinstance(answer.outcome, ChoiceOutcome)]
-    came = [place for place in found if place is not None]
-    pmfs = np.array([[probabilities[option] for option in options] for probabilities in said])
+    indexes = [index for index in found if index is not None]
+    pmfs = np.array([[probabilities[option] for option in options] for probabilities in given])
     pmfs /= pmfs.sum(axis=1, keepdims=True)  # a sum may be off by a millionth
-    on_outcome = pmfs[np.arange(len(came)), came]
+    on_outcome = pmfs[np.arange(len(indexes)), indexes]
     accepted = np.clip(on_outcome, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
     return {
-        CHOICE_BRIER: choice_brier_scores(pmfs, came),
+        CHOICE_BRIER: choice_brier_scores(pmfs, indexes),
         CHOICE_LOG: log_scores(on_outcome),
         CHOICE_BASELINE: choice_baseline_scores(accepted, len(options)),
     }

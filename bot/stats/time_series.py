@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from bot.stats.arrays import DateArray, FloatArray, require_finite, require_same_length
 
 Day = np.datetime64
-
 _MIN_POINTS = 30
 _MIN_NEIGHBOURS = 5
 _ONE_DAY = np.timedelta64(1, "D")

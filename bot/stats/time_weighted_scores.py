@@ -48,7 +48,7 @@ class QuestionSpan:
     def __post_init__(self) -> None:
         """Refuse an empty span and a close outside it."""
         if not self.opens_s <= self.closes_s <= self.scheduled_s or self.opens_s == self.scheduled_s:
-            message = f"want opens <= closes <= scheduled, opens < scheduled: {self}"
+            message = f"needs opens <= closes <= scheduled, opens < scheduled: {self}"
             raise ValueError(message)
 
 
@@ -132,7 +132,7 @@ def spot_score(standings: Sequence[StandingForecast], scores: ArrayLike, spot_s:
     """
     values = require_finite(scores, "score")
     if values.shape != (len(standings),):
-        message = f"want a score for each of {len(standings)} standing forecasts, got shape {values.shape}"
+        message = f"needs a score for each of {len(standings)} standing forecasts, got shape {values.shape}"
         raise ValueError(message)
     there = [value for value, one in zip(values.tolist(), standings, strict=True) if one.start_s <= spot_s < one.end_s]
     if len(there) > 1:

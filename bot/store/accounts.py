@@ -27,32 +27,26 @@ from bot.store.serialization import (
 
 # An unchanged account gets a new reading this often: a reading also shows that the account could be read.
 MAX_READING_GAP = timedelta(hours=1)
-
 # All readings are kept this long, then the last and highest of each hour, then those of each day.
 KEEP_ALL_FOR, KEEP_HOURLY_FOR = timedelta(days=2), timedelta(days=90)
 _ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
 _SUM_COLUMNS = ("cash", "equity", "reserved", "loan", "owed", "elsewhere")
-
 _NEWEST_READING = f"""
 select id, at, {", ".join(_SUM_COLUMNS)} from account_reading
 where id = (select max(id) from account_reading where {_OF_ACCOUNT})
 """  # noqa: S608 - made of constants
-
 _INSERT_READING = f"""
 insert into account_reading (venue, account, paper, at, until, currency, body, {", ".join(_SUM_COLUMNS)})
 values (:venue, :account, :paper, :at, :at, :currency, :body, {", ".join(f":{name}" for name in _SUM_COLUMNS)})
 """  # noqa: S608 - made of constants
-
 # Only the newest reading keeps the full account; older readings keep the sums.
 _CLEAR_OLD_BODIES = f"update account_reading set body = '' where {_OF_ACCOUNT} and id < :newest and body <> ''"  # noqa: S608 - constants
 _EXTEND_READING = "update account_reading set body = ?, until = max(until, ?) where id = ?"
-
 _READINGS_SINCE = f"""
 select at, until, {", ".join(_SUM_COLUMNS)} from account_reading
 where venue = ? and account = ? and paper = ? and at >= ? order by at, id
 """  # noqa: S608 - made of constants
-
 _THIN_READINGS = f"""
 with old as (
   select id, row_number() over (partition by substr(at, 1, iif(at < :daily, 10, 13)) order by at desc, id desc) as last,
@@ -61,13 +55,11 @@ with old as (
     and id <> (select min(id) from account_reading where {_OF_ACCOUNT}))
 delete from account_reading where id in (select id from old where last > 1 and highest > 1)
 """  # noqa: S608 - made of constants
-
 _ORDERED_CONTRACTS = """
 select distinct json_extract(order_body, '$.contract') from intent
 where venue = :venue and account = :account and order_body is not null
   and json_extract(order_body, '$.contract') in (select value from json_each(:contracts))
 """
-
 _UPSERT_VENUE_GAIN = """
 insert into venue_gain (venue, account, contract, gain, closed, before_fees, at)
 values (:venue, :account, :contract, :gain, :closed, :before_fees, :at)
@@ -169,7 +161,6 @@ def _hour_key(at: datetime) -> str:
 
 
 _INTENT_OF_ACCOUNT = "i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper"
-
 _SELECT_FILLS = f"""
 select f.at, json_extract(i.order_body, '$.contract'), json_extract(i.order_body, '$.leg'),
        json_extract(i.order_body, '$.side'), coalesce(json_extract(i.order_body, '$.option'), ''), i.ref,
@@ -178,20 +169,16 @@ from fill f join intent i on i.id = f.intent join forecast p on p.id = i.forecas
 where {_INTENT_OF_ACCOUNT}
 order by f.at, i.seq, f.reference
 """  # noqa: S608 - made of constants
-
 _SELECT_COMMENT_FEES = f"""
 select i.changed_at, i.cost from intent i
 where {_INTENT_OF_ACCOUNT} and i.action = 'comment' and i.state = 'acked' and i.cost > 0
 """  # noqa: S608 - made of constants
-
 _SELECT_PAYOUTS = """
 select at, contract, leg, price from payout where venue = :venue and account = :account and paper = :paper
 """
-
 _SELECT_VENUE_GAINS = (
     "select contract, gain, closed, before_fees from venue_gain where venue = :venue and account = :account"
 )
-
 # Traded contracts whose question has an outcome that no stored payout is based on.
 _SELECT_UNPAID = f"""
 select distinct json_extract(i.order_body, '$.contract') as contract, json_extract(i.order_body, '$.leg') as leg,
@@ -206,17 +193,14 @@ where {_INTENT_OF_ACCOUNT} and i.order_body is not null and exists (select 1 fro
       and p.resolution = r.id)
 group by 1, 2, 3, 4, 5
 """  # noqa: S608 - made of constants
-
 _SELECT_MARKET_STATE = """
 select d.market from decision d join intent i on i.id = d.intent
 where i.seq = ? and d.market is not null order by d.id desc limit 1
 """
-
 _UPSERT_PAYOUT = """
 insert or replace into payout (venue, account, paper, contract, leg, price, at, resolution)
 values (:venue, :account, :paper, :contract, :leg, :price, :at, :resolution)
 """
-
 _DELETE_PAYOUT = """
 delete from payout
 where venue = :venue and account = :account and paper = :paper and contract = :contract and leg = :leg

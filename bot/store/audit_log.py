@@ -1,4 +1,4 @@
-"""The audit: append-only rows, each with the hash of the row before it.
+"""The audit log: append-only rows, each with the hash of the previous row.
 
 Verification finds an edited row and a removed tail.
 """
@@ -22,7 +22,6 @@ AUDIT_HEAD_FILE = "audit.head"
 GENESIS_HASH = "0" * 64
 # The number before the first row.
 EMPTY_SEQ = 0
-
 _COLUMNS = "seq, at, kind, venue, actor, body, previous, hash"
 _NEWEST = "select seq, hash from audit order by seq desc limit 1"
 _ADD = f"insert into audit ({_COLUMNS}) values (:seq, :at, :kind, :venue, :actor, :body, :previous, :hash)"  # noqa: S608 - constants
@@ -32,7 +31,6 @@ _RECENT = f"""
 select {_COLUMNS} from audit where (:kind is null or kind = :kind) and (:venue is null or venue = :venue)
 order by seq desc limit :limit
 """  # noqa: S608 - as above
-
 _BODY: JsonSerializer[Mapping[str, str]] = JsonSerializer("audit row", Mapping[str, str])
 
 
@@ -78,7 +76,7 @@ class AuditHead:
 class AuditVerification:
     """The result of a verification: how many rows are valid, their head, and what is wrong ("" for nothing).
 
-    ``first_bad_row`` is the number of the first row that cannot be trusted.
+    ``first_bad_row`` is the number of the first invalid row.
     """
 
     rows: int
@@ -88,7 +86,7 @@ class AuditVerification:
 
     @property
     def sound(self) -> bool:
-        """Whether the chain is whole."""
+        """Whether the chain is valid."""
         return not self.why
 
 
@@ -134,7 +132,7 @@ def verify_audit_chain(
     head = since or AuditHead()
     if why := _verified_row_fault(database, head):
         return AuditVerification(rows=head.seq - 1, head=head, first_bad_row=head.seq, why=why)
-    held = known is None or known.seq <= head.seq
+    is_head_found = known is None or known.seq <= head.seq
     for values in database.execute(_AFTER, [head.seq]):
         row = _row_by_column(values)
         if why := _row_fault(row, head):
@@ -142,10 +140,10 @@ def verify_audit_chain(
         head = AuditHead(seq=row["seq"], hash=row["hash"])
         if known is not None and head.seq == known.seq:
             if head.hash != known.hash:
-                why = f"row {head.seq} is not the one that was exported as head: the chain was rewritten"
+                why = f"row {head.seq} differs from the exported head: the chain was rewritten"
                 return AuditVerification(rows=head.seq, head=head, first_bad_row=head.seq, why=why)
-            held = True
-    if not held and known is not None:
+            is_head_found = True
+    if not is_head_found and known is not None:
         why = f"the exported head is row {known.seq}, and the chain ends with row {head.seq}: its tail was cut off"
         return AuditVerification(rows=head.seq, head=head, first_bad_row=head.seq + 1, why=why)
     return AuditVerification(rows=head.seq, head=head)
@@ -180,7 +178,7 @@ def read_exported_head(path: Path) -> AuditHead:
         message = f"there is no exported head at {path}"
         raise NotFoundError(message) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"{path} holds no head of an audit"
+        message = f"{path} is not an exported head of the audit log"
         raise MalformedDataError(message) from error
     return head
 

@@ -81,9 +81,9 @@ def verified_book_copies(backup: Path, ledger: Path) -> dict[str, Path]:
     named = _recorded_books(backup)
     if named is not None:
         return _verify_book_copies(backup, named)
-    if aside := _REPLACED_NAME.fullmatch(backup.stem):
-        kept = backup.parent.glob(f"*/*-replaced-{aside['stamp']}.sqlite")
-        return {_original_place(path, backup.parent): path for path in sorted(kept)}
+    if replaced := _REPLACED_NAME.fullmatch(backup.stem):
+        books = backup.parent.glob(f"*/*-replaced-{replaced['stamp']}.sqlite")
+        return {_original_place(path, backup.parent): path for path in sorted(books)}
     if current := find_books(ledger):
         message = (
             f"{backup} was made without the paper books; to restore it, move these away first, new ones will be made: "
@@ -118,12 +118,12 @@ def _verify_book_copies(backup: Path, named: Mapping[str, str]) -> dict[str, Pat
     copies = {name: backup_books_folder(backup) / name for name in named}
     if absent := [name for name, path in copies.items() if not path.is_file()]:
         message = (
-            f"{backup} is half a backup: {', '.join(absent)} should be in {backup_books_folder(backup)}; "
+            f"{backup} is incomplete: {', '.join(absent)} should be in {backup_books_folder(backup)}; "
             "copy that folder as well, or choose another backup"
         )
         raise StoreError(message)
     if changed := [str(path) for name, path in copies.items() if file_sha256(path) != named[name]]:
-        message = f"{', '.join(changed)} is not what was copied for {backup.name}; choose another backup"
+        message = f"{', '.join(changed)} differs from the copy made for {backup.name}; choose another backup"
         raise StoreError(message)
     return copies
 
@@ -135,8 +135,7 @@ def _original_place(aside: Path, folder: Path) -> str:
 
 # Bytes that must stay free for the ledger itself after a copy.
 RESERVE_BYTES = 64 * 1024 * 1024
-
-# No copy takes this long: an older partial copy is left over from a kill.
+# No copy takes this long, so an older partial copy is from a killed process.
 ABANDONED_AFTER = timedelta(hours=1)
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 _BACKUP_NAME = re.compile(r"(?P<stem>.+)-(?P<stamp>\d{8}T\d{6}Z)(?:-(?P<label>.+))?\.db")
@@ -214,7 +213,7 @@ def copy_database(path: Path, target: Path) -> None:
         _require_disk_space(path, target.parent)
         create_private_file(target)
         with closing(open_reader(path)) as database:
-            # VACUUM INTO writes elsewhere, but only on a connection that may write at all.
+            # VACUUM INTO writes to another file, but only on a connection that may write.
             database.conn.execute("pragma query_only = off")
             database.conn.execute("vacuum into ?", [str(target)])
         sync_to_disk(target)
@@ -306,7 +305,6 @@ def _require_disk_space(path: Path, folder: Path) -> None:
 
 # The newest backups are always kept: two, in case the newest is of a broken ledger.
 MIN_KEPT_BACKUPS = 2
-
 # The largest share of the disk that backups may take: they grow with the ledger.
 MAX_DISK_SHARE = 0.5
 
@@ -330,11 +328,11 @@ def prune_backups(
     but never the newest two. Raises StoreError.
     """
     wanted, regular = keep or BackupRetention(), _regular_backups(folder, stem, now)
-    kept = [*_kept_backups(_retention_order(regular, wanted, now), _max_backup_bytes(folder, wanted))]
-    gone = tuple(backup for backup in regular if backup not in kept)
-    for backup in gone:
+    retained = [*_retained_backups(_retention_order(regular, wanted, now), _max_backup_bytes(folder, wanted))]
+    deleted = tuple(backup for backup in regular if backup not in retained)
+    for backup in deleted:
         remove_backup(backup)
-    return gone
+    return deleted
 
 
 def make_room_for_backup(
@@ -342,19 +340,19 @@ def make_room_for_backup(
 ) -> tuple[LedgerBackup, ...]:
     """Delete as many backups as one more copy of the ledger at ``path`` needs, and return them.
 
-    Deletes nothing if that cannot free enough room, and never the newest backup. Raises StoreError.
+    Deletes nothing if that cannot free enough space, and never the newest backup. Raises StoreError.
     """
     missing, regular = missing_bytes(path, folder), _regular_backups(folder, path.stem, now)
-    gone: list[LedgerBackup] = []
+    deleted: list[LedgerBackup] = []
     for backup in reversed(_retention_order(regular, keep or BackupRetention(), now)[1:]):
-        if sum(one.size_bytes for one in gone) >= missing:
+        if sum(one.size_bytes for one in deleted) >= missing:
             break
-        gone.append(backup)
-    if sum(one.size_bytes for one in gone) < missing:
+        deleted.append(backup)
+    if sum(one.size_bytes for one in deleted) < missing:
         return ()
-    for backup in gone:
+    for backup in deleted:
         remove_backup(backup)
-    return tuple(gone)
+    return tuple(deleted)
 
 
 def _regular_backups(folder: Path, stem: str, now: datetime) -> list[LedgerBackup]:
@@ -364,15 +362,15 @@ def _regular_backups(folder: Path, stem: str, now: datetime) -> list[LedgerBacku
 
 
 def _max_backup_bytes(folder: Path, keep: BackupRetention) -> float:
-    whole = shutil.disk_usage(folder).total if folder.exists() else math.inf
-    return min(MAX_DISK_SHARE * whole, math.inf if keep.bytes is None else keep.bytes)
+    disk_bytes = shutil.disk_usage(folder).total if folder.exists() else math.inf
+    return min(MAX_DISK_SHARE * disk_bytes, math.inf if keep.bytes is None else keep.bytes)
 
 
-def _kept_backups(in_order: Sequence[LedgerBackup], most: float) -> Iterator[LedgerBackup]:
-    taken = 0
+def _retained_backups(in_order: Sequence[LedgerBackup], max_bytes: float) -> Iterator[LedgerBackup]:
+    total_bytes = 0
     for number, backup in enumerate(in_order):
-        taken += backup.size_bytes
-        if taken > most and number >= MIN_KEPT_BACKUPS:
+        total_bytes += backup.size_bytes
+        if total_bytes > max_bytes and number >= MIN_KEPT_BACKUPS:
             return
         yield backup
 
@@ -381,8 +379,8 @@ def _retention_order(regular: Sequence[LedgerBackup], keep: BackupRetention, now
     """Return the backups to keep, most important first: the newest two, then hourly and daily ones in turn."""
     hours = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"))[: keep.hourly]
     days = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d"))[: keep.daily]
-    turns = chain.from_iterable(zip_longest(hours, days))
-    found = dict.fromkeys(backup for backup in chain(regular[:MIN_KEPT_BACKUPS], turns) if backup is not None)
+    alternating = chain.from_iterable(zip_longest(hours, days))
+    found = dict.fromkeys(backup for backup in chain(regular[:MIN_KEPT_BACKUPS], alternating) if backup is not None)
     return sorted(found, key=lambda backup: backup.made_at > now)
 
 

@@ -19,7 +19,6 @@ from bot.store.schema_views import IS_RESOLVED
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp
 
 ONE_HOUR = timedelta(hours=1)
-
 # The stake in each unresolved question: the cost, possible or real, of its orders.
 _ORDER_STAKES = """
 with stake as (
@@ -33,7 +32,6 @@ select total(cost) filter (where ref = :ref), total(cost) filter (where event = 
        total(cost) filter (where category = :category and :category <> ''), total(cost)
 from stake
 """
-
 # The fees of comments on unresolved questions; no sale returns them.
 _COMMENT_FEES = f"""
 select total(cost) filter (where ref = :ref), total(cost) filter (where event = :event and :event <> ''),
@@ -44,7 +42,6 @@ where venue = :venue and account = :account and (mode = 'paper') = :paper
   and state not in ('refused', 'superseded') and action = 'comment' and cost > 0
   and not ({IS_RESOLVED.format(ref="i.ref")})
 """  # noqa: S608 - made of constants
-
 # All trades, in order, in the unresolved questions with a sale.
 _TRADES_OF_SOLD = """
 with sold as materialized (
@@ -64,7 +61,6 @@ where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper
   and i.state not in ('refused', 'superseded') and i.action = 'order' and i.question_resolved = 0
 order by f.at, i.seq, f.reference
 """
-
 _PLANNED_COSTS = """
 select total(cost) filter (where planned_at >= :day and state <> 'refused'),
        total(cost) filter (where planned_at >= :since and state <> 'refused')
@@ -72,7 +68,6 @@ from intent
 where venue = :venue and account = :account and (mode = 'paper') = :paper and state <> 'superseded'
   and planned_at >= :first
 """
-
 # Each attempt counts, and each waiting intent: an order with three attempts counts three times.
 _HOURLY_ATTEMPTS = """
 select (
@@ -83,20 +78,16 @@ select (
   where i.state in ('planned', 'ready', 'absent') and i.venue = :venue and i.account = :account
     and (i.mode = 'paper') = :paper and i.action <> 'comment' and i.planned_at > :hour)
 """
-
 _UNSETTLED_COST = """
 select total(cost) from intent
 where venue = :venue and account = :account and state in ('planned', 'ready', 'sending', 'unknown', 'absent')
   and (mode = 'paper') = :paper
 """
-
 _OF_ACCOUNT = "venue = :venue and account = :account and paper = :paper"
-
 # A reading with a time in the future (the clock was ahead) counts from that time on.
 _NEWEST_EQUITY = (
     f"select equity from account_reading where {_OF_ACCOUNT} and at <= :now order by at desc, id desc limit 1"  # noqa: S608
 )
-
 # The account at the start of the day, or at the last resume: the last reading before, else the first one after.
 _EQUITY_BEFORE = (
     f"select equity from account_reading where {_OF_ACCOUNT} and at <= :begin order by at desc, id desc limit 1"  # noqa: S608
@@ -105,18 +96,15 @@ _EQUITY_AFTER = (
     f"select equity from account_reading where {_OF_ACCOUNT} and at > :begin and at <= :now order by at, id limit 1"  # noqa: S608
 )
 _HIGHEST_EQUITY = f"select max(equity) from account_reading where {_OF_ACCOUNT} and at >= :resumed and at <= :now"  # noqa: S608
-
 _NEWEST_READING = f"""
 select at, currency, cash, body from account_reading
 where id = (select max(id) from account_reading where {_OF_ACCOUNT})
 """  # noqa: S608
-
 # When a person last resumed the venue or all venues; halts that ended by themselves do not count.
 LAST_MANUAL_RESUME = """
 (select coalesce(max(resumed_at), '') from halt
  where venue in ('', :venue) and (end_condition = 'person' or resumed_by <> '') and resumed_at <= :now)
 """
-
 _SELECT_LAST_RESUME = f"select {LAST_MANUAL_RESUME}"
 _ACCOUNT_SERIALIZER: JsonSerializer[Account] = JsonSerializer("account", Account)
 

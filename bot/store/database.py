@@ -1,4 +1,4 @@
-"""Connections to a ledger file with safe settings, and the errors of SQLite in plain words.
+"""Connections to a ledger file with safe settings, and errors of SQLite with remedies.
 
 Also the disk reserve, and the lock that lets only one Foxcast use a state folder.
 """
@@ -22,7 +22,6 @@ from sqlite_utils import Database
 from bot.core.errors import StateFolderLockedError, StoreError
 
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-
 _COMMON_PRAGMAS = (
     "busy_timeout = 5000",
     "foreign_keys = on",
@@ -30,7 +29,6 @@ _COMMON_PRAGMAS = (
     "trusted_schema = off",
     "mmap_size = 0",
 )
-
 _WRITER_PRAGMAS = (
     *_COMMON_PRAGMAS,
     "journal_mode = wal",
@@ -38,13 +36,11 @@ _WRITER_PRAGMAS = (
     f"journal_size_limit = {WAL_LIMIT_BYTES}",
     "wal_autocheckpoint = 1000",
 )
-
 _READER_PRAGMAS = (*_COMMON_PRAGMAS, "query_only = on")
 _DISK_FULL_REMEDY = "the disk is full; free some space, then start again"
-
 _REMEDIES = {
     sqlite3.SQLITE_FULL: _DISK_FULL_REMEDY,
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the system's log, then check the database",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write; check the system log, then the database",
     sqlite3.SQLITE_CORRUPT: "the database is damaged; restore a backup",
     sqlite3.SQLITE_NOTADB: "this is not a database, or it is damaged; restore a backup",
     sqlite3.SQLITE_READONLY: "the database cannot be written; check the permissions of the file and its folder",
@@ -54,8 +50,7 @@ _REMEDIES = {
     sqlite3.SQLITE_LOCKED: "another program holds a table of the database; stop it, then try again",
     sqlite3.SQLITE_INTERRUPT: "the query took too long and was stopped; ask for less at once",
 }
-
-# After these errors nothing may be sent any more: it could not be recorded.
+# After these errors nothing may be sent, because it could not be recorded.
 _HALTING_CODES = frozenset(
     {
         sqlite3.SQLITE_FULL,
@@ -193,7 +188,7 @@ class DiskReserve:
         return self._path.exists() and self._path.stat().st_size == self._size
 
     def hold(self) -> None:
-        """Create the file if it is not held. Raises StoreError, and leaves no file, if the disk lacks room."""
+        """Create the file if it is missing. Raises StoreError, and leaves no file, if the disk is full."""
         if self.held:
             return
         with translate_errors(self._path):
@@ -248,7 +243,7 @@ def instance_lock(folder: Path, *, started_at: datetime) -> Iterator[LockHolder]
         holder = LockHolder(pid=os.getpid(), boot=_boot_id(), started_at=started_at)
         with translate_errors(path):
             _write_holder(file.fileno(), holder)
-        # The file stays: deleting it would let two processes lock two files of one name.
+        # The file is not deleted, because then two processes could lock two files of one name.
         yield holder
 
 
@@ -273,6 +268,15 @@ def is_holder_running(holder: LockHolder) -> bool:
         # A process of another user cannot be signalled, but runs.
         return error.errno == errno.EPERM
     return True
+
+
+def find_running_holder(folder: Path) -> LockHolder | None:
+    """Return the process that uses the state folder; None if none is known to run.
+
+    A missing or unreadable lock file counts as none: the lock itself decides when a program needs the folder.
+    """
+    holder = last_holder(folder)
+    return holder if holder is not None and is_holder_running(holder) else None
 
 
 def _locked_message(path: Path) -> str:

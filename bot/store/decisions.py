@@ -24,29 +24,24 @@ from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_
 from bot.store.trials import clairvoyant_setups
 
 MARKET_MEDIA_TYPE = "application/json"
-
 _INSERT_DECISION = """
 insert into decision (forecast, at, verdict, why, until, mode, intent, market)
 values (:forecast, :at, :verdict, :why, :until, :mode, :intent, :market)
 """
-
-# The same hold again is no new decision: only its time and the numbers in its reason change.
+# A repeated hold is not a new decision: only its time and the numbers in its reason change.
 _LAST_DECISION = "select id, verdict, why from decision where forecast = ? order by id desc limit 1"
 _UPDATE_HOLD = "update decision set until = :until, why = :why where id = :id"
 _NUMBERS = re.compile(r"\d[\d.,:]*")
 _SET_DECIDED_AT = "update forecast set decided_at = :at where id = :forecast"
-
 _SELECT_DECISIONS = f"""
 select d.at, d.why, d.until, d.mode, d.market, {INTENT_COLUMNS}
 from decision d left join intent i on i.id = d.intent where d.forecast = ? order by d.id
 """  # noqa: S608 - made of constants
-
 _PARENT_INTENT_STATE = """
 select i.state from intent i join intent c on c.id = ?
 where i.forecast = c.forecast and i.account = c.account and i.action in ('forecast', 'order')
 order by i.state = 'acked' desc, i.seq desc limit 1
 """
-
 # Decides within the transaction that stores the decision, so that its inputs (such as cap usage) cannot change.
 # It may run twice and must only read.
 DecisionRule = Callable[[Database], GateDecision]
@@ -169,7 +164,6 @@ def _read_market_state(database: Database, market: str | None) -> str:
 
 
 ResultT = TypeVar("ResultT")
-
 _RELEASE_HOLDS = """
 update decision set until = :at
 where verdict = 'hold' and until > :at and (:by is null or until <= :by)
@@ -202,14 +196,12 @@ def releasing_holds(
 
 
 _NEWER_REVISION = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
-
 # Any sale counts, filled or not: a position that should be closed must not be opened again.
 _LAST_CLOSING = """
 select max(planned_at) from intent
 where ref = ? and account = ? and (? is null or (mode = 'paper') = ?) and order_body is not null
   and coalesce(json_extract(order_body, '$.closing'), '') <> ''
 """
-
 _FORECAST_ORIGIN = """
 select f.setup, f.version, q.version, f.forecast_only from forecast f join question q on q.ref = f.ref
 where f.ref = ? and f.forecaster = ? and f.revision = ?
@@ -234,7 +226,7 @@ class DecisionSnapshot:
     ``question`` is the current question, ``forecast_on`` the question at the time of the forecast.
     ``standing_intent`` is the newest intent of the question that is neither refused nor superseded. ``locked`` is the
     reason of a lock for the forecaster. ``successor`` is the newest completed later revision. ``clairvoyant``: the
-    forecast was made without guards against knowing the future, whatever the config says now. ``closed_at`` is the last
+    forecast was made without leak guards, regardless of the present config. ``closed_at`` is the last
     time at which a position in the question was to be closed. ``forecast_only``: the forecast is never submitted.
     """
 
@@ -250,7 +242,7 @@ class DecisionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSnapshotReader:
-    """Reads the snapshots that the gate decides on."""
+    """Reads the snapshots on which the gate decides."""
 
     readers: TransactionRunner
 

@@ -11,10 +11,8 @@ from bot.store.connections import LedgerWriter, TransactionRunner
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text
 
 MAX_RUNS_PER_JOB = 1_000
-
 LEDGER_HALTED = "halted"
 LEDGER_RESUMED = "resumed"
-
 _INSERT_EVENT = "insert into event (at, kind, text) values (?, ?, ?)"
 _RECENT_EVENTS = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
 _LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"
@@ -67,8 +65,8 @@ class EventLog:
     async def halt(self, why: str, *, at: datetime) -> None:
         """Record that writing has halted, and why: the only event that a halted ledger takes.
 
-        The first write to a full disk releases the ballast, the second one uses its room. Raises StoreError if the disk
-        takes no write at all.
+        On a full disk the first write releases the disk reserve, and the second one uses its space. Raises StoreError
+        if the disk accepts no write at all.
         """
         try:
             await self.writer.run_halted(lambda database: add_event(database, LEDGER_HALTED, why, at))

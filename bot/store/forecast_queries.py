@@ -24,7 +24,6 @@ from bot.store.serialization import TRIAL, format_timestamp, parse_timestamp, to
 _NEWEST_ATTEMPT = """
 select id, revision, state, detail from forecast where ref = ? and forecaster = ? order by revision desc limit 1
 """
-
 _SCHEDULE_PLACE = "select due_at, why, owner is not null from schedule where ref = ? and forecaster = ?"
 _QUESTIONS_BY_URL = "select ref, url from question where url is not null and url like ? escape '\\'"
 
@@ -89,13 +88,11 @@ _FAILED_TRIALS = """
 select f.id, f.state, t.body from trial t join forecast f on f.id = t.forecast
 where t.ended_at >= ? and t.ending <> 'finished' order by t.ended_at, f.id, t.number
 """
-
 _COUNT_POSTPONED = """
 select count(distinct ref) from forecast failed where state = 'failed' and ended_at >= ?
   and not exists (select 1 from forecast later where later.ref = failed.ref and later.state = 'done'
                   and later.forecaster = failed.forecaster and later.revision > failed.revision)
 """
-
 _COUNT_TRIAL_ENDS = """
 select f.forecaster, t.ending, count(*) from trial t join forecast f on f.id = t.forecast
 where t.ended_at >= ? group by f.forecaster, t.ending
@@ -146,12 +143,10 @@ from model_call
 where scope in (select value from json_each(:scopes)) and at >= :since
 group by state order by state
 """
-
 _TRIALS_WITH_CALLS = """
 select distinct scope, trial from model_call
 where state = 'done' and scope in (select value from json_each(:scopes))
 """
-
 # A response that was reused from another scope has a recording here, but no call.
 _TRIALS_WITH_RECORDINGS = """
 select distinct scope, trial from recording
@@ -161,7 +156,7 @@ where kind = 'model' and scope in (select value from json_each(:scopes))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTotals:
-    """The number and usage of calls; ``usage.cost_usd`` counts lost and running calls at their worst case."""
+    """The number and usage of calls; ``usage.cost_usd`` counts lost and running calls at their maximum cost."""
 
     calls: int = 0
     usage: ModelUsage = field(default_factory=ModelUsage)
@@ -191,7 +186,7 @@ async def find_answered_trials(ledger: Ledger, scopes: Iterable[str]) -> frozens
 
 async def _has_answer(ledger: Ledger, scope: str, trial: int) -> bool:
     recordings = await ledger.recordings.read_trial(scope, trial)
-    return any(key.kind == "model" and "told" in json.loads(response.body) for key, response in recordings.items())
+    return any(key.kind == "model" and "value" in json.loads(response.body) for key, response in recordings.items())
 
 
 def _call_totals(database: Database, wanted: Mapping[str, str]) -> dict[CallState, CallTotals]:

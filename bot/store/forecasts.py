@@ -50,8 +50,7 @@ select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.ve
 from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))
 """  # noqa: S608 - made of constants
-
-# The most forecasts in an hour of a question whose text alternates, as between two caches.
+# The largest number of forecasts per hour of a question whose text alternates, as between two caches.
 _MAX_RECENT_FORECASTS = 4
 _CHANGE_COOLDOWN = timedelta(hours=1)
 
@@ -98,40 +97,32 @@ MAX_RESUME_AGE = timedelta(hours=1)
 _QUESTION_CHANGED = "the question changed while it was being forecast"
 _KNOWN_VERSION = "select 1 from question_version where version = ? and ref = ?"
 _SET_FORECAST_ONLY = "update forecast set forecast_only = :forecast_only where id = :id"
-
 _SELECT_UNFINISHED = """
 select id, revision, version, price, cutoff from forecast where ref = ? and forecaster = ? and state = 'running'
 """
-
 _LAST_REVISION = "select coalesce(max(revision), 0) from forecast where ref = ? and forecaster = ?"
-
 _INSERT_FORECAST = """
 insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup,
                       forecast_only)
 values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup, :forecast_only)
 """
-
 _END_FORECAST = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
 _SELECT_IDENTITY = "select ref, version, forecaster, revision, state, forecast_only from forecast where id = ?"
 _SELECT_TRACE = "select version, price, state, detail, setup, forecast_only from forecast where id = ?"
 _TARGETS = "select target from target where version = ?"
-
 _COMPLETE_FORECAST = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
                     calibration = :calibration
 where id = :id
 """
-
 _ADD_PREDICTION = """
 insert into prediction (forecast, target, ref, probability, body, raw_probability, raw_body)
 values (?, ?, ?, ?, ?, ?, ?)
 """
-
 _SELECT_FORECASTS = """
 select id, ref, version, forecaster, revision, cutoff, made_at, forecast.why, fitted, calibration
 from forecast
 """
-
 _FORECAST_QUERIES = {
     name: _SELECT_FORECASTS + chosen
     for name, chosen in {
@@ -150,12 +141,10 @@ where id in (select forecast from decision where until <= ?)
 order by made_at, id limit ?""",
     }.items()
 }
-
 _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-
 _COUNT_FORECASTS = "select count(*) from forecast where state = 'done'"
 
 
@@ -358,7 +347,7 @@ def _begin_forecast(database: Database, start: ForecastStart, current: str) -> R
 
 def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     if not timedelta(0) <= start.cutoff - cutoff <= MAX_RESUME_AGE:
-        return f"left unfinished with the cutoff {format_timestamp(cutoff)}"
+        return f"not finished, with the cutoff {format_timestamp(cutoff)}"
     return None
 
 
@@ -405,11 +394,11 @@ def _complete_forecast(database: Database, forecast: Forecast, next_due: NextDue
 def _require_same_forecast(database: Database, forecast: Forecast) -> tuple[str, bool]:
     row = database.execute(_SELECT_IDENTITY, [forecast.id]).fetchone()
     if row is None:
-        message = f"forecast {forecast.id} was never begun"
+        message = f"forecast {forecast.id} was never started"
         raise NotFoundError(message)
     *begun, state, forecast_only = row
     if tuple(begun) != (str(forecast.ref), forecast.version, forecast.forecaster, forecast.revision):
-        message = f"forecast {forecast.id} was begun as {begun}, not as it is completed"
+        message = f"forecast {forecast.id} was started as {begun}, not as it is completed"
         raise MalformedDataError(message)
     return str(state), bool(forecast_only)
 

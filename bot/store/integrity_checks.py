@@ -52,7 +52,6 @@ union all select 'price', id, probability from price where not coalesce(probabil
         meaning="a probability outside [0, 1]",
     ),
 )
-
 _JSON_COLUMNS = (
     ("question_version", "body"),
     ("price", "body"),
@@ -65,7 +64,6 @@ _JSON_COLUMNS = (
     ("resolution", "body"),
     ("fitted_parameters", "provenance"),
 )
-
 # A check constraint cannot do this: SQLite before 3.42 trusts no JSON function in a schema.
 _JSON_INVARIANT = LedgerInvariant(
     name="json_is_json",
@@ -75,7 +73,6 @@ _JSON_INVARIANT = LedgerInvariant(
     ),
     meaning="text that should be JSON and is not",
 )
-
 _FORECAST_INVARIANTS = (
     LedgerInvariant(
         name="forecast_is_complete",
@@ -139,7 +136,6 @@ where d.value not in (select digest from document)
         meaning="a step cites a document that is not in the ledger",
     ),
 )
-
 _SCHEDULE_INVARIANTS = (
     LedgerInvariant(
         name="lease_has_an_owner",
@@ -161,7 +157,6 @@ where answered_at is not null and not exists (
         meaning="the schedule has a forecast that is not recorded",
     ),
 )
-
 _SUBMISSION_INVARIANTS = (
     LedgerInvariant(
         name="intent_was_decided",
@@ -271,7 +266,6 @@ where i.action = 'order' and i.question_resolved <> ({IS_RESOLVED.format(ref="i.
         meaning="an order whose mark as resolved does not match its question",
     ),
 )
-
 _OUTCOME_INVARIANTS = (
     LedgerInvariant(
         name="scored_against_its_own_outcome",
@@ -301,7 +295,6 @@ where r.ref <> p.ref or r.target <> p.target or r.kind = 'void' or p.scored_agai
         meaning="a score of something else, of a void outcome, or of a prediction not marked as scored",
     ),
 )
-
 _MODEL_INVARIANTS = (
     LedgerInvariant(
         name="recording_is_kept",
@@ -337,7 +330,6 @@ where (state in ('done', 'failed')) <> (cost_usd is not null) or cost_usd < 0 or
         meaning="a call charged to another question than that of its forecast",
     ),
 )
-
 INVARIANTS: tuple[LedgerInvariant, ...] = (
     _JSON_INVARIANT,
     *_QUESTION_INVARIANTS,
@@ -347,7 +339,6 @@ INVARIANTS: tuple[LedgerInvariant, ...] = (
     *_OUTCOME_INVARIANTS,
     *_MODEL_INVARIANTS,
 )
-
 MIN_FREE_BYTES = 500 * 1024 * 1024
 _MAX_EXAMPLES = 5
 
@@ -362,7 +353,7 @@ class IntegrityQuery(Protocol):
 
     @property
     def sql(self) -> str:
-        """A select without parameters that returns no row if all is well."""
+        """A select without parameters that returns no row if the ledger is correct."""
         ...
 
     @property
@@ -381,11 +372,9 @@ class _BuiltinCheck:
 _QUICK_CHECK = _BuiltinCheck(
     "quick_check", f"pragma quick_check({_MAX_EXAMPLES})", "pages are damaged; restore a backup"
 )
-
 _FULL_CHECK = _BuiltinCheck(
     "integrity_check", f"pragma integrity_check({_MAX_EXAMPLES})", "the file is damaged; restore a backup"
 )
-
 _FOREIGN_KEY_CHECK = _BuiltinCheck("foreign_key_check", "pragma foreign_key_check", "rows refer to missing rows")
 
 
@@ -440,7 +429,7 @@ def wal_size(path: Path) -> int:
 
 
 def sqlite_version_warning(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> str | None:
-    """Return a warning about this version of SQLite, None if it is good.
+    """Return a warning about this version of SQLite, None if it has no known fault.
 
     Up to 3.51.2, two connections that checkpoint at once can corrupt the write-ahead log; 3.44.6 and 3.50.7 have the
     fix too. Foxcast opens only one writing connection, so an old version is a warning and not an error.

@@ -17,7 +17,6 @@ from bot.core.submissions import ExecutionMode, Intent, IntentAction, IntentStat
 from bot.store.serialization import PREDICTIONS, JsonSerializer, parse_timestamp, sanitize_text, to_json_list
 
 ORDER_SERIALIZER: JsonSerializer[Order] = JsonSerializer("order", Order)
-
 NEXT_INTENT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
     {
         IntentState.PLANNED: frozenset({IntentState.READY, IntentState.SUPERSEDED}),
@@ -33,7 +32,6 @@ NEXT_INTENT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyT
         IntentState.SUPERSEDED: frozenset(),
     }
 )
-
 # The moves from each waiting state to sending.
 STEPS_TO_SENDING: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
     {
@@ -42,7 +40,6 @@ STEPS_TO_SENDING: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyTy
         IntentState.ABSENT: (IntentState.PLANNED, IntentState.READY, IntentState.SENDING),
     }
 )
-
 _STEPS_TO_SUPERSEDED: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
     {
         IntentState.PLANNED: (IntentState.SUPERSEDED,),
@@ -50,19 +47,15 @@ _STEPS_TO_SUPERSEDED: Mapping[IntentState, tuple[IntentState, ...]] = MappingPro
         IntentState.ABSENT: (IntentState.PLANNED, IntentState.SUPERSEDED),
     }
 )
-
 AT_STAKE_STATES = frozenset(IntentState) - {IntentState.REFUSED, IntentState.SUPERSEDED}
-
 _INTENT_COLUMNS = """
 i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch, i.order_body, i.text, i.event, i.creator,
 i.category, iif(i.action = 'comment', i.cost, 0.0)
 """
-
 # The columns of an intent alone come first, as ``intent_from_columns`` takes them.
 SELECT_INTENT = f"select {_INTENT_COLUMNS}, i.state, i.mode, i.detail, i.planned_at, i.changed_at from intent i"  # noqa: S608 - constants
 INTENT_COLUMNS = _INTENT_COLUMNS
 _INTENT_BY_ID = f"{SELECT_INTENT} where i.id = ?"
-
 # The newest intent of each question that is neither refused nor superseded; paper and real ones are separate.
 SELECT_STANDING = f"""
 {SELECT_INTENT}
@@ -71,21 +64,17 @@ where i.action <> 'comment' and i.state not in ('refused', 'superseded') and not
     and (later.mode = 'paper') = (i.mode = 'paper') and later.action <> 'comment'
     and later.state not in ('refused', 'superseded'))
 """  # noqa: S608 - made of constants
-
 _STANDING_OF_QUESTION = f"""
 {SELECT_STANDING} and i.ref = ?1 and i.account = ?2 and (?3 is null or (i.mode = 'paper') = ?3)
 order by i.seq desc
 """
-
 _OPEN_INTENTS = """
 select id, state from intent
 where ref = ? and account = ? and id <> ? and (action = 'comment') = ?
   and state not in ('acked', 'refused', 'superseded')
 """
-
 _INTENT_STATE = "select state from intent where id = ?"
 _UPDATE_STATE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
-
 _INSERT_INTENT = """
 insert into intent (id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at, changed_at,
                     order_body, text, currency, cost, event, creator, category)
@@ -251,12 +240,10 @@ _INTENTS_IN_BATCH = f"""
 {SELECT_STANDING} and i.venue = ?1 and i.account = ?2 and i.batch = ?3 and (?4 is null or (i.mode = 'paper') = ?4)
 order by i.ref
 """
-
 _COMMENTS_IN_BATCH = f"""
 {SELECT_INTENT} where i.action = 'comment' and i.state not in ('refused', 'superseded')
   and i.venue = ? and i.account = ? and i.batch = ? order by i.seq
 """
-
 _SELECT_BATCHES = """
 select i.venue, i.account, i.batch, i.mode, i.action = 'comment', i.state, count(*),
        (select min(q.closes_at) from question q where q.ref in (

@@ -1,4 +1,4 @@
-"""What forecasters learn from outcomes: resolved forecasts as known before a time, and fitted parameters.
+"""Resolved forecasts as known before a time, and the parameters that forecasters fitted to outcomes.
 
 Parameters are stored by the digest of their content and found by date.
 """
@@ -31,11 +31,10 @@ from bot.store.serialization import (
 )
 from bot.store.trials import clairvoyant_setups, clairvoyant_setups_json
 
-# More than these improve a fit only a little.
+# More of them improve a fit only a little.
 MAX_RESOLVED_FORECASTS = 5_000
-
-# Chosen like scores: for each forecaster and target, the last forecast before close and outcome. Forecasts that saw the
-# future are left out, and so are questions that must not be used for training (their fact "training").
+# Selected like scores: for each forecaster and target, the last forecast before close and outcome. Clairvoyant
+# forecasts are left out, and so are questions that must not be used for training (their fact "training").
 _SELECT_RESOLVED_FORECASTS = f"""
 with eligible as (
   select f.id, f.forecaster, f.version, f.price, f.cutoff, f.ref, p.target, p.raw_probability, p.raw_body,
@@ -55,7 +54,6 @@ with eligible as (
 select id, forecaster, version, price, cutoff, ref, target, raw_probability, raw_body, outcome, resolved_at
 from eligible where age = 1 order by resolved_at desc, ref desc, target desc, forecaster desc limit :limit
 """  # noqa: S608 - made of constants
-
 _SELECT_TRIALS = "select body from trial where forecast = ? and body is not null order by number desc"
 _SELECT_NOTES = "select body from step where forecast = ? and action = ? order by trial, number"
 
@@ -150,17 +148,14 @@ def _lesson_notes(database: Database, forecast: str) -> Iterator[str]:
 
 
 PARAMETERS_MEDIA_TYPE = "application/json"
-
 _INSERT_PARAMETERS = """
 insert into fitted_parameters (digest, forecaster, before, examples, provenance, at)
 values (:digest, :forecaster, :before, :examples, :provenance, :at) on conflict do nothing
 """
-
 _NEWEST_PARAMETERS = """
 select digest from fitted_parameters where forecaster = ? and before <= ?
 order by before desc, examples desc, digest limit 1
 """
-
 _SELECT_PARAMETERS = (
     "select digest, forecaster, before, examples, at from fitted_parameters order by forecaster, before, at"
 )

@@ -92,14 +92,14 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
 
 
 def state_folder(config: Config) -> Path:
-    """Return where this run keeps everything: paper and live never share a database file."""
+    """Return the folder of all data of this run; paper and live have different folders."""
     live = any(config.mode_of(venue) in {ExecutionMode.APPROVE, ExecutionMode.LIVE} for venue in config.venues)
     return config.state / ("live" if live else "paper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOnlyState:
-    """What was recorded, to be read while a daemon may be writing it."""
+    """The ledger and folder of a run, opened for reading while a daemon may be writing."""
 
     config: Config
     folder: Path
@@ -108,7 +108,7 @@ class ReadOnlyState:
 
 @asynccontextmanager
 async def open_read_only(config: Config) -> AsyncIterator[ReadOnlyState]:
-    """Open the ledger for reading; raises NotFoundError where there is none yet."""
+    """Open the ledger for reading; raises NotFoundError if there is none yet."""
     folder = state_folder(config)
     path = folder / LEDGER_FILE
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Apply the pending migrations to a database file, after a backup; there is no way back to an older version.
+"""Apply the pending migrations to a database file, after a backup; a migration cannot be undone.
 
 The migrations of the ledger are ``bot.store.schema.MIGRATIONS``. The caller holds the instance lock.
 """
@@ -45,8 +45,8 @@ class MigrationResult:
 def apply_migrations(path: Path, migrations: Migrations, *, backups: Path, at: datetime) -> MigrationResult:
     """Apply what is pending, each migration in its own transaction, after a backup into the folder ``backups``.
 
-    Raises StoreError where ``require_known_migrations`` does, and for a migration that fails; the file is then as it
-    was before that migration.
+    Raises StoreError as ``require_known_migrations``, and for a migration that fails; the file is then as before that
+    migration.
     """
     with translate_errors(path), closing(open_writer(path)) as database:
         expected = migration_checksums(migrations)
@@ -118,12 +118,12 @@ def _apply_pending(database: Database, migrations: Migrations, path: Path) -> No
         raise explain_error(error, path) or StoreError(message) from error
 
 
-def _migration_checksum(database: Database, work: Callable[[Database], None]) -> str:
-    seen = hashlib.sha256()
+def _migration_checksum(database: Database, migrate: Callable[[Database], None]) -> str:
+    digest = hashlib.sha256()
 
-    def note(sql: str, parameters: Sequence[Any] | dict[str, Any] | None) -> None:
-        seen.update(f"{' '.join(sql.split())}\x1f{parameters!r}\x1e".encode())
+    def add_statement(sql: str, parameters: Sequence[Any] | dict[str, Any] | None) -> None:
+        digest.update(f"{' '.join(sql.split())}\x1f{parameters!r}\x1e".encode())
 
-    with database.tracer(note):
-        work(database)
-    return seen.hexdigest()
+    with database.tracer(add_statement):
+        migrate(database)
+    return digest.hexdigest()

@@ -1,7 +1,7 @@
 """Calls to models with their costs, and how the models performed.
 
-A call is reserved at its worst case before it is made and settled afterwards. A call that was running when its process
-died counts at its worst case.
+A call is reserved at its maximum cost before it is made and settled afterwards. A call that was running when its
+process died counts at its maximum cost.
 """
 
 import math
@@ -21,13 +21,11 @@ from bot.store.documents import CompressedDocument, compress_json, get_document,
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
-
 _INSERT_RESERVATION = """
 insert into model_call (id, at, scope, ref, venue, forecaster, trial, role, provider, model, request, state, worst_usd)
 values (:id, :at, :scope, :ref, :venue, :forecaster, :trial, :role, :provider, :model, :request, 'reserved', :worst_usd)
 on conflict do nothing
 """
-
 _SETTLE_CALL = """
 update model_call set
   state = :state, cost_usd = :cost_usd, attempts = :attempts, calls = :calls, tokens_in = :tokens_in,
@@ -35,22 +33,16 @@ update model_call set
   answer = :answer
 where id = :id and state = 'reserved'
 """
-
 _CALL_STATE = "select state from model_call where id = ?"
-
 RECORDED_ANSWER = (
     "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
 )
-
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
-
 _SPENDING_SINCE = """
 select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
 where at >= ? group by scope, provider order by scope, provider
 """
-
 SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
-
 # Only forecasts whose calls were all answered, and are all among the recent ones, are typical.
 _TYPICAL_COST = """
 with recent as (
@@ -63,7 +55,6 @@ whole as (
     select count(*) from model_call c where c.scope = recent.scope and c.forecaster = :forecaster))
 select avg(cost_usd), count(*) from whole
 """
-
 _SELECT_COSTS = """
 select {name} as name, count(distinct scope), count(*), sum(state in ('failed', 'lost')), sum(attempts), sum(calls),
        sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(coalesce(cost_usd, worst_usd)) as cost_usd,
@@ -85,7 +76,7 @@ class CallState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallReservation:
-    """A call about to be made. ``request`` is the digest of all that decides the answer."""
+    """A call about to be made. ``request`` is the digest of everything that determines the answer."""
 
     id: str
     at: datetime
@@ -97,8 +88,8 @@ class CallReservation:
     worst_usd: float
 
     def __post_init__(self) -> None:
-        """Refuse a worst case that is negative, NaN or infinite."""
-        _require_amount("the worst case of a call", self.worst_usd)
+        """Refuse a maximum cost that is negative, NaN or infinite."""
+        _require_amount("the maximum cost of a call", self.worst_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +148,7 @@ class CostRow:
     """The calls of one group; ``latency_s`` is the mean of those that were answered, ``forecasts`` counts scopes.
 
     ``failed`` counts the calls without an answer, including lost ones; ``usage`` counts running and lost calls at
-    their worst case. Models are named ``provider:name``, days are UTC as ``YYYY-MM-DD``.
+    their maximum cost. Models are named ``provider:name``, days are UTC as ``YYYY-MM-DD``.
     """
 
     name: str
@@ -210,9 +201,9 @@ class ModelCallStore:
         )
 
     async def typical_cost(
-        self, forecaster: str, *, players: Iterable[tuple[str, str]] | None = None, least: int = 5
+        self, forecaster: str, *, players: Iterable[tuple[str, str]] | None = None, min_forecasts: int = 5
     ) -> float | None:
-        """Return a forecaster's mean cost of one forecast in US dollars, None with fewer than ``least`` forecasts.
+        """Return a forecaster's mean cost of one forecast in US dollars, None with fewer than ``min_forecasts``.
 
         Counts the forecasts among the forecaster's last 5,000 calls whose calls were all answered; with ``players``,
         pairs of a role and a model, only those that called no others.
@@ -222,7 +213,7 @@ class ModelCallStore:
             "calls": MAX_RECENT_CALLS,
             "players": None if players is None else to_json_list(f"{role} {model}" for role, model in players),
         }
-        return await self.readers.run(lambda database: _typical_cost(database, wanted, least))
+        return await self.readers.run(lambda database: _typical_cost(database, wanted, min_forecasts))
 
     async def costs(
         self, by: CostGrouping, *, since: datetime | None = None, ref: str | None = None
@@ -236,7 +227,7 @@ class ModelCallStore:
 
 def _require_amount(what: str, amount: float) -> None:
     if not 0 <= amount < math.inf:
-        message = f"{what} must be a number from 0 up, not {amount}"
+        message = f"{what} must be a finite number of at min_forecasts 0, not {amount}"
         raise ValueError(message)
 
 
@@ -310,9 +301,9 @@ def _spending_since(database: Database, since: datetime) -> tuple[ScopeSpending,
     )
 
 
-def _typical_cost(database: Database, wanted: dict[str, Any], least: int) -> float | None:
+def _typical_cost(database: Database, wanted: dict[str, Any], min_forecasts: int) -> float | None:
     mean, count = database.execute(_TYPICAL_COST, wanted).fetchone()
-    return None if mean is None or count < least else float(mean)
+    return None if mean is None or count < min_forecasts else float(mean)
 
 
 def _list_costs(database: Database, statement: str, wanted: dict[str, Any]) -> tuple[CostRow, ...]:

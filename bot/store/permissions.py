@@ -22,7 +22,6 @@ from bot.store.serialization import JsonSerializer, format_timestamp, parse_time
 
 _SHOWN_SERIALIZER: JsonSerializer[Mapping[str, str]] = JsonSerializer("approval text", Mapping[str, str])
 _APPROVAL_COLUMNS = "id, forecast, venue, cost, state, asked_at, expires_at, by, shown"
-
 # One row for each forecast: a new request replaces the last one.
 _UPSERT_APPROVAL = f"""
 insert into approval ({_APPROVAL_COLUMNS})
@@ -31,19 +30,15 @@ on conflict (forecast) do update set
   id = excluded.id, cost = excluded.cost, state = excluded.state, asked_at = excluded.asked_at,
   expires_at = excluded.expires_at, shown = excluded.shown, by = '', answered_at = null
 """  # noqa: S608 - made of constants
-
 _APPROVAL_OF_FORECAST = f"select {_APPROVAL_COLUMNS} from approval where forecast = ?"  # noqa: S608 - as above
 _APPROVAL_BY_ID = f"select {_APPROVAL_COLUMNS} from approval where id like ? || '%' order by id limit 3"  # noqa: S608 - as above
-
 _RECENT_APPROVALS = f"""
 select {_APPROVAL_COLUMNS} from approval where :all or state = 'asked'
 order by state <> 'asked', asked_at desc limit :limit
 """  # noqa: S608 - as above
-
 _EXPIRE_APPROVALS = "update approval set state = 'expired' where state in ('asked', 'approved') and expires_at <= ?"
 _ANSWER_APPROVAL = "update approval set state = :state, by = :by, answered_at = :at, expires_at = :until where id = :id"
 _USE_APPROVAL = "update approval set state = 'used' where forecast = ? and state = 'approved'"
-
 # The gate decides about the forecast again at once.
 _RELEASE_HOLD = """
 update decision set until = :at
@@ -140,17 +135,14 @@ def _approval_from_row(*columns: object) -> SubmissionApproval:
 
 
 _ARM_COLUMNS = "id, venue, account, config, by, armed_at, until, per_order, per_day, total, disarmed_at"
-
 _INSERT_ARM = f"""
 insert into arm ({_ARM_COLUMNS})
 values (:id, :venue, :account, :config, :by, :armed_at, :until, :per_order, :per_day, :total, :disarmed_at)
 on conflict (id) do nothing
 """  # noqa: S608 - made of constants
-
 _NEWEST_ARM = f"""
 select {_ARM_COLUMNS} from arm where venue = ? and account = ? order by rowid desc limit 1
 """  # noqa: S608 - as above
-
 # Includes expired records: the clock may be ahead.
 _DISARM_VENUE = "update arm set disarmed_at = :at where disarmed_at is null and venue = :venue"
 
@@ -197,26 +189,21 @@ def disarm_venue(database: Database, venue: str, *, at: datetime) -> int:
 
 
 ALL_VENUES = ""
-
 _INSERT_HALT = """
 insert into halt (venue, at, why, by, end_condition, credentials)
 select :venue, :at, :why, :by, :end_condition, :credentials
 where not exists (select 1 from halt where venue = :venue and end_condition = :end_condition and resumed_at is null
                   and (why = :why or end_condition <> 'person'))
 """
-
 _ACTIVE_HALTS = "select venue, at, why, by, end_condition, credentials from halt where resumed_at is null order by id"
-
 _RESUME_HALTS = """
 update halt set resumed_at = :at, resumed_by = :by where resumed_at is null and (:venue is null or venue = :venue)
   and (:made_by is null or at <= :made_by)
 """
-
 _END_HALTS = """
 update halt set resumed_at = :at, resumed_by = ''
 where resumed_at is null and venue = :venue and end_condition = :end_condition
 """
-
 _REQUIRE_MANUAL_RESUME = """
 update halt set end_condition = 'person', why = :why
 where resumed_at is null and venue = :venue and end_condition = 'settled'
@@ -317,11 +304,9 @@ def resume_submissions(
 
 
 _PRINCIPAL_COLUMNS = "name, role, salt, hash, made_at, revoked_at"
-
 _INSERT_PRINCIPAL = (
     "insert into principal (name, role, salt, hash, made_at) values (:name, :role, :salt, :hash, :made_at)"
 )
-
 _DELETE_REVOKED = "delete from principal where name = ? and revoked_at is not null"
 _ACTIVE_PRINCIPALS = f"select {_PRINCIPAL_COLUMNS} from principal where revoked_at is null order by name"  # noqa: S608 - made of constants
 _REVOKE_PRINCIPAL = "update principal set revoked_at = :at where name = :name and revoked_at is null"

@@ -28,7 +28,6 @@ from bot.store.trials import clairvoyant_setups
 _TEXT_FIELDS = ("background", "criteria")
 _LABEL_FIELDS = ("tags", "tournaments")
 _LABEL_SERIALIZER: JsonSerializer[dict[str, list[str]]] = JsonSerializer("set of labels", dict[str, list[str]])
-
 _UPSERT_QUESTION = """
 insert into question (ref, venue, key, version, title, source, family, series, batch, url, opens_at, closes_at, as_of,
                       labels, first_seen_at, changed_at)
@@ -39,35 +38,28 @@ on conflict (ref) do update set
   series = excluded.series, batch = excluded.batch, url = excluded.url, opens_at = excluded.opens_at,
   closes_at = excluded.closes_at, as_of = excluded.as_of, labels = excluded.labels, changed_at = excluded.changed_at
 """
-
 _UPDATE_LABELS = "update question set labels = :labels where ref = :ref"
 _INSERT_TEXT = "insert into question_text (digest, body) values (?, ?) on conflict do nothing"
-
 _INSERT_VERSION = """
 insert into question_version (version, ref, seen_at, body, background, criteria)
 values (:version, :ref, :seen_at, :body, :background, :criteria) on conflict do nothing
 """
-
 _INSERT_TARGET = """
 insert into target (version, target, ref, resolves_at, horizon_days)
 values (:version, :target, :ref, :resolves_at, :horizon_days) on conflict do nothing
 """
-
 _INSERT_PRICE = """
 insert into price (ref, at, seen_at, probability, body, explanation)
 values (:ref, :at, :seen_at, :probability, :body, :explanation)
 """
-
 _NEWEST_PRICES = """
 select ref, probability, body, explanation from price
 where id in (select max(id) from price where ref in (select value from json_each(?)) group by ref)
 """
-
 _SAME_PRICE = """
 select max(id) from price
 where ref = :ref and at = :at and probability is :probability and body is :body and explanation = :explanation
 """
-
 SELECT_QUESTION_VERSION = """
 select v.body, b.body, c.body, p.at, p.probability, p.body, p.explanation,
        (select labels from question where ref = v.ref)
@@ -75,7 +67,6 @@ from question_version v
 left join question_text b on b.digest = v.background
 left join question_text c on c.digest = v.criteria
 """
-
 _VERSION_BY_DIGEST = f"{SELECT_QUESTION_VERSION} left join price p on p.id = :price where v.version = :version"
 
 
@@ -244,18 +235,14 @@ from chosen c
 left join price p on p.id = (select max(id) from price where ref = c.ref and at < :before and seen_at < :before)
 order by c.hits desc, c.closes_at is null, c.closes_at, c.ref
 """
-
 _OTHER_QUESTION_EXISTS = "select exists (select 1 from question where ref <> :ref and first_seen_at < :before)"
-
 _KNOWN_VERSIONS = """
 select version, seen_at from question_version
 where version in (select version from target where ref = :ref) and seen_at < :before order by seen_at, version
 """
-
 _KNOWN_PRICES = """
 select at, probability, body from price where ref = :ref and at < :before and seen_at < :before order by id
 """
-
 _HAS_CHANGED = """
 select exists (
     select 1 from price where ref = :ref and at < :before and seen_at < :before limit 1 offset 1)
@@ -263,10 +250,8 @@ select exists (
     select 1 from question_version
     where version in (select version from target where ref = :ref) and seen_at < :before limit 1 offset 1)
 """
-
 _FORECAST_REASON = "select why from forecast where id = ?"
 _FORECAST_SETUPS = "select id, setup from forecast where ref = ? and setup is not null"
-
 _FORECAST_CROWD = """
 select p.probability, p.body from forecast f join price p on p.id = f.price where f.id = ?
 """

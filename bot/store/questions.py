@@ -33,29 +33,23 @@ QUESTION_CHUNK = 500
 _KNOWN_QUESTIONS = "select ref, version, labels, read_at from question where ref in (select value from json_each(?))"
 _EXISTING_VERSIONS = "select version from question_version where version in (select value from json_each(?))"
 _SET_READ_BY_WRITER = "update question set read_at = ? where ref in (select value from json_each(?))"
-
 # A list may come from a cache: it may show an older version this long after the writer read a newer one.
 MAX_LIST_LAG = timedelta(hours=1)
 _JOIN_NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
-
 _CURRENT_QUESTION = f"""
 {SELECT_QUESTION_VERSION} join question q on q.ref = v.ref and q.version = v.version {_JOIN_NEWEST_PRICE}
 where q.ref = ?
 """
-
 _QUESTIONS_IN_BATCH = f"""
 {SELECT_QUESTION_VERSION} join question q on q.ref = v.ref and q.version = v.version {_JOIN_NEWEST_PRICE}
 where q.venue = ? and q.batch = ? order by q.ref
 """
-
 _CURRENT_VERSION = "select version from question where ref = ?"
 _COUNT_QUESTIONS = "select count(*) from question"
 _REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
-
 # A withdrawn outcome does not count: its question is open again.
 _HAS_OUTCOME = f"""exists (
     select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_WITHDRAWN})"""  # noqa: S608 - constants
-
 _AWAITING_OUTCOME = f"""
 select distinct f.ref
 from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
@@ -65,7 +59,6 @@ where q.venue = :venue and f.state = 'done'
     where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_WITHDRAWN})
 order by f.ref
 """  # noqa: S608 - made of constants
-
 # The questions whose prices matter: open and forecast at least once, soonest close first.
 _FORECAST_AND_OPEN = f"""
 select q.ref from question q
@@ -74,7 +67,6 @@ where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """  # noqa: S608 - made of constants
-
 _SELECT_ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
@@ -82,12 +74,10 @@ select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
 """  # noqa: S608 - made of constants
-
 _WHERE_FILTERED = """
 where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """
-
 _WHERE_MATCHING = """
 where q.ref like :start escape '\\' or q.key like :start escape '\\' or q.key like :part escape '\\'
    or not exists (select 1 from json_each(:words) where q.title not like value escape '\\')
@@ -104,7 +94,6 @@ class QuestionState(StrEnum):
 
 
 _ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
-
 _IN_STATE = {
     None: "",
     QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",
@@ -306,7 +295,7 @@ def _read_current_version(database: Database, ref: QuestionRef) -> str:
 def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
     refs = [known for (known,) in database.execute(_REFS_OF_VENUE, [ref.venue])]
     near = difflib.get_close_matches(str(ref), refs, n=3)
-    hint = f"; near it: {', '.join(near)}" if near else ""
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
     return NotFoundError(f"no question {ref} in the ledger{hint}")
 
 
@@ -345,26 +334,21 @@ def _question_row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a database ro
 
 RESOLUTION_CHUNK = 2_000
 _KNOWN_TARGETS = "select distinct ref, target from target where ref in (select value from json_each(?))"
-
 _KNOWN_RESOLUTIONS = """
 select ref, target, body, resolved_at from current_resolution where ref in (select value from json_each(?))
 """
-
 _INSERT_RESOLUTION = """
 insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
 values (:ref, :target, :kind, :value, :body, :resolved_at, :seen_at)
 """
-
 _CLEAR_SCORED = "update prediction set scored_against = null where ref = :ref and target = :target"
 _CURRENT_RESOLUTIONS = "select target, body, resolved_at from current_resolution where ref = ? order by target"
-
 # The current outcomes in the batches of the given questions.
 _RESOLVED_IN_BATCHES = """
 select r.ref, r.target from current_resolution r join question q on q.ref = r.ref
 where r.kind <> 'void' and q.venue = :venue and q.batch in (
   select batch from question where ref in (select value from json_each(:refs)))
 """
-
 _RESOLUTION_HISTORY = "select target, body, resolved_at from resolution where ref = ? order by id"
 
 

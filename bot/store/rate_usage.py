@@ -26,7 +26,6 @@ _UPSERT_RATE_USAGE = """
 insert into rate_usage (name, free_at, body) values (?, ?, ?)
 on conflict (name) do update set free_at = excluded.free_at, body = excluded.body
 """
-
 _SELECT_RATE_USAGE = "select body from rate_usage where name = ?"
 _SELECT_FREE_AT = "select name, free_at from rate_usage order by name"
 
@@ -69,8 +68,8 @@ def rate_usage_to_text(usage: RateUsage) -> str:
     plain = {
         "at": format_timestamp(usage.at),
         "monotonic_s": usage.monotonic_s,
-        "out": usage.out,
-        "past": usage.past,
+        "in_flight": usage.in_flight,
+        "responses": usage.responses,
         "paused_s": usage.paused_s,
         "spacing_s": usage.spacing_s,
     }
@@ -84,27 +83,25 @@ def rate_usage_from_text(name: str, body: str) -> RateUsage:
         return RateUsage(
             at=parse_timestamp(plain["at"]),
             monotonic_s=float(plain["monotonic_s"]),
-            out=int(plain["out"]),
-            past=tuple((float(age), int(count)) for age, count in plain["past"]),
+            in_flight=int(plain["in_flight"]),
+            responses=tuple((float(age), int(count)) for age, count in plain["responses"]),
             paused_s=float(plain["paused_s"]),
             spacing_s=float(plain["spacing_s"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         message = (
-            f"the usage of the rate {name} cannot be read ({error!r}); wait a day, then delete its row of rate_usage"
+            f"the usage of the rate limit {name} cannot be read ({error!r}); wait a day, then delete its row of "
+            "rate_usage"
         )
         raise StoreError(message) from error
 
 
 RATE_USAGE_FOLDER = "rates"
-
-# The program that holds the state folder; the next holder takes over its file.
+# The name of the process with the state folder; its successor uses the same file.
 LOCK_HOLDER_NAME = "holder"
-
-# Older usage says nothing about any rate.
+# Older usage is outside of the window of every rate limit.
 MAX_USAGE_AGE = timedelta(hours=1)
-
-# Process ids do not repeat within the window of a rate.
+# Process ids do not repeat within the window of a rate limit.
 _instance_numbers = count()
 
 

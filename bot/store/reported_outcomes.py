@@ -1,4 +1,4 @@
-"""Outcomes that a venue reported, stored in a file, so that a withdrawn one is noticed even after a restart."""
+"""Outcomes that a venue reported, saved in a file, so that a withdrawn outcome is noticed even after a restart."""
 
 import json
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ FILE_NAME = "reported_outcomes.json"
 class ReportedOutcomes:
     """Current outcomes as text, and the times of withdrawals, by the key of their question.
 
-    ``seen`` has the time at which something without a time of its own was first seen. ``has_changes``: something is not
-    saved yet.
+    ``seen`` has the first time at which an item without its own time was seen. ``has_changes``: something is not saved
+    yet.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class ReportedOutcomes:
         self.withdrawn.pop(key, None)
 
     def first_seen(self, key: str, now: datetime) -> datetime:
-        """Return when this was first seen: now, if never before."""
+        """Return when the item was first seen; ``now`` if it is new."""
         self.has_changes = self.has_changes or key not in self.seen
         return datetime.fromisoformat(self.seen.setdefault(key, now.isoformat()))
 
@@ -43,10 +43,10 @@ class ReportedOutcomes:
 
 
 def load_reported_outcomes(folder: Path) -> ReportedOutcomes:
-    """Load the saved outcomes; a missing or broken file gives an empty record."""
+    """Load the saved outcomes; a missing or invalid file gives an empty record."""
     try:
         saved = json.loads((folder / FILE_NAME).read_text())
-        seen = _read_times(saved.get("seen", {}))
+        seen = _read_times(saved["seen"])
         return ReportedOutcomes(texts=_read_texts(saved["texts"]), withdrawn=_read_times(saved["withdrawn"]), seen=seen)
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return ReportedOutcomes()

@@ -1,7 +1,4 @@
-"""Requests of people to the daemon, one private file each.
-
-Operator requests, cancellations of orders, and closing of positions with their results.
-"""
+"""Requests of people to the daemon, one private file each: operator requests, cancellations, closing of positions."""
 
 import os
 from dataclasses import dataclass, replace
@@ -19,7 +16,6 @@ from bot.store.ledger import Ledger
 from bot.store.serialization import JsonSerializer, format_timestamp
 
 REFUSED_FOLDER = "refused"
-
 # A request may contain a new question with a long background.
 MAX_REQUEST_BYTES = 1024 * 1024
 RequestT = TypeVar("RequestT")
@@ -126,7 +122,6 @@ def pending_cancellations(folder: Path) -> list[PendingRequest[CancelOrder]]:
 
 CLOSING_FOLDER = "closings"
 CLOSING_EVENT_KIND = "close"
-
 # Results are searched among this many newest events.
 _MAX_RESULT_EVENTS = 10_000
 
@@ -173,7 +168,6 @@ class ClosingResult:
 
 
 _CLOSING_SERIALIZER: JsonSerializer[ClosePositions] = JsonSerializer("request", ClosePositions)
-
 _CLOSING_RESULT_SERIALIZER: JsonSerializer[ClosingResult] = JsonSerializer(
     "result of closing a position", ClosingResult
 )

@@ -109,12 +109,12 @@ def read_restore_mark(path: Path) -> RestoreRecord | None:
         backup=Path(raw["backup"]),
         replaced=None if raw["replaced"] is None else Path(raw["replaced"]),
         at=datetime.fromisoformat(raw["at"]),
-        books=tuple(raw.get("books", ())),
+        books=tuple(raw["books"]),
     )
 
 
 def acknowledge_restore(path: Path) -> None:
-    """Remove the mark: the venues were asked for their state, and the ledger has it."""
+    """Remove the mark, after the state of the venues was read into the ledger."""
     with translate_errors(path):
         restore_mark_path(path).unlink(missing_ok=True)
         sync_to_disk(path.parent)
@@ -124,7 +124,7 @@ def _require_usable_backup(backup: Path, migrations: Migrations) -> None:
     require_intact(backup)
     with closing(open_reader(backup)) as database:
         if not require_known_migrations(database, migration_checksums(migrations), migrations):
-            message = f"{backup} holds no ledger; choose a file that foxcast db backup wrote"
+            message = f"{backup} is not a backup of a ledger; choose a file that foxcast db backup wrote"
             raise StoreError(message)
 
 

@@ -18,7 +18,6 @@ from bot.store.event_log import add_event
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 _CROWDED_AT = 2_000
-
 # A postponed entry stays postponed: a new reason makes it due at ``not_before`` at the earliest. An entry that was
 # planned before the newest forecast is ignored.
 _PLAN_ENTRY = """
@@ -32,23 +31,17 @@ where owner is null
       is :answered_at
   and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
 """
-
 _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
 where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
 """
-
 _RETURN_EXPIRED = (
     "update schedule set owner = null, leased_until = null where leased_until <= :now and owner is not null"
 )
-
 _IS_UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.forecaster in ('', s.forecaster)
   and (k.until is null or k.until > :now))"""
-
 _IS_DUE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_IS_UNLOCKED}"
-
 _IS_NOT_SKIPPED = "s.forecaster not in (select value from json_each(:skipped))"
-
 # A forecaster waits for its members while they are due, or at work, on the same question; :members lists such pairs.
 _IS_NOT_WAITING = """not exists (select 1 from json_each(:members) pair
   join schedule b on b.ref = s.ref and b.forecaster = json_extract(pair.value, '$[1]')
@@ -56,25 +49,20 @@ _IS_NOT_WAITING = """not exists (select 1 from json_each(:members) pair
     and b.forecaster not in (select value from json_each(:skipped))
     and not exists (select 1 from lock k where k.ref = b.ref and k.forecaster in ('', b.forecaster)
       and (k.until is null or k.until > :now)))"""
-
 _IS_CLAIMABLE = f"{_IS_DUE} and {_IS_NOT_SKIPPED} and {_IS_NOT_WAITING}"
 _DUE_BY_FORECASTER = f"select s.forecaster, count(*) from schedule s where {_IS_DUE} group by s.forecaster"  # noqa: S608 - constants
-
 _COUNT_DUE = """
 select count(*) from (
   select 1 from schedule where owner is null and due_at is not null and due_at <= :now limit :crowded)
 """
-
 # Few are due: find them by due time and sort. Many are due: walk them in the order of closing and stop early.
 _BY_DUE = "schedule s indexed by schedule_by_due"
 _BY_CLOSE = "schedule s indexed by schedule_by_close"
-
 _WINDOWS = (
     "s.closes_at > :now order by s.closes_at, s.due_at",
     "s.closes_at is null order by s.due_at",
     "s.closes_at <= :now order by s.closes_at, s.due_at",
 )
-
 _CLAIMABLE = tuple(
     {
         rows: f"select s.ref, s.forecaster from {rows} where {_IS_CLAIMABLE} and {window} limit :limit"  # noqa: S608 - constants
@@ -82,31 +70,26 @@ _CLAIMABLE = tuple(
     }
     for window in _WINDOWS
 )
-
 _TAKE_LEASE = """
 update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
 where ref = :ref and forecaster = :forecaster
 returning why, closes_at, attempt, forecast_only
 """
-
 _POSTPONE = """
 update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null,
                     forecast_only = 0
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
-
 _COMPLETE_ENTRY = """
 update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
                     answered_at = coalesce(answered_at, :made_at), forecast_only = 0
 where ref = :ref and forecaster = :forecaster
 """
-
 _COMPLETE_FORECAST_ONLY_ENTRY = """
 update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
                     forecast_only = 0
 where ref = :ref and forecaster = :forecaster and forecast_only = 1
 """
-
 # The policy does not move entries that were postponed, requested or changed.
 _SELECT_SCHEDULED = """
 select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of
@@ -116,38 +99,30 @@ where s.owner is null and s.not_before is null and s.forecast_only = 0
   and (s.due_at > :now and (s.why like :first or s.why like :second)
        or s.due_at is null and (q.closes_at is null or q.closes_at > :now))
 """
-
 _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why
 where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
-
 _FREE_LEASES = """
 update schedule set owner = null, leased_until = null
 where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
 """
-
 _SELECT_LEASES = "select leased_until, ref, forecaster from schedule where owner is not null"
 _MOVE_LEASE = "update schedule set leased_until = ? where ref = ? and forecaster = ?"
-
 _UPSERT_LOCK = """
 insert into lock (ref, forecaster, reason, locked_at, until)
 values (:ref, :forecaster, :reason, :now, :until)
 on conflict (ref, forecaster) do update set reason = excluded.reason, locked_at = excluded.locked_at,
                                             until = excluded.until
 """
-
 _DELETE_LOCK = "delete from lock where ref = :ref and forecaster = :forecaster"
-
 _SELECT_LOCKS = (
     "select ref, forecaster, reason, until from lock where until is null or until > ? order by ref, forecaster"
 )
-
 _SELECT_LOCK_REASON = """
 select reason from lock
 where ref = :ref and forecaster in ('', :forecaster) and (until is null or until > :now) order by forecaster limit 1
 """
-
 _CLOSE_WINDOWS = """
 update schedule set window = case
   when answered_at <= closes_at then 'met'
@@ -157,7 +132,6 @@ update schedule set window = case
 where window = 'open' and closes_at <= :now
 returning ref, forecaster, closes_at, window
 """
-
 _COUNT_ENTRIES = f"""
 select coalesce(sum(owner is not null), 0),
        coalesce(sum(owner is null and due_at <= :now and {_IS_UNLOCKED}), 0),
@@ -165,7 +139,6 @@ select coalesce(sum(owner is not null), 0),
        coalesce(sum(owner is null and due_at > :now), 0)
 from schedule s
 """  # noqa: S608 - made of constants
-
 # A forecast counts once the gate has decided about it: before that there is no intent to send.
 _COUNT_BATCH = """
 with wanted as (
@@ -182,7 +155,6 @@ select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(
                                                 and (k.until is null or k.until > :now)) as unforecast
   from wanted w left join schedule s on s.ref = w.ref and s.forecaster = w.forecaster)
 """
-
 ALL_FORECASTERS = ""
 MISSED_WINDOW_EVENT = "missed window"
 NO_OTHER_FORECASTERS: Mapping[str, str] = MappingProxyType({})

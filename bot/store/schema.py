@@ -1,7 +1,7 @@
 """The tables of the ledger and the list of its migrations.
 
-Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
-UTC text that sorts in the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
+All values are text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
+UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
 views ``latest_forecast``, ``current_resolution``, ``scored`` and ``cost`` answer common questions.
 
 Migrations begin with the first release: never edit a released one, add a new one below it.
@@ -13,7 +13,6 @@ from sqlite_utils.migrations import Migrations
 from bot.store.schema_views import TRIGGERS, VIEWS
 
 MIGRATIONS = Migrations("foxcast")
-
 _DOCUMENTS = (
     """create table document (
   digest text primary key check (length(digest) = 64),
@@ -23,7 +22,6 @@ _DOCUMENTS = (
 ) strict
 """,
 )
-
 _QUESTIONS = (
     """create table question (
   ref text primary key,
@@ -85,7 +83,6 @@ _QUESTIONS = (
 """,
     "create index price_by_question on price (ref, id)",
 )
-
 _SCHEDULE = (
     """create table schedule (
   ref text not null references question (ref),
@@ -118,7 +115,6 @@ _SCHEDULE = (
 ) strict
 """,
 )
-
 _OUTCOMES = (
     """create table resolution (
   id integer primary key,
@@ -133,7 +129,6 @@ _OUTCOMES = (
 """,
     "create index resolution_by_target on resolution (ref, target, id)",
 )
-
 _FORECASTS = (
     """create table forecast (
   id text primary key check (length(id) = 24),
@@ -204,7 +199,6 @@ _FORECASTS = (
 """,
     "create index step_lesson on step (forecast) where action = 'keep_lesson'",
 )
-
 _INTENTS = (
     """create table intent (
   seq integer primary key,
@@ -299,7 +293,6 @@ _INTENTS = (
 """,
     "create index fill_sold on fill (intent) where cash > 0",
 )
-
 _PERMISSIONS = (
     """create table arm (
   id text primary key,
@@ -330,7 +323,7 @@ _PERMISSIONS = (
 ) strict
 """,
     "create index approval_by_state on approval (state, expires_at)",
-    # A venue that is stopped until a person or a condition ends it; '' is every venue.
+    # A venue that is halted until a person or a condition ends the halt; '' means every venue.
     """create table halt (
   id integer primary key,
   venue text not null,
@@ -354,7 +347,6 @@ _PERMISSIONS = (
 ) strict
 """,
 )
-
 _ACCOUNTS = (
     """create table account_reading (
   id integer primary key,
@@ -404,7 +396,6 @@ _ACCOUNTS = (
 ) strict
 """,
 )
-
 _SCORES = (
     """create table score (
   forecast text not null,
@@ -447,7 +438,6 @@ _SCORES = (
 ) strict, without rowid
 """,
 )
-
 _CALLS = (
     """create table recording (
   scope text not null,
@@ -527,7 +517,6 @@ _CALLS = (
 """,
     "create index demotion_by_end on demotion (until)",
 )
-
 _JOURNAL = (
     """create table event (
   id integer primary key,
@@ -548,7 +537,6 @@ _JOURNAL = (
 """,
     "create index job_run_by_job on job_run (job, id)",
 )
-
 _AUDIT = (
     """create table audit (
   seq integer primary key check (seq >= 1),

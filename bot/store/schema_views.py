@@ -2,7 +2,7 @@
 
 from bot.core.outcomes import WITHDRAWN_REASONS
 
-# The text of the stored JSON: triggers must not need the JSON functions.
+# Compares the text of the stored JSON, because triggers must not need the JSON functions.
 _HAS_WITHDRAWN_REASON = " or ".join(f"""instr(r.body, '"reason":"{reason}"')""" for reason in WITHDRAWN_REASONS)
 # True for a row r of resolution that only withdraws an earlier outcome.
 IS_WITHDRAWN = f"(r.kind = 'void' and ({_HAS_WITHDRAWN_REASON}))"
@@ -15,7 +15,6 @@ and not exists (
     select 1 from current_resolution r where r.ref = q.ref and r.target = t.target
       and not {IS_WITHDRAWN}))
 """  # noqa: S608 - made of constants
-
 VIEWS: tuple[str, ...] = (
     # A forecast that a person only asked to see is never submitted.
     """create view latest_forecast as
@@ -43,7 +42,7 @@ join question q on q.ref = f.ref
 join target t on t.version = f.version and t.target = s.target
 left join price c on c.id = f.price
 """,
-    # A call that is under way, or was lost, counts at its worst case.
+    # A call that is under way, or was lost, counts at its maximum cost.
     """create view cost as
 select scope, ref, venue, forecaster, min(at) as first_at, count(*) as calls,
        sum(state in ('failed', 'lost')) as unanswered, sum(attempts) as attempts, sum(tokens_in) as tokens_in,
@@ -53,8 +52,7 @@ from model_call
 group by scope, ref, venue, forecaster
 """,
 )
-
-# Each order keeps whether its question is resolved: of many thousand orders few are open.
+# Each order has a column that says whether its question is resolved, because few of many thousand orders are open.
 _RESOLVED_TRIGGER = """
 create trigger {name} after {event}
 begin

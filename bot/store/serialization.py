@@ -181,7 +181,6 @@ _ENCODING = _ConversionDirection(
     union=_union_encoder,
     sequence=list,
 )
-
 _DECODING = _ConversionDirection(
     atoms={
         str: _identity,
@@ -197,7 +196,6 @@ _DECODING = _ConversionDirection(
     union=_union_decoder,
     sequence=tuple,
 )
-
 __all__ = [
     "BELIEF",
     "FITTED",
@@ -219,7 +217,6 @@ __all__ = [
     "to_json_list",
     "unpack_prediction",
 ]
-
 T = TypeVar("T")
 _CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 

@@ -1,4 +1,4 @@
-"""Attempts to submit intents: the request, committed before it is sent, the answer, and the fills."""
+"""Attempts to submit intents: the request, recorded before it is sent, the answer, and the fills."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,9 +20,8 @@ REQUEST_MEDIA_TYPE = "text/plain"
 ANSWERED_STATES = frozenset(
     {IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT, IntentState.IN_DOUBT}
 )
-# How far fills may exceed the expected cost: a share of the cost, and at least of one unit.
+# How far fills may exceed the expected cost, as a share of the cost or of one unit, if that is more.
 COST_TOLERANCE = 1e-6
-
 _COUNT_ATTEMPTS = "select count(*) from attempt where intent = ?"
 _INSERT_ATTEMPT = """
 insert into attempt (id, intent, number, started_at, state, tag, request, fence_at, version)

@@ -29,23 +29,19 @@ where (?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) =
            and a.number = (select max(number) from attempt where intent = i.id))))
   and (?6 is null or (i.mode = 'paper') = ?6)
 """
-
 _SELECT_ORDERS = f"{SELECT_INTENT} {_WHERE_ORDERS} order by i.seq desc limit coalesce(?5, -1)"
 _COUNT_ORDERS = f"select count(*) from intent i {_WHERE_ORDERS}"  # noqa: S608 - made of constants
 _SELECT_TITLE = "select title from question where ref = ?"
 _DECISION_REASON = "select why from decision where intent = ? order by id desc limit 1"
-
 _PAPER_OUTCOMES = """
 select r.ref, r.target, r.body, r.resolved_at from current_resolution r
 where r.ref in (select ref from intent where venue = ? and mode = 'paper' and order_body is not null)
 order by r.ref, r.target
 """
-
 _SELECT_HEADINGS = """
 select q.ref, q.title, coalesce((select max(event) from intent i where i.ref = q.ref), '') from question q
 where q.ref in (select value from json_each(?))
 """
-
 # The question of each contract, by its newest order.
 _SELECT_TRADED = """
 select json_extract(order_body, '$.contract'), ref, json_extract(order_body, '$.option') from intent
@@ -53,7 +49,6 @@ where venue = ? and account = ? and order_body is not null
   and json_extract(order_body, '$.contract') in (select value from json_each(?))
 order by seq
 """
-
 _COUNT_STANDING = """
 select count(distinct i.ref) from intent i
 where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'acked' and exists (
@@ -61,12 +56,10 @@ where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'ack
   where q.ref = i.ref and not exists (
     select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
 """
-
 _TOTAL_FEES = """
 select total(f.fee) from fill f join intent i on i.id = f.intent
 where i.venue = ? and i.account = ? and i.mode <> 'paper'
 """
-
 # In shares or money: sums of floats differ by this much.
 _ROUNDING_TOLERANCE = 1e-6
 
@@ -257,20 +250,17 @@ where i.venue = ?1 and i.account = ?2 and i.action in ('forecast', 'order') and 
       and c.event = i.event and c.state not in ('refused', 'superseded')))
 order by i.seq limit ?4
 """  # noqa: S608 - made of constants
-
 # A venue knows an order by its own id, a paper book by the intent.
 _SELECT_OWN_ORDERS = """
 select a.reference from attempt a join intent i on i.id = a.intent
 where i.venue = ?1 and i.action = 'order' and a.reference in (select value from json_each(?2))
 union select id from intent where venue = ?1 and id in (select value from json_each(?2))
 """
-
 # Orders that may rest at the venue under an unknown id.
 _SELECT_UNKNOWN = """
 select json_extract(order_body, '$.contract'), json_extract(order_body, '$.leg') from intent
 where venue = ? and action = 'order' and state in ('sending', 'unknown', 'in doubt')
 """
-
 # The newest intent of its question, acknowledged; its question is open, and has no newer or running forecast.
 _SELECT_STALE = f"""
 {SELECT_STANDING} and i.venue = :venue and i.account = :account and i.action = 'forecast' and i.state = 'acked'
@@ -323,12 +313,10 @@ _COUNT_UNANSWERED = """
 select venue, count(*) from intent
 where mode <> 'paper' and state in ('sending', 'unknown', 'in doubt') group by venue
 """
-
 _COUNT_REFUSED = """
 select venue, count(*), max(detail) from intent
 where mode <> 'paper' and state = 'refused' and changed_at >= ? group by venue
 """
-
 _COUNT_WAITING = "select count(*) from intent where state in ('planned', 'ready', 'sending', 'absent')"
 _COUNT_ATTEMPTED = "select count(*) from attempt where started_at >= ? and state <> 'sending'"
 

@@ -50,7 +50,6 @@ __all__ = [
     "UnsettledWrites",
     "read_standing_intent",
 ]
-
 _SENDING_INTENTS = f"{SELECT_INTENT} where i.state = 'sending' order by i.seq"
 # An order that did not arrive is decided again: this many times at once, then after a delay that doubles.
 IMMEDIATE_RETRIES, FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 3, timedelta(minutes=1), timedelta(minutes=15)

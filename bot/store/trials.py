@@ -34,19 +34,15 @@ left join trial t on t.forecast = f.id and t.number = :trial
 left join step s on s.forecast = f.id and s.trial = :trial and s.number = :number
 where f.id = :forecast
 """
-
 _INSERT_TRIAL = "insert into trial (forecast, number) values (:forecast, :trial) on conflict do nothing"
-
 _INSERT_STEP = """
 insert into step (forecast, trial, number, at, action, cost_usd, body)
 values (:forecast, :trial, :number, :at, :action, :cost_usd, :body)
 """
-
 _END_TRIAL = """
 insert into trial (forecast, number, ended_at, ending, body) values (:forecast, :trial, :at, :ending, :body)
 on conflict do update set ended_at = excluded.ended_at, ending = excluded.ending, body = excluded.body
 """
-
 _SELECT_TRIALS = "select number, body from trial where forecast = ? order by number"
 _SELECT_STEPS = "select trial, number, at, body from step where forecast = ? order by trial, number"
 

@@ -25,7 +25,6 @@ from bot.store.serialization import (
 )
 
 _STANDING_SERIALIZER: JsonSerializer[ContestStanding] = JsonSerializer("standing in a contest", ContestStanding)
-
 _KNOWN_SCORES = (
     "select ref, target, rule, value from venue_score where account = ? and ref in (select value from json_each(?))"
 )

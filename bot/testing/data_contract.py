@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import ValidationError
 
 from bot.core.errors import (
     AuthenticationError,
@@ -22,12 +21,13 @@ from bot.core.errors import (
     ServiceUnavailableError,
 )
 from bot.core.interfaces import DataSource, HttpClient, PageSource
-from bot.core.plugin_specs import API_VERSION, DataSpec, PluginContext, PluginSettings
+from bot.core.plugin_specs import DataSpec, PluginContext
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.core.research import TimeSeries
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient, FixedResponseClient, RecordedRequest
+from bot.testing.spec_contract import PluginSpecContract
 
 # None of them is a documented response of anything.
 ODD_RESPONSES = (b"", b"\xff\xfe", b"{}", b'"text"', b"<html></html>", b"[NaN]", b"[" * 100_000)
@@ -43,7 +43,7 @@ UNRELATED_QUESTION = Question(
 )
 
 
-class DataSourceContract:
+class DataSourceContract(PluginSpecContract):
     """What every data source must do, whatever it has; see the two kits below.
 
     ``pages`` is the web it reads, by address, with the responses for the tests of the kit; ``now`` is the time of the
@@ -52,7 +52,6 @@ class DataSourceContract:
     """
 
     spec: ClassVar[DataSpec[Any]]
-    settings: ClassVar[PluginSettings]
     pages: ClassVar[Mapping[str, bytes | Exception]]
     now: ClassVar[datetime]
     secret: ClassVar[str | None] = None
@@ -60,29 +59,16 @@ class DataSourceContract:
     rejection_error: ClassVar[type[FoxcastError]] = RequestRejectedError
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> PluginContext:
+    def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(clock=FakeClock(self.now), http=FakeHttpClient(self.pages), folder=tmp_path)
-
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
 
     def test_it_offers_series_or_pages(self) -> None:
         assert self.spec.open or self.spec.pages
 
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
-
-    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: PluginContext) -> None:
+    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, context: PluginContext) -> None:
         answers, asked = [], []
         for zone in ZONES:
-            placed = replace(workplace, http=FakeHttpClient(self.pages))
+            placed = replace(context, http=FakeHttpClient(self.pages))
             answers.append(await self.request_data(placed, zone))
             asked.append([request.url for request in recorded_requests(placed.http)])
         assert answers == answers[:1] * len(ZONES)
@@ -100,31 +86,31 @@ class DataSourceContract:
         ids=lambda error: type(error).__name__,
     )
     async def test_errors_of_the_transport_keep_their_meaning(
-        self, workplace: PluginContext, error: FoxcastError
+        self, context: PluginContext, error: FoxcastError
     ) -> None:
         with pytest.raises(type(error), match=str(error)) as caught:
-            await self.request_data(replace(workplace, http=FixedResponseClient(error)))
+            await self.request_data(replace(context, http=FixedResponseClient(error)))
         assert getattr(caught.value, "retry_after_s", None) == getattr(error, "retry_after_s", None)
 
-    async def test_what_the_service_refuses_or_does_not_have_is_said_so(self, workplace: PluginContext) -> None:
+    async def test_what_the_service_refuses_or_does_not_have_is_said_so(self, context: PluginContext) -> None:
         with pytest.raises(self.rejection_error):
-            await self.request_data(replace(workplace, http=FixedResponseClient(RequestRejectedError("400"))))
+            await self.request_data(replace(context, http=FixedResponseClient(RequestRejectedError("400"))))
         with pytest.raises(NotFoundError):
-            await self.request_data(replace(workplace, http=FixedResponseClient(NotFoundError("404"))))
+            await self.request_data(replace(context, http=FixedResponseClient(NotFoundError("404"))))
 
-    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext) -> None:
+    async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext) -> None:
         assert self.odd_responses
         for body in self.odd_responses:
             with pytest.raises(MalformedDataError):
-                await self.request_data(replace(workplace, http=FixedResponseClient(body)))
+                await self.request_data(replace(context, http=FixedResponseClient(body)))
 
     async def test_the_key_is_sent_and_shown_nowhere(
-        self, workplace: PluginContext, caplog: pytest.LogCaptureFixture
+        self, context: PluginContext, caplog: pytest.LogCaptureFixture
     ) -> None:
         if self.secret is None:
             pytest.skip("this source needs no key")
-        await self.request_data(workplace)
-        for request in recorded_requests(workplace.http):
+        await self.request_data(context)
+        for request in recorded_requests(context.http):
             assert self.secret in f"{request.url} {' '.join(request.headers.values())}"
         assert self.secret not in f"{self.settings!r} {self.settings} {self.settings.model_dump_json()}"
         errors = (
@@ -137,11 +123,11 @@ class DataSourceContract:
         )
         for answer in errors:
             with pytest.raises(FoxcastError) as caught:
-                await self.request_data(replace(workplace, http=FixedResponseClient(answer)))
+                await self.request_data(replace(context, http=FixedResponseClient(answer)))
             assert self.secret not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
         assert self.secret not in caplog.text
 
-    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> object:
+    async def request_data(self, context: PluginContext, zone: timezone = UTC) -> object:
         """Ask for the data of the kit, with the moment in that zone."""
         raise NotImplementedError
 
@@ -158,43 +144,43 @@ class TimeSeriesContract(DataSourceContract):
     beyond: ClassVar[bytes]
     missing: ClassVar[str]
 
-    def open_source(self, workplace: PluginContext) -> AbstractAsyncContextManager[DataSource]:
+    def open_source(self, context: PluginContext) -> AbstractAsyncContextManager[DataSource]:
         assert self.spec.open is not None
-        return self.spec.open(self.settings, workplace)
+        return self.spec.open(self.settings, context)
 
-    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> TimeSeries:
-        async with self.open_source(workplace) as source:
+    async def request_data(self, context: PluginContext, zone: timezone = UTC) -> TimeSeries:
+        async with self.open_source(context) as source:
             return await source.series(self.name, before=self.before.astimezone(zone))
 
-    async def test_dates_rise_and_values_are_finite(self, workplace: PluginContext) -> None:
-        found = await self.request_data(workplace)
+    async def test_dates_rise_and_values_are_finite(self, context: PluginContext) -> None:
+        found = await self.request_data(context)
         assert len(found.dates) > 1
         assert all(a < b for a, b in pairwise(found.dates))
         assert all(math.isfinite(value) for value in found.values)
 
-    async def test_it_says_what_the_values_are(self, workplace: PluginContext) -> None:
-        found = await self.request_data(workplace)
+    async def test_it_says_what_the_values_are(self, context: PluginContext) -> None:
+        found = await self.request_data(context)
         assert (found.name, found.source) == (self.name, self.spec.name)
         assert found.unit.strip()
 
     async def test_nothing_from_the_day_of_the_moment_on_comes_even_if_the_service_sends_it(
-        self, workplace: PluginContext
+        self, context: PluginContext
     ) -> None:
         assert any(self.beyond in body for body in self.pages.values() if isinstance(body, bytes))
-        found = await self.request_data(workplace)
+        found = await self.request_data(context)
         assert max(found.dates) < self.before.astimezone(UTC).date()
 
-    async def test_an_unknown_series_is_not_found(self, workplace: PluginContext) -> None:
-        async with self.open_source(workplace) as source:
+    async def test_an_unknown_series_is_not_found(self, context: PluginContext) -> None:
+        async with self.open_source(context) as source:
             with pytest.raises(NotFoundError):
                 await source.series(self.missing, before=self.before)
 
-    async def test_a_question_about_something_else_has_no_series(self, workplace: PluginContext) -> None:
-        async with self.open_source(workplace) as source:
+    async def test_a_question_about_something_else_has_no_series(self, context: PluginContext) -> None:
+        async with self.open_source(context) as source:
             assert list(source.series_names(UNRELATED_QUESTION)) == []
             assert list(source.series_names(replace(UNRELATED_QUESTION, url=None, facts={}))) == []
             assert list(source.series_names(replace(UNRELATED_QUESTION, url="https://[broken"))) == []
-        assert recorded_requests(workplace.http) == []
+        assert recorded_requests(context.http) == []
 
 
 class ReferencePagesContract(DataSourceContract):
@@ -208,25 +194,23 @@ class ReferencePagesContract(DataSourceContract):
     before: ClassVar[datetime]
     missing: ClassVar[str]
 
-    def open_source(self, workplace: PluginContext) -> AbstractAsyncContextManager[PageSource]:
+    def open_source(self, context: PluginContext) -> AbstractAsyncContextManager[PageSource]:
         assert self.spec.pages is not None
-        return self.spec.pages(self.settings, workplace)
+        return self.spec.pages(self.settings, context)
 
-    async def request_data(self, workplace: PluginContext, zone: timezone = UTC) -> Sequence[str]:
-        async with self.open_source(workplace) as source:
+    async def request_data(self, context: PluginContext, zone: timezone = UTC) -> Sequence[str]:
+        async with self.open_source(context) as source:
             return tuple(await source.page_headings(self.page, before=self.before.astimezone(zone)))
 
-    async def test_headings_tell_each_other_apart(self, workplace: PluginContext) -> None:
-        headings = await self.request_data(workplace)
+    async def test_headings_tell_each_other_apart(self, context: PluginContext) -> None:
+        headings = await self.request_data(context)
         assert len(headings) > 1
         assert len(set(headings)) == len(headings)
         assert all(heading.strip() == heading and heading for heading in headings)
 
-    async def test_every_listed_section_can_be_read_as_it_stood_before_the_moment(
-        self, workplace: PluginContext
-    ) -> None:
-        headings = await self.request_data(workplace)
-        async with self.open_source(workplace) as source:
+    async def test_every_listed_section_can_be_read_as_it_stood_before_the_moment(self, context: PluginContext) -> None:
+        headings = await self.request_data(context)
+        async with self.open_source(context) as source:
             for heading in ("", *headings):
                 passage = await source.section(self.page, heading, before=self.before)
                 assert passage.heading == heading
@@ -235,8 +219,8 @@ class ReferencePagesContract(DataSourceContract):
                 assert passage.url.startswith("https://")
                 assert passage.revised_at < self.before
 
-    async def test_an_unknown_page_or_heading_is_not_found(self, workplace: PluginContext) -> None:
-        async with self.open_source(workplace) as source:
+    async def test_an_unknown_page_or_heading_is_not_found(self, context: PluginContext) -> None:
+        async with self.open_source(context) as source:
             for page, heading in ((self.missing, ""), (self.page, "no such heading")):
                 with pytest.raises(NotFoundError):
                     await source.section(page, heading, before=self.before)

@@ -79,11 +79,11 @@ class _JumpingSelector(selectors.DefaultSelector):
         """Run the calls of threads in the order in which the threads were first seen: their speed has no effect."""
         if not self.thread_callbacks:
             return False
-        told, self.thread_callbacks = self.thread_callbacks, []
-        for thread, _ in told:
+        callbacks, self.thread_callbacks = self.thread_callbacks, []
+        for thread, _ in callbacks:
             if thread not in self._threads:
                 self._threads[thread] = next(self._numbers)
-        for _, do in sorted(told, key=lambda one: self._threads[one[0]]):
+        for _, do in sorted(callbacks, key=lambda one: self._threads[one[0]]):
             do()
         return True
 

@@ -59,7 +59,7 @@ class LoopbackServer:
     def __init__(self, answer: Callable[[ReceivedRequest], ScriptedResponse], *, clock: Clock | None = None) -> None:
         self._answer = answer
         self._clock = clock or SystemClock()
-        self._talks: set[asyncio.Task[None]] = set()
+        self._connection_tasks: set[asyncio.Task[None]] = set()
         self._faults: list[Exception] = []
         self._news = asyncio.Event()
         self._listening: asyncio.Server | None = None
@@ -80,11 +80,11 @@ class LoopbackServer:
     ) -> None:
         if self._listening is not None:
             self._listening.close()
-        talks = tuple(self._talks)
-        for talk in talks:
-            talk.cancel()
-        if talks:
-            await asyncio.wait(talks)
+        tasks = tuple(self._connection_tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         if self._faults and kind is None:
             message = "the script failed; its client saw the connection end"
             raise ExceptionGroup(message, self._faults)
@@ -97,9 +97,9 @@ class LoopbackServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
+        task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._connection_tasks.add(task)
+        task.add_done_callback(self._connection_tasks.discard)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = h11.Connection(h11.SERVER)

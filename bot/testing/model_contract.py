@@ -208,8 +208,8 @@ class ModelProviderContract:
         """Open the provider on real HTTP."""
         clock = SystemClock()
         async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
-            workplace = PluginContext(clock=clock, http=http, folder=folder)
-            opening: AbstractAsyncContextManager[ModelProvider] = self.spec.open(self.settings_for(base_url), workplace)
+            context = PluginContext(clock=clock, http=http, folder=folder)
+            opening: AbstractAsyncContextManager[ModelProvider] = self.spec.open(self.settings_for(base_url), context)
             async with opening as llm:
                 yield llm
 
@@ -295,11 +295,11 @@ class ModelProviderContract:
         assert nowhere.partition("//")[2].partition("/")[0] in str(caught.value)
 
     async def test_where_it_is_served_is_told_the_same_way_each_time_and_without_the_key(self, tmp_path: Path) -> None:
-        told = []
+        locations = []
         for port in (1, 2, 1):
             async with self.open_provider(f"http://127.0.0.1:{port}/v1", tmp_path) as llm:
-                told.append(model_location(llm, f"house:{self.model}"))
-        first, other, again = told
+                locations.append(model_location(llm, f"house:{self.model}"))
+        first, other, again = locations
         assert first == again
         assert KEY not in f"{first} {other}"
         # A provider without a location returns "" or None; one with a location tells one address from another.
@@ -357,13 +357,13 @@ class ModelProviderContract:
     async def test_what_the_model_said_goes_back_as_it_came(
         self, server: ScriptedModelServer, llm: ModelProvider
     ) -> None:
-        said: dict[str, Json] = {
+        message: dict[str, Json] = {
             "role": "assistant",
             "content": "Let me look.",
             "reasoning_content": "Clouds. é \u201cquoted\u201d",
             "tool_calls": [_tool_call_json("a" * 300, '{"query":  "rain"}'), _tool_call_json("b", "{}")],
         }
-        server.script = ScriptedReply(raw=_reply_with(said))
+        server.script = ScriptedReply(raw=_reply_with(message))
         got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH,)), SAMPLING)
         assert got.native is not None
         spoken = Message(speaker=MessageRole.ASSISTANT, text=got.text, calls=got.calls, native=got.native)
@@ -372,7 +372,7 @@ class ModelProviderContract:
             self.model, Prompt(messages=(*QUESTION.messages, spoken, *results), tools=(SEARCH,)), SAMPLING
         )
         _, assistant, *answers = server.requests[1].messages
-        assert assistant == said
+        assert assistant == message
         assert [one["tool_call_id"] for one in answers] == ["a" * 300, "b"]
 
     async def test_a_schema_is_asked_for(self, server: ScriptedModelServer, llm: ModelProvider) -> None:

@@ -335,10 +335,10 @@ def obey_demands(otherwise: ReplyFunction) -> ReplyFunction:
     """
 
     def play(asked: CompletionRequest) -> ScriptedReply:
-        said = "\n".join(json.dumps(message) for message in asked.messages if message.get("role") == "assistant")
+        earlier = "\n".join(json.dumps(message) for message in asked.messages if message.get("role") == "assistant")
         for demand in _DEMAND.finditer(asked.outside_text()):
             reply = _follow_demand(asked, demand["verb"], demand["rest"])
-            if not _is_repeated(reply, said):
+            if not _is_repeated(reply, earlier):
                 return reply
         return otherwise(asked)
 
@@ -369,10 +369,10 @@ def _follow_demand(asked: CompletionRequest, verb: str, rest: str) -> ScriptedRe
     )
 
 
-def _is_repeated(reply: ScriptedReply, said: str) -> bool:
+def _is_repeated(reply: ScriptedReply, earlier: str) -> bool:
     """Return whether the model has said this before; its words are JSON within JSON there."""
     words = [json.dumps(text)[1:-1] for _, text in reply.calls] or [json.dumps(reply.text)[1:-1]]
-    return all(word in said for word in words)
+    return all(word in earlier for word in words)
 
 
 def _fallback_reply(asked: CompletionRequest) -> ScriptedReply:

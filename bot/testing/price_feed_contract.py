@@ -39,72 +39,72 @@ class PriceFeedSetup:
 
 
 class PriceFeedContract:
-    """What every price feed must do. The subclass gives the fixture ``booth``."""
+    """What every price feed must do. The subclass gives the fixture ``feed_setup``."""
 
     # The venue of this feed, so that a test can check that every venue has its kits.
     spec: ClassVar[VenueSpec[Any]]
 
-    async def test_a_move_is_quoted_as_it_is(self, booth: PriceFeedSetup) -> None:
-        question = booth.questions[0]
-        async with aclosing(_open_quotes(booth)) as quotes:
-            await _wait_until_listening(quotes, booth)
-            quoted = await _wait_for_quote(quotes, question.ref, await booth.move(question), booth.tolerance)
+    async def test_a_move_is_quoted_as_it_is(self, feed_setup: PriceFeedSetup) -> None:
+        question = feed_setup.questions[0]
+        async with aclosing(_open_quotes(feed_setup)) as quotes:
+            await _wait_until_listening(quotes, feed_setup)
+            quoted = await _wait_for_quote(quotes, question.ref, await feed_setup.move(question), feed_setup.tolerance)
         assert quoted is not None
 
-    async def test_every_watched_question_is_quoted(self, booth: PriceFeedSetup) -> None:
-        async with aclosing(_open_quotes(booth)) as quotes:
-            await _wait_until_listening(quotes, booth)
-            for question in booth.questions:
-                await _wait_for_quote(quotes, question.ref, await booth.move(question), booth.tolerance)
+    async def test_every_watched_question_is_quoted(self, feed_setup: PriceFeedSetup) -> None:
+        async with aclosing(_open_quotes(feed_setup)) as quotes:
+            await _wait_until_listening(quotes, feed_setup)
+            for question in feed_setup.questions:
+                await _wait_for_quote(quotes, question.ref, await feed_setup.move(question), feed_setup.tolerance)
 
-    async def test_only_what_is_watched_is_quoted(self, booth: PriceFeedSetup) -> None:
-        watched = {question.ref for question in booth.questions}
-        async with aclosing(_open_quotes(booth)) as quotes:
-            await _wait_until_listening(quotes, booth)
-            for question in booth.others:
-                await booth.move(question)
-            last = booth.questions[0]
-            wanted = await booth.move(last)
-            heard = await _collect_quotes_until(quotes, last.ref, wanted, booth.tolerance)
+    async def test_only_what_is_watched_is_quoted(self, feed_setup: PriceFeedSetup) -> None:
+        watched = {question.ref for question in feed_setup.questions}
+        async with aclosing(_open_quotes(feed_setup)) as quotes:
+            await _wait_until_listening(quotes, feed_setup)
+            for question in feed_setup.others:
+                await feed_setup.move(question)
+            last = feed_setup.questions[0]
+            wanted = await feed_setup.move(last)
+            heard = await _collect_quotes_until(quotes, last.ref, wanted, feed_setup.tolerance)
         assert {quote.ref for quote in heard} <= watched
 
-    async def test_quotes_fit_their_questions_and_have_a_time(self, booth: PriceFeedSetup) -> None:
-        shapes = {question.ref: question.shape for question in booth.questions}
-        async with aclosing(_open_quotes(booth)) as quotes:
-            await _wait_until_listening(quotes, booth)
-            for question in booth.questions:
-                wanted = await booth.move(question)
-                quote = await _wait_for_quote(quotes, question.ref, wanted, booth.tolerance)
+    async def test_quotes_fit_their_questions_and_have_a_time(self, feed_setup: PriceFeedSetup) -> None:
+        shapes = {question.ref: question.shape for question in feed_setup.questions}
+        async with aclosing(_open_quotes(feed_setup)) as quotes:
+            await _wait_until_listening(quotes, feed_setup)
+            for question in feed_setup.questions:
+                wanted = await feed_setup.move(question)
+                quote = await _wait_for_quote(quotes, question.ref, wanted, feed_setup.tolerance)
                 assert prediction_mismatch(quote.prediction, shapes[quote.ref]) is None
                 assert quote.at.utcoffset() is not None
-                assert abs((quote.at - booth.now()).total_seconds()) < 3600
+                assert abs((quote.at - feed_setup.now()).total_seconds()) < 3600
 
-    async def test_silence_is_unavailability(self, booth: PriceFeedSetup) -> None:
-        async with aclosing(_open_quotes(booth)) as quotes:
-            await _wait_until_listening(quotes, booth)
+    async def test_silence_is_unavailability(self, feed_setup: PriceFeedSetup) -> None:
+        async with aclosing(_open_quotes(feed_setup)) as quotes:
+            await _wait_until_listening(quotes, feed_setup)
             quiet = asyncio.ensure_future(_read_all_quotes(quotes))
-            await booth.silence()
+            await feed_setup.silence()
             with pytest.raises(ServiceUnavailableError):
                 async with asyncio.timeout(WAIT_LIMIT_S):
                     await quiet
 
-    async def test_it_can_be_closed_and_opened_again(self, booth: PriceFeedSetup) -> None:
+    async def test_it_can_be_closed_and_opened_again(self, feed_setup: PriceFeedSetup) -> None:
         for _ in range(2):
-            async with aclosing(_open_quotes(booth)) as quotes:
-                await _wait_until_listening(quotes, booth)
+            async with aclosing(_open_quotes(feed_setup)) as quotes:
+                await _wait_until_listening(quotes, feed_setup)
 
 
-def _open_quotes(booth: PriceFeedSetup) -> Any:  # noqa: ANN401 - an asynchronous generator, which the port does not promise
-    return booth.feed.quotes([question.ref for question in booth.questions])
+def _open_quotes(feed_setup: PriceFeedSetup) -> Any:  # noqa: ANN401 - an asynchronous generator, which the port does not promise
+    return feed_setup.feed.quotes([question.ref for question in feed_setup.questions])
 
 
-async def _wait_until_listening(quotes: AsyncIterator[Quote], booth: PriceFeedSetup) -> None:
+async def _wait_until_listening(quotes: AsyncIterator[Quote], feed_setup: PriceFeedSetup) -> None:
     """Wait until the feed is known to listen: until its first quote after a move."""
     first = asyncio.ensure_future(anext(quotes))
     try:
         async with asyncio.timeout(WAIT_LIMIT_S):
             while not first.done():
-                await booth.move(booth.questions[0])
+                await feed_setup.move(feed_setup.questions[0])
                 await asyncio.wait({first}, timeout=0.02)
             await first
     finally:

@@ -189,5 +189,5 @@ class ScriptedModelGateway:
         completion = ModelCompletion(text=reply, usage=self.usage) if isinstance(reply, str) else reply
         return ModelAnswer(completion=completion, usage=self.usage, model=f"scripted:{inquiry.role}", document="0" * 64)
 
-    async def grade(self, conduct: ModelPerformance, charge: CostAttribution) -> None:
-        self.reported_performances.append((conduct, charge))
+    async def grade(self, performance: ModelPerformance, charge: CostAttribution) -> None:
+        self.reported_performances.append((performance, charge))

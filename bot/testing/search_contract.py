@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 from urllib.parse import unquote_plus, urlsplit
 
 import pytest
-from pydantic import ValidationError
 
 from bot.core.errors import FoxcastError, LeakError, MalformedDataError
 from bot.core.interfaces import SearchEngine
-from bot.core.plugin_specs import API_VERSION, PluginContext, PluginSettings, SearchSpec
+from bot.core.plugin_specs import PluginContext, SearchSpec
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FixedResponseClient, RecordedRequest
-from bot.testing.venue_contracts import TRANSPORT_ERRORS
+from bot.testing.spec_contract import TRANSPORT_ERRORS, PluginSpecContract
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -40,18 +39,17 @@ RESULT_LIMIT = 10
 ODD_RESPONSES = (b"", b"\xff\xfe", b"[]", b"{}", b'"text"', b"<html></html>", b"[" * 100_000)
 
 
-class SearchEngineContract:
+class SearchEngineContract(PluginSpecContract):
     """What every search engine must do.
 
     ``reply`` is a documented answer with at least two hits (of different dates, where the engine can bound dates and
     its answers have them); ``empty`` is one without hits. ``secret`` is the key in the settings, None for an engine
     that needs none. ``odd_responses`` are answers of no documented form. An engine that can bound dates has
     ``expected_date_bounds``: moments and what its request says for each, and overrides ``date_bound_of``. One that does
-    not use ``workplace.http`` overrides ``open_engine``.
+    not use ``context.http`` overrides ``open_engine``.
     """
 
     spec: ClassVar[SearchSpec[Any]]
-    settings: ClassVar[PluginSettings]
     reply: ClassVar[bytes]
     empty: ClassVar[bytes]
     secret: ClassVar[str | None] = None
@@ -62,29 +60,16 @@ class SearchEngineContract:
         """Return the date bound in the request, None where there is none."""
         pytest.fail(f"override date_bound_of() to read it from {asked.url}")
 
-    def open_engine(self, workplace: PluginContext) -> AbstractAsyncContextManager[SearchEngine]:
+    def open_engine(self, context: PluginContext) -> AbstractAsyncContextManager[SearchEngine]:
         """Return the engine to be entered."""
-        return self.spec.open(self.settings, workplace)
+        return self.spec.open(self.settings, context)
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> PluginContext:
+    def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(clock=FakeClock(NOW), http=FixedResponseClient(self.reply), folder=tmp_path)
 
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
-
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
-
-    async def test_a_documented_reply_is_read(self, workplace: PluginContext) -> None:
-        hits = await self._search(workplace)
+    async def test_a_documented_reply_is_read(self, context: PluginContext) -> None:
+        hits = await self._search(context)
         assert len(hits) > 1
         assert len({hit.url for hit in hits}) == len(hits)
         for hit in hits:
@@ -96,91 +81,91 @@ class SearchEngineContract:
             assert hit.published_at is None or hit.published_at.utcoffset() == timedelta(0), hit.url
             assert not [char for char in f"{hit.url}{hit.title}{hit.snippet}{hit.text}" if _is_control(char)], hit.url
 
-    async def test_a_reply_without_hits_is_none(self, workplace: PluginContext) -> None:
-        assert list(await self._search(self._answering(workplace, self.empty))) == []
+    async def test_a_reply_without_hits_is_none(self, context: PluginContext) -> None:
+        assert list(await self._search(self._answering(context, self.empty))) == []
 
-    async def test_the_query_is_sent_as_it_is(self, workplace: PluginContext) -> None:
-        await self._search(workplace)
-        for asked in _recorded_requests(workplace):
+    async def test_the_query_is_sent_as_it_is(self, context: PluginContext) -> None:
+        await self._search(context)
+        for asked in _recorded_requests(context):
             assert QUERY in unquote_plus(asked.url) or QUERY in _all_texts(asked.body)
 
-    async def test_no_more_hits_come_than_were_asked_for(self, workplace: PluginContext) -> None:
-        hits = await self._search(workplace)
-        assert list(await self._search(workplace, limit=1)) == list(hits[:1])
+    async def test_no_more_hits_come_than_were_asked_for(self, context: PluginContext) -> None:
+        hits = await self._search(context)
+        assert list(await self._search(context, limit=1)) == list(hits[:1])
 
-    async def test_hits_from_the_moment_on_are_dropped(self, workplace: PluginContext) -> None:
+    async def test_hits_from_the_moment_on_are_dropped(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
             pytest.skip("this engine refuses a moment")
-        dates = [hit.published_at for hit in await self._search(workplace) if hit.published_at is not None]
+        dates = [hit.published_at for hit in await self._search(context) if hit.published_at is not None]
         for moment in dates:
-            kept = await self._search(workplace, before=moment)
+            kept = await self._search(context, before=moment)
             found = [hit.published_at for hit in kept if hit.published_at is not None]
             assert found == [date for date in dates if date < moment]
 
-    async def test_the_bound_of_dates_is_exact(self, workplace: PluginContext) -> None:
+    async def test_the_bound_of_dates_is_exact(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
             pytest.skip("this engine refuses a moment")
         assert self.expected_date_bounds
         for moment, expected in self.expected_date_bounds.items():
             for zone in (UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-11, minutes=-30))):
-                await self._search(workplace, before=moment.astimezone(zone))
-                assert self.date_bound_of(_recorded_requests(workplace)[-1]) == expected, (moment, zone)
+                await self._search(context, before=moment.astimezone(zone))
+                assert self.date_bound_of(_recorded_requests(context)[-1]) == expected, (moment, zone)
 
-    async def test_without_a_moment_no_bound_is_sent(self, workplace: PluginContext) -> None:
+    async def test_without_a_moment_no_bound_is_sent(self, context: PluginContext) -> None:
         if not self.spec.bounds_dates:
             pytest.skip("this engine refuses a moment")
-        await self._search(workplace)
-        assert self.date_bound_of(_recorded_requests(workplace)[-1]) is None
+        await self._search(context)
+        assert self.date_bound_of(_recorded_requests(context)[-1]) is None
 
-    async def test_an_engine_that_cannot_bound_dates_refuses_a_moment(self, workplace: PluginContext) -> None:
+    async def test_an_engine_that_cannot_bound_dates_refuses_a_moment(self, context: PluginContext) -> None:
         if self.spec.bounds_dates:
             pytest.skip("this engine bounds dates")
         with pytest.raises(LeakError):
-            await self._search(workplace, before=NOW)
-        assert _recorded_requests(workplace) == []
+            await self._search(context, before=NOW)
+        assert _recorded_requests(context) == []
 
     @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
     async def test_errors_of_the_transport_keep_their_meaning(
-        self, workplace: PluginContext, error: FoxcastError
+        self, context: PluginContext, error: FoxcastError
     ) -> None:
         with pytest.raises(type(error)) as caught:
-            await self._search(self._answering(workplace, error))
+            await self._search(self._answering(context, error))
         assert caught.value is error
 
-    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext) -> None:
+    async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext) -> None:
         assert self.odd_responses
         for body in self.odd_responses:
             with pytest.raises(MalformedDataError):
-                await self._search(self._answering(workplace, body))
+                await self._search(self._answering(context, body))
 
-    async def test_the_key_is_sent_in_a_header_and_shown_nowhere(self, workplace: PluginContext) -> None:
+    async def test_the_key_is_sent_in_a_header_and_shown_nowhere(self, context: PluginContext) -> None:
         if self.secret is None:
             pytest.skip("this engine needs no key")
-        await self._search(workplace)
-        (asked,) = _recorded_requests(workplace)
+        await self._search(context)
+        (asked,) = _recorded_requests(context)
         assert self.secret in " ".join(asked.headers.values())
         assert self.secret not in f"{unquote_plus(asked.url)} {_all_texts(asked.body)}"
         assert self.secret not in f"{self.settings!r} {self.settings} {self.settings.model_dump_json()}"
-        async with self.open_engine(workplace) as engine:
+        async with self.open_engine(context) as engine:
             assert self.secret not in repr(engine)
         with pytest.raises(MalformedDataError) as caught:
-            await self._search(self._answering(workplace, b"{}"))
+            await self._search(self._answering(context, b"{}"))
         assert self.secret not in f"{caught.value!r} {caught.value}"
 
     async def _search(
-        self, workplace: PluginContext, *, before: datetime | None = None, limit: int = RESULT_LIMIT
+        self, context: PluginContext, *, before: datetime | None = None, limit: int = RESULT_LIMIT
     ) -> Sequence[SearchResult]:
         # Opened anew each time, so that an engine with a pause between requests never has to wait.
-        async with self.open_engine(workplace) as engine:
+        async with self.open_engine(context) as engine:
             return await engine.search(QUERY, before=before, limit=limit)
 
-    def _answering(self, workplace: PluginContext, answer: bytes | Exception) -> PluginContext:
-        return PluginContext(clock=workplace.clock, http=FixedResponseClient(answer), folder=workplace.folder)
+    def _answering(self, context: PluginContext, answer: bytes | Exception) -> PluginContext:
+        return PluginContext(clock=context.clock, http=FixedResponseClient(answer), folder=context.folder)
 
 
-def _recorded_requests(workplace: PluginContext) -> list[RecordedRequest]:
-    assert isinstance(workplace.http, FixedResponseClient)
-    return workplace.http.requests
+def _recorded_requests(context: PluginContext) -> list[RecordedRequest]:
+    assert isinstance(context.http, FixedResponseClient)
+    return context.http.requests
 
 
 def _is_control(char: str) -> bool:

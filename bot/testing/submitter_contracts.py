@@ -53,7 +53,7 @@ class SubmitterSetup:
 
 
 class SealingSubmitterContract:
-    """What every submitter that seals must do. The subclass gives the fixture ``bench``.
+    """What every submitter that seals must do. The subclass gives the fixture ``setup``.
 
     ``requests_expire`` is False where a request may take effect at any later time (there the fence is the time after
     which a request that was sent at once has arrived), ``has_fences`` False where any reading proves an absence.
@@ -69,28 +69,28 @@ class SealingSubmitterContract:
     def _is_paper(self) -> bool:
         return getattr(self, "part", "writer") == "paper"
 
-    async def test_sealing_sends_nothing(self, bench: SubmitterSetup) -> None:
-        await _seal_batch(bench.sealer, bench.batch)
-        assert bench.count_effects() == 0
-        assert IntentState.ACKED not in _receipt_states(bench.batch, await bench.sealer.read_submissions(bench.batch))
+    async def test_sealing_sends_nothing(self, setup: SubmitterSetup) -> None:
+        await _seal_batch(setup.sealer, setup.batch)
+        assert setup.count_effects() == 0
+        assert IntentState.ACKED not in _receipt_states(setup.batch, await setup.sealer.read_submissions(setup.batch))
 
-    async def test_each_intent_has_one_complete_request(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, bench.batch)
-        assert sorted(one.intent for one in sealed.sealed) == sorted(intent.id for intent in bench.batch.intents)
+    async def test_each_intent_has_one_complete_request(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, setup.batch)
+        assert sorted(one.intent for one in sealed.sealed) == sorted(intent.id for intent in setup.batch.intents)
         for one in sealed.sealed:
             assert one.tag.strip()
             assert one.body.encode()
             assert (one.fence is not None) is self.has_fences, one
             if one.fence is not None:
                 assert one.fence.utcoffset() is not None
-                assert one.fence > bench.now()
+                assert one.fence > setup.now()
 
-    async def test_each_request_shows_its_question_as_the_writer_read_it(self, bench: SubmitterSetup) -> None:
+    async def test_each_request_shows_its_question_as_the_writer_read_it(self, setup: SubmitterSetup) -> None:
         if self._is_paper:
             return
-        asked = {question.ref: question for question in bench.batch.questions}
-        refs = {intent.id: intent.ref for intent in bench.batch.intents}
-        for one in (await _seal_batch(bench.sealer, bench.batch)).sealed:
+        asked = {question.ref: question for question in setup.batch.questions}
+        refs = {intent.id: intent.ref for intent in setup.batch.intents}
+        for one in (await _seal_batch(setup.sealer, setup.batch)).sealed:
             assert one.question is not None, (
                 f"the request of {one.intent} shows no question: set SealedRequest.question to what the writer has "
                 "just read, made by the code that makes the reader's questions"
@@ -100,16 +100,16 @@ class SealingSubmitterContract:
             changes = describe_changes(known, one.question)
             assert changes == (), f"nobody edited it, but the writer reads it differently from the reader: {changes}"
 
-    async def test_a_question_that_was_edited_is_shown_as_it_is_now(self, bench: SubmitterSetup) -> None:
+    async def test_a_question_that_was_edited_is_shown_as_it_is_now(self, setup: SubmitterSetup) -> None:
         if self._is_paper:
             return
-        assert bench.edit_questions is not None, (
+        assert setup.edit_questions is not None, (
             "set SubmitterSetup.edit_questions: a function that edits the questions of the batch at the other side"
         )
-        before = {one.intent: one.question for one in await bench.sealer.seal_requests(bench.batch)}
-        bench.edit_questions()
-        now = {one.intent: one.question for one in await bench.sealer.seal_requests(bench.batch)}
-        for intent in bench.batch.intents:
+        before = {one.intent: one.question for one in await setup.sealer.seal_requests(setup.batch)}
+        setup.edit_questions()
+        now = {one.intent: one.question for one in await setup.sealer.seal_requests(setup.batch)}
+        for intent in setup.batch.intents:
             old, new = before.get(intent.id), now.get(intent.id)
             assert old is not None
             assert new is not None, (
@@ -117,86 +117,86 @@ class SealingSubmitterContract:
             )
             assert describe_changes(old, new), f"{intent.id}: the request shows its question as it was before the edit"
 
-    async def test_no_two_requests_have_the_same_tag(self, bench: SubmitterSetup) -> None:
-        first = await _seal_batch(bench.sealer, bench.batch)
-        other = replace(bench.batch, intents=tuple(replace(one, id=f"{one.id}-other") for one in bench.batch.intents))
-        second = await _seal_batch(await bench.reopen(), other)
+    async def test_no_two_requests_have_the_same_tag(self, setup: SubmitterSetup) -> None:
+        first = await _seal_batch(setup.sealer, setup.batch)
+        other = replace(setup.batch, intents=tuple(replace(one, id=f"{one.id}-other") for one in setup.batch.intents))
+        second = await _seal_batch(await setup.reopen(), other)
         tags = [one.tag for one in (*first.sealed, *second.sealed)]
         assert len(set(tags)) == len(tags)
 
-    async def test_requests_hold_no_secret(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, bench.batch)
+    async def test_requests_hold_no_secret(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, setup.batch)
         text = " ".join(f"{one.tag} {one.body}" for one in sealed.sealed)
-        assert [secret for secret in bench.secrets if secret in text] == []
+        assert [secret for secret in setup.secrets if secret in text] == []
 
-    async def test_what_was_acknowledged_is_found_by_its_request_after_a_restart(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, bench.batch)
-        assert _receipt_states(sealed, await bench.sealer.submit(sealed)) == {IntentState.ACKED}
-        assert bench.count_effects() == len(sealed.intents)
-        assert _receipt_states(sealed, await (await bench.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
+    async def test_what_was_acknowledged_is_found_by_its_request_after_a_restart(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, setup.batch)
+        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.ACKED}
+        assert setup.count_effects() == len(sealed.intents)
+        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
 
-    async def test_it_is_found_among_the_requests_of_earlier_attempts(self, bench: SubmitterSetup) -> None:
-        earlier = await _seal_batch(bench.sealer, bench.batch)
+    async def test_it_is_found_among_the_requests_of_earlier_attempts(self, setup: SubmitterSetup) -> None:
+        earlier = await _seal_batch(setup.sealer, setup.batch)
         if self.has_fences:
-            await _pass_fence(bench, earlier)
-        sealed = await _seal_batch(bench.sealer, bench.batch)
-        await bench.sealer.submit(sealed)
+            await _pass_fence(setup, earlier)
+        sealed = await _seal_batch(setup.sealer, setup.batch)
+        await setup.sealer.submit(sealed)
         both = replace(sealed, sealed=(*sealed.sealed, *earlier.sealed))
-        assert _receipt_states(both, await bench.sealer.read_submissions(both)) == {IntentState.ACKED}
+        assert _receipt_states(both, await setup.sealer.read_submissions(both)) == {IntentState.ACKED}
 
-    async def test_a_lost_reply_is_a_doubt_that_reading_settles(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, _first_intent_only(bench.batch))
-        bench.lose_reply()
-        assert _receipt_states(sealed, await bench.sealer.submit(sealed)) == {IntentState.UNKNOWN}
-        await _wait_until_settled(bench, sealed, self.has_fences)
-        assert _receipt_states(sealed, await (await bench.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
-        assert bench.count_effects() == 1
+    async def test_a_lost_reply_is_a_doubt_that_reading_settles(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        setup.lose_reply()
+        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.UNKNOWN}
+        await _wait_until_settled(setup, sealed, self.has_fences)
+        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ACKED}
+        assert setup.count_effects() == 1
 
-    async def test_a_lost_request_is_a_doubt_and_then_an_absence(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, _first_intent_only(bench.batch))
-        bench.lose_request()
-        assert _receipt_states(sealed, await bench.sealer.submit(sealed)) == {IntentState.UNKNOWN}
-        assert bench.count_effects() == 0
-        await _wait_until_settled(bench, sealed, self.has_fences)
-        assert _receipt_states(sealed, await (await bench.reopen()).read_submissions(sealed)) == {IntentState.ABSENT}
+    async def test_a_lost_request_is_a_doubt_and_then_an_absence(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        setup.lose_request()
+        assert _receipt_states(sealed, await setup.sealer.submit(sealed)) == {IntentState.UNKNOWN}
+        assert setup.count_effects() == 0
+        await _wait_until_settled(setup, sealed, self.has_fences)
+        assert _receipt_states(sealed, await (await setup.reopen()).read_submissions(sealed)) == {IntentState.ABSENT}
 
-    async def test_reading_writes_nothing(self, bench: SubmitterSetup) -> None:
-        sealed = await _seal_batch(bench.sealer, _first_intent_only(bench.batch))
-        bench.lose_request()
-        await bench.sealer.submit(sealed)
+    async def test_reading_writes_nothing(self, setup: SubmitterSetup) -> None:
+        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        setup.lose_request()
+        await setup.sealer.submit(sealed)
         for _ in range(2):
-            await bench.sealer.read_submissions(sealed)
-        assert bench.count_effects() == 0
+            await setup.sealer.read_submissions(sealed)
+        assert setup.count_effects() == 0
 
-    async def test_past_its_fence_a_request_has_no_effect(self, bench: SubmitterSetup) -> None:
+    async def test_past_its_fence_a_request_has_no_effect(self, setup: SubmitterSetup) -> None:
         if not (self.requests_expire and self.has_fences):
             return
-        sealed = await _seal_batch(bench.sealer, _first_intent_only(bench.batch))
-        await _pass_fence(bench, sealed)
-        assert IntentState.ACKED not in _receipt_states(sealed, await bench.sealer.submit(sealed))
-        assert bench.count_effects() == 0
+        sealed = await _seal_batch(setup.sealer, _first_intent_only(setup.batch))
+        await _pass_fence(setup, sealed)
+        assert IntentState.ACKED not in _receipt_states(sealed, await setup.sealer.submit(sealed))
+        assert setup.count_effects() == 0
 
-    async def test_a_refusal_has_a_reason_and_no_effect(self, bench: SubmitterSetup) -> None:
-        why, sealed = await _try_to_seal(bench.sealer, bench.refused_batch)
+    async def test_a_refusal_has_a_reason_and_no_effect(self, setup: SubmitterSetup) -> None:
+        why, sealed = await _try_to_seal(setup.sealer, setup.refused_batch)
         assert why is None or why.strip()
         names = {one.intent for one in sealed}
-        rest = tuple(intent for intent in bench.refused_batch.intents if intent.id in names)
-        asked = replace(bench.refused_batch, intents=rest, sealed=tuple(sealed))
-        receipts = await bench.sealer.submit(asked) if rest else []
+        rest = tuple(intent for intent in setup.refused_batch.intents if intent.id in names)
+        asked = replace(setup.refused_batch, intents=rest, sealed=tuple(sealed))
+        receipts = await setup.sealer.submit(asked) if rest else []
         assert _receipt_states(asked, receipts) <= {IntentState.REFUSED}
         assert all(receipt.detail.strip() for receipt in receipts)
-        assert bench.count_effects() == 0
+        assert setup.count_effects() == 0
 
-    async def test_an_empty_batch_leaves_no_trace(self, bench: SubmitterSetup) -> None:
-        empty = replace(bench.batch, intents=())
-        assert list(await bench.sealer.seal_requests(empty)) == []
-        assert list(await bench.sealer.submit(empty)) == []
-        assert list(await bench.sealer.read_submissions(empty)) == []
-        assert bench.count_effects() == 0
+    async def test_an_empty_batch_leaves_no_trace(self, setup: SubmitterSetup) -> None:
+        empty = replace(setup.batch, intents=())
+        assert list(await setup.sealer.seal_requests(empty)) == []
+        assert list(await setup.sealer.submit(empty)) == []
+        assert list(await setup.sealer.read_submissions(empty)) == []
+        assert setup.count_effects() == 0
 
 
 class TradingSubmitterContract(SealingSubmitterContract):
-    """What every account or paper book that trades must do in addition; the intents of ``bench.batch`` are purchases.
+    """What every account or paper book that trades must do in addition; the intents of ``setup.batch`` are purchases.
 
     ``orders_name_cost`` is True where an order names what it spends, so that better prices bring more shares than it
     named.
@@ -204,25 +204,25 @@ class TradingSubmitterContract(SealingSubmitterContract):
 
     orders_name_cost: ClassVar[bool] = False
 
-    async def test_the_account_is_one_of_its_currency(self, bench: SubmitterSetup) -> None:
-        account = await _require_trader(bench).account()
+    async def test_the_account_is_one_of_its_currency(self, setup: SubmitterSetup) -> None:
+        account = await _require_trader(setup).account()
         assert account.at.utcoffset() is not None
         assert math.isfinite(account.cash)
         assert account.cash >= 0.0
-        assert {_require_order(intent).currency for intent in bench.batch.intents} == {account.currency}
+        assert {_require_order(intent).currency for intent in setup.batch.intents} == {account.currency}
 
-    async def test_an_order_takes_no_more_than_its_cost(self, bench: SubmitterSetup) -> None:
-        before = await _require_trader(bench).account()
-        await _seal_and_submit(bench, bench.batch)
-        after = await _require_trader(bench).account()
-        most = math.fsum(_require_order(intent).cost for intent in bench.batch.intents)
+    async def test_an_order_takes_no_more_than_its_cost(self, setup: SubmitterSetup) -> None:
+        before = await _require_trader(setup).account()
+        await _seal_and_submit(setup, setup.batch)
+        after = await _require_trader(setup).account()
+        most = math.fsum(_require_order(intent).cost for intent in setup.batch.intents)
         assert before.cash - after.cash <= most + CENT
         assert after.cash >= 0.0
 
-    async def test_fills_explain_the_cash_and_the_shares(self, bench: SubmitterSetup) -> None:
-        before = await _require_trader(bench).account()
-        _, receipts = await _seal_and_submit(bench, bench.batch)
-        after = await _require_trader(bench).account()
+    async def test_fills_explain_the_cash_and_the_shares(self, setup: SubmitterSetup) -> None:
+        before = await _require_trader(setup).account()
+        _, receipts = await _seal_and_submit(setup, setup.batch)
+        after = await _require_trader(setup).account()
         fills = [fill for receipt in receipts for fill in receipt.fills]
         assert fills
         held = math.fsum(order.reserves for order in after.orders)
@@ -230,8 +230,8 @@ class TradingSubmitterContract(SealingSubmitterContract):
         gained = math.fsum(one.shares for one in after.positions) - math.fsum(one.shares for one in before.positions)
         assert abs(gained - math.fsum(fill.shares for fill in fills)) <= CENT
 
-    async def test_fills_keep_to_the_order(self, bench: SubmitterSetup) -> None:
-        sealed, receipts = await _seal_and_submit(bench, bench.batch)
+    async def test_fills_keep_to_the_order(self, setup: SubmitterSetup) -> None:
+        sealed, receipts = await _seal_and_submit(setup, setup.batch)
         orders = {intent.id: _require_order(intent) for intent in sealed.intents}
         for receipt in receipts:
             order = orders[receipt.intent]
@@ -239,44 +239,44 @@ class TradingSubmitterContract(SealingSubmitterContract):
             if order.side is OrderSide.SELL or not self.orders_name_cost:
                 assert math.fsum(fill.shares for fill in receipt.fills) <= order.shares * (1 + ROUNDING)
 
-    async def test_reading_again_gives_the_same_fills(self, bench: SubmitterSetup) -> None:
-        sealed, receipts = await _seal_and_submit(bench, bench.batch)
-        for trader in (bench.sealer, await bench.reopen()):
+    async def test_reading_again_gives_the_same_fills(self, setup: SubmitterSetup) -> None:
+        sealed, receipts = await _seal_and_submit(setup, setup.batch)
+        for trader in (setup.sealer, await setup.reopen()):
             found = {receipt.intent: receipt for receipt in await trader.read_submissions(sealed)}
             for receipt in receipts:
                 assert set(receipt.fills) <= set(found[receipt.intent].fills)
 
     async def test_an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled(
-        self, bench: SubmitterSetup
+        self, setup: SubmitterSetup
     ) -> None:
-        assert bench.resting_batch is not None
-        before = await _require_trader(bench).account()
-        await _seal_and_submit(bench, bench.resting_batch)
-        held = await _require_trader(bench).account()
+        assert setup.resting_batch is not None
+        before = await _require_trader(setup).account()
+        await _seal_and_submit(setup, setup.resting_batch)
+        held = await _require_trader(setup).account()
         orders = _new_orders(before, held)
         reserved = math.fsum(order.reserves for order in orders)
         assert orders
-        assert 0.0 < reserved <= math.fsum(_require_order(intent).cost for intent in bench.resting_batch.intents) + CENT
+        assert 0.0 < reserved <= math.fsum(_require_order(intent).cost for intent in setup.resting_batch.intents) + CENT
         assert abs(before.cash - reserved - held.cash) <= CENT
-        assert set(await _require_trader(bench).cancel([order.id for order in orders])) == {
+        assert set(await _require_trader(setup).cancel([order.id for order in orders])) == {
             order.id for order in orders
         }
-        after = await _require_trader(bench).account()
+        after = await _require_trader(setup).account()
         assert _new_orders(before, after) == []
         assert abs(before.cash - after.cash) <= CENT
 
-    async def test_cancelling_everything_leaves_nothing_to_rest(self, bench: SubmitterSetup) -> None:
-        assert bench.resting_batch is not None
-        await _seal_and_submit(bench, bench.resting_batch)
-        ended = await _require_trader(bench).cancel(None)
+    async def test_cancelling_everything_leaves_nothing_to_rest(self, setup: SubmitterSetup) -> None:
+        assert setup.resting_batch is not None
+        await _seal_and_submit(setup, setup.resting_batch)
+        ended = await _require_trader(setup).cancel(None)
         assert len(ended) == len(set(ended)) > 0
-        assert (await _require_trader(bench).account()).orders == ()
+        assert (await _require_trader(setup).account()).orders == ()
 
     async def test_both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing(
-        self, bench: SubmitterSetup
+        self, setup: SubmitterSetup
     ) -> None:
-        trader = _require_trader(bench)
-        for intent in bench.batch.intents:
+        trader = _require_trader(setup)
+        for intent in setup.batch.intents:
             order, outcome = _require_order(intent), _winning_outcome(intent)
             sides = [
                 Position(contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref) for leg in ContractSide
@@ -287,12 +287,12 @@ class TradingSubmitterContract(SealingSubmitterContract):
             assert abs(sum(shares) - 1.0) <= CENT
             assert all(0.0 <= share <= 1.0 for share in shares)
 
-    async def test_cancelling_what_others_ordered_is_not_claimed(self, bench: SubmitterSetup) -> None:
-        assert bench.resting_batch is not None
-        await _seal_and_submit(bench, bench.resting_batch)
-        resting = (await _require_trader(bench).account()).orders
-        await _require_trader(bench).cancel([])
-        assert (await _require_trader(bench).account()).orders == resting
+    async def test_cancelling_what_others_ordered_is_not_claimed(self, setup: SubmitterSetup) -> None:
+        assert setup.resting_batch is not None
+        await _seal_and_submit(setup, setup.resting_batch)
+        resting = (await _require_trader(setup).account()).orders
+        await _require_trader(setup).cancel([])
+        assert (await _require_trader(setup).account()).orders == resting
 
 
 async def _seal_batch(sealer: SealingSubmitter, batch: SubmissionBatch) -> SubmissionBatch:
@@ -310,31 +310,31 @@ async def _try_to_seal(sealer: SealingSubmitter, batch: SubmissionBatch) -> tupl
 
 
 async def _seal_and_submit(
-    bench: SubmitterSetup, batch: SubmissionBatch
+    setup: SubmitterSetup, batch: SubmissionBatch
 ) -> tuple[SubmissionBatch, Sequence[WriteReceipt]]:
-    sealed = await _seal_batch(bench.sealer, batch)
-    receipts = await bench.sealer.submit(sealed)
+    sealed = await _seal_batch(setup.sealer, batch)
+    receipts = await setup.sealer.submit(sealed)
     assert _receipt_states(sealed, receipts) == {IntentState.ACKED}
     return sealed, receipts
 
 
-async def _pass_fence(bench: SubmitterSetup, sealed: SubmissionBatch) -> None:
+async def _pass_fence(setup: SubmitterSetup, sealed: SubmissionBatch) -> None:
     fences = [one.fence for one in sealed.sealed if one.fence is not None]
-    await bench.advance_time((max(fences) - bench.now()).total_seconds() + 0.001)
+    await setup.advance_time((max(fences) - setup.now()).total_seconds() + 0.001)
 
 
-async def _wait_until_settled(bench: SubmitterSetup, sealed: SubmissionBatch, fences: bool) -> None:  # noqa: FBT001 - of the class
+async def _wait_until_settled(setup: SubmitterSetup, sealed: SubmissionBatch, fences: bool) -> None:  # noqa: FBT001 - of the class
     if fences:
-        await _pass_fence(bench, sealed)
+        await _pass_fence(setup, sealed)
 
 
 def _first_intent_only(batch: SubmissionBatch) -> SubmissionBatch:
     return replace(batch, intents=batch.intents[:1])
 
 
-def _require_trader(bench: SubmitterSetup) -> TradingSubmitter:
-    assert isinstance(bench.sealer, TradingSubmitter)
-    return bench.sealer
+def _require_trader(setup: SubmitterSetup) -> TradingSubmitter:
+    assert isinstance(setup.sealer, TradingSubmitter)
+    return setup.sealer
 
 
 def _winning_outcome(intent: Intent) -> Outcome:

@@ -41,15 +41,15 @@ ScriptedAnswer = ModelCompletion | Exception | HangingStep
 AnswerScript = Callable[[Prompt], ScriptedAnswer]
 
 
-def answer_in_turn(*said: ScriptedAnswer) -> AnswerScript:
+def answer_in_turn(*answer: ScriptedAnswer) -> AnswerScript:
     """Return a script that says these things one after the other; one request more fails the test."""
-    left = iter(said)
+    left = iter(answer)
 
     def script(_prompt: Prompt) -> ScriptedAnswer:
         try:
             return next(left)
         except StopIteration:
-            message = f"asked {len(said) + 1} times, the script has {len(said)} answers"
+            message = f"asked {len(answer) + 1} times, the script has {len(answer)} answers"
             raise AssertionError(message) from None
 
     return script
@@ -174,23 +174,23 @@ class ScriptedTrialContext:
         return self._model(role).dialect
 
     async def ask_model(self, role: str, prompt: Prompt, *, seed: int | None = None) -> ModelAnswer:
-        model, said = self._said(role, prompt, seed)
-        match said:
+        model, answer = self._scripted_answer(role, prompt, seed)
+        match answer:
             case HangingStep():
                 await asyncio.Event().wait()
             case Exception():
-                raise said
-        assert isinstance(said, ModelCompletion)  # noqa: S101 - the other cases did not come back
-        usage = said.usage if said.usage.calls else _estimated_usage(prompt, said)
-        record = sha256_hex(f"{len(self.prompts)} {said!r}".encode(errors="replace"))
-        return ModelAnswer(completion=said, usage=usage, model=model.name, document=record)
+                raise answer
+        assert isinstance(answer, ModelCompletion)  # noqa: S101 - the other cases did not come back
+        usage = answer.usage if answer.usage.calls else _estimated_usage(prompt, answer)
+        record = sha256_hex(f"{len(self.prompts)} {answer!r}".encode(errors="replace"))
+        return ModelAnswer(completion=answer, usage=usage, model=model.name, document=record)
 
     async def store_text(self, text: str) -> str:
         self.stored_texts.append(text)
         return sha256_hex(text.encode())
 
-    async def report_performance(self, conduct: ModelPerformance) -> None:
-        self.reported_performances.append(conduct)
+    async def report_performance(self, performance: ModelPerformance) -> None:
+        self.reported_performances.append(performance)
 
     def _is_offered(self, scripted: ScriptedTool) -> bool:
         times = sum(used == scripted.tool.name for used, _ in self.tool_calls)
@@ -199,7 +199,7 @@ class ScriptedTrialContext:
     def _is_permitted(self, scripted: ScriptedTool) -> bool:
         return self.policy.tools is None or scripted.tool.name in self.policy.tools
 
-    def _said(self, role: str, prompt: Prompt, seed: int | None) -> tuple[ScriptedModel, ScriptedAnswer]:
+    def _scripted_answer(self, role: str, prompt: Prompt, seed: int | None) -> tuple[ScriptedModel, ScriptedAnswer]:
         """Ask the role's model, or its fallback, and return which one answered and its answer."""
         model = self._model(role)
         while model.fallback is not None and prompt.model == model.fallback.name:
@@ -207,9 +207,9 @@ class ScriptedTrialContext:
         while True:
             sent = _prompt_for_model(prompt, model.name)
             self.prompts.append(RecordedPrompt(role, sent, seed))
-            said = model.script(sent)
-            if model.fallback is None or not isinstance(said, FoxcastError):
-                return model, said
+            answer = model.script(sent)
+            if model.fallback is None or not isinstance(answer, FoxcastError):
+                return model, answer
             model = model.fallback
 
     def _model(self, role: str) -> ScriptedModel:
@@ -248,7 +248,7 @@ def _prompt_for_model(prompt: Prompt, name: str) -> Prompt:
     return replace(prompt, messages=messages, stable=len(messages), model="", handover=())
 
 
-def _estimated_usage(prompt: Prompt, said: ModelCompletion) -> ModelUsage:
+def _estimated_usage(prompt: Prompt, answer: ModelCompletion) -> ModelUsage:
     read = sum(len(message.text) + sum(len(part.arguments) for part in message.calls) for message in prompt.messages)
-    written = len(said.text) + sum(len(part.arguments) for part in said.calls)
+    written = len(answer.text) + sum(len(part.arguments) for part in answer.calls)
     return ModelUsage(calls=1, tokens_in=read // CHARS_PER_TOKEN, tokens_out=written // CHARS_PER_TOKEN)

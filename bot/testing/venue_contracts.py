@@ -13,39 +13,30 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from bot.core.errors import (
-    AuthenticationError,
     FoxcastError,
     MalformedDataError,
     NotFoundError,
     RequestRejectedError,
-    ServiceUnavailableError,
 )
 from bot.core.interfaces import ClosingPlanner, QuestionReader, RoundArchive
 from bot.core.learning import TrainingExample
 from bot.core.orders import ClosingProposal, OrderSide
 from bot.core.outcomes import BinaryOutcome, ChoiceOutcome, NumericOutcome, VoidOutcome
-from bot.core.plugin_specs import API_VERSION, PluginContext, PluginSettings, VenueSpec
+from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryShape, ChoiceShape, CurveShape
 from bot.core.questions import Question
 from bot.core.values import Json
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.spec_contract import TRANSPORT_ERRORS, PluginSpecContract
 
 OUTCOME_TYPES = {BinaryShape: BinaryOutcome, ChoiceShape: ChoiceOutcome, CurveShape: NumericOutcome}
 
 
-TRANSPORT_ERRORS = (
-    AuthenticationError("401"),
-    ServiceUnavailableError("503", retry_after_s=7.0),
-    RequestRejectedError("400"),
-    MalformedDataError("more bytes than allowed"),
-)
-
-
-class VenueContract:
+class VenueContract(PluginSpecContract):
     """What every venue must do.
 
     ``settings`` reads something that does not change during the test; ``pages`` is the web it reads, by address;
@@ -54,29 +45,15 @@ class VenueContract:
     """
 
     spec: ClassVar[VenueSpec[Any]]
-    settings: ClassVar[PluginSettings]
     remote_settings: ClassVar[PluginSettings | None] = None
     pages: ClassVar[Mapping[str, bytes | Exception]] = {}
     ignored_parameter: ClassVar[str] = ""
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> PluginContext:
+    def context(self, tmp_path: Path) -> PluginContext:
         return PluginContext(
             clock=FakeClock(), http=FakeHttpClient(self.pages, idle=self.ignored_parameter), folder=tmp_path
         )
-
-    def test_it_is_built_for_this_version(self) -> None:
-        assert self.spec.api_version == API_VERSION
-
-    def test_unknown_settings_are_refused(self) -> None:
-        with pytest.raises(ValidationError, match="no_such_setting"):
-            self.spec.settings.model_validate({"no_such_setting": 1})
-
-    def test_settings_cannot_be_changed(self) -> None:
-        assert isinstance(self.settings, self.spec.settings)
-        for name in type(self.settings).model_fields:
-            with pytest.raises(ValidationError, match="frozen"):
-                setattr(self.settings, name, None)
 
     def test_secrets_are_hidden(self) -> None:
         secret = "do-not-show-me"  # noqa: S105 - looked for in what is printed
@@ -84,31 +61,31 @@ class VenueContract:
         filled = self.settings.model_copy(update={name: SecretStr(secret) for name in names})
         assert secret not in f"{filled!r} {filled} {filled.model_dump_json()}"
 
-    async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, workplace: PluginContext) -> None:
-        listed = await self._questions(workplace)
+    async def test_every_question_is_listed_once_under_the_name_of_the_venue(self, context: PluginContext) -> None:
+        listed = await self._questions(context)
         assert listed
         assert len({question.ref for question in listed}) == len(listed)
         assert {question.ref.venue for question in listed} == {self.spec.name}
 
-    async def test_windows_open_before_they_close(self, workplace: PluginContext) -> None:
-        for question in await self._questions(workplace):
+    async def test_windows_open_before_they_close(self, context: PluginContext) -> None:
+        for question in await self._questions(context):
             if question.opens_at is not None and question.closes_at is not None:
                 assert question.opens_at < question.closes_at, question.ref
 
-    async def test_a_reopened_reader_reads_the_same(self, workplace: PluginContext) -> None:
-        assert await self._questions(workplace) == await self._questions(workplace)
+    async def test_a_reopened_reader_reads_the_same(self, context: PluginContext) -> None:
+        assert await self._questions(context) == await self._questions(context)
 
-    async def test_a_reader_cannot_submit(self, workplace: PluginContext) -> None:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_a_reader_cannot_submit(self, context: PluginContext) -> None:
+        async with self.spec.reader(self.settings, context) as venue:
             assert not hasattr(venue, "submit")
 
-    async def test_nothing_pending_gives_no_outcome(self, workplace: PluginContext) -> None:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_nothing_pending_gives_no_outcome(self, context: PluginContext) -> None:
+        async with self.spec.reader(self.settings, context) as venue:
             assert [found async for found in venue.resolutions(())] == []
 
-    async def test_outcomes_answer_pending_questions_in_their_own_shape(self, workplace: PluginContext) -> None:
-        asked = {question.ref: question for question in (await self._questions(workplace))[::2]}
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def test_outcomes_answer_pending_questions_in_their_own_shape(self, context: PluginContext) -> None:
+        asked = {question.ref: question for question in (await self._questions(context))[::2]}
+        async with self.spec.reader(self.settings, context) as venue:
             async for found in venue.resolutions(tuple(asked)):
                 question = asked[found.ref]
                 question.target(found.target)
@@ -116,24 +93,24 @@ class VenueContract:
 
     @pytest.mark.parametrize("error", TRANSPORT_ERRORS, ids=lambda error: type(error).__name__)
     async def test_errors_of_the_transport_keep_their_meaning(
-        self, workplace: PluginContext, error: FoxcastError
+        self, context: PluginContext, error: FoxcastError
     ) -> None:
         with pytest.raises(type(error)):
-            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(error)))
+            await self._read_remotely(replace(context, http=_FixedHttpsClient(error)))
 
     @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"{}", b"<html></html>", b"[" * 100_000])
-    async def test_an_odd_answer_is_a_contract_error(self, workplace: PluginContext, body: bytes) -> None:
+    async def test_an_odd_answer_is_a_contract_error(self, context: PluginContext, body: bytes) -> None:
         with pytest.raises(MalformedDataError):
-            await self._read_remotely(replace(workplace, http=_FixedHttpsClient(body)))
+            await self._read_remotely(replace(context, http=_FixedHttpsClient(body)))
 
-    async def _questions(self, workplace: PluginContext) -> list[Question]:
-        async with self.spec.reader(self.settings, workplace) as venue:
+    async def _questions(self, context: PluginContext) -> list[Question]:
+        async with self.spec.reader(self.settings, context) as venue:
             return [question async for question in venue.questions()]
 
-    async def _read_remotely(self, workplace: PluginContext) -> None:
+    async def _read_remotely(self, context: PluginContext) -> None:
         if self.remote_settings is None:
             pytest.skip("this venue reads nothing over HTTP")
-        async with self.spec.reader(self.remote_settings, workplace) as venue:
+        async with self.spec.reader(self.remote_settings, context) as venue:
             assert [question async for question in venue.questions()]
 
 
@@ -145,32 +122,32 @@ class ClosingPlannerContract:
         raise NotImplementedError
 
     @pytest.fixture
-    async def wish(self) -> ClosingProposal:
+    async def proposal(self) -> ClosingProposal:
         raise NotImplementedError
 
     async def test_it_says_that_it_can(self, planner: ClosingPlanner) -> None:
         assert isinstance(planner, ClosingPlanner)
 
     async def test_no_more_than_the_position_is_sold_and_nothing_is_paid(
-        self, planner: ClosingPlanner, wish: ClosingProposal
+        self, planner: ClosingPlanner, proposal: ClosingProposal
     ) -> None:
-        plan = await planner.plan_closing(wish)
-        order, held = plan.order, wish.position
+        plan = await planner.plan_closing(proposal)
+        order, held = plan.order, proposal.position
         assert order is not None, plan.why
         assert (order.contract, order.leg, order.side) == (held.contract, held.leg, OrderSide.SELL)
         assert 0.0 < order.shares <= held.shares
         assert order.cost == 0.0
         assert order.limit <= order.expected
-        assert order.currency == wish.account.currency
+        assert order.currency == proposal.account.currency
 
-    async def test_it_needs_no_cash(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
-        rich = await planner.plan_closing(wish)
-        poor = await planner.plan_closing(replace(wish, account=replace(wish.account, cash=0.0)))
+    async def test_it_needs_no_cash(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
+        rich = await planner.plan_closing(proposal)
+        poor = await planner.plan_closing(replace(proposal, account=replace(proposal.account, cash=0.0)))
         assert poor.order == rich.order
 
-    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, wish: ClosingProposal) -> None:
-        half = replace(wish.position, shares=wish.position.shares / 2)
-        order = (await planner.plan_closing(replace(wish, position=half))).order
+    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, proposal: ClosingProposal) -> None:
+        half = replace(proposal.position, shares=proposal.position.shares / 2)
+        order = (await planner.plan_closing(replace(proposal, position=half))).order
         assert order is not None
         assert order.shares <= half.shares
 

@@ -58,19 +58,19 @@ class BaselineForecaster:
     def __init__(self) -> None:
         self._cached_parameters: dict[datetime, tuple[FittedParameters, BaselineParameters]] = {}
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield the prior, then the learned belief where something was learned before the cutoff."""
         if not isinstance(question.shape, BinaryShape):
             yield _crowd_step(question, question.shape)
             return
-        facts = read_question_facts(question, desk.cutoff)
+        facts = read_question_facts(question, context.cutoff)
         events = {target.key: target_event(facts, target) for target in question.targets}
         prior = TargetEstimates(
-            "prior", "what such questions are like", BaselineParameters(before=_utc_day(desk.cutoff)), events
+            "prior", "what such questions are like", BaselineParameters(before=_utc_day(context.cutoff)), events
         )
         yield prior.step(None, why="the prior before any outcome")
-        if desk.fitted is not None:
-            fitted = desk.fitted
+        if context.fitted is not None:
+            fitted = context.fitted
             learned = TargetEstimates("learned", "outcomes of earlier rounds", self._parameters(fitted), events)
             why = f"learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}"
             yield learned.step(prior, why=why)
@@ -134,13 +134,13 @@ class TargetEstimates:
 
     def step(self, earlier: "TargetEstimates | None", *, why: str) -> Step:
         """Return the step for this belief, with its reasons, also from an earlier step's beginning."""
-        told = [evidence for key in self.by_target for evidence in self._evidence(key, earlier)]
+        all_evidence = [evidence for key in self.by_target for evidence in self._evidence(key, earlier)]
         belief = Belief(
             predictions={key: BinaryPrediction(estimate.probability) for key, estimate in self.by_target.items()},
             confidence=ConfidenceLevel.MEDIUM if self.learned else ConfidenceLevel.LOW,
             anchor=str(next(iter(self.by_target.values())).reasons[0]),
-            evidence_for=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) > 0.0),
-            evidence_against=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) < 0.0),
+            evidence_for=tuple(evidence for evidence in all_evidence if (evidence.log_odds or 0.0) > 0.0),
+            evidence_against=tuple(evidence for evidence in all_evidence if (evidence.log_odds or 0.0) < 0.0),
             reason=why,
         )
         action = StepAction(name=self.name, arguments={"form": ", ".join(self.forms)})

@@ -70,13 +70,13 @@ def question_kind(question: Question) -> str | None:
     return next((f"{source}/{kind}" for words, kind in kinds if words in question.title), None)
 
 
-def choose_starting_point(question: Question, desk: TrialContext, settings: BlfSettings) -> StartingPoint:
+def choose_starting_point(question: Question, context: TrialContext, settings: BlfSettings) -> StartingPoint:
     """Return the prior of a trial on this question under these settings.
 
     A base rate is for questions without a crowd price, so it is not used for those whose crowd is only switched off.
     """
     if settings.prior and question.crowd is None and isinstance(question.shape, BinaryShape):
-        found = _learned_rate(question, desk) or (_published_rate(question) if settings.prior_table else None)
+        found = _learned_rate(question, context) or (_published_rate(question) if settings.prior_table else None)
         if found is not None:
             return found
     return find_starting_point(question, crowd=settings.crowd)
@@ -91,11 +91,11 @@ def trial_prior(anchor: StartingPoint) -> TrialPrior | None:
     )
 
 
-def _learned_rate(question: Question, desk: TrialContext) -> StartingPoint | None:
+def _learned_rate(question: Question, context: TrialContext) -> StartingPoint | None:
     kind = question_kind(question)
-    rates = desk.fitted.payload.get("rates") if desk.fitted else None
+    rates = context.fitted.payload.get("rates") if context.fitted else None
     row = rates.get(kind) if isinstance(rates, dict) and kind else None
-    if not isinstance(row, list) or len(row) != 2 or not desk.fitted:
+    if not isinstance(row, list) or len(row) != 2 or not context.fitted:
         return None
     count, rate = row
     if (
@@ -105,7 +105,7 @@ def _learned_rate(question: Question, desk: TrialContext) -> StartingPoint | Non
         or not 0.0 <= rate <= 1.0
     ):
         return None
-    day = f"{desk.fitted.before:%Y-%m-%d}"
+    day = f"{context.fitted.before:%Y-%m-%d}"
     text = f"Of {count} outcomes of such questions ({kind}) known before {day}, {rate:.1%} were yes."
     return StartingPoint("prior", text, BinaryPrediction(float(rate)))
 

@@ -53,7 +53,7 @@ def bypass_applies(question: Question, policy: SourcePolicy, tools: Sequence[Too
 
 
 async def run_bypass(
-    question: Question, desk: TrialContext, settings: BlfSettings, anchor: StartingPoint
+    question: Question, context: TrialContext, settings: BlfSettings, anchor: StartingPoint
 ) -> AsyncGenerator[Step, None]:
     """Yield the use of the tool, then the submission of its estimate.
 
@@ -62,14 +62,14 @@ async def run_bypass(
     manner = narrow_margins(question, anchor, settings.answer_settings)
     ballot = create_answer_format(question, manner, percent=False)
     state = initial_belief_state(anchor, question, ballot, manner.step_margin)
-    tool = desk.policy.first or ""
-    result = await desk.use_tool(tool, {})
+    tool = context.policy.first or ""
+    result = await context.use_tool(tool, {})
     why = ""
     try:
         state = _apply_estimate(state, result, ballot, manner.submit_margin, tool)
     except MalformedDataError as error:
         why = str(error)
-    one = not why and min(settings.steps, desk.limits.steps) == 1
+    one = not why and min(settings.steps, context.limits.steps) == 1
     yield Step(
         action=StepAction(name=tool),
         observation=replace(result.observation, text="\n".join(filter(None, (result.observation.text, why)))),
@@ -101,69 +101,65 @@ def _apply_estimate(
     return replace(state, predictions=predictions, anchor=anchor, reason=reason, stated=True, informed=True)
 
 
-async def run_batch(course: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+async def run_batch(loop: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
     """Yield at most three steps: the first tool of the policy, the searches, the answer."""
-    submit = submit_tool(course.question, course.answer_format, course.settings.submit_margin)
+    submit = submit_tool(loop.question, loop.answer_format, loop.settings.submit_margin)
     searches = prompt_texts.batch_tool(settings)
     begin = 1
     searched = False
-    led = await _use_first_tool(course, settings) if course.steps > 1 else None
+    led = await _use_first_tool(loop, settings) if loop.steps > 1 else None
     if led is not None:
         yield led
         begin, asked = 2, f"{asked}\n\n## What {led.action.name} brought\n{led.observation.text}"
-    still = 2 if _first_tools(course, settings) and not _can_search(course, settings) else 1
-    course.steps = min(course.steps, begin + still)
+    still = 2 if _first_tools(loop, settings) and not _can_search(loop, settings) else 1
+    loop.steps = min(loop.steps, begin + still)
 
     def offer(number: int) -> tuple[ToolDefinition, ...]:
-        if number >= course.steps or searched:
+        if number >= loop.steps or searched:
             return (submit,)
-        return (searches,) if _can_search(course, settings) else _first_tools(course, settings) or (submit,)
+        return (searches,) if _can_search(loop, settings) else _first_tools(loop, settings) or (submit,)
 
     async def act(move: ModelAction) -> ToolResult:
         nonlocal searched
         if move.name != searches.name:
-            return await course.context.use_tool(move.name, move.arguments)
+            return await loop.context.use_tool(move.name, move.arguments)
         searched = True
-        return await _search_all(course, settings, move.arguments.get("queries"))
+        return await _search_all(loop, settings, move.arguments.get("queries"))
 
-    await course.begin(
-        prompt_texts.system_prompt(course, settings), asked, prompt_texts.prompt_version(course.question, settings)
+    await loop.begin(
+        prompt_texts.system_prompt(loop, settings), asked, prompt_texts.prompt_version(loop.question, settings)
     )
-    tools = (*_first_tools(course, settings), searches, submit)
-    async with aclosing(
-        course.run(LoopSettings(offer=offer, act=act, tools=tools, repeats=None), begin=begin)
-    ) as stream:
+    tools = (*_first_tools(loop, settings), searches, submit)
+    async with aclosing(loop.run(LoopSettings(offer=offer, act=act, tools=tools, repeats=None), begin=begin)) as stream:
         async for step in stream:
             yield step
 
 
-async def _use_first_tool(course: BeliefLoop, settings: BlfSettings) -> Step | None:
+async def _use_first_tool(loop: BeliefLoop, settings: BlfSettings) -> Step | None:
     """Use the first tool of the policy, where it needs no arguments from a model."""
-    first = _first_tools(course, settings)
-    if _can_search(course, settings) or not any(not tool.parameters.get("required") for tool in first):
+    first = _first_tools(loop, settings)
+    if _can_search(loop, settings) or not any(not tool.parameters.get("required") for tool in first):
         return None
     name = first[0].name
-    result = await course.context.use_tool(name, {})
-    course.seen_evidence = not result.failed
+    result = await loop.context.use_tool(name, {})
+    loop.seen_evidence = not result.failed
     return Step(
         action=StepAction(name=name),
         observation=result.observation,
-        belief=course.state.belief,
+        belief=loop.state.belief,
         usage=result.usage,
     )
 
 
-def _first_tools(course: BeliefLoop, settings: BlfSettings) -> tuple[ToolDefinition, ...]:
-    return tuple(
-        tool for tool in settings.allowed_tools(course.context.tools) if tool.name == course.context.policy.first
-    )
+def _first_tools(loop: BeliefLoop, settings: BlfSettings) -> tuple[ToolDefinition, ...]:
+    return tuple(tool for tool in settings.allowed_tools(loop.context.tools) if tool.name == loop.context.policy.first)
 
 
-def _can_search(course: BeliefLoop, settings: BlfSettings) -> bool:
-    return any(tool.name == SEARCH_TOOL for tool in settings.allowed_tools(course.context.tools))
+def _can_search(loop: BeliefLoop, settings: BlfSettings) -> bool:
+    return any(tool.name == SEARCH_TOOL for tool in settings.allowed_tools(loop.context.tools))
 
 
-async def _search_all(course: BeliefLoop, settings: BlfSettings, raw: Json) -> ToolResult:
+async def _search_all(loop: BeliefLoop, settings: BlfSettings, raw: Json) -> ToolResult:
     queries = [query for query in raw if isinstance(query, str) and query] if isinstance(raw, list) else []
     if not queries:
         return ToolResult(observation=StepObservation(text="There was no query to search for."), failed=True)
@@ -173,17 +169,17 @@ async def _search_all(course: BeliefLoop, settings: BlfSettings, raw: Json) -> T
     failed = True
     for query in dict.fromkeys(queries[: settings.queries]):
         # The trial may run out of searches in between.
-        if not _can_search(course, settings):
+        if not _can_search(loop, settings):
             texts.append(f"{query}: no search is left")
             continue
-        result = await course.context.use_tool(SEARCH_TOOL, {"query": query})
+        result = await loop.context.use_tool(SEARCH_TOOL, {"query": query})
         texts.append(result.observation.text)
         documents += result.observation.documents
         usage += result.usage
         failed = failed and result.failed
-        course.state = course.state.add_searches((query,))
-    told = StepObservation(text="\n\n".join(texts), documents=documents)
-    return ToolResult(observation=told, usage=usage, failed=failed)
+        loop.state = loop.state.add_searches((query,))
+    observation = StepObservation(text="\n\n".join(texts), documents=documents)
+    return ToolResult(observation=observation, usage=usage, failed=failed)
 
 
 MAIN_ROLE = "main"
@@ -195,24 +191,24 @@ class BlfForecaster:
     def __init__(self, settings: BlfSettings) -> None:
         self.settings = settings
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield one step per action; raises after the last one where the trial did not submit.
 
         Raises ConfigError before any step where no model plays the role main, or where a tool is named that reads pages
         of a source that is not configured.
         """
         settings = self.settings
-        _require_page_tools(desk, settings)
-        anchor = choose_starting_point(question, desk, settings)
-        if bypass_applies(question, desk.policy, settings.allowed_tools(desk.tools)):
-            passed = run_bypass(question, desk, settings, anchor)
+        _require_page_tools(context, settings)
+        anchor = choose_starting_point(question, context, settings)
+        if bypass_applies(question, context.policy, settings.allowed_tools(context.tools)):
+            passed = run_bypass(question, context, settings, anchor)
         else:
-            voice = open_session(desk, MAIN_ROLE, seed=derive_seed(desk, "seed"), folder=settings.prompts)
+            session = open_session(context, MAIN_ROLE, seed=derive_seed(context, "seed"), folder=settings.prompts)
             manner = narrow_margins(question, anchor, settings.answer_settings)
-            course = create_belief_loop(question, voice, anchor, steps=settings.most_steps, manner=manner)
-            asked = _question_prompt(course, anchor, settings)
+            loop = create_belief_loop(question, session, anchor, steps=settings.most_steps, settings=manner)
+            asked = _question_prompt(loop, anchor, settings)
             is_batch = settings.mode is SearchMode.BATCH and settings.zero_shot is ZeroShotMode.OFF
-            passed = (run_batch if is_batch else _run_sequential)(course, settings, asked)
+            passed = (run_batch if is_batch else _run_sequential)(loop, settings, asked)
         prior = trial_prior(anchor)
         async with aclosing(passed) as stream:
             async for step in stream:
@@ -226,50 +222,50 @@ async def open_blf(settings: BlfSettings, _place: PluginContext) -> AsyncIterato
     yield BlfForecaster(settings)
 
 
-def _question_prompt(course: BeliefLoop, anchor: StartingPoint, settings: BlfSettings) -> str:
-    desk = course.context
+def _question_prompt(loop: BeliefLoop, anchor: StartingPoint, settings: BlfSettings) -> str:
+    context = loop.context
     return question_text(
-        course.question,
-        course.answer_format,
+        loop.question,
+        loop.answer_format,
         anchor,
-        cutoff=desk.cutoff,
+        cutoff=context.cutoff,
         crowd=settings.crowd,
-        advice=desk.policy.advice,
+        advice=context.policy.advice,
         folder=settings.prompts,
     )
 
 
-async def _run_sequential(course: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
-    submit = submit_tool(course.question, course.answer_format, course.settings.submit_margin)
+async def _run_sequential(loop: BeliefLoop, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+    submit = submit_tool(loop.question, loop.answer_format, loop.settings.submit_margin)
 
     def offer(number: int) -> tuple[ToolDefinition, ...]:
-        if number >= course.steps or _has_settled(course, settings):
+        if number >= loop.steps or _has_settled(loop, settings):
             return (submit,)
-        return (*settings.allowed_tools(course.context.tools), submit)
+        return (*settings.allowed_tools(loop.context.tools), submit)
 
-    await course.begin(
-        prompt_texts.system_prompt(course, settings), asked, prompt_texts.prompt_version(course.question, settings)
+    await loop.begin(
+        prompt_texts.system_prompt(loop, settings), asked, prompt_texts.prompt_version(loop.question, settings)
     )
-    tools = (*settings.allowed_tools(course.context.all_tools), submit)
-    async with aclosing(course.run(LoopSettings(offer=offer, act=course.use_tool, tools=tools, repeats=None))) as steps:
+    tools = (*settings.allowed_tools(loop.context.all_tools), submit)
+    async with aclosing(loop.run(LoopSettings(offer=offer, act=loop.use_tool, tools=tools, repeats=None))) as steps:
         async for step in steps:
             yield step
 
 
-def _has_settled(course: BeliefLoop, settings: BlfSettings) -> bool:
+def _has_settled(loop: BeliefLoop, settings: BlfSettings) -> bool:
     """Return whether the last actions together moved the answer by less than another action is worth."""
     if settings.early_stop is not EarlyStopMode.FORCED:
         return False
-    moved = course.recent_shift(settings.early_stop_after)
+    moved = loop.recent_shift(settings.early_stop_after)
     return moved is not None and moved < settings.early_stop_shift
 
 
-def _require_page_tools(desk: TrialContext, settings: BlfSettings) -> None:
-    policy = desk.policy
+def _require_page_tools(context: TrialContext, settings: BlfSettings) -> None:
+    policy = context.policy
     # Where the policy withholds tools, a tool that is not offered proves nothing.
     if settings.tools is None or policy.tools is not None or policy.first is not None:
         return
-    there = [tool.name for tool in desk.tools]
+    there = [tool.name for tool in context.tools]
     if missing := [name for name in settings.tools if name.startswith(PAGE_TOOL_PREFIX) and name not in there]:
         pages = (
             ", ".join(name for name in there if name.startswith(PAGE_TOOL_PREFIX))

@@ -21,9 +21,9 @@ from plugins.blf.settings import PROMPT_PACKAGE, BlfSettings, EarlyStopMode, Sea
 SHORT_PROMPT = "short"
 
 
-def system_prompt(course: BeliefLoop, settings: BlfSettings) -> str:
+def system_prompt(loop: BeliefLoop, settings: BlfSettings) -> str:
     """Return the instructions for the model: the same in all trials of a question."""
-    question, folder = course.question, settings.prompts
+    question, folder = loop.question, settings.prompts
     text = fill_prompt(
         PROMPT_PACKAGE,
         _prompt_name(settings),
@@ -31,10 +31,10 @@ def system_prompt(course: BeliefLoop, settings: BlfSettings) -> str:
         task=task_text(question),
         judging=judging_text(question, folder=folder),
         belief_field=BELIEF_FIELD,
-        steps=course.steps,
+        steps=loop.steps,
         queries=settings.queries,
-        early_stop=_early_stop_rule(course, settings),
-        bounds=bounds_text(course.answer_format, course.settings.submit_margin),
+        early_stop=_early_stop_rule(loop, settings),
+        bounds=bounds_text(loop.answer_format, loop.settings.submit_margin),
     )
     # A rule that is switched off gives an empty line.
     return text.replace("\n\n- ", "\n- ")
@@ -76,15 +76,15 @@ def batch_tool(settings: BlfSettings) -> ToolDefinition:
     )
 
 
-def _early_stop_rule(course: BeliefLoop, settings: BlfSettings) -> str:
+def _early_stop_rule(loop: BeliefLoop, settings: BlfSettings) -> str:
     if settings.early_stop is EarlyStopMode.OFF:
         return ""
     calls = f"- If your last {settings.early_stop_after} calls together"
-    if isinstance(course.question.shape, CurveShape):
+    if isinstance(loop.question.shape, CurveShape):
         return f"{calls} hardly moved your distribution, submit."
     shift = (
         f"{100.0 * settings.early_stop_shift:g} points"
-        if course.answer_format.percent
+        if loop.answer_format.percent
         else f"{settings.early_stop_shift:g}"
     )
     return f"{calls} moved your answer by less than {shift}, submit."

@@ -92,9 +92,9 @@ class _Reply(BaseModel):
 class AcledEvents:
     """Implements DataSource; a series is named country/event type, or country/fatalities."""
 
-    def __init__(self, settings: AcledSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: AcledSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         found = _QUESTION_TITLE.match(question.title) if question.source == SOURCE else None
@@ -162,9 +162,9 @@ def _event_day(event: _ConflictEvent) -> date | None:
 
 
 @asynccontextmanager
-async def open_acled(settings: AcledSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_acled(settings: AcledSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield AcledEvents(settings, workplace)
+    yield AcledEvents(settings, context)
 
 
 @hookimpl

@@ -78,9 +78,9 @@ class _Reply(BaseModel):
 class DbnomicsSeries:
     """Implements DataSource; a series is named provider/dataset/series."""
 
-    def __init__(self, settings: DbnomicsSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: DbnomicsSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         match question_path(question, "db.nomics.world"):
@@ -135,9 +135,9 @@ def _next_period(start: date, frequency: str) -> date:
 
 
 @asynccontextmanager
-async def open_dbnomics(settings: DbnomicsSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_dbnomics(settings: DbnomicsSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield DbnomicsSeries(settings, workplace)
+    yield DbnomicsSeries(settings, context)
 
 
 @hookimpl

@@ -85,9 +85,9 @@ class _Observations(BaseModel):
 class FredSeries:
     """Implements DataSource."""
 
-    def __init__(self, settings: FredSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: FredSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         match question_path(question, "fred.stlouisfed.org"):
@@ -132,9 +132,9 @@ class FredSeries:
 
 
 @asynccontextmanager
-async def open_fred(settings: FredSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_fred(settings: FredSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield FredSeries(settings, workplace)
+    yield FredSeries(settings, context)
 
 
 @hookimpl

@@ -74,9 +74,9 @@ class _BetsReply(RootModel[list[_Bet]]):
 class ManifoldPrices:
     """Implements DataSource; a market is named by its id, or as creator/slug."""
 
-    def __init__(self, settings: ManifoldPricesSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: ManifoldPricesSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         known = question.facts.get("id") if question.source == QUESTION_SOURCE else None
@@ -133,9 +133,9 @@ def _to_milliseconds(moment: datetime) -> int:
 
 
 @asynccontextmanager
-async def open_manifold_prices(settings: ManifoldPricesSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_manifold_prices(settings: ManifoldPricesSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield ManifoldPrices(settings, workplace)
+    yield ManifoldPrices(settings, context)
 
 
 @hookimpl

@@ -104,9 +104,9 @@ class _PriceHistory(BaseModel):
 class PolymarketPrices:
     """Implements DataSource; a market is named by its condition, or by the last part of its address."""
 
-    def __init__(self, settings: PolymarketPricesSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: PolymarketPricesSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         known = question.facts.get("id", "") if question.source == QUESTION_SOURCE else ""
@@ -166,10 +166,10 @@ class PolymarketPrices:
 
 @asynccontextmanager
 async def open_polymarket_prices(
-    settings: PolymarketPricesSettings, workplace: PluginContext
+    settings: PolymarketPricesSettings, context: PluginContext
 ) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield PolymarketPrices(settings, workplace)
+    yield PolymarketPrices(settings, context)
 
 
 @hookimpl

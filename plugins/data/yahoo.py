@@ -144,10 +144,10 @@ class _ExchangeHours:
 class YahooFinance:
     """Implements DataSource."""
 
-    def __init__(self, settings: YahooSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: YahooSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     def series_names(self, question: Question) -> Sequence[str]:
         match question_path(question, "finance.yahoo.com"):
@@ -236,9 +236,9 @@ def _exchange_hours(meta: _ChartMeta) -> _ExchangeHours:
 
 
 @asynccontextmanager
-async def open_yahoo(settings: YahooSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_yahoo(settings: YahooSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield YahooFinance(settings, workplace)
+    yield YahooFinance(settings, context)
 
 
 @hookimpl

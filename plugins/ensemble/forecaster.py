@@ -54,7 +54,7 @@ class EnsembleForecaster:
         """Keep the names of the members."""
         self.settings = settings
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield one step with the mixture of the members' answers.
 
         Raises ConfigError where there are no members, and ServiceUnavailableError where none of them has an answer.
@@ -63,24 +63,24 @@ class EnsembleForecaster:
         if not members:
             message = 'the ensemble has no members; name them: [forecasters.ensemble.settings] members = ["...", "..."]'
             raise ConfigError(message)
-        result = await desk.use_tool(PEER_FORECASTS, {"forecasters": list(members)})
-        said = _read_answers(result.data)
-        if not said:
+        result = await context.use_tool(PEER_FORECASTS, {"forecasters": list(members)})
+        answers = _read_answers(result.data)
+        if not answers:
             message = f"no member of the ensemble has an answer: {result.observation.text}"
             raise ServiceUnavailableError(message)
-        weights = find_weights(desk.fitted, question, members)
-        shares = _renormalize({name: weights.shares[name] for name in said})
-        predictions = mix_predictions(question, list(said.values()), list(shares.values()))
-        told = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+        weights = find_weights(context.fitted, question, members)
+        shares = _renormalize({name: weights.shares[name] for name in answers})
+        predictions = mix_predictions(question, list(answers.values()), list(shares.values()))
+        described = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
         remarks = tuple(f"{name} is ignored: {why}" for name, why in _read_absent(result.data).items())
         yield Step(
             action=StepAction(name="mix", arguments={"weights": dict(shares)}),
             observation=StepObservation(text=result.observation.text, documents=result.observation.documents),
             belief=Belief(
                 predictions=predictions,
-                confidence=_agreement_confidence(list(said.values())),
-                anchor=f"the answers of {', '.join(said)}",
-                reason=f"a mixture by {weights.source}: {told}",
+                confidence=_agreement_confidence(list(answers.values())),
+                anchor=f"the answers of {', '.join(answers)}",
+                reason=f"a mixture by {weights.source}: {described}",
             ),
             usage=result.usage,
             final=True,

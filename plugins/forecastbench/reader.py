@@ -67,6 +67,6 @@ class ForecastBenchReader:
 
 
 @asynccontextmanager
-async def open_reader(settings: ForecastBenchSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def open_reader(settings: ForecastBenchSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     """Open the reader; raises NotFoundError where the source names a path without rounds."""
-    yield ForecastBenchReader(open_round_source(settings, workplace.http), settings.rounds)
+    yield ForecastBenchReader(open_round_source(settings, context.http), settings.rounds)

@@ -107,16 +107,16 @@ class ForecastSetWriter:
 
 @asynccontextmanager
 async def open_paper_forecasts(
-    settings: ForecastBenchSettings, workplace: PluginContext
+    settings: ForecastBenchSettings, context: PluginContext
 ) -> AsyncIterator[VenueSubmitter]:
     """Open the paper book: files in the venue's own folder, at any time, for any round."""
-    folder = workplace.folder / PAPER_FOLDER_NAME
+    folder = context.folder / PAPER_FOLDER_NAME
     folder.mkdir(parents=True, exist_ok=True)
     yield ForecastSetWriter(settings, folder, _accept_any_date)
 
 
 @asynccontextmanager
-async def open_writer(settings: ForecastBenchSettings, workplace: PluginContext) -> AsyncIterator[VenueSubmitter]:
+async def open_writer(settings: ForecastBenchSettings, context: PluginContext) -> AsyncIterator[VenueSubmitter]:
     """Open the live writer; raises ConfigError without an upload folder."""
     folder = settings.upload_folder
     if folder is None or not folder.is_dir():
@@ -124,7 +124,7 @@ async def open_writer(settings: ForecastBenchSettings, workplace: PluginContext)
         raise ConfigError(message)
 
     def outside_window(due: date) -> str | None:
-        now = workplace.clock.now()
+        now = context.clock.now()
         if start_of_day(due) <= now <= end_of_day(due):
             return None
         return f"the window of {due} is that day in UTC; it is {now.isoformat(timespec='seconds')}"

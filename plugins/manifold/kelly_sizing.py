@@ -31,8 +31,8 @@ def full_kelly_stake(market: SimulatedMarket, answer: str, view: PayoffScenarios
     effective = view.indifference_price
     leg = ContractSide.YES if effective >= market.probability(answer) else ContractSide.NO
     scenarios = view.for_side(leg)
-    most = max(min(cash, *(outcome.wealth for outcome in scenarios.lost)), 0.0)
-    whole = market.simulate_trade(answer, PoolTakerOrder(leg=leg, stake=most, limit=effective))
+    max_stake = max(min(cash, *(outcome.wealth for outcome in scenarios.lost)), 0.0)
+    whole = market.simulate_trade(answer, PoolTakerOrder(leg=leg, stake=max_stake, limit=effective))
 
     def excess(stake: float) -> float:
         """Growth from one more unit, which falls as the stake grows."""
@@ -42,7 +42,7 @@ def full_kelly_stake(market: SimulatedMarket, answer: str, view: PayoffScenarios
         gain = (1.0 - price) / price * marginal_utility(scenarios.won, trade.shares - stake)
         return -math.inf if math.isinf(loss) else gain - loss
 
-    stake = find_root(excess, 0.0, min(whole.stake, most))
+    stake = find_root(excess, 0.0, min(whole.stake, max_stake))
     return ManifoldKellyStake(
         leg, market.simulate_trade(answer, PoolTakerOrder(leg=leg, stake=stake, limit=effective)), effective
     )

@@ -7,7 +7,7 @@ docs/facts/manifold.md#arithmetic; ``common/src/calculate-cpmm-arbitrage.ts`` of
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.api import ContractSide
@@ -120,13 +120,6 @@ class SimulatedMarket:
             for name in answers
         }
 
-    def simulate_basket(self, answers: Collection[str], stake: float) -> SimulatedTrade:
-        """Spend a stake on equally many YES shares of several answers of a linked market, but not of all."""
-        # Prices only rise.
-        high = stake / min(math.fsum(self.probability(name) for name in answers), 1.0)
-        most = find_root(lambda shares: stake - _buy_basket(self, answers, shares).stake, 0.0, high)
-        return _buy_basket(self, answers, most)
-
 
 def _trade_linked_answer(market: SimulatedMarket, answer: str, taker: PoolTakerOrder) -> SimulatedTrade:
     """Find how many shares to buy through the other answers, so that the prices sum to 1.
@@ -206,19 +199,3 @@ def _charge_order_owners(
         name: market.walk(name, PoolTakerOrder(leg=leg, stake=t.stake, stops_at_price_bounds=False), balances)
         for name, t in walks.items()
     }, balances
-
-
-def _buy_basket(market: SimulatedMarket, answers: Collection[str], shares: float) -> SimulatedTrade:
-    outside = [name for name in market.pools if name not in answers]
-
-    def split(shares_around: float) -> SimulatedTrade:
-        no, yes = (
-            market.walk_all(outside, ContractSide.NO, shares_around),
-            market.walk_all(answers, ContractSide.YES, shares - shares_around),
-        )
-        stake = math.fsum(walk_result.stake for walk_result in (*no.values(), *yes.values())) - shares_around * (
-            len(outside) - 1
-        )
-        return SimulatedTrade(stake=stake, shares=shares, marginal_price=math.nan, walks_by_answer={**no, **yes})
-
-    return split(find_root(lambda shares_around: _price_sum(split(shares_around)) - 1.0, 0.0, shares))

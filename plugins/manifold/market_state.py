@@ -324,11 +324,11 @@ async def read_market_state(
     return state.with_balances(await client.balances(makers)) if makers else state
 
 
-def nearest_order_owners(state: ManifoldMarketState, most: int = MAX_ORDER_OWNERS) -> tuple[str, ...]:
+def nearest_order_owners(state: ManifoldMarketState, limit: int = MAX_ORDER_OWNERS) -> tuple[str, ...]:
     """Return the owners of the orders nearest to the price, each once."""
     prices = {answer.id: answer.pool.probability for answer in state.answers}
     nearest = sorted(
         (order for order in state.orders if order.remaining > 0.0),
         key=lambda order: (abs(order.limit - prices[order.answer]), order.created),
     )
-    return tuple(dict.fromkeys(order.user for order in nearest))[:most]
+    return tuple(dict.fromkeys(order.user for order in nearest))[:limit]

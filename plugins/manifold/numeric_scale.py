@@ -51,27 +51,3 @@ class ManifoldScale:
             for i in range(len(cdf) - 1)
         )
         return math.fsum((cdf[0] * paid[0], *inside, (1.0 - cdf[-1]) * paid[-1]))
-
-
-def expected_of_buckets(prices: Sequence[float], midpoints: Sequence[float]) -> float:
-    """Return the expected number or date where exactly one bucket wins."""
-    return math.fsum(price * middle for price, middle in zip(prices, midpoints, strict=True))
-
-
-def expected_above(prices: Sequence[float], midpoints: Sequence[float]) -> float:
-    """Return the expected number where each answer is the probability of more than a threshold, falling with index."""
-    later = (*prices[1:], 0.0)
-    return math.fsum(m * (p - q) for p, q, m in zip(prices, later, midpoints, strict=True))
-
-
-def expected_before(prices: Sequence[float], midpoints: Sequence[float]) -> float:
-    """Return the expected date where each answer is the probability of "before", rising with index.
-
-    Dates after the last one count one step after it. Raises ValueError for fewer than two answers.
-    """
-    if len(prices) < 2:
-        message = "the step after the last date needs two dates"
-        raise ValueError(message)
-    earlier = (0.0, *prices[:-1])
-    beyond = (1.0 - prices[-1]) * (2.0 * midpoints[-1] - midpoints[-2])
-    return math.fsum([beyond, *(m * (p - q) for p, q, m in zip(prices, earlier, midpoints, strict=True))])

@@ -83,6 +83,10 @@ from plugins.manifold.write_requests import (
     write_verdict,
 )
 
+log = structlog.get_logger(__name__)
+
+MAX_RESPONSE_BYTES = 4_000_000
+
 
 async def reread_question(
     client: ManifoldClient, order: Order, question: Question, *, now: datetime, margin: timedelta
@@ -108,12 +112,6 @@ async def reread_question(
         message = f"{question.ref} is no longer open on its market"
         raise RequestRejectedError(message)
     return found
-
-
-log = structlog.get_logger(__name__)
-
-
-MAX_RESPONSE_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ async def open_paper(settings: MetaculusSettings, context: PaperBookContext) -> 
     """Open the paper record in the venue's folder; raises StoreError."""
     lasts = None if settings.expires_after_h is None else timedelta(hours=settings.expires_after_h)
     objection = _SubmissionRules(timedelta(seconds=settings.close_margin_s), context.clock)
-    async with open_forecast_book(context.folder, context.clock, objection=objection, lasts=lasts) as book:
+    async with open_forecast_book(context.folder, context.clock, objection=objection, forecast_lifetime=lasts) as book:
         yield MetaculusPaperRecord(book)
 
 

@@ -97,9 +97,9 @@ def _entry_price(found: Mapping[str, Any], step: str) -> TokenPrice:
     """Return the prices of one step of an entry; a missing price is that of the first step."""
 
     def usd(kind: str) -> float | None:
-        told = found.get(f"{kind}{step}")
-        told = found.get(kind) if told is None else told
-        return None if told is None else told * 1e6
+        price = found.get(f"{kind}{step}")
+        price = found.get(kind) if price is None else price
+        return None if price is None else price * 1e6
 
     read, cached = usd("input_cost_per_token") or 0.0, usd("cache_read_input_token_cost")
     return TokenPrice(
@@ -128,11 +128,11 @@ def library_request(call: WireCall, supported: Sequence[str]) -> dict[str, Any]:
         wanted["reasoning_effort"] = sampling.effort
     offered = tool_fields(call) if call.prompt.tools else {}
     taken = {name: value for name, value in offered.items() if name == "tools" or name in supported}
-    said = {**wanted, **taken, **response_format(call)}
+    fields = {**wanted, **taken, **response_format(call)}
     return {
         "model": call.model,
         # Our own copy: the library changes messages and schemas in place, for some vendors.
-        **json.loads(json.dumps({"messages": chat_messages(call), **said})),
+        **json.loads(json.dumps({"messages": chat_messages(call), **fields})),
         # Two names for the same in the library; either alone keeps the other's default for some vendors.
         "num_retries": 0,
         "max_retries": 0,
@@ -143,9 +143,9 @@ def read_library_reply(reply: Any, call: WireCall) -> WireReply:  # noqa: ANN401
     """Return what a reply of the library says; raises MalformedDataError for one without its documented form."""
     raw: dict[str, Any] = reply.model_dump(warnings=False)
     for chosen in raw.get("choices") or ():
-        said = chosen.get("message") or {}
-        said["refusal"] = (said.get("provider_specific_fields") or {}).get("refusal")
-        chosen["message"] = _without_empty_fields(said)
+        message = chosen.get("message") or {}
+        message["refusal"] = (message.get("provider_specific_fields") or {}).get("refusal")
+        chosen["message"] = _without_empty_fields(message)
     cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
     answer = parse_chat_reply({**raw, "error": None, "usage": _usage_with_cost(raw.get("usage"), cost)}, call)
     said_all = answer.completion
@@ -156,10 +156,12 @@ def read_library_reply(reply: Any, call: WireCall) -> WireReply:  # noqa: ANN401
     return answer
 
 
-def _without_empty_fields(said: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message without the empty fields that the library adds: some servers refuse unknown fields."""
-    fields = {name: value for name, value in (said.get("provider_specific_fields") or {}).items() if value is not None}
-    kept = {name: value for name, value in said.items() if name != "provider_specific_fields"}
+    fields = {
+        name: value for name, value in (message.get("provider_specific_fields") or {}).items() if value is not None
+    }
+    kept = {name: value for name, value in message.items() if name != "provider_specific_fields"}
     return {**kept, **({"provider_specific_fields": fields} if fields else {})}
 
 
@@ -179,13 +181,13 @@ def raise_library_error(error: Exception, library: ModuleType, *, shown: str, re
     The library uses InternalServerError, with a status of its own making, also for a broken answer and a lost
     connection.
     """
-    said = remedy.redact(" ".join(str(error).split("Traceback")[0].split()))
+    error_text = remedy.redact(" ".join(str(error).split("Traceback")[0].split()))
     # Its own text lacks the codes for some vendors.
     body = getattr(error.__cause__ or error.__context__, "body", None)
-    whole = f"{said} {json.dumps(body)}" if isinstance(body, dict) else said
-    message = f"{shown}: {said[:MAX_SHOWN_CHARS]}"
+    whole = f"{error_text} {json.dumps(body)}" if isinstance(body, dict) else error_text
+    message = f"{shown}: {error_text[:MAX_SHOWN_CHARS]}"
     headers = getattr(error, "litellm_response_headers", None)
-    if headers is None and _MISSING_KEY_PATTERN.search(said):
+    if headers is None and _MISSING_KEY_PATTERN.search(error_text):
         # Nothing was sent: the library found no key, in our settings or in the environment.
         message = f"{shown}: no key; set {remedy.key_variable}"
         raise AuthenticationError(message, sent=False) from None
@@ -193,7 +195,7 @@ def raise_library_error(error: Exception, library: ModuleType, *, shown: str, re
     causes = list(_error_causes(error))
     if isinstance(error, exceptions.Timeout) or any(_is_connection_error(cause) for cause in causes):
         _raise_connection_error(
-            error, causes, message=f"{shown}: {{}} ({said[:MAX_SHOWN_CHARS]})", reached=remedy.address_setting
+            error, causes, message=f"{shown}: {{}} ({error_text[:MAX_SHOWN_CHARS]})", reached=remedy.address_setting
         )
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
         status = int(error.status_code)  # type: ignore[attr-defined]  # each of its errors has
@@ -202,11 +204,13 @@ def raise_library_error(error: Exception, library: ModuleType, *, shown: str, re
         raise provider_error(
             HttpErrorResponse(status=status, body=whole), shown=shown, remedy=remedy, wait_s=wait_s
         ) from None
-    _raise_by_error_class(error, library, shown=shown, said=said, remedy=remedy)
+    _raise_by_error_class(error, library, shown=shown, error_text=error_text, remedy=remedy)
     raise MalformedDataError(message) from error
 
 
-def _raise_by_error_class(error: Exception, library: ModuleType, *, shown: str, said: str, remedy: ErrorRemedy) -> None:
+def _raise_by_error_class(
+    error: Exception, library: ModuleType, *, shown: str, error_text: str, remedy: ErrorRemedy
+) -> None:
     exceptions = library.exceptions
     statuses = {
         401: (exceptions.AuthenticationError, exceptions.PermissionDeniedError),
@@ -215,11 +219,11 @@ def _raise_by_error_class(error: Exception, library: ModuleType, *, shown: str, 
         400: (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError),
     }
     if isinstance(error, exceptions.UnsupportedParamsError):
-        message = f"{shown}: {said[:MAX_SHOWN_CHARS]}"
+        message = f"{shown}: {error_text[:MAX_SHOWN_CHARS]}"
         raise RequestRejectedError(message) from None
     status = next((status for status, kinds in statuses.items() if isinstance(error, kinds)), None)
     if status is not None:
-        raise provider_error(HttpErrorResponse(status=status, body=said), shown=shown, remedy=remedy) from None
+        raise provider_error(HttpErrorResponse(status=status, body=error_text), shown=shown, remedy=remedy) from None
 
 
 def _raise_connection_error(

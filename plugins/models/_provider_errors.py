@@ -60,7 +60,6 @@ _MODEL_STATE_PATTERN = re.compile(
 _NO_AUTO_CHOICE_PATTERN = re.compile(r"--enable-auto-tool-choice")
 _TOOL_CHOICE_PATTERN = re.compile(r"tool[_ -]choice|forces tool use", re.IGNORECASE)
 _RETRY_DELAY_PATTERN = re.compile(r"\"retryDelay\":\s*\"(\d+(?:\.\d+)?)s\"|retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
-_OVERLOAD_PATTERN = re.compile(r"overloaded|server_error|internal_error|api_error|rate_limit|slow_down", re.IGNORECASE)
 
 
 class ModelStateRefusedError(RequestRejectedError):
@@ -107,17 +106,17 @@ def provider_error(
     ``named`` says that its status is shown.
     """
     status, text = refusal.status, remedy.redact(refusal.body)
-    said = ": ".join(filter(None, (shown, f"status {status}" if named else "", error_message(text))))
-    if found := _account_error(status, text, said=said, shown=shown, remedy=remedy):
+    message = ": ".join(filter(None, (shown, f"status {status}" if named else "", error_message(text))))
+    if found := _account_error(status, text, message=message, shown=shown, remedy=remedy):
         error: FoxcastError = found
     elif (
         status in _RETRYABLE_STATUSES
         or status >= 500
         or (status == PAYMENT_REQUIRED and _IN_FLIGHT_PATTERN.search(text))
     ):
-        error = ServiceUnavailableError(said, retry_after_s=_retry_after_s(text, wait_s, status))
+        error = ServiceUnavailableError(message, retry_after_s=_retry_after_s(text, wait_s, status))
     else:
-        error = _request_error(status, text, said=said, remedy=remedy)
+        error = _request_error(status, text, message=message, remedy=remedy)
     error.refusal = HttpErrorResponse(status=status, body=text)
     return error
 
@@ -161,10 +160,10 @@ def error_status(text: str) -> int:
 def error_message(text: str) -> str:
     """Return the message for people in an error, in one line, wherever its form has it; else its beginning."""
     try:
-        said = _error_words(json.loads(text))
+        found = _error_words(json.loads(text))
     except (ValueError, RecursionError):
-        said = ""
-    return " ".join((said or text).split())[:MAX_SHOWN_CHARS]
+        found = ""
+    return " ".join((found or text).split())[:MAX_SHOWN_CHARS]
 
 
 def state_refusal_report(error: ModelStateRefusedError, hint: str = "") -> RequestRejectedError:
@@ -188,9 +187,9 @@ def _error_words(value: Any) -> str:  # noqa: ANN401 - JSON of no known form
     return " ".join(dict.fromkeys(part for part in parts if part))
 
 
-def _account_error(status: int, text: str, *, said: str, shown: str, remedy: ErrorRemedy) -> FoxcastError | None:
+def _account_error(status: int, text: str, *, message: str, shown: str, remedy: ErrorRemedy) -> FoxcastError | None:
     """Return the error where the key or the account is the cause."""
-    detail = f"({said.removeprefix(f'{shown}: ')})"
+    detail = f"({message.removeprefix(f'{shown}: ')})"
     if (status == PAYMENT_REQUIRED and not _IN_FLIGHT_PATTERN.search(text)) or (
         400 <= status < 500 and _QUOTA_PATTERN.search(text)
     ):
@@ -198,24 +197,24 @@ def _account_error(status: int, text: str, *, said: str, shown: str, remedy: Err
     if status == TOO_MANY_REQUESTS and _DAILY_QUOTA_PATTERN.search(text):
         return QuotaExhaustedError(f"{shown}: {remedy.empty_account_advice} {detail}")
     if status == 403 and _MODERATION_PATTERN.search(text):
-        return RequestRejectedError(said)
+        return RequestRejectedError(message)
     if status in {401, 403} or (status == 400 and _BAD_KEY_PATTERN.search(text)):
         return AuthenticationError(f"{shown}: {remedy.bad_key_advice} {detail}")
     return None
 
 
-def _request_error(status: int, text: str, *, said: str, remedy: ErrorRemedy) -> FoxcastError:
+def _request_error(status: int, text: str, *, message: str, remedy: ErrorRemedy) -> FoxcastError:
     if _CONTEXT_LENGTH_PATTERN.search(text):
-        return ContextLengthExceededError(said)
+        return ContextLengthExceededError(message)
     if _TOOL_CHOICE_PATTERN.search(text):
-        return RequestRejectedError(said + _choice_remedy(text, remedy))
+        return RequestRejectedError(message + _choice_remedy(text, remedy))
     if _MODEL_STATE_PATTERN.search(text):
-        return ModelStateRefusedError(said)
+        return ModelStateRefusedError(message)
     if status == _UNPROCESSABLE:
-        return ModelStateRefusedError(said, sure=False)
+        return ModelStateRefusedError(message, sure=False)
     if status in {404, 410}:
-        return RequestRejectedError(f"{said}; check the name of the model, and the address")
-    return RequestRejectedError(said)
+        return RequestRejectedError(f"{message}; check the name of the model, and the address")
+    return RequestRejectedError(message)
 
 
 def _choice_remedy(text: str, remedy: ErrorRemedy) -> str:

@@ -46,8 +46,8 @@ async def fill_schema(schema: Mapping[str, Any], asker: LinePrompter, name: str 
         return await _fill_object(schema, asker)
     if kind == "array":
         return await _fill_array(schema, asker, name)
-    said = f" ({schema['description']})" if schema.get("description") else ""
-    return await _read_value(f"{name}{said}: ", schema, asker)
+    description = f" ({schema['description']})" if schema.get("description") else ""
+    return await _read_value(f"{name}{description}: ", schema, asker)
 
 
 async def choose_option(name: str, options: Sequence[str], asker: LinePrompter) -> str:
@@ -89,11 +89,11 @@ async def _fill_object(schema: Mapping[str, Any], asker: LinePrompter) -> Json:
 
 async def _fill_array(schema: Mapping[str, Any], asker: LinePrompter, name: str) -> Json:
     items: list[Json] = []
-    least, most = schema.get("minItems", 0), schema.get("maxItems", 100)
+    minimum, maximum = schema.get("minItems", 0), schema.get("maxItems", 100)
     part = schema.get("items", {"type": "string"})
-    while len(items) < most:
+    while len(items) < maximum:
         more = f"another of {name}" if items else name
-        if len(items) >= least and not await _is_confirmed(f"{more}? (y, or return for no more): ", asker):
+        if len(items) >= minimum and not await _is_confirmed(f"{more}? (y, or return for no more): ", asker):
             break
         items.append(await fill_schema(part, asker, f"{name} {len(items) + 1}"))
     return items
@@ -114,9 +114,9 @@ async def _read_value(prompt: str, schema: Mapping[str, Any], asker: LinePrompte
 
 
 def _parse_text(typed: str, schema: Mapping[str, Any]) -> Json:
-    least, most = schema.get("minLength", 0), schema.get("maxLength", 10_000)
-    if not least <= len(typed) <= most:
-        message = f"That has {len(typed)} characters; it should have {least} to {most}."
+    minimum, maximum = schema.get("minLength", 0), schema.get("maxLength", 10_000)
+    if not minimum <= len(typed) <= maximum:
+        message = f"That has {len(typed)} characters; it should have {minimum} to {maximum}."
         raise ValueError(message)
     return typed
 

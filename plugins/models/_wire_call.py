@@ -277,17 +277,17 @@ ConversationTurn = UserTurn | Message
 def conversation_turns(messages: Sequence[Message]) -> Iterator[ConversationTurn]:
     """Yield the turns in order, an assistant's as its message; the operator's instructions belong to none."""
     open_turn: UserTurn | None = None
-    said: Message | None = None
+    assistant_message: Message | None = None
     for place, message in enumerate(messages, 1):
         if message.speaker is MessageRole.SYSTEM:
             continue
         if message.speaker is MessageRole.ASSISTANT:
             if open_turn is not None:
                 yield open_turn
-            open_turn, said = None, message
+            open_turn, assistant_message = None, message
             yield message
             continue
-        open_turn = open_turn or UserTurn(assistant_message=said)
+        open_turn = open_turn or UserTurn(assistant_message=assistant_message)
         (open_turn.results if message.speaker is MessageRole.TOOL else open_turn.texts).append(message)
         open_turn.end = place
     if open_turn is not None:

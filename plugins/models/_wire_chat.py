@@ -179,10 +179,10 @@ def _thinking_fields(call: WireCall) -> dict[str, Json]:
 def _thinking_flag_fields(call: WireCall, level: str) -> dict[str, Json]:
     if level == "none":
         return {"enable_thinking": False}
-    said: dict[str, Json] = {"enable_thinking": True, call.profile.keep_earlier: True}
+    fields: dict[str, Json] = {"enable_thinking": True, call.profile.keep_earlier: True}
     if level in _THINKING_SHARES:
-        said["thinking_budget"] = int(call.sampling.max_tokens * _THINKING_SHARES[level])
-    return said
+        fields["thinking_budget"] = int(call.sampling.max_tokens * _THINKING_SHARES[level])
+    return fields
 
 
 def tool_fields(call: WireCall) -> dict[str, Json]:
@@ -190,10 +190,13 @@ def tool_fields(call: WireCall) -> dict[str, Json]:
     prompt = call.prompt
     if not prompt.tools:
         return {}
-    said: dict[str, Json] = {"tools": [_encode_tool(tool) for tool in prompt.tools], "tool_choice": _tool_choice(call)}
+    fields: dict[str, Json] = {
+        "tools": [_encode_tool(tool) for tool in prompt.tools],
+        "tool_choice": _tool_choice(call),
+    }
     if call.profile.single_call:
-        said["parallel_tool_calls"] = False
-    return said
+        fields["parallel_tool_calls"] = False
+    return fields
 
 
 def _tool_choice(call: WireCall) -> Json:
@@ -272,23 +275,23 @@ def parse_chat_reply(value: Mapping[str, Any], call: WireCall) -> WireReply:
     chosen = reply.choices[0]
     if chosen.error:
         raise_provider_error(json.dumps(chosen.error), shown=call.display_name, remedy=call.error_remedy)
-    said = chosen.message
-    ids = [one.id or next_call_id(call.prompt, nth) for nth, one in enumerate(said.tool_calls or (), 1)]
+    written = chosen.message
+    ids = [one.id or next_call_id(call.prompt, nth) for nth, one in enumerate(written.tool_calls or (), 1)]
     calls = tuple(
         ToolCall(id=made, name=one.function.name, arguments=one.function.arguments)
-        for made, one in zip(ids, said.tool_calls or (), strict=True)
+        for made, one in zip(ids, written.tool_calls or (), strict=True)
     )
-    answered = len(said.text) + sum(len(made.arguments) for made in calls)
+    answered = len(written.text) + sum(len(made.arguments) for made in calls)
     completion = ModelCompletion(
-        text=said.refusal or said.text,
+        text=written.refusal or written.text,
         calls=calls,
-        thinking=said.reasoning_text,
+        thinking=written.reasoning_text,
         finish=_finish_reason(chosen, calls),
         usage=reply.usage.to_usage() if reply.usage else estimate_usage(call.prompt, answered),
         cost_usd=reply.usage.reported_cost() if reply.usage else None,
         model=reply.model or "",
         native=call.native_message(_message_to_return(value["choices"][0]["message"], ids))
-        if said.text or calls
+        if written.text or calls
         else None,
     )
     return WireReply(completion=completion, cache_written_tokens=reply.usage.cache_written_tokens if reply.usage else 0)
@@ -393,8 +396,8 @@ class _ReplyUsage(WireModel):
     def to_usage(self) -> ModelUsage:
         """Return the usage as it is counted here."""
         reasoning = (self.completion_tokens_details or _TokenDetails()).reasoning_tokens or 0
-        told = (self.prompt_tokens_details or _TokenDetails()).cached_tokens
-        cached = told or self.prompt_cache_hit_tokens or self.cached_tokens or 0
+        counted = (self.prompt_tokens_details or _TokenDetails()).cached_tokens
+        cached = counted or self.prompt_cache_hit_tokens or self.cached_tokens or 0
         return reported_usage(
             self.prompt_tokens, self.completion_tokens, cached=cached, reasoning=reasoning, total=self.total_tokens
         )

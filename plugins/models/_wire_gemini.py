@@ -171,16 +171,16 @@ class _GeminiReply(WireModel):
     version: str | None = Field(default=None, alias="modelVersion")
 
 
-def _parse_candidate(said: _ReplyCandidate, value: Mapping[str, Any], call: WireCall) -> ModelCompletion:
-    finish = _FINISH_REASONS.get(said.reason or "", FinishReason.OTHER)
-    if finish is FinishReason.OTHER and said.reason:
+def _parse_candidate(candidate: _ReplyCandidate, value: Mapping[str, Any], call: WireCall) -> ModelCompletion:
+    finish = _FINISH_REASONS.get(candidate.reason or "", FinishReason.OTHER)
+    if finish is FinishReason.OTHER and candidate.reason:
         # A call that broke its own form, and the like: it cannot be used, or sent back.
         return ModelCompletion(finish=finish)
-    parts = said.content.parts if said.content else []
+    parts = candidate.content.parts if candidate.content else []
     calls = _parse_tool_calls(parts, call.prompt)
     text = "".join(part.text or "" for part in parts if not part.thought)
     if finish is FinishReason.REFUSED and not text:
-        text = said.message or f"the provider stopped the answer ({said.reason})"
+        text = candidate.message or f"the provider stopped the answer ({candidate.reason})"
     return ModelCompletion(
         text=text,
         calls=calls,

@@ -158,8 +158,8 @@ def _parse_tool_call(block: _ContentBlock) -> ToolCall:
 
 def _refusal_text(value: dict[str, Any]) -> str:
     details = value.get("stop_details") or {}
-    said = details.get("explanation") or details.get("category") if isinstance(details, dict) else None
-    return str(said or "the model refused to answer")
+    reason = details.get("explanation") or details.get("category") if isinstance(details, dict) else None
+    return str(reason or "the model refused to answer")
 
 
 def _takes_schema(call: WireCall) -> bool:

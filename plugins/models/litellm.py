@@ -230,19 +230,19 @@ class LitellmProvider:
         where = f"base_urls.{vendor} in [models.{NAME}.settings]" + (f", now {base}" if base else "")
         return ErrorRemedy(key_variable=_key_variable(vendor), address_setting=where, redact=self._redact)
 
-    def _redact(self, said: str) -> str:
+    def _redact(self, text: str) -> str:
         """Return a text without our keys, those in the environment, and the queries of addresses."""
         configured = [key.get_secret_value() for key in self._settings.keys.values()]
         found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_SUFFIXES)]
         for secret in sorted({*configured, *found}, key=len, reverse=True):
-            said = said.replace(secret, "***") if len(secret) >= _MIN_SECRET_CHARS else said
-        return _URL_QUERY.sub(r"\1?***", said)
+            text = text.replace(secret, "***") if len(secret) >= _MIN_SECRET_CHARS else text
+        return _URL_QUERY.sub(r"\1?***", text)
 
 
 @asynccontextmanager
-async def open_litellm(settings: LitellmSettings, workplace: PluginContext) -> AsyncIterator[ModelProvider]:
+async def open_litellm(settings: LitellmSettings, context: PluginContext) -> AsyncIterator[ModelProvider]:
     """Return the provider; the library is imported by its first call, its connections are closed here."""
-    provider = LitellmProvider(settings, workplace.http)
+    provider = LitellmProvider(settings, context.http)
     try:
         yield provider
     finally:

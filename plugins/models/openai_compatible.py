@@ -333,9 +333,9 @@ class OpenAiCompatibleSettings(PluginSettings):
 class OpenAiCompatibleProvider:
     """Implements ``bot.api.ModelProvider`` over the HTTP client of the plugin context."""
 
-    def __init__(self, settings: OpenAiCompatibleSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: OpenAiCompatibleSettings, context: PluginContext) -> None:
         self._endpoints = settings.endpoints
-        self._http: HttpClient = workplace.http
+        self._http: HttpClient = context.http
 
     async def price(self, model: str) -> TokenPrice | None:
         """Return the price that config names for a model."""
@@ -398,10 +398,10 @@ class OpenAiCompatibleProvider:
 
 @asynccontextmanager
 async def open_openai_compatible(
-    settings: OpenAiCompatibleSettings, workplace: PluginContext
+    settings: OpenAiCompatibleSettings, context: PluginContext
 ) -> AsyncIterator[ModelProvider]:
     """Open nothing: the plugin context owns the connections."""
-    yield OpenAiCompatibleProvider(settings, workplace)
+    yield OpenAiCompatibleProvider(settings, context)
 
 
 @hookimpl

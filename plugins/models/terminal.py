@@ -122,10 +122,10 @@ class TerminalProvider:
 
     def _unseen_texts(self, model: str, messages: Sequence[Message]) -> list[str]:
         """Return the texts that the person has not seen in an earlier prompt, and in any case the last one."""
-        told = [message.text for message in messages if message.speaker is not MessageRole.ASSISTANT]
+        texts = [message.text for message in messages if message.speaker is not MessageRole.ASSISTANT]
         before = self._shown.get(model, frozenset())
-        self._shown[model] = frozenset(told)
-        return [text for text in told[:-1] if text not in before] + told[-1:]
+        self._shown[model] = frozenset(texts)
+        return [text for text in texts[:-1] if text not in before] + texts[-1:]
 
     @contextmanager
     def _open_line(self) -> Iterator[TerminalLine]:

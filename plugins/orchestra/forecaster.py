@@ -222,7 +222,7 @@ def _create_trial(
         memory=SharedMemory(most=settings.memory_entries),
     )
     session = open_session(context, ORCHESTRATOR, MAIN_ROLE, seed=derive_seed(context, ORCHESTRATOR))
-    loop = create_belief_loop(question, session, run_context.anchor, steps=settings.steps, manner=manner)
+    loop = create_belief_loop(question, session, run_context.anchor, steps=settings.steps, settings=manner)
     known = lessons.load_lessons(context.fitted, context.cutoff, days=settings.lesson_days) if settings.lessons else []
     orchestrator = OrchestratorActions(
         context=run_context,

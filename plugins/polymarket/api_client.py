@@ -7,14 +7,12 @@ are far below those of the venue, since it slows down before it refuses. Sources
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
 from urllib.parse import quote, urlencode, urlsplit
 
 import structlog
 
-from bot.api import ConfigError, HttpClient, Json, LeakError, MalformedDataError, NotFoundError, RateLimit
-from plugins.polymarket.json_values import parse_decimal, parse_moment, parse_record, parse_text
+from bot.api import ConfigError, HttpClient, Json, MalformedDataError, NotFoundError, RateLimit
+from plugins.polymarket.json_values import parse_record, parse_text
 from plugins.polymarket.order_books import PolymarketOrderBook, parse_book
 from plugins.polymarket.settings import PolymarketReadingSettings
 
@@ -168,24 +166,6 @@ class PolymarketClient:
                 if condition in part:
                     found[condition] = row
         return found
-
-    async def price_at(self, token: str, moment: datetime) -> tuple[Decimal, datetime] | None:
-        """Return the price of a token at a past moment, and since when; None if it had no price yet.
-
-        Only for crowd forecasts: it is a midpoint, not for fills. Raises LeakError for a later price.
-        """
-        query: QueryParameters = {"token_id": token, "as_of": int(moment.timestamp())}
-        rows = [row async for row in self.read_rows("prices-history", query, most_pages=1)]
-        if not rows:
-            return None
-        price, at = parse_decimal(rows[-1].get("price")), parse_moment(rows[-1].get("timestamp"))
-        if price is None or at is None or not 0 <= price <= 1:
-            message = f"prices-history of {token}: a row without price or time"
-            raise MalformedDataError(message)
-        if at > moment:
-            message = f"prices-history of {token}: requested {moment.isoformat()}, got a price of {at.isoformat()}"
-            raise LeakError(message)
-        return price, at.astimezone(UTC)
 
     async def read_rows(
         self, path: str, parameters: QueryParameters, *, most_pages: int = 20

@@ -35,7 +35,6 @@ class _LiveBook:
 class LiveBooks:
     """The books of the tokens of one feed, from all its sockets."""
 
-    gaps: int = 0
     _books: dict[str, _LiveBook] = field(default_factory=dict)
 
     def forget_books(self, tokens: Iterable[str], *, now_s: float) -> None:
@@ -95,7 +94,6 @@ class LiveBooks:
         """Mark these books unknown until they are received in full."""
         lost = {token for token in tokens if token in self._books}
         for token in lost:
-            self.gaps += self._books[token].sides is not None
             self._books[token].sides = None
         return lost
 

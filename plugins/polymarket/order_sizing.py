@@ -160,10 +160,10 @@ class OrderSizer:
         if book.best_bid is None or book.best_ask is None:
             return "the book has only one side"
         low, high = _decimal_band(sizing.price_band)
-        most = min(
+        max_shares = min(
             candidate.worth - Decimal(repr(sizing.min_edge)), book.best_bid + book.tick, book.best_ask - book.tick
         )
-        price = round_to_tick(most, book.tick, OrderSide.BUY)
+        price = round_to_tick(max_shares, book.tick, OrderSide.BUY)
         if not max(low, book.tick) <= price <= min(high, ONE - book.tick):
             return f"{candidate.leg} would rest at {price}, outside {_format_band(low, high)}"
         wanted = Decimal(repr(kelly_shares(candidate.scenarios, [ShareOffer(float(price), float(_UNLIMITED_SHARES))])))
@@ -312,12 +312,12 @@ def _best_limit_and_size(
     available = Decimal(0)
     for price, shown in levels:
         available += shown
-        most = (
+        max_shares = (
             min(wanted, available)
             if budget is None
             else min(wanted, available, budget / fees.max_cost_per_share(price))
         )
-        size = round_to_step(most, size_step(price, kind, OrderSide.SELL if budget is None else OrderSide.BUY))
+        size = round_to_step(max_shares, size_step(price, kind, OrderSide.SELL if budget is None else OrderSide.BUY))
         least = Decimal(0) if budget is None else MIN_PURCHASE_DOLLARS
         if size > 0 and size * price >= least and (found is None or size > found[1]):
             found = price, size

@@ -16,14 +16,9 @@ import structlog
 
 from bot.api import (
     SINGLE_TARGET,
-    BinaryPrediction,
-    BinaryShape,
-    ChoiceShape,
-    CrowdForecast,
     MalformedDataError,
     NotFoundError,
     PluginContext,
-    Prediction,
     Question,
     QuestionRef,
     RequestRejectedError,
@@ -32,7 +27,6 @@ from bot.api import (
 )
 from plugins.polymarket.api_client import JsonRecord, PolymarketClient
 from plugins.polymarket.event_groups import (
-    OTHER_OPTIONS,
     EventGroup,
     OptionNames,
     PolymarketParsedEvents,
@@ -42,9 +36,9 @@ from plugins.polymarket.event_groups import (
     is_settling,
 )
 from plugins.polymarket.json_values import parse_flag
-from plugins.polymarket.market_parser import CONDITION_PATTERN, PolymarketMarket, question_contracts
+from plugins.polymarket.market_parser import CONDITION_PATTERN, PolymarketMarket
 from plugins.polymarket.question_lookup import find_question_item, market_as_listed, parse_lookup
-from plugins.polymarket.questions import BooksSnapshot, choice_from_prices, group_question, market_question
+from plugins.polymarket.questions import BooksSnapshot, group_question, market_question
 from plugins.polymarket.resolutions import group_outcome, market_outcome, read_payouts
 from plugins.polymarket.settings import PolymarketReadingSettings
 
@@ -123,26 +117,6 @@ class PolymarketReader:
             raise RequestRejectedError(message)
         return questions[0]
 
-    async def crowd_at(self, question: Question, moment: datetime) -> CrowdForecast | None:
-        """Return the crowd forecast of a question at a past moment, None if it had no price yet.
-
-        For backtests: one price of each option, and nothing later.
-        """
-        prices: dict[str, float | None] = {}
-        for option, contract in question_contracts(question).items():
-            outcome_at = await self._client.price_at(contract.yes, moment)
-            prices[option] = None if outcome_at is None else float(outcome_at[0])
-        prediction: Prediction | None = None
-        match question.shape:
-            case BinaryShape() if (price := prices.get("")) is not None:
-                prediction = BinaryPrediction(price)
-            case ChoiceShape(options=options):
-                other = next((option for option in options if option in OTHER_OPTIONS and option not in prices), "")
-                prediction = choice_from_prices({name: prices.get(name) for name in options if name != other}, other)
-        return (
-            None if prediction is None else CrowdForecast(prediction=prediction, at=moment, explanation="past prices")
-        )
-
     async def _crawl(self, tag: str | None, unpacked: PolymarketParsedEvents) -> None:
         settings, now = self._settings, self._clock.now()
         query: dict[str, str | int | float] = {
@@ -186,7 +160,7 @@ class PolymarketReader:
         else:
             why, ends_at = item.untradable_reason(now), item.ends_at
             least = ((item.volume, settings.min_volume), (item.liquidity, settings.min_liquidity))
-            if why is None and any(said is not None and said < Decimal(str(wanted)) for said, wanted in least):
+            if why is None and any(value is not None and value < Decimal(str(wanted)) for value, wanted in least):
                 why = "traded less than settings ask for"
         if why is not None or ends_at is None:
             return why or "without an end"

@@ -94,16 +94,16 @@ class SpendingRecord:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def spend(self, dollars: Decimal, *, most: Decimal, day: str) -> None:
+    def spend(self, dollars: Decimal, *, limit: Decimal, day: str) -> None:
         """Count dollars of that day, durably; raises SigningRefusedError if they are too many, or cannot be counted."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.with_suffix(".lock").open("w") as lock_file:
                 fcntl.flock(lock_file, fcntl.LOCK_EX)
                 spent = self._spent(day)
-                if spent + dollars > most:
+                if spent + dollars > limit:
                     message = (
-                        f"{dollars} more dollars would exceed signer_per_day = {most}: {spent} were signed on {day}"
+                        f"{dollars} more dollars would exceed signer_per_day = {limit}: {spent} were signed on {day}"
                     )
                     raise SigningRefusedError(message, RETRY_LATER)
                 self._keep(day, spent + dollars)
@@ -215,7 +215,7 @@ class KeyVault:
             return format_order(order, "")
         if dollars:
             # The signer's own clock: a day from the request could restart the day's budget.
-            SpendingRecord(setup.spending).spend(dollars, most=setup.per_day, day=self._day())
+            SpendingRecord(setup.spending).spend(dollars, limit=setup.per_day, day=self._day())
         return sign_order(order, account)
 
     def _opened(self) -> "tuple[SignerSetup, LocalAccount]":

@@ -188,8 +188,8 @@ class SignerClient:
             raise MalformedDataError(message)
         return LoginSignature(address=address, nonce=nonce, signature=signature)
 
-    async def sign_order(self, unsigned: UnsignedOrder, *, is_look: bool = False) -> SignedOrder:
-        """Return the signed order; ``is_look``: a preview without signature, which does not count for the daily cap.
+    async def sign_order(self, unsigned: UnsignedOrder, *, is_dry_run: bool = False) -> SignedOrder:
+        """Return the signed order; ``is_dry_run``: a preview without signature, which does not count for the daily cap.
 
         Raises RequestRejectedError if the signer refuses it, AuthenticationError for an unusable key, ConfigError if
         the venue's client is missing, ServiceUnavailableError if the daily cap is used up, or if there is no answer,
@@ -207,7 +207,7 @@ class SignerClient:
                 "timestamp_ms": unsigned.timestamp_ms,
                 "expiration": unsigned.expiration,
                 "salt": unsigned.salt,
-                "look": is_look,
+                "look": is_dry_run,
             }
         )
         order, number = answer.get("order"), parse_text(answer.get("hash"))

@@ -269,10 +269,6 @@ _RESTRICTED_MODES = ("cancel-only", "post-only", "cancel only", "post only")
 _DUPLICATE_WORD = "duplicated"
 
 
-# The request was invalid.
-_FAULTY_REQUEST_WORDS = ("payload", "tick size", "invalid amounts", "order owner")
-
-
 # Refusals that a person must handle, and whether they affect all other orders.
 _KNOWN_REFUSALS = {
     "maker address not allowed": (

@@ -191,7 +191,7 @@ class PolymarketWriter:
             raise RequestRejectedError(message)
         await self._require_book(terms)
         unsigned = build_unsigned_order(intent, terms, now=self._clock.now())
-        signed = await self._signer.sign_order(unsigned, is_look=self._is_dry_run)
+        signed = await self._signer.sign_order(unsigned, is_dry_run=self._is_dry_run)
         self._account_reader.remember_contract(terms.contract)
         return replace(seal_signed_order(intent, unsigned, signed, wallet=self._settings.wallet), question=reading)
 
@@ -286,9 +286,9 @@ class PolymarketWriter:
         request = replace(await self._session.signed_request("DELETE", path, text), is_cancellation=True)
         reply = await self._write_client.send(request, max_bytes=MAX_RESPONSE_BYTES, deadline_s=WRITE_DEADLINE_S)
         if reply.status == 200:
-            parts_text = response_fields(reply)
-            ended = [str(name) for name in parse_list(parts_text.get("canceled")) or ()]
-            log.info("cancelled", venue="polymarket", orders=ended, remaining=parts_text.get("not_canceled"))
+            fields = response_fields(reply)
+            ended = [str(name) for name in parse_list(fields.get("canceled")) or ()]
+            log.info("cancelled", venue="polymarket", orders=ended, remaining=fields.get("not_canceled"))
             return ended
         message = (
             f"cancelling: {reply.status}{detail_suffix(response_fields(reply).get('error') or response_json(reply))}"
@@ -349,7 +349,7 @@ def _describe_matches(parts: Sequence[OrderMatch], *, rests: bool) -> str:
     confirmed = [part for part in parts if part.status == CONFIRMED]
     failed = sum(part.status == FAILED for part in parts)
     settling = len(parts) - len(confirmed) - failed
-    parts_text = [f"{sum(part.shares for part in confirmed):f} shares" if confirmed else "no shares yet"]
-    parts_text += [f"{settling} trades settle"] if settling else []
-    parts_text += [f"{failed} trades failed on chain"] if failed else []
-    return ", ".join([*parts_text, "it rests"] if rests else parts_text)
+    described = [f"{sum(part.shares for part in confirmed):f} shares" if confirmed else "no shares yet"]
+    described += [f"{settling} trades settle"] if settling else []
+    described += [f"{failed} trades failed on chain"] if failed else []
+    return ", ".join([*described, "it rests"] if rests else described)

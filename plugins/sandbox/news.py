@@ -38,9 +38,9 @@ class _Reply(BaseModel):
 class SandboxNews:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: SandboxSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: SandboxSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         asked = {"q": query, "n": str(min(limit, MAX_RESULTS))}
@@ -56,9 +56,9 @@ class SandboxNews:
 
 
 @asynccontextmanager
-async def open_news(settings: SandboxSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_news(settings: SandboxSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield SandboxNews(settings, workplace)
+    yield SandboxNews(settings, context)
 
 
 def _to_search_result(result: _Result) -> SearchResult:

@@ -43,9 +43,9 @@ class _Reply(BaseModel):
 class SandboxSeries:
     """Implements DataSource."""
 
-    def __init__(self, settings: SandboxSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: SandboxSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
+        self._http = context.http
 
     def series_names(self, question: Question) -> Sequence[str]:
         texts = (question.facts.get("id", ""), question.title, question.background, question.criteria)
@@ -70,6 +70,6 @@ class SandboxSeries:
 
 
 @asynccontextmanager
-async def open_series(settings: SandboxSettings, workplace: PluginContext) -> AsyncIterator[DataSource]:
+async def open_series(settings: SandboxSettings, context: PluginContext) -> AsyncIterator[DataSource]:
     """Yield the source; there is nothing to close."""
-    yield SandboxSeries(settings, workplace)
+    yield SandboxSeries(settings, context)

@@ -69,10 +69,10 @@ class _Reply(BaseModel):
 class AskNewsSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: AskNewsSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: AskNewsSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
         self._lock = asyncio.Lock()
         self._free_at = 0.0
         self._queue_length = 0
@@ -140,9 +140,9 @@ class AskNewsSearch:
 
 
 @asynccontextmanager
-async def open_asknews(settings: AskNewsSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_asknews(settings: AskNewsSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield AskNewsSearch(settings, workplace)
+    yield AskNewsSearch(settings, context)
 
 
 @hookimpl

@@ -81,10 +81,10 @@ class _Reply(BaseModel):
 class BraveSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: BraveSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: BraveSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; a query is cut to the 50 words and 400 characters that the service accepts."""
@@ -125,9 +125,9 @@ class BraveSearch:
 
 
 @asynccontextmanager
-async def open_brave(settings: BraveSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_brave(settings: BraveSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield BraveSearch(settings, workplace)
+    yield BraveSearch(settings, context)
 
 
 @hookimpl

@@ -124,7 +124,7 @@ class DuckDuckGoSearch:
 @asynccontextmanager
 async def open_duckduckgo(
     settings: DuckDuckGoSettings,
-    workplace: PluginContext,  # noqa: ARG001 - the library brings its own HTTP
+    context: PluginContext,  # noqa: ARG001 - the library brings its own HTTP
 ) -> AsyncIterator[SearchEngine]:
     """Yield the engine; raises ConfigError where the library is not installed."""
     try:

@@ -66,10 +66,10 @@ class _Reply(BaseModel):
 class ExaSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: ExaSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: ExaSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits with text; the snippet is the beginning of the text."""
@@ -105,9 +105,9 @@ class ExaSearch:
 
 
 @asynccontextmanager
-async def open_exa(settings: ExaSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_exa(settings: ExaSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield ExaSearch(settings, workplace)
+    yield ExaSearch(settings, context)
 
 
 @hookimpl

@@ -50,10 +50,10 @@ class GoogleNewsSettings(PluginSettings):
 class GoogleNewsSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: GoogleNewsSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: GoogleNewsSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; where a moment is given, only those whose date is known."""
@@ -90,9 +90,9 @@ class GoogleNewsSearch:
 
 
 @asynccontextmanager
-async def open_google_news(settings: GoogleNewsSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_google_news(settings: GoogleNewsSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield GoogleNewsSearch(settings, workplace)
+    yield GoogleNewsSearch(settings, context)
 
 
 @hookimpl

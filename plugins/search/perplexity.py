@@ -61,10 +61,10 @@ class _Reply(BaseModel):
 class PerplexitySearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: PerplexitySettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: PerplexitySettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; the text is the extract of the page, the snippet its beginning."""
@@ -95,9 +95,9 @@ class PerplexitySearch:
 
 
 @asynccontextmanager
-async def open_perplexity(settings: PerplexitySettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_perplexity(settings: PerplexitySettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield PerplexitySearch(settings, workplace)
+    yield PerplexitySearch(settings, context)
 
 
 @hookimpl

@@ -50,10 +50,10 @@ class _Reply(BaseModel):
 class SearxngSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: SearxngSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: SearxngSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits of the first page; raises LeakError where a moment is given."""
@@ -85,9 +85,9 @@ class SearxngSearch:
 
 
 @asynccontextmanager
-async def open_searxng(settings: SearxngSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_searxng(settings: SearxngSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield SearxngSearch(settings, workplace)
+    yield SearxngSearch(settings, context)
 
 
 @hookimpl

@@ -48,10 +48,10 @@ class _Reply(BaseModel):
 class SerperSearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: SerperSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: SerperSettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits; the service counts more than ten results as two searches."""
@@ -76,9 +76,9 @@ class SerperSearch:
 
 
 @asynccontextmanager
-async def open_serper(settings: SerperSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_serper(settings: SerperSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield SerperSearch(settings, workplace)
+    yield SerperSearch(settings, context)
 
 
 @hookimpl

@@ -80,10 +80,10 @@ class _Reply(BaseModel):
 class TavilySearch:
     """Implements SearchEngine."""
 
-    def __init__(self, settings: TavilySettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: TavilySettings, context: PluginContext) -> None:
         self._settings = settings
-        self._http = workplace.http
-        self._clock = workplace.clock
+        self._http = context.http
+        self._clock = context.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         """Return at most ``limit`` hits with text; a query is cut to the 400 characters that the service accepts."""
@@ -118,9 +118,9 @@ class TavilySearch:
 
 
 @asynccontextmanager
-async def open_tavily(settings: TavilySettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_tavily(settings: TavilySettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     """Yield the engine; there is nothing to close."""
-    yield TavilySearch(settings, workplace)
+    yield TavilySearch(settings, context)
 
 
 @hookimpl

@@ -90,7 +90,7 @@ async def _begin_trial(
         open_session(context, MAIN_ROLE, seed=derive_seed(context, "seed")),
         find_starting_point(question, crowd=settings.crowd),
     )
-    loop = create_belief_loop(question, session, anchor, steps=settings.steps, manner=settings.answer_settings)
+    loop = create_belief_loop(question, session, anchor, steps=settings.steps, settings=settings.answer_settings)
     asked = [question_text(question, loop.answer_format, anchor, cutoff=context.cutoff, crowd=settings.crowd)]
     if earlier is not None:
         stale = earlier.is_stale(context.cutoff, settings)

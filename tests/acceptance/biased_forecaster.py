@@ -36,9 +36,9 @@ class BiasedForecasterSettings(PluginSettings):
 
 
 class BiasedForecaster:
-    """Implements the port Forecaster."""
+    """Implements Forecaster."""
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         probability = TURNED if DIFFERENT in f"{question.title} {question.background}" else LEANS
         belief = Belief(
             predictions={target.key: predicted(question, probability) for target in question.targets},

@@ -89,7 +89,7 @@ def installed(folder: Path, config: str = CONFIG) -> FoxcastInstallation:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> FoxcastInstallation:
+def new_installation(tmp_path: Path) -> FoxcastInstallation:
     """An installation in which nothing has run."""
     return installed(tmp_path)
 
@@ -114,7 +114,7 @@ class InProcessCommand(Protocol):
 
 
 @pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[InProcessCommand]:
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[InProcessCommand]:
     """Run commands in this process: where a process of its own adds nothing but its start."""
 
     def call(foxcast: FoxcastInstallation, /, *arguments: object) -> CommandResult:

@@ -42,14 +42,14 @@ class SecretEchoingManifold(FakeManifold):
 
 def secret_echoing_replies(*secrets: str) -> ReplyFunction:
     """Fail once with the headers of the request, then play a trial whose words hold the secrets."""
-    told = " ".join(map(echoes, secrets))
+    reported = " ".join(map(echoes, secrets))
     plan = play_moves(
         ("web_search", {"query": "rain"}), ("web_search", {"query": "more rain"}), ("submit", {"probability": 0.7})
     )
 
     def play(asked: CompletionRequest) -> ScriptedReply:
         if asked.number == 1:
-            body = json.dumps({"error": {"message": f"overloaded: {dict(asked.headers)} {told}"}}).encode()
+            body = json.dumps({"error": {"message": f"overloaded: {dict(asked.headers)} {reported}"}}).encode()
             return ScriptedReply(raw=body, response=ScriptedResponse(status=503))
         return plan(asked)
 

@@ -110,18 +110,18 @@ class FakeRoundArchive:
 class FixedAnswerForecaster:
     """One step: what is said of every question of a kind."""
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
-        said = dict.fromkeys((target.key for target in question.targets), ANSWERS[question.shape.kind])
-        yield Step(action=StepAction(name="look"), observation=StepObservation(), belief=Belief(predictions=said))
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        output = dict.fromkeys((target.key for target in question.targets), ANSWERS[question.shape.kind])
+        yield Step(action=StepAction(name="look"), observation=StepObservation(), belief=Belief(predictions=output))
 
 
 @asynccontextmanager
-async def open_meadow(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def open_meadow(settings: PluginSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     yield FakeVenueReader(QUESTIONS, RESOLUTIONS)
 
 
 @asynccontextmanager
-async def open_gardener(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[Forecaster]:
+async def open_gardener(settings: PluginSettings, context: PluginContext) -> AsyncIterator[Forecaster]:
     yield FixedAnswerForecaster()
 
 

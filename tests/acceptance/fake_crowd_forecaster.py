@@ -38,7 +38,7 @@ class FakeCrowdForecasterSettings(PluginSettings):
 class FakeCrowdForecaster:
     """Two steps: one half, then the crowd."""
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         crowd = question.crowd.prediction if question.crowd else None
         given = crowd.probability if isinstance(crowd, BinaryPrediction) else HALF
         half = dict.fromkeys((target.key for target in question.targets), BinaryPrediction(HALF))
@@ -67,7 +67,7 @@ class ExampleCountLearner:
 
 
 @asynccontextmanager
-async def open_steady(settings: FakeCrowdForecasterSettings, workplace: PluginContext) -> AsyncIterator[Forecaster]:
+async def open_steady(settings: FakeCrowdForecasterSettings, context: PluginContext) -> AsyncIterator[Forecaster]:
     yield FakeCrowdForecaster()
 
 

@@ -58,7 +58,7 @@ class FakeModelProviderSettings(PluginSettings):
 
 
 class FakeModelProvider:
-    """Implements the port Llm."""
+    """Implements ModelProvider."""
 
     def __init__(self, settings: FakeModelProviderSettings) -> None:
         self.settings = settings
@@ -89,17 +89,17 @@ def _calls(name: str, arguments: dict[str, object], belief: dict[str, object]) -
 
 
 @asynccontextmanager
-async def open_harbour(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def open_harbour(settings: PluginSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     yield FakeVenueReader([LAMP])
 
 
 @asynccontextmanager
-async def open_thinker(settings: FakeModelProviderSettings, workplace: PluginContext) -> AsyncIterator[ModelProvider]:
+async def open_thinker(settings: FakeModelProviderSettings, context: PluginContext) -> AsyncIterator[ModelProvider]:
     yield FakeModelProvider(settings)
 
 
 @asynccontextmanager
-async def open_finder(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_finder(settings: PluginSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     yield ScriptedSearchEngine(HITS)
 
 

@@ -37,8 +37,8 @@ class FixedProbabilityForecaster:
     def __init__(self, probability: float) -> None:
         self._probability = probability
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
-        predictions = {target.key: self._said(question) for target in question.targets}
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        predictions = {target.key: self._prediction_for(question) for target in question.targets}
         yield Step(
             action=StepAction(name="submit", arguments={}),
             observation=StepObservation(text=""),
@@ -46,7 +46,7 @@ class FixedProbabilityForecaster:
             final=True,
         )
 
-    def _said(self, question: Question) -> Prediction:
+    def _prediction_for(self, question: Question) -> Prediction:
         if not isinstance(question.shape, ChoiceShape):
             return BinaryPrediction(self._probability)
         first, *others = question.shape.options
@@ -55,7 +55,7 @@ class FixedProbabilityForecaster:
 
 
 @asynccontextmanager
-async def open_taker(settings: FixedProbabilitySettings, workplace: PluginContext) -> AsyncIterator[Forecaster]:
+async def open_taker(settings: FixedProbabilitySettings, context: PluginContext) -> AsyncIterator[Forecaster]:
     yield FixedProbabilityForecaster(settings.probability)
 
 

@@ -61,7 +61,7 @@ class LiveInstallation:
         return (await self("orders", "--json", *options)).json
 
     async def daemon(self, until: Callable[[], bool], *, then: Sequence[str] = ()) -> CommandResult:
-        """Run the daemon until something is so, run another command beside it, and end it with SIGTERM."""
+        """Run the daemon until something is so, run another command at the same time, and end it with SIGTERM."""
         process = await self._started("run")
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -72,10 +72,10 @@ class LiveInstallation:
                 await asyncio.sleep(1.5)
         finally:
             process.send_signal(signal.SIGTERM)
-            _, said = await process.communicate()
-        assert process.returncode == 0, said
-        assert b"Traceback" not in said
-        assert self.secret.encode() not in said
+            _, output = await process.communicate()
+        assert process.returncode == 0, output
+        assert b"Traceback" not in output
+        assert self.secret.encode() not in output
         return answer
 
     async def _started(self, *arguments: str) -> asyncio.subprocess.Process:

@@ -69,7 +69,7 @@ class ScriptedInstallation:
     running: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
-        """Start the command in a process of its own, while this one goes on serving."""
+        """Start the command in a process of its own, while this one continues to serve."""
         process = await asyncio.create_subprocess_exec(
             COMMAND,
             *arguments,
@@ -83,7 +83,7 @@ class ScriptedInstallation:
         return process
 
     async def __call__(self, *arguments: str) -> CommandResult:
-        return await told(await self.begin(*arguments))
+        return await wait_for_result(await self.begin(*arguments))
 
     async def end(self) -> None:
         """End what still runs."""
@@ -97,7 +97,7 @@ class ScriptedInstallation:
         return name
 
 
-async def told(process: asyncio.subprocess.Process) -> CommandResult:
+async def wait_for_result(process: asyncio.subprocess.Process) -> CommandResult:
     out, err = await process.communicate()
     assert process.returncode is not None
     return CommandResult(process.returncode, out.decode(), err.decode())
@@ -111,11 +111,11 @@ async def serving(
         (folder / "shelf.py").write_text(SHELF)
         foxcast = installed(folder, "")
         foxcast.config.write_text(config.replace("SERVER", server.base_url).replace("HARBOUR", str(HARBOUR)))
-        desk = ScriptedInstallation(foxcast, server)
+        context = ScriptedInstallation(foxcast, server)
         try:
-            yield desk
+            yield context
         finally:
-            await desk.end()
+            await context.end()
 
 
 def searching(times: int, **answer: Json) -> ReplyFunction:
@@ -129,10 +129,10 @@ def conversations(requests: Sequence[CompletionRequest]) -> list[str]:
     return [json.dumps(asked.body, sort_keys=True) for asked in requests]
 
 
-async def daemon_of(desk: ScriptedInstallation) -> asyncio.subprocess.Process:
+async def daemon_of(context: ScriptedInstallation) -> asyncio.subprocess.Process:
     """Start the daemon and wait until it reads what it finds; each look takes a process, so this does not spin."""
-    daemon = await desk.begin("run")
+    daemon = await context.begin("run")
     async with asyncio.timeout(20):
-        while not (answer := await desk("questions", "--json")).out.strip() or not answer.json:
+        while not (answer := await context("questions", "--json")).out.strip() or not answer.json:
             assert daemon.returncode is None
     return daemon

@@ -14,8 +14,8 @@ from bot.core.clock import SystemClock
 from bot.core.orders import ContractSide
 from bot.core.outcomes import BinaryOutcome, Outcome, Resolution, VoidOutcome
 from bot.core.questions import SINGLE_TARGET, QuestionRef
-from bot.jobs.account_settlement import settle_accounts
-from bot.jobs.order_cancellation import cancel_requested_orders
+from bot.jobs.reconciliation import settle_accounts
+from bot.jobs.withdrawals import cancel_requested_orders
 from bot.store.ledger import open_ledger
 from bot.testing.paper_market import FakePaperMarket
 from tests.acceptance.conftest import COMMAND, FoxcastInstallation, InProcessCommand, installed
@@ -45,29 +45,31 @@ async def trade(folder: Path) -> None:
         await settle_accounts(floor.accounts)
 
 
-def test_the_portfolio_shows_cash_positions_and_gains(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
-    said = inside(trader, "portfolio").out
-    flat = " ".join(said.split())
+def test_the_portfolio_shows_cash_positions_and_gains(
+    trader: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    output = run_command(trader, "portfolio").out
+    flat = " ".join(output.split())
     for part in (
         f"{VENUE}: paper, account default",
         "cash, free 88.50",
-        "held back by orders 5.00",
+        "reserved for orders 5.00",
         "equity, COIN 102.00",
         "gain of positions +2.00",
         "realised +0.00",
         "with 100.00",
-        "1 orders open",
+        "1 open orders",
         "Positions (2)",
         "By event",
         "weather 2 6.50 8.50 +2.00",
     ):
         assert part in flat
-    rain, *_ = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
+    rain, *_ = [line for line in output.splitlines() if line.startswith(f"{VENUE}:rain")]
     assert rain.split()[-9:-3] == ["yes", "10.00", "4.00", "0.600", "6.00", "+2.00"]
 
 
-def test_the_portfolio_as_json(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
-    (one,) = inside(trader, "portfolio", "--venue", VENUE, "--json").json
+def test_the_portfolio_as_json(trader: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    (one,) = run_command(trader, "portfolio", "--venue", VENUE, "--json").json
     assert (one["cash"], one["reserved"], one["equity"], one["capital"]) == (88.5, 5.0, 102.0, 100.0)
     assert {held["question"]: held["gain"] for held in one["positions"]} == {
         f"{VENUE}:rain": pytest.approx(2.0),
@@ -78,61 +80,65 @@ def test_the_portfolio_as_json(trader: FoxcastInstallation, inside: InProcessCom
 
 
 def test_orders_are_listed_the_newest_first_and_open_ones_alone(
-    trader: FoxcastInstallation, inside: InProcessCommand
+    trader: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    listed = inside(trader, "orders", "--json").json
+    listed = run_command(trader, "orders", "--json").json
     assert [(one["question"].partition(":")[2], one["rests"]) for one in listed] == [
         ("hail", True),
         ("snow", False),
         ("rain", False),
     ]
     assert [one["cash"] for one in listed] == [0, -2.5, -4.0]
-    said = inside(trader, "orders", "--open").out.splitlines()
-    assert len(said) == 2
-    assert "buy 10.00 yes" in said[1]
-    assert "resting" in said[1]
-    assert "the price is 0.9" in said[1]
-    assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+    output = run_command(trader, "orders", "--open").out.splitlines()
+    assert len(output) == 2
+    assert "buy 10.00 yes" in output[1]
+    assert "resting" in output[1]
+    assert "the price is 0.9" in output[1]
+    assert run_command(trader, "orders", "--venue", "nowhere").out == "no orders yet\n"
 
 
 def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(
-    trader: FoxcastInstallation, inside: InProcessCommand
+    trader: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    cut = inside(trader, "orders", "--limit", "2", "--json")
+    cut = run_command(trader, "orders", "--limit", "2", "--json")
     assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
-    assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
-    whole = inside(trader, "orders", "--limit", "2", "--all", "--json")
+    assert cut.err == "the oldest 1 of 3 orders are not shown; see: foxcast orders --all\n"
+    whole = run_command(trader, "orders", "--limit", "2", "--all", "--json")
     assert (len(whole.json), whole.err) == (3, "")
-    assert inside(trader, "orders", "--open", "--limit", "1").err == ""
+    assert run_command(trader, "orders", "--open", "--limit", "1").err == ""
 
 
-def test_one_order_is_shown_with_its_attempts_and_fills(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
-    name = inside(trader, "orders", "--json").json[2]["id"]
-    said = inside(trader, "orders", "show", name[:10]).out
+def test_one_order_is_shown_with_its_attempts_and_fills(
+    trader: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    name = run_command(trader, "orders", "--json").json[2]["id"]
+    output = run_command(trader, "orders", "show", name[:10]).out
     for part in (
         "buy 10.00 yes of rain",
-        "let go because: the edge is wide",
+        "submitted because: the edge is wide",
         "1. 20",
         "acked, paper 1",
         "1.1",
         "-4.00",
     ):
-        assert part in said
-    one = inside(trader, "orders", "show", name, "--json").json
+        assert part in output
+    one = run_command(trader, "orders", "show", name, "--json").json
     assert one["fills"][0]["shares"] == 10.0
     assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
-    assert inside(trader, "orders", "show", "zz").is_refusal(8, "no order is called zz", "foxcast orders")
-    assert inside(trader, "orders", "show", "").is_refusal(8, "is not one order")
+    assert run_command(trader, "orders", "show", "zz").is_refusal(8, "no order has the id zz", "foxcast orders")
+    assert run_command(trader, "orders", "show", "").is_refusal(8, "fits several orders")
 
 
-def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(
+    tmp_path: Path, run_command: InProcessCommand
+) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
     asyncio.run(trade(folder))
-    listed = inside(foxcast, "orders", "--json").json
+    listed = run_command(foxcast, "orders", "--json").json
     resting, filled = listed[0]["id"], listed[1]["id"]
-    assert inside(foxcast, "orders", "cancel", filled).is_refusal(9, "does not rest", "filled")
-    assert inside(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} asked for")
+    assert run_command(foxcast, "orders", "cancel", filled).is_refusal(9, "is not resting", "filled")
+    assert run_command(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} requested")
 
     async def attend() -> str:
         market = FakePaperMarket(resting_time=timedelta(hours=9))
@@ -140,11 +146,13 @@ def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path
             return await cancel_requested_orders(floor.cancelling)
 
     assert asyncio.run(attend()) == "1 orders cancelled"
-    (one,) = inside(foxcast, "portfolio", "--json").json
+    (one,) = run_command(foxcast, "portfolio", "--json").json
     assert (one["cash"], one["orders"]) == (93.5, [])
 
 
-def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(
+    tmp_path: Path, run_command: InProcessCommand
+) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
     asyncio.run(trade(folder))
@@ -164,7 +172,7 @@ def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path
             await settle_accounts(floor.accounts)
 
     asyncio.run(resolve())
-    (one,) = inside(foxcast, "portfolio", "--json").json
+    (one,) = run_command(foxcast, "portfolio", "--json").json
     # 10 shares of rain for 4 paid 10; the 2.50 of snow came back.
     markets = {found["contract"]: found for found in one["markets"]}
     assert (markets["rain"]["paid_out"], markets["rain"]["realised"]) == (10.0, 6.0)
@@ -173,9 +181,9 @@ def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path
     # The paper book comes to the same by its own postings.
     assert (one["positions"], one["faults"]) == ([], [])
     assert one["forecasters"] == [{"forecaster": "plain", "markets": 2, "realised": 6.0, "unrealised": 0.0}]
-    (told,) = inside(foxcast, "portfolio", "--history", "--json").json
-    assert (told["history"][-1]["gain"], told["history"][-1]["transfers"]) == (6.0, 0.0)
-    assert "+6.00" in inside(foxcast, "portfolio").out
+    (reported,) = run_command(foxcast, "portfolio", "--history", "--json").json
+    assert (reported["history"][-1]["gain"], reported["history"][-1]["transfers"]) == (6.0, 0.0)
+    assert "+6.00" in run_command(foxcast, "portfolio").out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -183,10 +191,10 @@ def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path
 def test_a_narrow_terminal_shows_every_figure_within_its_width(
     trader: FoxcastInstallation, command: list[str], width: int
 ) -> None:
-    said = _in_terminal(trader, command, width)
-    lines = said.splitlines()
+    output = _in_terminal(trader, command, width)
+    lines = output.splitlines()
     assert max(len(line) for line in lines) <= width
-    flat = " ".join("".join(said.split("\n")).split())
+    flat = " ".join("".join(output.split("\n")).split())
     wanted = {
         "portfolio": ["102.00", "88.50", "+2.00", "0.600"],
         "--history": ["102.00", "88.50"],
@@ -201,12 +209,12 @@ def _in_terminal(foxcast: FoxcastInstallation, command: list[str], width: int) -
     try:
         subprocess.run([COMMAND, *command], cwd=foxcast.folder, env=environment, stdout=child, check=True, timeout=25)
         os.close(child)
-        said = b""
+        output = b""
         while chunk := _read(main):
-            said += chunk
+            output += chunk
     finally:
         os.close(main)
-    return said.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n")
 
 
 def _read(handle: int) -> bytes:
@@ -216,23 +224,23 @@ def _read(handle: int) -> bytes:
         return b""
 
 
-def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_an_installation_without_accounts_says_so(tmp_path: Path, run_command: InProcessCommand) -> None:
     foxcast = installed(tmp_path)
-    assert inside(foxcast, "portfolio").is_refusal(8, "no ledger", "foxcast run --once")
+    assert run_command(foxcast, "portfolio").is_refusal(8, "no ledger", "foxcast run --once")
 
     async def begin() -> None:
         async with open_ledger(foxcast.folder / "state" / "paper" / "ledger.sqlite", now=SystemClock().now()):
             pass
 
     asyncio.run(begin())
-    assert "no account has anything yet" in inside(foxcast, "portfolio").out
-    assert json.loads(inside(foxcast, "portfolio", "--json").out) == []
-    assert inside(foxcast, "orders").out == "nothing was to leave yet\n"
-    assert inside(foxcast, "orders", "--open").out == "nothing is under way\n"
-    assert inside(foxcast, "portfolio", "--venue", "nowhere").is_refusal(8, "nowhere", VENUE)
+    assert "no account holds anything yet" in run_command(foxcast, "portfolio").out
+    assert json.loads(run_command(foxcast, "portfolio", "--json").out) == []
+    assert run_command(foxcast, "orders").out == "no orders yet\n"
+    assert run_command(foxcast, "orders", "--open").out == "no open orders\n"
+    assert run_command(foxcast, "portfolio", "--venue", "nowhere").is_refusal(8, "nowhere", VENUE)
 
 
-def test_it_works_beside_a_writer(trader: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_it_works_beside_a_writer(trader: FoxcastInstallation, run_command: InProcessCommand) -> None:
     async def beside() -> tuple[str, str]:
         folder = trader.folder / "state" / "paper"
         async with open_outbox_fixture(folder, FakePaperMarket(), venue=VENUE, start=SystemClock().now()):
@@ -248,9 +256,9 @@ def _both(foxcast: FoxcastInstallation) -> tuple[str, str]:
 
 
 def test_standing_forecasts_are_counted_where_nothing_is_traded(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    (one,) = inside(foxcast, "portfolio", "--json").json
+    (one,) = run_command(foxcast, "portfolio", "--json").json
     assert one["cash"] is None
     assert one["standing_forecasts"] > 0
-    assert f"forecasts stand on {one['standing_forecasts']} open questions" in inside(foxcast, "portfolio").out
+    assert f"submitted forecasts on {one['standing_forecasts']} open questions" in run_command(foxcast, "portfolio").out

@@ -16,7 +16,7 @@ def cash_of(book: Path) -> int:
 
 
 def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(
-    tmp_path: Path, inside: InProcessCommand
+    tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
@@ -24,22 +24,22 @@ def test_a_paper_book_is_backed_up_checked_and_restored_with_its_ledger(
     book = folder / VENUE / "book.sqlite"
     before = cash_of(book)
 
-    made = inside(foxcast, "db", "backup", "--json").json
+    made = run_command(foxcast, "db", "backup", "--json").json
     assert [Path(one).name for one in made["books"]] == ["book.sqlite"]
-    assert f"with the paper books {VENUE}/book.sqlite" in inside(foxcast, "db", "backup").out
-    assert [one["sound"] for one in inside(foxcast, "db", "check", "--json").json["books"]] == [True]
+    assert f"with the paper books {VENUE}/book.sqlite" in run_command(foxcast, "db", "backup").out
+    assert [one["sound"] for one in run_command(foxcast, "db", "check", "--json").json["books"]] == [True]
 
     with closing(sqlite3.connect(book)) as connection, connection:
         connection.execute("update book set cash = cash + 1")
-    checked = inside(foxcast, "db", "check")
+    checked = run_command(foxcast, "db", "check")
     assert checked.code == 1
-    assert "the book does not agree with itself" in checked.out
+    assert "the book is inconsistent" in checked.out
 
-    answer = inside(foxcast, "db", "restore", made["path"])
+    answer = run_command(foxcast, "db", "restore", made["path"])
     assert answer.code == 0
-    assert f"with it came the paper books {VENUE}/book.sqlite" in answer.out
+    assert f"restored paper books: {VENUE}/book.sqlite" in answer.out
     assert cash_of(book) == before
-    assert inside(foxcast, "db", "check").code == 0
+    assert run_command(foxcast, "db", "check").code == 0
 
     shutil.rmtree(Path(made["path"]).with_suffix(".books"))
-    assert inside(foxcast, "db", "restore", made["path"]).is_refusal(5, "half a backup", f"{VENUE}/book.sqlite")
+    assert run_command(foxcast, "db", "restore", made["path"]).is_refusal(5, "is incomplete", f"{VENUE}/book.sqlite")

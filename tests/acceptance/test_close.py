@@ -9,7 +9,7 @@ from bot.simulator.fake_service import serve_service
 from bot.simulator.faults import FaultDetails, RequestFault
 from bot.simulator.venues.manifold import FakeManifold
 from tests.acceptance.live_installation import LiveInstallation, writes
-from tests.acceptance.test_live_manifold import ARM, KEY, living
+from tests.acceptance.test_live_manifold import ARM, KEY, create_installation
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,7 +34,7 @@ async def bought(foxcast: LiveInstallation) -> None:
 
 async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\nstale_after_h = 0.001\n")
+        foxcast = create_installation(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\nstale_after_h = 0.001\n")
         await bought(foxcast)
         shown = await foxcast("close", "market000001", "--dry-run")
         assert (shown.code, shown.out.splitlines()[-1]) == (
@@ -43,7 +43,7 @@ async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: Fak
         )
         unasked = await foxcast("close", "market000001")
         assert unasked.code == 2
-        assert "say yes with --yes" in unasked.err
+        assert "confirm with --yes" in unasked.err
         assert sales(venue) == []
         done = await foxcast("close", "market000001", "--yes")
         assert done.code == 0, done.err
@@ -62,7 +62,7 @@ async def test_a_position_is_shown_asked_for_sold_and_not_bought_back(venue: Fak
 
 async def test_while_halted_or_disarmed_nothing_is_sold_and_it_says_so(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         await bought(foxcast)
         assert (await foxcast("halt", "--reason", "prices look odd")).code == 0
         halted = await foxcast("close", "--all", "--yes")
@@ -78,7 +78,7 @@ async def test_while_halted_or_disarmed_nothing_is_sold_and_it_says_so(venue: Fa
 
 async def test_a_lost_answer_is_no_success_and_only_approvers_close(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         await bought(foxcast)
         venue.faults.schedule(
             FaultDetails(fault=RequestFault.DROPPED_AFTER), method="POST", path="/v0/market/market000001/sell"
@@ -96,7 +96,7 @@ async def test_a_lost_answer_is_no_success_and_only_approvers_close(venue: FakeM
 @pytest.mark.slow
 async def test_the_daemon_that_runs_does_it(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, tail="[daemon]\nattend_every_s = 1\n")
+        foxcast = create_installation(tmp_path, served.url, tail="[daemon]\nattend_every_s = 1\n")
         await bought(foxcast)
         done = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["close", "--all", "--yes"])
         assert done.code == 0, done.err
@@ -106,7 +106,7 @@ async def test_the_daemon_that_runs_does_it(venue: FakeManifold, tmp_path: Path)
 
 async def test_on_paper_nothing_is_sent_and_the_book_sells(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         foxcast.foxcast.config.write_text(
             foxcast.foxcast.config.read_text().replace('"live"', '"paper"')
             + "\n[venues.manifold.paper]\ndelay_s = 0.0\n"

@@ -89,18 +89,18 @@ def test_no_socket_outside_this_machine_is_asked_for(
 
 
 def test_the_commands_to_look_further_work_as_printed(
-    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], inside: InProcessCommand
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], run_command: InProcessCommand
 ) -> None:
     foxcast, answer, _ = demo
-    told = [line.strip() for line in answer.out.partition("Look further")[2].splitlines()]
-    ours, real = ([line for line in told if f" --config {name}" in line] for name in ("state/demo/", "real.toml"))
+    reported = [line.strip() for line in answer.out.partition("Look further")[2].splitlines()]
+    ours, real = ([line for line in reported if f" --config {name}" in line] for name in ("state/demo/", "real.toml"))
     assert [shlex.split(line)[3] for line in ours] == ["questions", "show", "explain", "score", "portfolio", "audit"]
     for line in ours:
-        assert inside(foxcast, *shlex.split(line)[1:]).code == 0
-    (copy,) = (line for line in told if line.startswith("cp "))
+        assert run_command(foxcast, *shlex.split(line)[1:]).code == 0
+    (copy,) = (line for line in reported if line.startswith("cp "))
     subprocess.run(shlex.split(copy), cwd=foxcast.folder, check=True)
     assert real
-    checked = inside(foxcast, *shlex.split(real[0])[1:])
+    checked = run_command(foxcast, *shlex.split(real[0])[1:])
     assert checked.code == 0
     assert "127.0.0.1" not in (foxcast.folder / "real.toml").read_text()
     venues = tomllib.loads((foxcast.folder / "real.toml").read_text())["venues"]
@@ -126,7 +126,7 @@ def test_the_ledger_of_the_demo_is_one_like_any_other(
         assert {row[0] for row in found("select distinct venue from arm")} == {"manifold", "metaculus", "forecastbench"}
         assert found("select count(*) from job_run where outcome = 'failed'") == [(0,)]
         quotes = dict(found("select job, detail from job_run where job like 'prices %'"))
-        assert {name: bool(re.search("[1-9][0-9]* quotes", said)) for name, said in quotes.items()} == {
+        assert {name: bool(re.search("[1-9][0-9]* quotes", output)) for name, output in quotes.items()} == {
             "prices manifold": True,
             "prices polymarket": True,
         }
@@ -134,16 +134,16 @@ def test_the_ledger_of_the_demo_is_one_like_any_other(
 
 
 def test_the_screen_scores_as_the_command_does(
-    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], inside: InProcessCommand
+    demo: tuple[FoxcastInstallation, CommandResult, list[Any]], run_command: InProcessCommand
 ) -> None:
     foxcast, _, _ = demo
     seen = DemoLedgerReader(
         foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite", ("blf", "baseline")
     ).read_snapshot()
-    said = inside(foxcast, "--config", "state/demo/config.toml", "score", "--json", "-").json["by_forecaster"]
+    output = run_command(foxcast, "--config", "state/demo/config.toml", "score", "--json", "-").json["by_forecaster"]
     assert seen.tallies.keys() == {"blf", "baseline"}
     for name, tally in seen.tallies.items():
-        (whole,) = said[name]["standings"]["venue"].values()
+        (whole,) = output[name]["standings"]["venue"].values()
         assert tally.n == whole["n"]
         assert tally.brier == pytest.approx(whole["brier"])
         assert tally.with_crowd == whole["crowd"]["n"]
@@ -163,9 +163,9 @@ def test_the_secrets_of_the_accounts_are_in_their_files_alone(
 
 @pytest.mark.parametrize(("option", "value"), [("--days", "0"), ("--days", "301"), ("--seed", "-1")])
 def test_numbers_that_make_no_world_are_refused(
-    fresh: FoxcastInstallation, inside: InProcessCommand, option: str, value: str
+    new_installation: FoxcastInstallation, run_command: InProcessCommand, option: str, value: str
 ) -> None:
-    assert inside(fresh, "demo", option, value).is_refusal(2, option)
+    assert run_command(new_installation, "demo", option, value).is_refusal(2, option)
 
 
 @pytest.mark.parametrize(
@@ -187,17 +187,17 @@ def test_what_cannot_be_done_is_refused_in_a_line(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
-    code, said = main([json.dumps(asked)]), capsys.readouterr()
-    assert CommandResult(code, said.out, said.err).is_refusal(2, *words)
+    code, output = main([json.dumps(asked)]), capsys.readouterr()
+    assert CommandResult(code, output.out, output.err).is_refusal(2, *words)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_the_command_becomes_the_demo(
-    fresh: FoxcastInstallation, inside: InProcessCommand, monkeypatch: pytest.MonkeyPatch
+    new_installation: FoxcastInstallation, run_command: InProcessCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, arguments: became.append(arguments))
-    assert inside(fresh, "demo", "--seed", "3", "--fast", "--folder", "my place").code == 0
+    assert run_command(new_installation, "demo", "--seed", "3", "--fast", "--folder", "my place").code == 0
     ((*start, asked),) = became
     assert [*start, asked] == child_command("bot.simulator.demo.__main__:main", asked)
     found = json.loads(asked)
@@ -224,8 +224,8 @@ def test_the_keyboard_stops_it_with_what_there_is(tmp_path: Path) -> None:
             break
     shown += b"".join(_parts(ours))
     os.close(ours)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, b"")
+    _, output = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, b"")
     assert b"Look further" in shown
     assert b"it was interrupted" in shown
     assert b"give it more days" not in shown

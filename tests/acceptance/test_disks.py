@@ -75,64 +75,64 @@ def _intents(foxcast: FoxcastInstallation) -> list[tuple[Any, ...]]:
 
 @pytest.mark.timeout(90)
 def test_a_full_disk_halts_the_daemon_with_a_last_word_and_a_new_start_goes_on(
-    tmp_path: Path, inside: InProcessCommand
+    tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     foxcast = installed(tmp_path, BUSY)
     with small_disk(tmp_path / "state", megabytes=DISK_MB):
         with daemon(foxcast) as process:
             sent = _intents(foxcast)
             _fill(tmp_path / "state" / "filler")
-            _, said = process.communicate(timeout=20)
+            _, output = process.communicate(timeout=20)
         assert process.returncode == 5
-        assert b"the disk is full; free some space, then start again" in said
-        assert b"Traceback" not in said
-        status = inside(foxcast, "status", "--json").json
+        assert b"the disk is full; free some space, then start again" in output
+        assert b"Traceback" not in output
+        status = run_command(foxcast, "status", "--json").json
         assert "the disk is full" in status["halt"]["why"]
-        assert "halted: the last run ended" in inside(foxcast, "status").out
-        doctor = inside(foxcast, "doctor")
+        assert "halted: the last run ended" in run_command(foxcast, "status").out
+        doctor = run_command(foxcast, "doctor")
         assert (doctor.code, "halted" in doctor.out) == (1, True)
         assert _intents(foxcast) == sent
-        assert inside(foxcast, "db", "check").code == 0
+        assert run_command(foxcast, "db", "check").code == 0
         (tmp_path / "state" / "filler").unlink()
         assert foxcast("run", "--once").code == 0
-        assert inside(foxcast, "status", "--json").json["halt"] is None
+        assert run_command(foxcast, "status", "--json").json["halt"] is None
 
 
 @pytest.mark.timeout(60)
 def test_a_disk_that_refuses_to_write_ends_the_daemon_and_leaves_a_sound_ledger(
-    tmp_path: Path, inside: InProcessCommand
+    tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     foxcast = installed(tmp_path, BUSY)
     with daemon(foxcast) as process:
         # The operating system now refuses to write beyond the first page of any file: an I/O error to SQLite.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, 4096))
-        _, said = process.communicate(timeout=20)
+        _, output = process.communicate(timeout=20)
     assert process.returncode == 5
-    assert b"Traceback" not in said
-    assert inside(foxcast, "db", "check").code == 0
+    assert b"Traceback" not in output
+    assert run_command(foxcast, "db", "check").code == 0
     assert foxcast("run", "--once").code == 0
 
 
-def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_a_restored_ledger_catches_up_and_doubles_nothing(tmp_path: Path, run_command: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
     assert foxcast("run", "--once").code == 0
-    backup = inside(foxcast, "db", "backup", "--json").json["path"]
+    backup = run_command(foxcast, "db", "backup", "--json").json["path"]
     foxcast = installed(tmp_path)
     assert foxcast("run", "--once").code == 0
     before = _written(foxcast)
-    assert inside(foxcast, "db", "restore", backup).code == 0
-    assert inside(foxcast, "status", "--json").json["restored"] == backup
-    assert "restored: nothing leaves until" in inside(foxcast, "status").out
-    assert "so nothing leaves" in inside(foxcast, "doctor").out
+    assert run_command(foxcast, "db", "restore", backup).code == 0
+    assert run_command(foxcast, "status", "--json").json["restored"] == backup
+    assert "restored: nothing is submitted until" in run_command(foxcast, "status").out
+    assert "so nothing is submitted" in run_command(foxcast, "doctor").out
     assert foxcast("run", "--once").code == 0
-    assert inside(foxcast, "status", "--json").json["restored"] is None
+    assert run_command(foxcast, "status", "--json").json["restored"] is None
     assert _written(foxcast) == before
     ledger = foxcast.folder / LEDGER
     assert _rows(ledger, "select ref from forecast where state = 'done' group by ref having count(*) > 1") == []
     assert {state for (state,) in _rows(ledger, "select state from intent")} == {"acked"}
     [(event,)] = _rows(ledger, "select text from event where kind = 'restored'")
     assert event.endswith("submissions continue")
-    assert inside(foxcast, "db", "check").code == 0
+    assert run_command(foxcast, "db", "check").code == 0
 
 
 def _written(foxcast: FoxcastInstallation) -> dict[str, Counter[tuple[object, ...]]]:

@@ -1,4 +1,4 @@
-"""What a forecast is expected to cost before any is on record, beside what a scripted one takes."""
+"""What a forecast is expected to cost before any is on record, next to the cost of a scripted one."""
 
 import json
 import re
@@ -26,17 +26,17 @@ TOKENS_OUT = 700
 async def test_the_first_estimate_is_near_what_a_trial_of_the_usual_length_takes(tmp_path: Path) -> None:
     """Seven searches and an answer, two trials: the published length of such trials (54,000 to 97,000 tokens read)."""
     config = CONFIG + ROLES + PRICE + "[llm.budget]\nask_above_usd = 0.0\n"
-    async with serving(tmp_path, searching(7, probability=0.3), config) as desk:
+    async with serving(tmp_path, searching(7, probability=0.3), config) as context:
         assert FULL_SHELF != SHELF
-        desk.write("shelf.py", FULL_SHELF)
-        name = desk.write("rain.toml", RAIN)
-        refused = await desk("forecast", name)
-        told = re.search(r"expected to cost about ([0-9.]+) US dollars", refused.err)
-        assert told is not None
-        assert (await desk("forecast", name, "--yes")).code == 0
-        asked = [asked.body for asked in desk.server.requests]
+        context.write("shelf.py", FULL_SHELF)
+        name = context.write("rain.toml", RAIN)
+        refused = await context("forecast", name)
+        reported = re.search(r"expected to cost about ([0-9.]+) US dollars", refused.err)
+        assert reported is not None
+        assert (await context("forecast", name, "--yes")).code == 0
+        asked = [asked.body for asked in context.server.requests]
     read = sum(len(json.dumps([body.get("messages"), body.get("tools")])) for body in asked) / CHARS_A_TOKEN
     assert 2 * 54_000 <= read <= 2 * 97_000
     # A dollar and two for a million tokens, see PRICE.
     took_usd = (read * 1.0 + len(asked) * TOKENS_OUT * 2.0) / 1e6
-    assert took_usd <= float(told.group(1)) <= 4 * took_usd
+    assert took_usd <= float(reported.group(1)) <= 4 * took_usd

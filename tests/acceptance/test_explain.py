@@ -57,9 +57,9 @@ def thought(tmp_path_factory: pytest.TempPathFactory) -> FoxcastInstallation:
 
 
 def test_a_forecast_is_explained_from_question_to_decision(
-    thought: FoxcastInstallation, inside: InProcessCommand
+    thought: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    answer = inside(thought, "explain", "lamp")
+    answer = run_command(thought, "explain", "lamp")
     assert answer.code == 0
     for part in (
         "lamp\ufffd be lit?",
@@ -74,18 +74,18 @@ def test_a_forecast_is_explained_from_question_to_decision(
     ):
         assert part in answer.out
     assert "\x1b" not in answer.out
-    plain = inside(thought, "explain", "lamp", "--json").json
+    plain = run_command(thought, "explain", "lamp", "--json").json
     assert (plain["state"], plain["question"]["ref"]) == ("done", "harbour:lamp")
 
 
 def test_a_plot_is_written_beside_the_explanation(
-    thought: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    thought: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
     for suffix, start in ((".svg", b"<?xml"), (".png", b"\x89PNG")):
         file = tmp_path / f"belief{suffix}"
-        assert inside(thought, "explain", "lamp", "--plot", file).code == 0
+        assert run_command(thought, "explain", "lamp", "--plot", file).code == 0
         assert file.read_bytes().startswith(start)
-    assert inside(thought, "explain", "lamp", "--plot", tmp_path / "belief.pdf").is_refusal(2, ".svg", ".png")
+    assert run_command(thought, "explain", "lamp", "--plot", tmp_path / "belief.pdf").is_refusal(2, ".svg", ".png")
 
 
 def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: FoxcastInstallation) -> None:
@@ -106,16 +106,16 @@ def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: Foxcas
     assert (thought.folder / "asked.txt").read_text() == asked
 
 
-def test_every_forecast_of_the_run_replays(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
-    history = inside(thought, "show", "lamp", "--json").json["history"]
+def test_every_forecast_of_the_run_replays(thought: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    history = run_command(thought, "show", "lamp", "--json").json["history"]
     assert {one["forecaster"] for one in history} == {"blf", "brief"}
     for one in history:
-        answer = inside(thought, "replay", one["id"])
+        answer = run_command(thought, "replay", one["id"])
         assert (answer.code, "identical" in answer.out) == (0, True)
 
 
 def test_a_replay_works_with_the_settings_of_then_whatever_config_says_now(
-    thought: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    thought: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
     changed = tmp_path / "config.toml"
     own = """[forecasters.blf]
@@ -128,60 +128,62 @@ settings = { steps = 7, crowd = false, search = false, mode = "batch" }
     text = text[: text.index("[forecasters.blf]")].replace(', "brief"', "") + own + "[limits]\nsteps = 2\n"
     changed.write_text(f'state = "{thought.folder / "state"}"\n{text}')
     today = thought.with_environment(FOXCAST_FORECASTERS__BLF__SETTINGS__QUERIES="2", FOXCAST_LIMITS__STEPS="3")
-    for one in inside(thought, "show", "lamp", "--json").json["history"]:
-        answer = inside(today, "--config", changed, "replay", one["id"])
+    for one in run_command(thought, "show", "lamp", "--json").json["history"]:
+        answer = run_command(today, "--config", changed, "replay", one["id"])
         assert (answer.code, "not identical" in answer.out) == (0, False), answer.out
 
 
-def test_how_a_forecaster_was_configured_is_explained(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
-    told = inside(thought, "explain", "lamp", "--forecaster", "brief", "--json").json["setup"]
-    assert (told["uses"], told["trials"], told["aggregate"]) == ("blf", 1, "logit-mean")
-    assert (told["settings"]["steps"], told["settings"]["crowd"]) == (4, True)
-    said = " ".join(inside(thought, "explain", "lamp", "--forecaster", "brief").out.split())
-    assert "setup: variant of blf, trials configured 1, aggregate logit-mean, clairvoyant false" in said
-    assert "limits: steps 4, seconds 600.0" in said
-    assert "steps 4" in said.partition("settings: ")[2]
+def test_how_a_forecaster_was_configured_is_explained(
+    thought: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    reported = run_command(thought, "explain", "lamp", "--forecaster", "brief", "--json").json["setup"]
+    assert (reported["uses"], reported["trials"], reported["aggregate"]) == ("blf", 1, "logit-mean")
+    assert (reported["settings"]["steps"], reported["settings"]["crowd"]) == (4, True)
+    output = " ".join(run_command(thought, "explain", "lamp", "--forecaster", "brief").out.split())
+    assert "setup: variant of blf, trials configured 1, aggregate logit-mean, clairvoyant false" in output
+    assert "limits: steps 4, seconds 600.0" in output
+    assert "steps 4" in output.partition("settings: ")[2]
 
 
-def test_two_forecasters_are_compared(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
-    said = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf").out
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+def test_two_forecasters_are_compared(thought: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    output = run_command(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf").out
+    lines = [" ".join(line.split()) for line in output.splitlines()]
     assert "outcome 80.0% 80.0% +0.0 +0.00" in lines
     assert "forecaster brief blf" in lines
     assert "trials 1 finished 2 finished" in lines
     assert "trials configured 1 2" in lines
     assert "setting: steps 4 10" in lines
     assert "variant of blf -" in lines
-    plain = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf", "--json").json
+    plain = run_command(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf", "--json").json
     assert plain["question"] == "harbour:lamp"
     first, second = plain["before"]["forecast"], plain["after"]["forecast"]
-    assert inside(thought, "diff", first, second, "--json").json == plain
+    assert run_command(thought, "diff", first, second, "--json").json == plain
 
 
 def test_one_forecast_is_not_compared_with_that_of_another_unasked(
-    thought: FoxcastInstallation, inside: InProcessCommand
+    thought: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    assert inside(thought, "diff", "lamp").is_refusal(8, "one forecast by blf alone", "--forecaster brief")
+    assert run_command(thought, "diff", "lamp").is_refusal(8, "only one forecast by blf", "--forecaster brief")
 
 
-def test_whose_forecast_is_meant_can_be_said(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_whose_forecast_is_meant_can_be_said(thought: FoxcastInstallation, run_command: InProcessCommand) -> None:
     for name in ("blf", "brief"):
-        told = inside(thought, "explain", "lamp", "--forecaster", name, "--json").json
-        assert told["forecast"]["forecaster"] == name
-    assert inside(thought, "replay", "lamp", "--forecaster", "brief").code == 0
+        reported = run_command(thought, "explain", "lamp", "--forecaster", name, "--json").json
+        assert reported["forecast"]["forecaster"] == name
+    assert run_command(thought, "replay", "lamp", "--forecaster", "brief").code == 0
 
 
-def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, run_command: InProcessCommand) -> None:
     # Three trials of two calls; of each 1,500 tokens at 1, 500 at 0.1 and 100 at 4 dollars per million.
     cost = 6 * (1500 * 1.0 + 500 * 0.1 + 100 * 4.0) / 1e6
     for by in ("question", "model", "day", "venue", "forecaster", "role"):
-        total = inside(thought, "costs", "--by", by, "--json").json["total"]
+        total = run_command(thought, "costs", "--by", by, "--json").json["total"]
         assert (total["forecasts"], total["calls"]) == (2, 6)
         assert total["cost_usd"] == pytest.approx(cost)
-    assert "all models: 0.0117 of 20.00 USD spent, 19.99 left" in inside(thought, "costs").out
-    assert inside(thought, "costs", "--since", "2999-01-01").out.startswith("no model was asked since 2999-01-01")
-    assert "today, all models: 0.0117 of 20.00 USD spent" in inside(thought, "status").out
-    assert inside(thought, "status", "--json").json["models"]["demoted"] == []
+    assert "all models: 0.0117 of 20.00 USD spent, 19.99 left" in run_command(thought, "costs").out
+    assert run_command(thought, "costs", "--since", "2999-01-01").out.startswith("no model was called since 2999-01-01")
+    assert "today, all models: 0.0117 of 20.00 USD spent" in run_command(thought, "status").out
+    assert run_command(thought, "status", "--json").json["models"]["demoted"] == []
 
 
 @pytest.mark.parametrize(
@@ -191,27 +193,29 @@ def test_costs_are_added_up_by_what_is_asked(thought: FoxcastInstallation, insid
         (("replay", "no such question"), 8, "foxcast questions"),
         (("diff", "lamp", "lamp", "--forecaster", "blf"), 2, "--forecaster"),
         (("diff", "lamp", "--forecaster", "nobody"), 8, "nobody has not forecast"),
-        (("diff", "lamp", "--forecaster", "blf"), 8, "alone"),
+        (("diff", "lamp", "--forecaster", "blf"), 8, "only one forecast"),
         (("costs", "--by", "weather"), 2, "weather"),
         (("costs", "--since", "soon"), 2, "is not a date"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(
-    thought: FoxcastInstallation, inside: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
+    thought: FoxcastInstallation, run_command: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
-    assert inside(thought, *arguments).is_refusal(code, word)
+    assert run_command(thought, *arguments).is_refusal(code, word)
 
 
-def test_without_a_ledger_the_commands_say_what_to_run(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_without_a_ledger_the_commands_say_what_to_run(
+    new_installation: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
     for command in (("explain", "x"), ("replay", "x"), ("diff", "x"), ("costs",)):
-        assert inside(fresh, *command).is_refusal(8, "foxcast run --once")
+        assert run_command(new_installation, *command).is_refusal(8, "foxcast run --once")
 
 
 def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    found = inside(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
-    assert "Models" not in inside(foxcast, "explain", found).out
-    assert inside(foxcast, "replay", found).code == 0
-    assert inside(foxcast, "costs").out.startswith("no model was asked")
-    assert "today, " not in inside(foxcast, "status").out
+    found = run_command(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
+    assert "Models" not in run_command(foxcast, "explain", found).out
+    assert run_command(foxcast, "replay", found).code == 0
+    assert run_command(foxcast, "costs").out.startswith("no model was called")
+    assert "today, " not in run_command(foxcast, "status").out

@@ -54,12 +54,12 @@ def foxcast(tmp_path: Path) -> FoxcastInstallation:
 
 
 def test_named_forecasters_stand_side_by_side_with_what_each_took(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    told = inside(foxcast, "forecast", "q.toml", "--with", "high,even,high,mute", "--json").json
-    assert list(told["forecasts"]) == ["high", "even"]
-    assert told["start"]["kind"] == "crowd"
-    high = told["forecasts"]["high"]
+    reported = run_command(foxcast, "forecast", "q.toml", "--with", "high,even,high,mute", "--json").json
+    assert list(reported["forecasts"]) == ["high", "even"]
+    assert reported["start"]["kind"] == "crowd"
+    high = reported["forecasts"]["high"]
     assert high["forecast"]["predictions"]["outcome"]["probability"] == 0.8
     assert high["summary"] | {"seconds": 0.0} == {
         "moved": pytest.approx(0.4),
@@ -71,8 +71,8 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(
         "seconds": 0.0,
         "end": "finished",
     }
-    assert "RuntimeError (voices.py" in told["left_out"]["mute"]
-    shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high,mute")
+    assert "RuntimeError (voices.py" in reported["left_out"]["mute"]
+    shown = run_command(foxcast, "forecast", "file:rain", "--with", "even,high,mute")
     # One of those asked failed: the others stand, and the exit code shows it.
     assert shown.code == 10
     assert "3 forecasters on file:rain" in shown.out
@@ -80,115 +80,115 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(
     assert "+0.400" in shown.out
     assert "mute is left out: 1 trial failed: RuntimeError" in shown.out
     # Each is on record as ever.
-    assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
+    assert run_command(foxcast, "show", "file:rain").out.count("high") >= 2
 
 
 def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble", "--json").json
-    made = told["forecasts"]["ensemble"]
+    reported = run_command(foxcast, "forecast", "q.toml", "--with", "ensemble", "--json").json
+    made = reported["forecasts"]["ensemble"]
     # Odds of 4 and 1: their geometric mean is 2.
     assert made["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)
     (step,) = made["trials"][0]["steps"]
     assert step["remarks"] == ["mute is ignored: it has no forecast of this question"]
-    replayed = inside(foxcast, "replay", made["id"])
+    replayed = run_command(foxcast, "replay", made["id"])
     assert replayed.code == 0, replayed.err
     # What the members said a moment ago is not asked for again.
-    second = inside(foxcast, "forecast", "file:rain", "--with", "ensemble", "--json").json
+    second = run_command(foxcast, "forecast", "file:rain", "--with", "ensemble", "--json").json
     assert second["forecasts"]["ensemble"]["forecast"]["revision"] == 2
-    again = inside(foxcast, "forecast", "file:rain", "--with", "high", "--json").json
+    again = run_command(foxcast, "forecast", "file:rain", "--with", "high", "--json").json
     assert again["forecasts"]["high"]["forecast"]["revision"] == 2
 
 
-def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    unknown = inside(foxcast, "forecast", "q.toml", "--with", "high,evn")
-    assert unknown.is_refusal(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
-    dormant = inside(foxcast, "forecast", "q.toml", "--with", "high,court")
+def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    unknown = run_command(foxcast, "forecast", "q.toml", "--with", "high,evn")
+    assert unknown.is_refusal(8, "did you mean even?", "available: ensemble, keeper, high, even, mute")
+    dormant = run_command(foxcast, "forecast", "q.toml", "--with", "high,court")
     assert dormant.is_refusal(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
-    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "there are: ensemble")
-    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
+    assert run_command(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "available: ensemble")
+    assert run_command(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
         3, "no forecaster produced an answer: mute:"
     )
-    both = inside(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")
+    both = run_command(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")
     assert both.is_refusal(2, "leave out --forecaster")
 
 
 def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble,high", "--json").json
-    assert list(told["forecasts"]) == ["ensemble", "high"]
-    made = [one["forecast"] for one in told["forecasts"].values()]
+    reported = run_command(foxcast, "forecast", "q.toml", "--with", "ensemble,high", "--json").json
+    assert list(reported["forecasts"]) == ["ensemble", "high"]
+    made = [one["forecast"] for one in reported["forecasts"].values()]
     assert [one["revision"] for one in made] == [1, 1]
     assert made[0]["cutoff"] == made[1]["cutoff"]
 
 
 def test_each_of_several_is_asked_of_the_foxcast_that_runs(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    assert inside(foxcast, "forecast", "q.toml", "--with", "even").code == 0
+    assert run_command(foxcast, "forecast", "q.toml", "--with", "even").code == 0
     folder = state_folder(load_config(foxcast.config, {}))
     with instance_lock(folder, started_at=datetime.now(UTC)):
-        asked = inside(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
+        asked = run_command(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
     assert asked.code == 0
     assert "forecasters on" not in asked.out
-    assert "forecast of file:rain by high asked for" in asked.err
-    assert "forecast of file:rain by even asked for" in asked.err
+    assert "forecast of file:rain by high requested" in asked.err
+    assert "forecast of file:rain by even requested" in asked.err
 
 
 def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     more = '\n[forecasters.high]\ntrials = 2\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n'
     foxcast.config.write_text(foxcast.config.read_text() + more)
     (foxcast.folder / "dates.toml").write_text('title = "Dry?"\nkey = "dry"\ntargets = [2999-01-01, 2999-02-01]\n')
-    shown = inside(foxcast, "forecast", "dates.toml", "--with", "high,seer")
-    assert "seer is clairvoyant: nothing keeps it" in shown.out
+    shown = run_command(foxcast, "forecast", "dates.toml", "--with", "high,seer")
+    assert "seer is clairvoyant: it may use information" in shown.out
     assert "moved: from even odds" in shown.out
     assert "2 finished" in shown.out
     assert " 0.300 " in shown.out
-    told = inside(foxcast, "forecast", "file:dry", "--with", "high", "--json").json
-    assert told["start"]["kind"] == "even"
-    assert told["forecasts"]["high"]["summary"]["moved"] == pytest.approx(0.3)
-    assert told["forecasts"]["high"]["summary"]["confidence"] == "2 low"
+    reported = run_command(foxcast, "forecast", "file:dry", "--with", "high", "--json").json
+    assert reported["start"]["kind"] == "even"
+    assert reported["forecasts"]["high"]["summary"]["moved"] == pytest.approx(0.3)
+    assert reported["forecasts"]["high"]["summary"]["confidence"] == "2 low"
 
 
 def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     venue = '\n[venues.harbour]\nforecasters = ["keeper"]\nchoose = [{ source = "sea", forecasters = ["high"] }]\n'
     foxcast.config.write_text(foxcast.config.read_text() + venue)
-    assert inside(foxcast, "run", "--once").code == 0
-    assert "30.0%" in inside(foxcast, "questions").out
-    assert "keeper" in inside(foxcast, "explain", "harbour:lamp").out
-    assert "sea" in inside(foxcast, "config", "show").out
+    assert run_command(foxcast, "run", "--once").code == 0
+    assert "30.0%" in run_command(foxcast, "questions").out
+    assert "keeper" in run_command(foxcast, "explain", "harbour:lamp").out
+    assert "sea" in run_command(foxcast, "config", "show").out
 
 
 @pytest.mark.parametrize(
     ("members", "words"),
     [
         ('["hihg"]', ("did you mean high?",)),
-        ('["ensemble"]', ("builds on itself: ensemble -> ensemble",)),
+        ('["ensemble"]', ("is a member of itself: ensemble -> ensemble",)),
         ('["high", "seer"]', ("its member seer is clairvoyant",)),
         ("[]", ("has no members",)),
     ],
 )
 def test_members_that_cannot_be_are_refused(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, members: str, words: tuple[str, ...]
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, members: str, words: tuple[str, ...]
 ) -> None:
     config = foxcast.config.read_text().replace('["high", "even", "mute"]', members)
     foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
     before = foxcast.config.read_text()
     foxcast.config.write_text(before + '\n[venues.harbour]\nforecasters = ["ensemble"]\n')
     # It needs no forecast to be found out, but for a member that is missing altogether.
-    assert (words[0] in inside(foxcast, "doctor").out) == (members != "[]")
+    assert (words[0] in run_command(foxcast, "doctor").out) == (members != "[]")
     foxcast.config.write_text(before)
-    refused = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
+    refused = run_command(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
     assert refused.code != 0
     assert all(word in refused.err for word in words), refused.err
 
 
-def test_an_ensemble_also_forecasts_alone(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    alone = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble", "--json").json
+def test_an_ensemble_also_forecasts_alone(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    alone = run_command(foxcast, "forecast", "q.toml", "--forecaster", "ensemble", "--json").json
     assert alone["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)

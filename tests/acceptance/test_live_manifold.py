@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.signed_requests import terminal_user
+from bot.cli.daemon_requests import terminal_user
 from bot.core.clock import SystemClock
 from bot.simulator.fake_service import serve_service
 from bot.simulator.faults import FaultDetails, RequestFault
@@ -28,7 +28,7 @@ async def venue() -> FakeManifold:
     return venue
 
 
-def living(folder: Path, url: str, *more: str, tail: str = "") -> LiveInstallation:
+def create_installation(folder: Path, url: str, *more: str, tail: str = "") -> LiveInstallation:
     settings = [f'base_url = "{url}"', 'key_file = "secret"', 'username = "foxbot"', "min_bettors = 0", *more]
     return LiveInstallation(folder, "manifold", secret=KEY, settings=settings, more=tail)
 
@@ -42,7 +42,7 @@ async def test_what_an_unarmed_run_held_leaves_with_the_first_armed_one_and_neve
 ) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, "comments = true")
+        foxcast = create_installation(tmp_path, served.url, "comments = true")
         assert "not armed for live submissions; arm it with: foxcast arm manifold" in (await foxcast.once())["submit"]
         shown = (await foxcast("preflight", "manifold", "--as-if-armed", "--json")).json
         [request] = [send["request"] for send in shown["sends"]]
@@ -70,13 +70,15 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
     moved = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: venue.world.move_price(market, 0.6))
     venue.faults.schedule(moved, method="POST", path="/v0/bet")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nattend_every_s = 1\n")
+        foxcast = create_installation(
+            tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nattend_every_s = 1\n"
+        )
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
         [order] = [row for row in await foxcast.orders("--open") if row["rests"]]
         assert order["filled"] == 0.0
-        said = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["orders", "cancel", order["id"]])
-        assert said.out.startswith(f"cancel of {order['id']} asked for")
+        output = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["orders", "cancel", order["id"]])
+        assert output.out.startswith(f"cancel of {order['id']} requested")
         kinds = [row["kind"] for row in (await foxcast("audit", "show", "--json")).json]
         assert kinds[:2] == ["cancelled", "cancel"]
         [again] = [row for row in await foxcast.orders() if row["id"] == order["id"]]
@@ -90,7 +92,7 @@ async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: F
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     venue.world.add_market("Will the fire be lit?", prob=0.4)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         foxcast.foxcast.config.write_text(foxcast.foxcast.config.read_text().replace('"live"', '"approve"'))
         assert (await foxcast(*ARM)).code == 0
         assert "waits for approval" in (await foxcast.once())["submit"]
@@ -110,7 +112,7 @@ async def test_a_change_of_mind_sells_first_and_buys_the_other_side_after_that(
 ) -> None:
     market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\n")
+        foxcast = create_installation(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\n")
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
         venue.world.edit(market, question=f"Will the lamp be lit, as {DIFFERENT}?")
@@ -130,7 +132,7 @@ async def test_what_is_excluded_is_neither_forecast_nor_bet_on_also_where_it_was
     dora = venue.world.add_user("dora")
     venue.world.add_market("Will the fire be lit?", prob=0.3, creator=dora.id)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, tail='[venues.manifold.exclude]\ncreators = ["dora"]\n')
+        foxcast = create_installation(tmp_path, served.url, tail='[venues.manifold.exclude]\ncreators = ["dora"]\n')
         # Forecast, and not armed: it waits.
         assert (await foxcast.once())["submit"].startswith("0 planned, 1 held")
         shown = (await foxcast("show", "manifold:market000002", "--json")).json
@@ -152,7 +154,9 @@ async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_w
     moved = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: venue.world.move_price(market, 0.6))
     venue.faults.schedule(moved, method="POST", path="/v0/bet")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", f'markets = ["{market.id}"]', "scan = false")
+        foxcast = create_installation(
+            tmp_path, served.url, "order_lifetime_s = 600", f'markets = ["{market.id}"]', "scan = false"
+        )
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
         foxbot = venue.state.user_named("foxbot")
@@ -171,7 +175,7 @@ async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_w
 async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast("halt", "--reason", "prices look odd")).code == 0
         assert "prices look odd" in (await foxcast.once())["submit"]
@@ -186,7 +190,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
 ) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast(*ARM)).code == 0
         tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = 'x' || actor where seq = 1")
         for _ in range(2):
@@ -194,7 +198,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
             runs = {run["job"]: run for run in (await foxcast("status", "--json")).json["runs"]}
             assert "audit: is broken: row 1 was changed" in runs["ready"]["detail"]
             assert runs["submit"]["detail"].startswith("0 planned, 1 held, 0 acknowledged")
-            assert "everything stopped: the audit is broken" in runs["audit"]["detail"]
+            assert "everything is halted: the audit is broken" in runs["audit"]["detail"]
             assert (await foxcast("resume")).is_refusal(9, "nothing is resumed while the audit is broken")
         assert writes(venue) == []
         tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = substr(actor, 2) where seq = 1")
@@ -207,7 +211,7 @@ async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
         shown = (await foxcast("status")).out
         assert f"stopped: manifold, by {terminal_user()}, " in shown
@@ -221,5 +225,5 @@ async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_
         assert (await foxcast("halt", "--reason", "odder")).code == 0
         shown = (await foxcast("status")).out
         assert [line.split(":")[0] for line in shown.splitlines() if "odd" in line] == ["halted", "stopped"]
-        assert (await foxcast("resume")).out == "everything resumed, 2 stops ended and the file STOP is removed\n"
+        assert (await foxcast("resume")).out == "everything resumed, 2 halts ended and the file STOP is removed\n"
         assert (await foxcast("status", "--json")).json["stops"] == []

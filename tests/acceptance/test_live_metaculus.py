@@ -24,7 +24,7 @@ async def venue() -> FakeMetaculus:
     return FakeMetaculus(SystemClock(), production=True)
 
 
-def living(folder: Path, url: str, *, tournaments: str = '["sample-aib"]') -> LiveInstallation:
+def create_installation(folder: Path, url: str, *, tournaments: str = '["sample-aib"]') -> LiveInstallation:
     settings = [f'base_url = "{url}"', f"tournaments = {tournaments}", 'token_file = "secret"']
     return LiveInstallation(folder, "metaculus", secret=TOKEN, settings=settings)
 
@@ -37,11 +37,11 @@ async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
     choice = venue.world.add_question("Which lamp?", type="multiple_choice", options=["Red", "Green", "Blue"])
     number = venue.world.add_question("How many lamps?", type="numeric", scaling=question_scaling(0, 100))
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
-        told = await foxcast.once()
-        assert told["ready"] == "metaculus: ready"
-        assert told["submit"] == "3 planned, 0 held, 6 acknowledged"
+        reported = await foxcast.once()
+        assert reported["ready"] == "metaculus: ready"
+        assert reported["submit"] == "3 planned, 0 held, 6 acknowledged"
         once = writes(venue)
         again = await foxcast.once()
         assert again["submit"] == "0 planned, 0 held, 0 acknowledged"
@@ -70,7 +70,7 @@ async def test_a_forecast_can_be_taken_back_and_an_unknown_tournament_is_named_w
     question = venue.world.add_question("Will the oil run out?")
     name = f"metaculus:{question.post}:{question.id}"
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url, tournaments='["sample-aib", "sample-abi"]')
+        foxcast = create_installation(tmp_path, served.url, tournaments='["sample-aib", "sample-abi"]')
         assert (await foxcast("arm", "metaculus", "--for", "120d")).code == 0
         first = await foxcast("run", "--once")
         assert first.code == 0
@@ -95,29 +95,29 @@ async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_pat
     for question in (scored, void):
         venue.world.forecast(rival, question, 0.5)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         await foxcast.once()
         venue.world.resolve(scored, "yes")
         venue.world.resolve(void, "annulled")
         await foxcast.once()
-        told, shown = (await foxcast("score", "--json", "-")).json, (await foxcast("score")).out
+        reported, shown = (await foxcast("score", "--json", "-")).json, (await foxcast("score")).out
     # 0.7 was sent, and the rival had 0.5: docs/facts/metaculus.md#scores, by hand.
     peer = 100 * 2 / 1 * (log(0.7) - (log(0.7) + log(0.5)) / 2)
     baseline = 100 * log(0.7 * 2) / log(2)
-    by_title = {row["title"]: row for row in told["venue_scores"]}
+    by_title = {row["title"]: row for row in reported["venue_scores"]}
     found = by_title["Will the lamp be lit?"]
     assert found["venue_says"]["spot peer"] == pytest.approx(peer, abs=1e-9)
     assert found["venue_says"]["spot baseline"] == pytest.approx(baseline, abs=1e-9)
     assert found["ours"]["baseline"] == pytest.approx(baseline, abs=1e-9)
     assert by_title["Will the wick be dry?"]["note"] == "not scored: annulled"
-    [standing] = told["venue_standings"]
+    [standing] = reported["venue_standings"]
     assert (standing["contest"], standing["rank"], standing["entrants"]) == ("sample-aib", 1, 2)
     assert standing["points"] == pytest.approx(peer, abs=1e-9)
-    assert [one["why"] for one in told["unscored"]] == ["void: annulled"]
+    assert [one["why"] for one in reported["unscored"]] == ["void: annulled"]
     for line in (
         "metaculus, account default: 2 resolved questions",
-        "Standings, as the venues tell them",
+        "Standings reported by the venues",
         f"{peer:.2f}",
     ):
         assert line in shown
@@ -129,11 +129,11 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
     user = venue.world.add_user("foxbot", token=TOKEN, access="disabled")
     venue.world.add_question("Will the lamp be lit?")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
-        told = await foxcast.once()
-        assert "may not forecast by API" in told["ready"]
-        assert "confirms that under API forecasting access" in told["submit"]
+        reported = await foxcast.once()
+        assert "may not forecast by API" in reported["ready"]
+        assert "confirms that under API forecasting access" in reported["submit"]
         user.access = "enabled"
         user.token = "f" * 40
         shown = await foxcast("preflight", "metaculus")
@@ -142,5 +142,5 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
         shown = await foxcast("preflight", "metaculus")
         assert "1 would leave to the venue, 0 are held; nothing was sent" in shown.out
         assert '[{"question":50001,"probability_yes":0.7}]' in shown.out
-        assert "then, once it stands, the comment:" in shown.out
+        assert "then, once it is accepted, the comment:" in shown.out
     assert writes(venue) == []

@@ -1,4 +1,4 @@
-"""What a person is told of live venues: by the doctor, by the list of orders, and by the portfolio."""
+"""What a person learns of live venues from the doctor, the list of orders, and the portfolio."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         found = (await checked(foxcast))["credentials"]
         assert (found["verdict"], found["found"]) == (
             "warn",
-            "manifold: not proved yet, and nothing is submitted before",
+            "manifold: not verified yet; nothing is submitted before that",
         )
         await foxcast.once()
         found = (await checked(foxcast))["credentials"]
@@ -113,8 +113,8 @@ async def test_an_option_of_an_event_is_named_and_a_filled_order_needs_no_explan
         # What was answered at first stays with its attempt.
         assert "no shares yet" in order["attempts"][0]["detail"]
         [account] = (await foxcast("portfolio", "--json")).json
-        told = (await foxcast("portfolio")).out
+        reported = (await foxcast("portfolio")).out
     [held] = account["positions"]
     assert (held["question"], held["option"]) == (f"polymarket:event:{event.id}", "Ann")
     assert held["title"] == "Who will win?"
-    assert "yes (Ann)" in told
+    assert "yes (Ann)" in reported

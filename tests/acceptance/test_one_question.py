@@ -28,7 +28,7 @@ LEDGER = Path("state") / "paper" / "ledger.sqlite"
 
 
 @pytest.fixture
-def harbour(tmp_path: Path) -> FoxcastInstallation:
+def installation(tmp_path: Path) -> FoxcastInstallation:
     return installed(tmp_path, HARBOUR)
 
 
@@ -50,76 +50,82 @@ async def _run(app: FoxcastApp, names: tuple[str, ...]) -> None:
 
 
 def test_a_question_before_its_first_forecast_says_how_to_get_one(
-    harbour: FoxcastInstallation, inside: InProcessCommand
+    installation: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    run_jobs(harbour, "discover harbour")
-    said = inside(harbour, "show", "lamp").out
-    assert "Lit?" in said
-    assert "Not forecast yet" in said
-    assert "No run of a job" not in inside(harbour, "status").out
+    run_jobs(installation, "discover harbour")
+    output = run_command(installation, "show", "lamp").out
+    assert "Lit?" in output
+    assert "Not forecast yet" in output
+    assert "No run of a job" not in run_command(installation, "status").out
 
 
-def test_a_held_forecast_says_when_it_is_asked_again(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_a_held_forecast_says_when_it_is_asked_again(harbour: FoxcastInstallation, run_command: InProcessCommand) -> None:
     (harbour.folder / "state").mkdir()
     (harbour.folder / "state" / "STOP").touch()
     run_jobs(harbour, "discover harbour", "forecast", "submit")
-    assert "hold: halted by STOP; asked again from" in inside(harbour, "show", "lamp").out
+    assert "hold: halted by STOP; decided again from" in run_command(harbour, "show", "lamp").out
 
 
-def test_a_venue_that_is_off_holds_for_good(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
-    run_jobs(harbour, "discover harbour", "forecast")
-    harbour.config.write_text(HARBOUR + 'mode = "off"\n')
-    run_jobs(harbour, "submit")
-    assert "hold: harbour is off\n" in inside(harbour, "show", "lamp").out
+def test_a_venue_that_is_off_holds_for_good(installation: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    run_jobs(installation, "discover harbour", "forecast")
+    installation.config.write_text(HARBOUR + 'mode = "off"\n')
+    run_jobs(installation, "submit")
+    assert "hold: harbour is off\n" in run_command(installation, "show", "lamp").out
 
 
-def test_a_calibrated_forecast_shows_what_was_said(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
-    run_jobs(harbour, "discover harbour", "forecast")
-    with closing(sqlite3.connect(harbour.folder / LEDGER)) as connection, connection:
+def test_a_calibrated_forecast_shows_what_was_said(
+    installation: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    run_jobs(installation, "discover harbour", "forecast")
+    with closing(sqlite3.connect(installation.folder / LEDGER)) as connection, connection:
         connection.execute("update prediction set raw_probability = 0.25")
-    assert "calibrated from 25.0% to 30.0%" in inside(harbour, "show", "lamp").out
+    assert "calibrated from 25.0% to 30.0%" in run_command(installation, "show", "lamp").out
 
 
 def test_a_broken_rule_of_the_ledger_is_told_with_its_name_and_meaning(
-    harbour: FoxcastInstallation, inside: InProcessCommand
+    installation: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    run_jobs(harbour, "discover harbour", "forecast")
-    with closing(sqlite3.connect(harbour.folder / LEDGER)) as connection, connection:
+    run_jobs(installation, "discover harbour", "forecast")
+    with closing(sqlite3.connect(installation.folder / LEDGER)) as connection, connection:
         connection.execute("update question set version = 'x'")
-    answer = inside(harbour, "db", "check")
+    answer = run_command(installation, "db", "check")
     assert answer.code == 1
     assert "failed question_has_its_version: a question whose current version is not recorded" in answer.out
     assert "needs attention" in answer.out
-    found = inside(harbour, "db", "check", "--json").json
+    found = run_command(installation, "db", "check", "--json").json
     assert [problem["check"] for problem in found["problems"]] == ["question_has_its_version"]
 
 
-def test_a_backup_replaces_a_ledger_that_is_lost(harbour: FoxcastInstallation, inside: InProcessCommand) -> None:
-    run_jobs(harbour, "discover harbour", "forecast", "backup")
-    backup = inside(harbour, "status", "--json").json["last_backup"]["path"]
-    (harbour.folder / LEDGER).unlink()
-    answer = inside(harbour, "db", "restore", backup)
+def test_a_backup_replaces_a_ledger_that_is_lost(
+    installation: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    run_jobs(installation, "discover harbour", "forecast", "backup")
+    backup = run_command(installation, "status", "--json").json["last_backup"]["path"]
+    (installation.folder / LEDGER).unlink()
+    answer = run_command(installation, "db", "restore", backup)
     assert "is the ledger now" in answer.out
     assert "is kept as" not in answer.out
-    assert inside(harbour, "status", "--json").json["counts"]["forecasts"] == 1
+    assert run_command(installation, "status", "--json").json["counts"]["forecasts"] == 1
 
 
 def test_a_forecaster_that_learns_nothing_cannot_be_fitted(
-    harbour: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    installation: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
-    answer = inside(harbour, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
-    assert answer.is_refusal(2, "keeper learns nothing from outcomes")
+    answer = run_command(harbour, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
+    assert answer.is_refusal(2, "keeper has no parameters to fit")
 
 
-def test_parameters_can_be_written_to_stdout_alone(tmp_path: Path, inside: InProcessCommand) -> None:
-    answer = inside(installed(tmp_path), "fit", "steady", "--rounds", SAMPLE, "--before", "2026-11-01", "--out", "-")
+def test_parameters_can_be_written_to_stdout_alone(tmp_path: Path, run_command: InProcessCommand) -> None:
+    answer = run_command(
+        installed(tmp_path), "fit", "steady", "--rounds", SAMPLE, "--before", "2026-11-01", "--out", "-"
+    )
     fitted = json.loads(answer.out)
     assert fitted["payload"] == {"count": fitted["examples"]}
     assert fitted["provenance"]["rounds"].startswith("3 (")
 
 
 def test_the_beginning_of_several_ids_lists_them(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
     shutil.copytree(foxcast.folder / "state", tmp_path / "state")
     copy = installed(tmp_path)
@@ -128,7 +134,7 @@ def test_the_beginning_of_several_ids_lists_them(
         [(first,), (second,)] = connection.execute("select id from forecast order by id limit 2").fetchall()
         for old, new in ((first, "abcdef" + first[6:]), (second, "abcdef" + second[6:])):
             connection.execute("update forecast set id = ? where id = ?", (new, old))
-    answer = inside(copy, "show", "abcdef")
+    answer = run_command(copy, "show", "abcdef")
     assert answer.code == 8
-    assert "abcdef begins several forecasts; name one of" in answer.err
+    assert "abcdef fits several forecasts; name one of" in answer.err
     assert answer.err.count("forecastbench:") == 2

@@ -38,7 +38,7 @@ async def venue() -> AsyncIterator[FakePolymarket]:
     assert venue.rate_limit_checker.violations == []
 
 
-def living(folder: Path, venue: FakePolymarket, served: ServedService, *more: str) -> LiveInstallation:
+def create_installation(folder: Path, venue: FakePolymarket, served: ServedService, *more: str) -> LiveInstallation:
     (user,) = venue.state.users.values()
     settings = [f'{name} = "{url}"' for name, url in venue.addresses(served).items()]
     settings += ['key_file = "secret"', f'wallet = "{user.wallet}"']
@@ -70,7 +70,7 @@ async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: 
     look = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: durable.append(on_disk(tmp_path)))
     venue.faults.schedule(look, method="POST", path="/order")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, venue, served)
+        foxcast = create_installation(tmp_path, venue, served)
         assert "not armed for live submissions; arm it with: foxcast arm polymarket" in (await foxcast.once())["submit"]
         assert posts(venue) == []
         assert (await foxcast(*ARM)).code == 0
@@ -102,7 +102,7 @@ async def test_pm_c3_a_lost_answer_is_settled_from_trades_before_anything_new_is
     venue.world.exchange.confirmed_s = 0.0
     venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, venue, served)
+        foxcast = create_installation(tmp_path, venue, served)
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 0 acknowledged"
         [order] = await foxcast.orders()
@@ -120,9 +120,9 @@ async def test_what_does_not_permit_trading_is_named_and_nothing_is_signed(
 ) -> None:
     venue.is_blocked = is_blocked
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, venue, served, f"attested = {str(is_blocked).lower()}")
+        foxcast = create_installation(tmp_path, venue, served, f"attested = {str(is_blocked).lower()}")
         assert (await foxcast(*ARM)).code == 0
-        told = (await foxcast.once())["submit"]
-        assert ("accepts no orders from this region" if is_blocked else "set attested = true") in told
+        reported = (await foxcast.once())["submit"]
+        assert ("accepts no orders from this region" if is_blocked else "set attested = true") in reported
     assert posts(venue) == []
     assert list((tmp_path / "state").rglob("signer.json")) == []

@@ -37,14 +37,14 @@ paper_settle_s = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PaperInstallation:
     """The venue, and an installation that knows where it is."""
 
     venue: FakePolymarket
     foxcast: FoxcastInstallation
 
     async def run(self, *arguments: str) -> CommandResult:
-        """Run the command beside the venue, which answers from this process."""
+        """Run the command while the venue answers from this process."""
         answer = await asyncio.to_thread(self.foxcast, *arguments)
         assert answer.code == 0, answer.err
         return answer
@@ -59,11 +59,11 @@ class Site:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[PaperInstallation]:
     venue = FakePolymarket(SystemClock())
     async with serve_service(venue) as served:
         addresses = "\n".join(f'{name} = "{url}"' for name, url in venue.addresses(served).items())
-        yield Site(
+        yield PaperInstallation(
             venue, installed(tmp_path, CONFIG.replace("{plugin}", str(PLUGIN)).replace("{addresses}", addresses))
         )
         assert venue.rate_limit_checker.violations == []
@@ -72,11 +72,11 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 @pytest.mark.timeout(180)
-async def test_orders_are_planned_filled_shown_and_paid(site: Site) -> None:
+async def test_orders_are_planned_filled_shown_and_paid(site: PaperInstallation) -> None:
     lit, wide = markets(site)
-    said = (await site.run("run", "--once")).out
-    assert "1 planned, 1 held, 1 acknowledged" in said
-    assert "the book is too wide: 0.2 is bid, 0.5 asked" in said
+    output = (await site.run("run", "--once")).out
+    assert "1 planned, 1 held, 1 acknowledged" in output
+    assert "the book is too wide: 0.2 is bid, 0.5 asked" in output
     account = await site.portfolio()
     (position,) = account["positions"]
     shares, spent = position["shares"], 500.0 - account["cash"]
@@ -84,7 +84,7 @@ async def test_orders_are_planned_filled_shown_and_paid(site: Site) -> None:
     assert spent == pytest.approx(costs(shares), abs=2e-5)
     # Marked at the bids, as far down as all of it would reach.
     assert position["value"] == pytest.approx(40 * 0.49 + (shares - 40) * 0.45, abs=1e-4)
-    await told(site, shares)
+    await check_shown_order(site, shares)
     site.venue.world.resolve(lit, "1")
     site.venue.world.resolve(wide, "0.5")
     settled = (await site.run("run", "--once")).out
@@ -95,7 +95,7 @@ async def test_orders_are_planned_filled_shown_and_paid(site: Site) -> None:
     assert after["cash"] == pytest.approx(500.0 - spent + shares)
 
 
-def markets(site: Site) -> tuple[FakePolymarketMarket, FakePolymarketMarket]:
+def markets(site: PaperInstallation) -> tuple[FakePolymarketMarket, FakePolymarketMarket]:
     """One with two levels and fees, and one that nobody should trade on."""
     lit = site.venue.world.add_market(
         "Will the lamp be lit?",
@@ -111,7 +111,7 @@ def costs(shares: float) -> float:
     return 30 * (0.51 + 0.04 * 0.51 * 0.49) + (shares - 30) * (0.55 + 0.04 * 0.55 * 0.45)
 
 
-async def told(site: Site, shares: float) -> None:
+async def check_shown_order(site: PaperInstallation, shares: float) -> None:
     """See what a person is shown of the order, and that another run orders nothing."""
     orders = (await site.run("orders")).out
     assert f"buy {shares:.2f} yes" in orders
@@ -131,7 +131,7 @@ async def told(site: Site, shares: float) -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_an_event_is_traded_by_its_options(site: Site) -> None:
+async def test_an_event_is_traded_by_its_options(site: PaperInstallation) -> None:
     event, racers = site.venue.world.add_choice("Who will win?", {"Ann": "0.5", "Bob": "0.3", "Cat": "0.2"})
     assert "1 acknowledged" in (await site.run("run", "--once")).out
     account = await site.portfolio()

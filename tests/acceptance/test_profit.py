@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 
-def living(folder: Path, url: str) -> LiveInstallation:
+def create_installation(folder: Path, url: str) -> LiveInstallation:
     settings = [
         f'base_url = "{url}"',
         'key_file = "secret"',
@@ -48,7 +48,7 @@ def own_gain(venue: FakeManifold, user: FakeManifoldUser, market: FakeManifoldMa
 
 
 @dataclass(kw_only=True)
-class Lived:
+class TradedInstallation:
     """What a live account went through: a market that pays, one that does not, one that is open; and what was said."""
 
     venue: FakeManifold
@@ -78,18 +78,18 @@ class Lived:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
+def lived(tmp_path_factory: pytest.TempPathFactory) -> TradedInstallation:
     return asyncio.run(live(tmp_path_factory.mktemp("profit")))
 
 
-async def live(folder: Path) -> Lived:
+async def live(folder: Path) -> TradedInstallation:
     venue = FakeManifold(SystemClock())
     user = venue.world.add_user("foxbot", key=KEY, is_bot=True)
     lamp = venue.world.add_market("Will the lamp be lit?", prob=0.3)
     fire = venue.world.add_market("Will the fire be lit?", prob=0.4)
     oven = venue.world.add_market("Will the oven be lit?", prob=0.35)
     async with serve_service(venue) as served:
-        foxcast = living(folder, served.url)
+        foxcast = create_installation(folder, served.url)
         assert (await foxcast(*ARM)).code == 0
         assert "3 planned" in (await foxcast.once())["submit"]
         # A part goes: the other side is bought, and pairs are paid out.
@@ -102,13 +102,13 @@ async def live(folder: Path) -> Lived:
         await foxcast.once()
         await foxcast.once()
         [account] = (await foxcast("portfolio", "--json")).json
-        [told] = (await foxcast("portfolio", "--history", "--json")).json
+        [reported] = (await foxcast("portfolio", "--history", "--json")).json
         markets = folder / "markets.csv"
         assert (await foxcast("portfolio", "--csv", markets)).out == f"3 rows written to {markets}\n"
         assert (await foxcast("portfolio", "--history", "--csv", folder / "equity.csv")).code == 0
         assert (await foxcast("portfolio", "--csv", folder / "none" / "x.csv")).is_refusal(2, "cannot be written")
         shown, history = (await foxcast("portfolio")).out, (await foxcast("portfolio", "--history")).out
-    return Lived(
+    return TradedInstallation(
         venue=venue,
         user=user,
         pays=lamp,
@@ -116,13 +116,13 @@ async def live(folder: Path) -> Lived:
         is_open=oven,
         account=account,
         shown=shown,
-        history=told["history"],
+        history=reported["history"],
         history_shown=history,
         folder=folder,
     )
 
 
-def test_a_closed_market_gained_what_the_bets_and_payouts_of_the_venue_come_to(lived: Lived) -> None:
+def test_a_closed_market_gained_what_the_bets_and_payouts_of_the_venue_come_to(lived: TradedInstallation) -> None:
     for market in (lived.pays, lived.pays_nothing):
         one = lived.market(market)
         assert one["realised"] == pytest.approx(own_gain(lived.venue, lived.user, market), abs=0.005)
@@ -130,10 +130,10 @@ def test_a_closed_market_gained_what_the_bets_and_payouts_of_the_venue_come_to(l
         assert (one["shares"], one["closed_at"] is None) == ({}, False)
     assert lived.market(lived.pays)["paid_out"] > 0.0 > lived.market(lived.pays_nothing)["realised"]
     assert lived.market(lived.is_open)["closed_at"] is None
-    assert lived.account["remarks"] == ["the venue says the same of all 2 closed markets that it tells of"]
+    assert lived.account["remarks"] == ["the venue reports the same gains for all 2 closed markets that it reports"]
 
 
-def test_a_deposit_and_a_loan_are_in_the_cash_and_no_gain(lived: Lived) -> None:
+def test_a_deposit_and_a_loan_are_in_the_cash_and_no_gain(lived: TradedInstallation) -> None:
     account = lived.account
     assert account["not_from_orders"] == pytest.approx(500.0, abs=0.005)
     assert account["loan"] == pytest.approx(7.0)
@@ -144,7 +144,7 @@ def test_a_deposit_and_a_loan_are_in_the_cash_and_no_gain(lived: Lived) -> None:
     assert sum(one["realised"] for one in account["forecasters"]) == pytest.approx(account["realised"])
 
 
-def test_the_history_ends_where_the_account_stands(lived: Lived) -> None:
+def test_the_history_ends_where_the_account_stands(lived: TradedInstallation) -> None:
     last = lived.history[-1]
     assert last["equity"] == pytest.approx(lived.account["equity"])
     assert last["transfers"] == pytest.approx(500.0, abs=0.005)
@@ -154,11 +154,11 @@ def test_the_history_ends_where_the_account_stands(lived: Lived) -> None:
 
 
 def test_a_person_sees_what_is_no_gain(lived: Lived) -> None:
-    for part in ("not from orders: deposits", "+500.00", "lent by the venue", "By forecaster", "Markets (3)"):
+    for part in ("not from orders: deposits", "+500.00", "loan of the venue", "By forecaster", "Markets (3)"):
         assert part in lived.shown
 
 
-def test_the_csv_sums_to_the_account_by_a_program_that_knows_nothing_of_this_one(lived: Lived) -> None:
+def test_the_csv_sums_to_the_account_by_a_program_that_knows_nothing_of_this_one(lived: TradedInstallation) -> None:
     sums: dict[str, float] = defaultdict(float)
     with (lived.folder / "markets.csv").open() as file:
         for row in csv.DictReader(file):

@@ -103,8 +103,8 @@ async def test_one_venue_is_connected_as_shown(tmp_path: Path) -> None:
         (tmp_path / "my.toml").write_text(settings_block("Connect one venue"))
         commands = [*console_commands("Connect one venue")]
         assert commands.pop() == ["--config", "my.toml", "run"]
-        said = [await follow(foxcast, words) for words in commands]
-        assert len(said) == 5
+        output = [await follow(foxcast, words) for words in commands]
+        assert len(output) == 5
         listed = json.loads((await follow(foxcast, ["--config", "my.toml", "questions", "--json"])).out)
         assert [one["title"] for one in listed] == [TITLE]
     assert [one for one in venue.requests if one.method == "POST"] == []

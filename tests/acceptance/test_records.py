@@ -12,17 +12,17 @@ from tests.acceptance.conftest import CONFIG, FoxcastInstallation, InProcessComm
 REF = "forecastbench:2026-06-21/polymarket/0xf0c5a5700001"
 
 
-def test_questions_are_chosen_by_source_and_state(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    found = inside(foxcast, "questions", "--source", "polymarket", "--state", "resolved", "--json").json
+def test_questions_are_chosen_by_source_and_state(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    found = run_command(foxcast, "questions", "--source", "polymarket", "--state", "resolved", "--json").json
     assert found
     assert {(one["source"], one["state"]) for one in found} == {("polymarket", "resolved")}
     assert all(one["resolved"] == one["targets"] for one in found)
-    assert len(inside(foxcast, "questions", "--limit", "3", "--json").json) == 3
-    assert "no question fits" in inside(foxcast, "questions", "--source", "nowhere").out
+    assert len(run_command(foxcast, "questions", "--limit", "3", "--json").json) == 3
+    assert "no question fits" in run_command(foxcast, "questions", "--source", "nowhere").out
 
 
-def test_a_question_shows_every_change_of_mind(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    said = inside(foxcast, "show", REF).out
+def test_a_question_shows_every_change_of_mind(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    output = run_command(foxcast, "show", REF).out
     for part in (
         "Will the Harbour Party lead the next government of Valmora?",
         "crowd: 93.0%",
@@ -36,27 +36,29 @@ def test_a_question_shows_every_change_of_mind(foxcast: FoxcastInstallation, ins
         "send in mode paper",
         "acked",
     ):
-        assert part in said
+        assert part in output
 
 
 @pytest.mark.parametrize("name", [REF, "2026-06-21/polymarket/0xf0c5a5700001", "06-21/polymarket/0xf0c5a5700001"])
 def test_a_question_answers_to_its_reference_its_key_and_a_part(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, name: str
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, name: str
 ) -> None:
-    found = inside(foxcast, "show", name, "--json").json
+    found = run_command(foxcast, "show", name, "--json").json
     assert found["question"]["ref"] == REF
     (forecast,) = found["forecasts"]
     assert [step["action"]["name"] for step in forecast["trials"][0]["steps"]] == ["begin", "look_at_crowd"]
 
 
-def test_a_forecast_answers_to_its_id_and_its_beginning(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    forecast = inside(foxcast, "show", REF, "--json").json["forecasts"][0]["id"]
-    assert f"forecast {forecast}" in inside(foxcast, "show", forecast).out
-    assert f"forecast {forecast}" in inside(foxcast, "show", forecast[:12]).out
+def test_a_forecast_answers_to_its_id_and_its_beginning(
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    forecast = run_command(foxcast, "show", REF, "--json").json["forecasts"][0]["id"]
+    assert f"forecast {forecast}" in run_command(foxcast, "show", forecast).out
+    assert f"forecast {forecast}" in run_command(foxcast, "show", forecast[:12]).out
 
 
-def test_an_ambiguous_name_lists_the_candidates(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    answer = inside(foxcast, "show", "polymarket/0xf0c5a5700001")
+def test_an_ambiguous_name_lists_the_candidates(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    answer = run_command(foxcast, "show", "polymarket/0xf0c5a5700001")
     assert answer.code == 8
     first, *candidates = answer.err.splitlines()
     assert "is not one question" in first
@@ -65,38 +67,38 @@ def test_an_ambiguous_name_lists_the_candidates(foxcast: FoxcastInstallation, in
     ]
 
 
-def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, run_command: InProcessCommand) -> None:
     config = CONFIG.replace('"fake_crowd_forecaster"', '"fake_crowd_forecaster", "baseline"')
     foxcast = installed(tmp_path, config.replace('forecasters = ["steady"]', 'forecasters = ["steady", "baseline"]'))
-    assert inside(foxcast, "run", "--once").code == 0
-    said = inside(foxcast, "show", REF).out
-    assert "steady, forecast" in said
-    assert "baseline, forecast" in said
-    assert "hold: recorded only: steady forecasts for forecastbench" in said
-    history = inside(foxcast, "show", REF, "--json").json["history"]
+    assert run_command(foxcast, "run", "--once").code == 0
+    output = run_command(foxcast, "show", REF).out
+    assert "steady, forecast" in output
+    assert "baseline, forecast" in output
+    assert "hold: recorded only: steady forecasts for forecastbench" in output
+    history = run_command(foxcast, "show", REF, "--json").json["history"]
     (steady,) = (one["id"] for one in history if one["forecaster"] == "steady")
-    assert "All forecasts" in inside(foxcast, "show", steady).out
-    scored = inside(foxcast, "score", "--json", "-").json
+    assert "All forecasts" in run_command(foxcast, "show", steady).out
+    scored = run_command(foxcast, "score", "--json", "-").json
     assert scored["by_forecaster"].keys() == {"baseline", "steady"}
     assert scored["forecaster"] == "steady"
 
 
-def test_an_unknown_name_says_how_to_find_one(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
-    assert inside(foxcast, "show", "xyzzy").is_refusal(8, "xyzzy", "foxcast questions")
+def test_an_unknown_name_says_how_to_find_one(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    assert run_command(foxcast, "show", "xyzzy").is_refusal(8, "xyzzy", "foxcast questions")
 
 
 def test_tables_for_a_pipe_have_a_row_a_line_and_no_colours(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    answer = inside(foxcast, "questions", "--limit", "7")
+    answer = run_command(foxcast, "questions", "--limit", "7")
     assert len(answer.out.splitlines()) == 1 + 7 + 1
     assert answer.out.isprintable() or "\x1b" not in answer.out
 
 
 def test_a_narrow_window_still_shows_whole_probabilities(foxcast: FoxcastInstallation) -> None:
-    said = foxcast.with_environment(COLUMNS="50")("show", REF).out
-    assert max(map(len, said.splitlines())) <= 50
-    assert "93.0%" in said
+    output = foxcast.with_environment(COLUMNS="50")("show", REF).out
+    assert max(map(len, output.splitlines())) <= 50
+    assert "93.0%" in output
 
 
 def test_a_terminal_gets_no_colours_where_none_are_wanted(foxcast: FoxcastInstallation) -> None:
@@ -106,34 +108,34 @@ def test_a_terminal_gets_no_colours_where_none_are_wanted(foxcast: FoxcastInstal
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
 
 
-def test_a_backup_restores_what_was_there(fresh: FoxcastInstallation, inside: InProcessCommand) -> None:
-    assert inside(fresh, "run", "--once").code == 0
-    made = inside(fresh, "db", "backup", "--json").json
-    ledger = fresh.folder / "state" / "paper" / "ledger.sqlite"
+def test_a_backup_restores_what_was_there(new_installation: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    assert run_command(new_installation, "run", "--once").code == 0
+    made = run_command(new_installation, "db", "backup", "--json").json
+    ledger = new_installation.folder / "state" / "paper" / "ledger.sqlite"
     ledger.write_bytes(b"this is no database any more, and it is longer than a header of one hundred bytes" * 9)
-    assert inside(fresh, "db", "check").code == 5
-    assert inside(fresh, "doctor").code == 1
-    answer = inside(fresh, "db", "restore", made["path"])
+    assert run_command(new_installation, "db", "check").code == 5
+    assert run_command(new_installation, "doctor").code == 1
+    answer = run_command(new_installation, "db", "restore", made["path"])
     assert answer.code == 0
     assert "is the ledger now" in answer.out
-    assert inside(fresh, "db", "check", "--json").json["sound"]
-    assert "restored" in inside(fresh, "doctor").out
+    assert run_command(new_installation, "db", "check", "--json").json["sound"]
+    assert "restored" in run_command(new_installation, "doctor").out
 
 
 def test_an_export_has_a_line_for_each_forecast(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
     folder = tmp_path / "export"
-    assert inside(foxcast, "db", "export", folder).code == 0
+    assert run_command(foxcast, "db", "export", folder).code == 0
     forecasts = [json.loads(line) for line in (folder / "forecast.jsonl").read_text().splitlines()]
-    assert len(forecasts) == inside(foxcast, "status", "--json").json["counts"]["forecasts"]
-    assert inside(foxcast, "db", "export", folder).is_refusal(5, "exists already")
+    assert len(forecasts) == run_command(foxcast, "status", "--json").json["counts"]["forecasts"]
+    assert run_command(foxcast, "db", "export", folder).is_refusal(5, "exists already")
 
 
 def test_restoring_what_is_not_there_says_where_backups_are(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    assert inside(foxcast, "db", "restore", "nothing.db").is_refusal(8, "nothing.db", "backups")
+    assert run_command(foxcast, "db", "restore", "nothing.db").is_refusal(8, "nothing.db", "backups")
 
 
 def test_the_ledger_is_for_its_owner_alone(foxcast: FoxcastInstallation) -> None:
@@ -142,22 +144,22 @@ def test_the_ledger_is_for_its_owner_alone(foxcast: FoxcastInstallation) -> None
     assert (state / "ledger.sqlite").stat().st_uid == os.getuid()
 
 
-def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_what_is_not_forecast_yet_says_so(tmp_path: Path, run_command: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('["steady"]\n\n', '["steady"]\nmode = "off"\n\n', 1))
-    assert inside(foxcast, "run", "--once").code == 0
-    assert "no question fits" in inside(foxcast, "questions").out
-    assert "nothing that was asked for has resolved yet" in inside(foxcast, "score").out
-    assert inside(foxcast, "score", "--json", "-").json["forecaster"] is None
+    assert run_command(foxcast, "run", "--once").code == 0
+    assert "no question fits" in run_command(foxcast, "questions").out
+    assert "nothing selected has resolved yet" in run_command(foxcast, "score").out
+    assert run_command(foxcast, "score", "--json", "-").json["forecaster"] is None
 
 
 def test_a_backup_and_an_export_answer_in_json(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, tmp_path: Path
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
-    backup = inside(foxcast, "db", "backup", "--json").json
+    backup = run_command(foxcast, "db", "backup", "--json").json
     assert Path(backup["path"]).stat().st_size == backup["size_bytes"]
-    files = inside(foxcast, "db", "export", tmp_path / "export", "--json").json["files"]
+    files = run_command(foxcast, "db", "export", tmp_path / "export", "--json").json["files"]
     assert files["forecast"] == files["decision"] > 0
-    assert "is sound" in inside(foxcast, "db", "check").out
+    assert "is sound" in run_command(foxcast, "db", "check").out
 
 
 def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) -> None:
@@ -178,14 +180,14 @@ def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) ->
     ("arguments", "code", "word"),
     [
         (("lock", REF), 2, "--reason"),
-        (("lock", REF, "--reason", " "), 2, "say in a few words"),
-        (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a moment"),
-        (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "already over"),
+        (("lock", REF, "--reason", " "), 2, "give a reason in a few words"),
+        (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a time"),
+        (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "in the past"),
         (("lock", "no such question", "--reason", "x"), 8, "foxcast questions"),
         (("unlock", "no such question"), 8, "foxcast questions"),
     ],
 )
 def test_a_lock_that_makes_no_sense_is_refused(
-    foxcast: FoxcastInstallation, inside: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
+    foxcast: FoxcastInstallation, run_command: InProcessCommand, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
-    assert inside(foxcast, *arguments).is_refusal(code, word)
+    assert run_command(foxcast, *arguments).is_refusal(code, word)

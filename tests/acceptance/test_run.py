@@ -1,4 +1,4 @@
-"""One pass over the bundled rounds, and the daemon beside its readers."""
+"""One pass over the bundled rounds, and the daemon while others read."""
 
 import json
 import os
@@ -20,7 +20,7 @@ LEDGER = Path("state") / "paper" / "ledger.sqlite"
 def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[FoxcastInstallation, CommandResult]) -> None:
     foxcast, answer = first_pass
     assert (answer.code, answer.err) == (0, "")
-    for part in ("Newest forecasts", "Brier Index", "crowd", "Where it is", "Try next"):
+    for part in ("Newest forecasts", "Brier Index", "crowd", "Files", "Try next"):
         assert part in answer.out
     assert str(foxcast.folder / LEDGER) in answer.out
     written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))
@@ -52,57 +52,63 @@ def test_the_newest_real_round_becomes_a_complete_forecast_set(tmp_path: Path, s
 
 
 def test_the_commands_to_try_next_work(
-    first_pass: tuple[FoxcastInstallation, CommandResult], inside: InProcessCommand
+    first_pass: tuple[FoxcastInstallation, CommandResult], run_command: InProcessCommand
 ) -> None:
     foxcast, answer = first_pass
     tried = [line.split()[1:] for line in answer.out.partition("Try next")[2].splitlines() if "foxcast" in line]
     assert len(tried) == 3
     for arguments in tried:
-        assert inside(foxcast, *arguments).code == 0
+        assert run_command(foxcast, *arguments).code == 0
 
 
-def test_a_second_pass_repeats_nothing(tmp_path: Path, inside: InProcessCommand) -> None:
+def test_a_second_pass_repeats_nothing(tmp_path: Path, run_command: InProcessCommand) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
-    first, second = inside(foxcast, "run", "--once"), inside(foxcast, "run", "--once")
+    first, second = run_command(foxcast, "run", "--once"), run_command(foxcast, "run", "--once")
     assert (first.code, second.code) == (0, 0)
     assert "  0 forecasts made" not in first.out
     assert "  0 forecasts made" in second.out
 
 
 def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(
-    tmp_path: Path, inside: InProcessCommand
+    tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     rounds = tmp_path / "rounds" / "question_sets"
     rounds.mkdir(parents=True)
     (rounds / "2026-06-21-llm.json").write_text("{")
     foxcast = installed(tmp_path, CONFIG + 'source = "{{rounds}}"\n'.replace("{{rounds}}", str(rounds.parent)))
-    answer = inside(foxcast, "run", "--once")
+    answer = run_command(foxcast, "run", "--once")
     assert answer.code == 1
     assert "a job failed: discover forecastbench" in answer.err
     assert "Traceback" not in answer.err
     assert "ledger-" in answer.out
 
 
-def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path, inside: InProcessCommand) -> None:
-    assert inside(installed(tmp_path, ""), "run", "--once").is_refusal(2, "no venue is configured")
+def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path, run_command: InProcessCommand) -> None:
+    assert run_command(installed(tmp_path, ""), "run", "--once").is_refusal(2, "no venue is configured")
 
 
-def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fresh: FoxcastInstallation) -> None:
+def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(
+    new_installation: FoxcastInstallation,
+) -> None:
     daemon = subprocess.Popen(
-        [COMMAND, "run"], cwd=fresh.folder, env=fresh.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [COMMAND, "run"],
+        cwd=new_installation.folder,
+        env=new_installation.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     try:
-        status = _status_once_scored(fresh)
+        status = _status_once_scored(new_installation)
         assert status["running"]
-        assert len(fresh("questions", "--limit", "200", "--json").json) == status["counts"]["questions"]
-        assert fresh("run", "--once").is_refusal(6, f"Foxcast process {daemon.pid}", "stop it")
-        assert fresh("db", "backup").code == 0
+        assert len(new_installation("questions", "--limit", "200", "--json").json) == status["counts"]["questions"]
+        assert new_installation("run", "--once").is_refusal(6, f"Foxcast process {daemon.pid}", "stop it")
+        assert new_installation("db", "backup").code == 0
     finally:
         daemon.send_signal(signal.SIGTERM)
-        _, said = daemon.communicate(timeout=20)
+        _, output = daemon.communicate(timeout=20)
     assert daemon.returncode == 0
-    assert b"Traceback" not in said
-    assert not fresh("status", "--json").json["running"]
+    assert b"Traceback" not in output
+    assert not new_installation("status", "--json").json["running"]
 
 
 def _status_once_scored(foxcast: FoxcastInstallation) -> dict[str, Any]:
@@ -116,7 +122,7 @@ def _status_once_scored(foxcast: FoxcastInstallation) -> dict[str, Any]:
     pytest.fail("the daemon did not finish its first pass in 20 s")
 
 
-def test_the_keyboard_stops_a_command_with_its_own_code(fresh: FoxcastInstallation, shared: Path) -> None:
+def test_the_keyboard_stops_a_command_with_its_own_code(new_installation: FoxcastInstallation, shared: Path) -> None:
     command: list[str | Path] = [
         COMMAND,
         "backtest",
@@ -125,12 +131,14 @@ def test_the_keyboard_stops_a_command_with_its_own_code(fresh: FoxcastInstallati
         "--rounds",
         str(shared / "data" / "forecastbench"),
     ]
-    process = subprocess.Popen(command, cwd=fresh.folder, env=fresh.environment, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, cwd=new_installation.folder, env=new_installation.environment, stderr=subprocess.PIPE
+    )
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=10)
-    assert (process.returncode, said) == (130, b"")
+    _, output = process.communicate(timeout=10)
+    assert (process.returncode, output) == (130, b"")
 
 
 def test_status_counts_what_the_ledger_holds(foxcast: FoxcastInstallation) -> None:
@@ -143,11 +151,11 @@ def test_status_counts_what_the_ledger_holds(foxcast: FoxcastInstallation) -> No
     assert "last backup" in foxcast("status").out
 
 
-def test_status_says_when_it_is_halted(fresh: FoxcastInstallation) -> None:
-    stop = fresh.folder / "state" / "STOP"
+def test_status_says_when_it_is_halted(new_installation: FoxcastInstallation) -> None:
+    stop = new_installation.folder / "state" / "STOP"
     stop.parent.mkdir()
     stop.touch()
-    answer = fresh("status")
+    answer = new_installation("status")
     assert answer.code == 0
     assert str(stop) in answer.out
     assert "foxcast run --once" in answer.out
@@ -157,24 +165,24 @@ def test_status_says_when_it_is_halted(fresh: FoxcastInstallation) -> None:
     "command", [["questions"], ["show", "x"], ["score"], ["db", "check"], ["db", "backup"]], ids=" ".join
 )
 def test_before_the_first_pass_readers_say_how_to_begin(
-    fresh: FoxcastInstallation, inside: InProcessCommand, command: list[str]
+    new_installation: FoxcastInstallation, run_command: InProcessCommand, command: list[str]
 ) -> None:
-    assert inside(fresh, *command).is_refusal(8, "no ledger", "foxcast run --once")
+    assert run_command(new_installation, *command).is_refusal(8, "no ledger", "foxcast run --once")
 
 
-def test_json_goes_to_stdout_alone(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_json_goes_to_stdout_alone(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
     for command in (["status"], ["questions"], ["plugins"], ["config", "show"], ["doctor"], ["db", "check"]):
-        answer = inside(foxcast, *command, "--json")
+        answer = run_command(foxcast, *command, "--json")
         assert (answer.code, answer.err) == (0, "")
         json.loads(answer.out)
 
 
-def test_on_a_terminal_a_pass_shows_how_far_it_is(fresh: FoxcastInstallation) -> None:
+def test_on_a_terminal_a_pass_shows_how_far_it_is(new_installation: FoxcastInstallation) -> None:
     ours, theirs = os.openpty()
     with subprocess.Popen(
         [COMMAND, "run", "--once"],
-        cwd=fresh.folder,
-        env={**fresh.environment, "TERM": "xterm", "COLUMNS": "80"},
+        cwd=new_installation.folder,
+        env={**new_installation.environment, "TERM": "xterm", "COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,

@@ -28,7 +28,7 @@ async def venue() -> FakeMetaculus:
     return FakeMetaculus(SystemClock(), production=True)
 
 
-def living(folder: Path, url: str, more: str = "") -> LiveInstallation:
+def create_installation(folder: Path, url: str, more: str = "") -> LiveInstallation:
     settings = [f'base_url = "{url}"', 'tournaments = ["sample-aib"]', 'token_file = "secret"']
     made = LiveInstallation(folder, "metaculus", secret=TOKEN, settings=settings, more=more)
     made.foxcast.config.write_text(made.foxcast.config.read_text().replace("comment = true", "comment = false"))
@@ -42,7 +42,7 @@ async def test_after_a_revoked_token_one_request_is_refused_and_no_other_is_made
     for number in range(3):
         venue.world.add_question(f"Will lamp {number} be lit?")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         bot.token = "f" * 40
         refused = await foxcast("run", "--once")
@@ -67,7 +67,7 @@ async def test_a_renewed_token_is_tried_at_the_next_start(venue: FakeMetaculus, 
     bot, other = venue.world.add_user("foxbot", token=TOKEN), "f" * 40
     venue.world.add_question("Will the lamp be lit?")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         bot.token = other
         assert (await foxcast("run", "--once")).code == 4
         (tmp_path / "secret").write_text(f"{other}\n")
@@ -85,7 +85,7 @@ async def test_a_burst_of_lost_answers_stops_the_venue_until_they_are_read_back(
         venue.world.add_question(f"Will lamp {number} be lit?")
     venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path=FORECASTS, times=4)
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         first = await foxcast("run", "--once")
         assert first.code == 3
@@ -108,7 +108,7 @@ async def test_sigterm_during_a_long_submission_ends_within_seconds(
     for number in range(20):
         venue.world.add_question(f"Will lamp {number} be lit?")
     async with serve_service(venue) as served:
-        foxcast = living(tmp_path, served.url)
+        foxcast = create_installation(tmp_path, served.url)
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         process = await foxcast._started(*(["run", "--once"] if once else ["run"]))  # noqa: SLF001 - to signal it
         async with asyncio.timeout(120):

@@ -47,19 +47,21 @@ def test_a_report_keeps_to_the_documented_keys(report: dict[str, Any]) -> None:
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_the_work(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     # That nobody is called so would come out with the work.
-    answer = inside(foxcast, "backtest", "--forecaster", "nobody", "--rounds", "sample", "--json", "nowhere/x.json")
+    answer = run_command(
+        foxcast, "backtest", "--forecaster", "nobody", "--rounds", "sample", "--json", "nowhere/x.json"
+    )
     assert answer.is_refusal(2, "--json nowhere/x.json cannot be written")
 
 
 def test_what_was_written_scores_as_the_backtest_does(
-    foxcast: FoxcastInstallation, report: dict[str, Any], tmp_path: Path, inside: InProcessCommand
+    foxcast: FoxcastInstallation, report: dict[str, Any], tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))
     place = tmp_path / "report.json"
-    answer = inside(foxcast, "score", "--rounds", SAMPLE, "--forecasts", *written, "--json", place)
+    answer = run_command(foxcast, "score", "--rounds", SAMPLE, "--forecasts", *written, "--json", place)
     found = json.loads(place.read_text())
     assert answer.code == 0
     assert "Brier Index by file" in answer.out
@@ -69,7 +71,7 @@ def test_what_was_written_scores_as_the_backtest_does(
 
 
 def test_a_missing_row_counts_as_one_half_and_is_told(
-    foxcast: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand
+    foxcast: FoxcastInstallation, tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     (written,) = (foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("2026-06-21*.json")
     forecasts = json.loads(written.read_text())
@@ -77,7 +79,7 @@ def test_a_missing_row_counts_as_one_half_and_is_told(
     forecasts["forecasts"] = [row for row in forecasts["forecasts"] if row["id"] != left_out.id]
     file = tmp_path / written.name
     file.write_text(json.dumps(forecasts))
-    found = inside(foxcast, "score", "--rounds", SAMPLE, "--forecasts", file, "--json", "-").json
+    found = run_command(foxcast, "score", "--rounds", SAMPLE, "--forecasts", file, "--json", "-").json
     rows = [row for row in resolved(SAMPLE) if row.due == "2026-06-21" and row.price is not None]
     errors = [(0.5 if row == left_out else row.price or 0.0) - row.outcome for row in rows]
     assert found["market"]["brier_index"] == pytest.approx(brier_index(errors), abs=TOLERANCE)
@@ -86,9 +88,9 @@ def test_a_missing_row_counts_as_one_half_and_is_told(
 
 
 def test_the_ledger_scores_as_the_backtest_does(
-    foxcast: FoxcastInstallation, report: dict[str, Any], inside: InProcessCommand
+    foxcast: FoxcastInstallation, report: dict[str, Any], run_command: InProcessCommand
 ) -> None:
-    found = inside(foxcast, "score", "--json", "-").json
+    found = run_command(foxcast, "score", "--json", "-").json
     assert found["forecaster"] == "steady"
     for key in ("market", "dataset", "overall"):
         assert found[key] == pytest.approx(report[key])
@@ -102,27 +104,27 @@ def test_the_ledger_scores_as_the_backtest_does(
 
 
 def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(
-    foxcast: FoxcastInstallation, inside: InProcessCommand
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    said = inside(foxcast, "score", "--venue", "forecastbench").out
-    assert all(part in said for part in ("By venue", "By source", "By horizon", "[95 %]", "crowd"))
+    output = run_command(foxcast, "score", "--venue", "forecastbench").out
+    assert all(part in output for part in ("By venue", "By source", "By horizon", "[95 %]", "crowd"))
     for option, value in (("--forecaster", "nobody"), ("--since", "2030-01-01")):
-        answer = inside(foxcast, "score", option, value)
+        answer = run_command(foxcast, "score", option, value)
         assert answer.code == 0
-        assert "nothing that was asked for has resolved yet" in answer.out
+        assert "nothing selected has resolved yet" in answer.out
 
 
-def test_a_window_of_rounds_includes_its_ends(foxcast: FoxcastInstallation, inside: InProcessCommand) -> None:
+def test_a_window_of_rounds_includes_its_ends(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
     command = ("backtest", "--forecaster", "steady", "--rounds", "sample", "--json", "-")
-    found = inside(foxcast, *command, "--from", "2026-06-07", "--to", "2026-06-07").json
+    found = run_command(foxcast, *command, "--from", "2026-06-07", "--to", "2026-06-07").json
     assert found["by_round"].keys() == {"2026-06-07"}
 
 
 def test_a_fit_uses_only_what_was_known_and_says_where_it_comes_from(
-    foxcast: FoxcastInstallation, tmp_path: Path, inside: InProcessCommand
+    foxcast: FoxcastInstallation, tmp_path: Path, run_command: InProcessCommand
 ) -> None:
     place = tmp_path / "steady.json"
-    answer = inside(foxcast, "fit", "steady", "--rounds", SAMPLE, "--before", "2026-06-21", "--out", place)
+    answer = run_command(foxcast, "fit", "steady", "--rounds", SAMPLE, "--before", "2026-06-21", "--out", place)
     fitted = json.loads(place.read_text())
     known = [row for row in resolved(SAMPLE) if row.date < "2026-06-21"]
     assert answer.code == 0
@@ -132,11 +134,13 @@ def test_a_fit_uses_only_what_was_known_and_says_where_it_comes_from(
     assert fitted["provenance"].keys() == {"rounds", "inputs", "foxcast", "command"}
 
 
-def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: FoxcastInstallation, shared: Path) -> None:
+def test_the_crowd_on_real_rounds_scores_as_published_for_it(
+    new_installation: FoxcastInstallation, shared: Path
+) -> None:
     expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["crowd_emp"]
     rounds = shared / "data" / "forecastbench"
     command = ("backtest", "--forecaster", "steady", "--rounds", rounds, "--from", "2025-10-26", "--json", "-")
-    found = fresh(*command, timeout=60).json
+    found = new_installation(*command, timeout=60).json
     assert found["market"]["n"] == expected["pooled"]["market"]["n"]
     assert found["dataset"]["n"] == expected["pooled"]["dataset"]["n"]
     assert found["market"]["brier_index"] == pytest.approx(expected["pooled"]["market"]["brier_index"], abs=TOLERANCE)
@@ -149,16 +153,16 @@ def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: FoxcastInsta
 
 
 def test_the_tranches_of_the_paper_score_as_it_says(
-    fresh: FoxcastInstallation, shared: Path, inside: InProcessCommand
+    new_installation: FoxcastInstallation, shared: Path, run_command: InProcessCommand
 ) -> None:
     expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["blf_tranches"]
     data = shared / "data" / "forecastbench"
-    (fresh.folder / "question_sets").symlink_to(data / "question_sets")
-    (fresh.folder / "resolution_sets").symlink_to(data / "resolution_sets_asof_2026-04-11")
+    (new_installation.folder / "question_sets").symlink_to(data / "question_sets")
+    (new_installation.folder / "resolution_sets").symlink_to(data / "resolution_sets_asof_2026-04-11")
     window = ("--from", "2025-10-26", "--to", "2025-11-09")
-    found = inside(fresh, "backtest", "--forecaster", "steady", "--rounds", ".", *window, "--json", "-").json[
-        "by_round"
-    ]
+    found = run_command(
+        new_installation, "backtest", "--forecaster", "steady", "--rounds", ".", *window, "--json", "-"
+    ).json["by_round"]
     for tranche in ("A", "B"):
         market = found[expected[tranche]["date"]]["market"]
         assert market["n"] == 100

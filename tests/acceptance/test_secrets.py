@@ -96,10 +96,10 @@ def contents(path: Path) -> Iterator[bytes]:
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         for table in tables:
             rows = database.execute(f'select * from "{table}"')  # noqa: S608 - names of the file itself
-            yield from chain.from_iterable(_told(value) for row in rows for value in row)
+            yield from chain.from_iterable(_cell_bytes(value) for row in rows for value in row)
 
 
-def _told(value: object) -> tuple[bytes, ...]:
+def _cell_bytes(value: object) -> tuple[bytes, ...]:
     return (value, _unpacked(value)) if isinstance(value, bytes) else (str(value).encode(),)
 
 
@@ -120,7 +120,7 @@ def leaks_in(folder: Path, secrets: dict[str, str]) -> set[tuple[str, str]]:
     return {(str(path), name) for path in files for what in contents(path) for name in leaks(what, secrets)}
 
 
-class Run:
+class SecretInstallation:
     """An installation with the secrets, and all that its commands said."""
 
     def __init__(self, folder: Path, venue: str, server: str) -> None:
@@ -134,7 +134,7 @@ class Run:
         self.extra = {MODEL_VARIABLE: MODEL_KEY, "COLUMNS": "300"}
         self.secrets = {"venue": VENUE_KEY, "model": MODEL_KEY, "engine": ENGINE_KEY, "header": HEADER_KEY}
         self.state = folder / "state"
-        self.said: list[str] = []
+        self.outputs: list[str] = []
 
     async def __call__(self, *arguments: str) -> CommandResult:
         process = await asyncio.create_subprocess_exec(
@@ -147,14 +147,14 @@ class Run:
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
-        self.said += [out.decode(), err.decode()]
+        self.outputs += [out.decode(), err.decode()]
         return CommandResult(process.returncode or 0, out.decode(), err.decode())
 
     async def become_keeper(self) -> None:
         """Be the one who has a token, which is said this once."""
         made = await self("principal", "add", "keeper", "--role", "approver")
         assert made.code == 0, made
-        self.said.clear()
+        self.outputs.clear()
         self.secrets["token"] = self.extra["FOXCAST_TOKEN"] = made.out.strip()
 
     async def live(self) -> CommandResult:
@@ -179,11 +179,11 @@ async def test_no_secret_is_left_anywhere_when_everybody_repeats_them(tmp_path: 
         serve_service(venue) as served,
         ScriptedModelServer(secret_echoing_replies(VENUE_KEY, MODEL_KEY, ENGINE_KEY)) as server,
     ):
-        run = Run(tmp_path, served.url, server.base_url)
+        run = SecretInstallation(tmp_path, served.url, server.base_url)
         await run.become_keeper()
         assert (await run(*ARM)).code == 0
-        said = await run.live()
-        assert venue.refusals == 0, said.err
+        output = await run.live()
+        assert venue.refusals == 0, output.err
         assert (await run("halt", "--reason", f"it said {echoes(run.secrets['token'])}")).code == 0
         venue.redirects = 1
         codes = {command: (await run(*command)).code for command in AFTERWARDS}
@@ -193,8 +193,8 @@ async def test_no_secret_is_left_anywhere_when_everybody_repeats_them(tmp_path: 
     assert "Will the lamp be lit?" in heard
     assert "https://almanac.example/rain" in heard
     assert leaks(heard.encode(), run.secrets) == set()
-    assert {name for text in run.said for name in leaks(text.encode(), run.secrets)} == set()
-    assert [text for text in run.said if REDACTION_MARK in text]
+    assert {name for text in run.outputs for name in leaks(text.encode(), run.secrets)} == set()
+    assert [text for text in run.outputs if REDACTION_MARK in text]
     assert REDACTION_MARK in heard
     assert leaks_in(run.state, run.secrets) == set()
     assert leaks_in_export(tmp_path / "exported", run.secrets) == set()

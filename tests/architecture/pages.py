@@ -13,8 +13,6 @@ from pathlib import Path
 _CITATION = re.compile(r"(docs/[\w/-]+\.md)((?:#[\w-]+(?:(?:,|,?\s+and)\s+#[\w-]+)*)?)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Written by a program that renames code, and gone with it.
-_TEMPORARY = "renaming"
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,9 @@ def section_anchor(heading: str) -> str:
 
 
 def load_pages(root: Path) -> list[DocumentPage]:
-    """Return README and every page in docs, sorted by path."""
-    paths = [path for path in (root / "docs").rglob("*.md") if _TEMPORARY not in path.parts]
-    return [DocumentPage(root, path) for path in [root / "README.md", *sorted(paths)]]
+    """Return README, CHANGELOG and every page in docs, sorted by path."""
+    paths = [root / "README.md", root / "CHANGELOG.md", *sorted((root / "docs").rglob("*.md"))]
+    return [DocumentPage(root, path) for path in paths]
 
 
 def cited_sections(text: str) -> Iterator[tuple[str, str]]:

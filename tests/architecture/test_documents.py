@@ -17,8 +17,7 @@ from typer.main import get_command
 import bot.api
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_plugin_command
-from bot.cli.command_table import COMMANDS
-from bot.cli.main import app
+from bot.cli.main import COMMANDS, app
 from bot.cli.question_file import read_question
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings

@@ -27,7 +27,7 @@ def test_the_launcher_loads_nothing_of_the_program_before_it_is_called() -> None
 
 
 def test_a_heavy_import_would_be_seen() -> None:
-    assert "numpy" in _loaded_by("bot.stats.logit")
+    assert "numpy" in _loaded_by("bot.stats.arrays")
 
 
 def test_no_test_connects_beyond_this_machine() -> None:

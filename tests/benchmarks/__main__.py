@@ -9,7 +9,7 @@ from importlib import import_module
 import structlog
 
 from bot.config.process_setup import configure_process
-from tests.benchmarks.figures import Size, say
+from tests.benchmarks.figures import MeasureSize, say
 
 NAMES = (
     "startup",
@@ -41,7 +41,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     say("machine", f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")
     for name in options.names or NAMES:
-        import_module(f"tests.benchmarks.bench_{name}").main(Size.QUICK if options.quick else Size.FULL)
+        import_module(f"tests.benchmarks.bench_{name}").main(MeasureSize.QUICK if options.quick else MeasureSize.FULL)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
-from tests.benchmarks.figures import PUBLISHED, Size, environment, rounds, run, say
+from tests.benchmarks.figures import PUBLISHED, MeasureSize, environment, rounds, run, say
 
 RUNS = "select job, started_at, ended_at from job_run order by id"
 FORECASTS = "select count(*), count(distinct batch) from forecast join question using (ref) where state = 'done'"
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     source = rounds(size)
     with tempfile.TemporaryDirectory() as folder:

@@ -14,21 +14,21 @@ from bot.core.learning import FittedParameters
 from bot.core.questions import Question
 from bot.forecasting.trial_tools import GuardedTrialContext, question_cutoff
 from bot.plugin_system.registry import load_registry
-from tests.benchmarks.figures import VENUE, Size, environment, rounds, say
+from tests.benchmarks.figures import VENUE, MeasureSize, environment, rounds, say
 
 FORECASTER = "baseline"
 TOLD = frozenset({"forecast", "submit"})
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_measure(Path(folder) / "state", size))
 
 
-async def _measure(state: Path, size: Size) -> None:
+async def _measure(state: Path, size: MeasureSize) -> None:
     config = load_config(None, environment(state, source=rounds(size), chosen="latest"))
-    async with open_app(config, load_registry(config), clock=SystemClock(), patience_s=math.inf) as app:
+    async with open_app(config, load_registry(config), clock=SystemClock(), pass_limit_s=math.inf) as app:
         questions = [question async for question in app.venues[VENUE].questions()]
         started = perf_counter()
         known = await app.forecast_context.parameter_fitter.parameters_for(
@@ -46,10 +46,10 @@ async def _alone(
     started, steps = perf_counter(), 0
     for question in [*questions] * times:
         cutoff = question_cutoff(question, app.clock.now())
-        desk = GuardedTrialContext(
+        context = GuardedTrialContext(
             forecast="benchmark", cutoff=cutoff, trial=1, fitted=fitted, random=app.forecast_context.random
         )
-        steps += len([step async for step in forecaster.steps(question, desk)])
+        steps += len([step async for step in forecaster.steps(question, context)])
     took_s = perf_counter() - started
     count = len(questions) * times
     say(

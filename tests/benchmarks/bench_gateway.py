@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.language_models import (
     CostAttribution,
@@ -25,7 +25,7 @@ from bot.core.language_models import (
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.models import CHEAP_PRICE, text_completion
-from tests.benchmarks.figures import Size, say
+from tests.benchmarks.figures import MeasureSize, say
 
 SECTION = LlmSection.model_validate(
     {
@@ -43,7 +43,7 @@ TOOLS = tuple(
 ANSWER = text_completion("No. " * 200, tokens_in=1000, tokens_out=200)
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     for concurrency in (1, 20, 200):
         asyncio.run(_fresh(size.pick(2_000, 40), concurrency))
@@ -53,7 +53,7 @@ def main(size: Size) -> None:
 
 
 async def _fresh(count: int, concurrency: int) -> None:
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         cpu_s, wall_s = await _measured(gateway, count, concurrency)
         say(
             f"gateway, fresh asks, {concurrency} at once",
@@ -62,7 +62,7 @@ async def _fresh(count: int, concurrency: int) -> None:
 
 
 async def _stored(count: int) -> None:
-    async with _opened() as (gateway, llm):
+    async with _open_gateway() as (gateway, llm):
         await _measured(gateway, count, 20)
         asked = llm.answered
         cpu_s, wall_s = await _measured(gateway, count, 20)
@@ -79,13 +79,13 @@ async def _growing(trials: int) -> None:
     """Trials of ten steps with 10 kB of pages each, all sent again at every step: what does the last step cost?"""
     steps = 10
     cpu_s = [0.0] * steps
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         for trial in range(trials):
             messages: tuple[Message, ...] = ()
             for step in range(steps):
                 text = f"trial {trial}, step {step}: " + "what a page says about it " * 400
                 messages += (Message(speaker=MessageRole.USER, text=text),)
-                inquiry = _inquiry(Prompt(messages=messages, tools=TOOLS), scope=f"trial {trial}")
+                inquiry = _make_request(Prompt(messages=messages, tools=TOOLS), scope=f"trial {trial}")
                 started = time.process_time()
                 await gateway.ask(inquiry, deadline_s=60)
                 cpu_s[step] += (time.process_time() - started) / trials
@@ -95,7 +95,7 @@ async def _growing(trials: int) -> None:
 
 async def _flat(count: int) -> None:
     process = psutil.Process()
-    async with _opened() as (gateway, _):
+    async with _open_gateway() as (gateway, _):
         # What fills up once (caches of bounded size, the page cache of SQLite) is full by then.
         await _measured(gateway, count // 2, 50)
         before = process.memory_info().rss
@@ -122,19 +122,19 @@ class _AtOnce:
 
 
 @asynccontextmanager
-async def _opened() -> AsyncIterator[tuple[LlmGateway, _AtOnce]]:
+async def _open_gateway() -> AsyncIterator[tuple[LlmGateway, _AtOnce]]:
     clock, llm = SystemClock(), _AtOnce()
     with tempfile.TemporaryDirectory() as folder:
         async with (
             open_ledger(Path(folder) / "ledger.sqlite", now=clock.now()) as ledger,
             open_gateway(
-                SECTION, {"memory": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=_silent
+                SECTION, {"memory": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=_drop_log
             ) as gateway,
         ):
             yield gateway, llm
 
 
-async def _silent(subject: str, text: str) -> None:
+async def _drop_log(subject: str, text: str) -> None:
     pass
 
 
@@ -147,13 +147,13 @@ async def _measured(gateway: LlmGateway, count: int, concurrency: int, *, first:
             prompt = Prompt(
                 messages=(Message(speaker=MessageRole.USER, text=f"Question {number}: " + "will it? " * 200),)
             )
-            await gateway.ask(_inquiry(prompt, scope=f"forecast {number // 10}"), deadline_s=600)
+            await gateway.ask(_make_request(prompt, scope=f"forecast {number // 10}"), deadline_s=600)
 
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     await asyncio.gather(*(ask() for _ in range(concurrency)))
     return time.process_time() - cpu_s, time.perf_counter() - wall_s
 
 
-def _inquiry(prompt: Prompt, *, scope: str) -> ModelRequest:
+def _make_request(prompt: Prompt, *, scope: str) -> ModelRequest:
     charge = CostAttribution(scope=scope, ref="bench:question", venue="bench", forecaster="bench", trial=1)
     return ModelRequest(role="main", prompt=prompt, charge=charge)

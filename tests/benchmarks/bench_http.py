@@ -11,7 +11,7 @@ from time import perf_counter, process_time
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.values import Json
 from bot.net.client import RetryingHttpClient
-from tests.benchmarks.figures import ROOT, Size, say
+from tests.benchmarks.figures import ROOT, MeasureSize, say
 
 AT_ONCE = (1, 50, 200)
 SERVING = """
@@ -31,14 +31,14 @@ BODY: dict[str, Json] = {"question": "Will it rain in Paris tomorrow? " * 60}
 MAX_BYTES = 2**20
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     with _serving() as address:
         for at_once in AT_ONCE:
             asyncio.run(_measure(address, at_once, size))
 
 
-async def _measure(address: str, at_once: int, size: Size) -> None:
+async def _measure(address: str, at_once: int, size: MeasureSize) -> None:
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
         before = int(await http.get(address, max_bytes=MAX_BYTES))
         await _post(http, address, at_once, at_once)  # opens the connections, loads what is loaded once
@@ -48,7 +48,7 @@ async def _measure(address: str, at_once: int, size: Size) -> None:
     say(f"a POST, {at_once} at once over {opened} connections", f"CPU {cpu_ms:.3f} ms, {rate:.0f} calls/s")
 
 
-async def _timed(http: RetryingHttpClient, address: str, at_once: int, size: Size) -> tuple[float, float]:
+async def _timed(http: RetryingHttpClient, address: str, at_once: int, size: MeasureSize) -> tuple[float, float]:
     """Return the milliseconds of CPU a call, and the calls a second of wall."""
     count = size.pick(2_000, at_once)
     started, used = perf_counter(), process_time()

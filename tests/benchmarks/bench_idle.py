@@ -19,7 +19,7 @@ from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.schedule import DueEntry
-from tests.benchmarks.figures import COMMAND, Size, environment, percentiles, say
+from tests.benchmarks.figures import COMMAND, MeasureSize, environment, percentiles, say
 
 CHUNK = 500
 FORECASTER = "baseline"
@@ -28,7 +28,7 @@ CLOSES_IN = timedelta(days=60)
 LAST_JOB = "select 1 from job_run where job = 'backup'"
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     count = size.pick(100_000, 1_000)
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ from bot.core.values import Json
 from bot.net.client import RetryingHttpClient
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
-from tests.benchmarks.figures import ROOT, Size, say
+from tests.benchmarks.figures import ROOT, MeasureSize, say
 
 Call = Callable[[], Awaitable[object]]
 
@@ -40,7 +40,7 @@ BODY: dict[str, Json] = {"model": "small", "messages": [{"role": "user", "conten
 MAX_BYTES = 2**20
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     warnings.filterwarnings("ignore", category=UserWarning)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -48,7 +48,7 @@ def main(size: Size) -> None:
         asyncio.run(_measure(base_url, size))
 
 
-async def _measure(base_url: str, size: Size) -> None:
+async def _measure(base_url: str, size: MeasureSize) -> None:
     for name, opening in CALLERS.items():
         for at_once in AT_ONCE:
             async with opening(base_url) as call:
@@ -60,7 +60,7 @@ async def _measure(base_url: str, size: Size) -> None:
         await _flat(call, size)
 
 
-async def _timed(call: Call, at_once: int, size: Size) -> tuple[float, float]:
+async def _timed(call: Call, at_once: int, size: MeasureSize) -> tuple[float, float]:
     """Return the milliseconds of CPU a call, and the calls a second of wall."""
     count = size.pick(max(200, 2 * at_once), at_once)
     started, used = perf_counter(), process_time()
@@ -79,7 +79,7 @@ async def _ask(call: Call, at_once: int, count: int) -> None:
     await asyncio.gather(*(work() for _ in range(at_once)))
 
 
-async def _flat(call: Call, size: Size) -> None:
+async def _flat(call: Call, size: MeasureSize) -> None:
     count = size.pick(20_000, 100)
     await _ask(call, 50, count // 10)
     before, files = _resident_mb(), _open_files()

@@ -20,8 +20,8 @@ from bot.simulator.models.simulated_model import SimulatedModel
 from bot.simulator.providers.chat_requests import CHARS_PER_TOKEN, ProviderRequest
 from bot.testing.loopback_server import ScriptedResponse
 from bot.testing.model_server import CompletionRequest, ReplyFunction, ReplyScript, ScriptedReply, play_moves
-from tests.benchmarks.figures import Size, say
-from tests.integration.provider_installations import FAMILIES, MINDS, rain, served
+from tests.benchmarks.figures import MeasureSize, say
+from tests.integration.provider_installations import FAMILIES, MINDS, rain_question, served
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 ANSWER_S = 0.2
@@ -87,7 +87,7 @@ class PromptShare:
         )
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     warnings.filterwarnings("ignore", category=UserWarning)
     families = [*FAMILIES][: size.pick(len(FAMILIES), 1)]
@@ -107,7 +107,7 @@ async def _measured(family: str, name: str, script: ReplyScript, *, trials: int 
     with TemporaryDirectory() as folder:
         async with served(Path(folder), FAMILIES[family], script, trials=trials) as opened:
             began = time.perf_counter()
-            trace = await opened.forecast(name, rain())
+            trace = await opened.forecast(name, rain_question())
             seconds = time.perf_counter() - began
             double = opened.double
             used = sum((one.trial.usage for one in trace.trials if one.trial is not None), ModelUsage())

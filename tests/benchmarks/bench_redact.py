@@ -6,12 +6,12 @@ from time import perf_counter
 import numpy as np
 
 from bot.core.redaction import SecretRedactor
-from tests.benchmarks.figures import Size, say
+from tests.benchmarks.figures import MeasureSize, say
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     rng = np.random.default_rng(2026)
     redactor = SecretRedactor.from_secrets(_word(rng, 40) for _ in range(8))

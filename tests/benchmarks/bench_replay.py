@@ -1,6 +1,6 @@
 """How fast forecasts are made and replayed: BLF on long and on ordinary prompts, sat through with a scripted model.
 
-A replay is told in its parts: what is read, what BLF costs on that, and what the engine costs beside any forecaster.
+A replay is reported in its parts: what is read, what BLF costs on that, and what the engine itself costs.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from bot.forecasting.trial_tools import GuardedTrialContext
 from bot.store.forecasts import ForecastTrace
 from bot.store.trials import TrialRecord
 from bot.testing.models import ScriptedModelProvider
-from tests.benchmarks.figures import Size, peak_mb, say
+from tests.benchmarks.figures import MeasureSize, peak_mb, say
 from tests.unit.forecast_run_fixture import (
     BLF,
     ForecastRunFixture,
@@ -43,7 +43,7 @@ TRIALS, STEPS, RESULTS = 5, 10, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class ReplayScript:
     """How much there is to read: characters of the question's background, and of each of the results of a search."""
 
     name: str
@@ -51,17 +51,17 @@ class Script:
     snippet: int
 
     @property
-    def desk(self) -> ResearchSection:
+    def research(self) -> ResearchSection:
         return ResearchSection(snippet_chars=self.snippet, results=RESULTS)
 
 
 # About 20,000 tokens to begin with, and 7,000 more with each search: more than 70,000 in the end.
-LONG = Script(name="long prompts", background=80_000, snippet=2_800)
-# A market's rules, and results as the desk shows them unless it is configured otherwise.
-USUAL = Script(name="usual prompts", background=4_000, snippet=ResearchSection().snippet_chars)
+LONG = ReplayScript(name="long prompts", background=80_000, snippet=2_800)
+# A market's rules, and results as the tools show them unless it is configured otherwise.
+USUAL = ReplayScript(name="usual prompts", background=4_000, snippet=ResearchSection().snippet_chars)
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     for script in (LONG, USUAL):
         with tempfile.TemporaryDirectory() as folder:
@@ -88,49 +88,49 @@ class _Watch:
         return f"{self.steps / self.wall:,.0f} steps/s, CPU {1000 * self.used / self.steps:.3f} ms a step"
 
 
-async def _measure(folder: Path, script: Script, forecasts: int) -> None:
-    async with _stage(folder, script) as theatre:
+async def _measure(folder: Path, script: ReplayScript, forecasts: int) -> None:
+    async with _open_runs(folder, script) as runs:
         steps = forecasts * TRIALS * STEPS
         with _Watch(steps) as watch:
-            ids = [(await theatre.forecast(_asked(number, script), trials=TRIALS)).id for number in range(forecasts)]
-        read = sum(len(message.text) for message in theatre.llm.requests[-1].prompt.messages)
+            ids = [(await runs.forecast(_asked(number, script), trials=TRIALS)).id for number in range(forecasts)]
+        read = sum(len(message.text) for message in runs.llm.requests[-1].prompt.messages)
         say(script.name, f"{read / 4000:.0f},000 tokens at 4 characters each in the last prompt of a trial")
         say(f"sat through, {steps:,} steps", str(watch))
-        size = theatre.path.stat().st_size
+        size = runs.path.stat().st_size
         say("ledger", f"{size / 1e6:.0f} MB, {size / steps / 1e3:.1f} kB a step")
-        await _replayed(theatre, ids, steps)
-        await _recited(theatre, ids, steps)
-        await _verified(theatre, ids, steps)
-        await _answered(theatre, script, trials=forecasts)
+        await _replayed(runs, ids, steps)
+        await _recited(runs, ids, steps)
+        await _verified(runs, ids, steps)
+        await _answered(runs, script, trials=forecasts)
 
 
 @asynccontextmanager
-async def _stage(folder: Path, script: Script) -> AsyncIterator[ForecastRunFixture]:
+async def _open_runs(folder: Path, script: ReplayScript) -> AsyncIterator[ForecastRunFixture]:
     believed = [0.3 + 0.05 * step for step in range(STEPS)]
-    async with open_forecast_runs(folder, ScriptedModelProvider(turns=[model_with_beliefs(*believed)])) as theatre:
-        theatre.section = script.desk
-        theatre.limits = TrialLimits(steps=STEPS + 1)
-        theatre.engine.hits = [_hit(number, script) for number in range(RESULTS)]
-        yield theatre
+    async with open_forecast_runs(folder, ScriptedModelProvider(turns=[model_with_beliefs(*believed)])) as runs:
+        runs.section = script.research
+        runs.limits = TrialLimits(steps=STEPS + 1)
+        runs.engine.hits = [_hit(number, script) for number in range(RESULTS)]
+        yield runs
 
 
-async def _replayed(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
+async def _replayed(runs: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Run the forecaster again on the record, one forecast after the other, as ``foxcast replay`` does with one."""
-    seat, workshop, random = theatre.seat(trials=TRIALS), theatre.workshop(sealed=True), SeededRandom(1)
-    asked = len(theatre.llm.requests)
+    seat, workshop, random = runs.seat(trials=TRIALS), runs.workshop(sealed=True), SeededRandom(1)
+    asked = len(runs.llm.requests)
     with _Watch(steps) as whole:
-        told = [await replay_forecast(await _trace(theatre, name), seat, workshop, random, None) for name in ids]
+        told = [await replay_forecast(await _trace(runs, name), seat, workshop, random, None) for name in ids]
     again = sum(one.steps for one in told)
-    if not all(one.is_identical for one in told) or again != steps or len(theatre.llm.requests) != asked:
+    if not all(one.is_identical for one in told) or again != steps or len(runs.llm.requests) != asked:
         message = "a replay differed from its record, or asked a model"
         raise RuntimeError(message)
     with _Watch(steps) as reading_steps:
         for name in ids:
-            await _trace(theatre, name)
+            await _trace(runs, name)
     with _Watch(steps) as reading_told:
         for name in ids:
             for trial in range(1, TRIALS + 1):
-                await theatre.ledger.recordings.read_trial(name, trial, {"desk", "dialect", "model", "tool"})
+                await runs.ledger.recordings.read_trial(name, trial, {"opening", "dialect", "model", "tool"})
     rest = 1000 * (whole.used - reading_steps.used - reading_told.used) / steps
     say("replayed by BLF, reading included", str(whole))
     say("of this reading the steps", str(reading_steps))
@@ -138,12 +138,12 @@ async def _replayed(theatre: ForecastRunFixture, ids: Sequence[str], steps: int)
     say("of this BLF, its prompts digested, each step compared", f"CPU {rest:.3f} ms a step")
 
 
-async def _recited(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
+async def _recited(runs: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Run a forecaster that knows its steps: what it costs the engine to run, check and compare any."""
     # From another reading, so that no step is compared with itself.
-    scores = [await _trace(theatre, name) for name in ids]
+    scores = [await _trace(runs, name) for name in ids]
     with _Watch(steps) as watch:
-        traces = [await _recite(await _trace(theatre, score.id), score) for score in scores]
+        traces = [await _recite(await _trace(runs, score.id), score) for score in scores]
     say("run again and compared, no forecaster, reading included", str(watch))
     with _Watch(steps) as watch:
         for trace, score in zip(traces, scores, strict=True):
@@ -158,7 +158,7 @@ async def _recite(trace: ForecastTrace, score: ForecastTrace) -> ForecastTrace:
 
 
 async def _recite_trial(trace: ForecastTrace, recorded: TrialRecord, known: TrialRecord) -> None:
-    async def recite(question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def recite(question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         for logged in known.steps:
             yield logged.step
 
@@ -175,19 +175,19 @@ async def _recite_trial(trace: ForecastTrace, recorded: TrialRecord, known: Tria
         raise RuntimeError(message)
 
 
-async def _verified(theatre: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
+async def _verified(runs: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Read all that forecasts rest on, down to the documents, each checked by its digest; no code is run again."""
-    traces = [await _trace(theatre, name) for name in ids]
+    traces = [await _trace(runs, name) for name in ids]
     with _Watch(steps) as watch:
-        chains = [await read_recorded_calls(theatre.ledger, trace) for trace in traces]
+        chains = [await read_recorded_calls(runs.ledger, trace) for trace in traces]
     if sum(len(chain.calls) for chain in chains) != steps:
         message = "a step rests on no call to a model"
         raise RuntimeError(message)
     say("chain verified from the record, steps at hand", str(watch))
 
 
-async def _answered(theatre: ForecastRunFixture, script: Script, *, trials: int) -> None:
-    """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
+async def _answered(runs: ForecastRunFixture, script: ReplayScript, *, trials: int) -> None:
+    """Ask through the trial tools alone: conversations that grow as those of BLF do, each answer on record."""
     asked = _asked(0, script)
     told = [_text(f"told {step}", RESULTS * script.snippet) for step in range(STEPS)]
     with _Watch(trials * STEPS) as watch:
@@ -195,15 +195,15 @@ async def _answered(theatre: ForecastRunFixture, script: Script, *, trials: int)
             charge = CostAttribution(
                 scope="asking", ref=str(asked.ref), venue=asked.ref.venue, forecaster=BLF, trial=trial
             )
-            bench = await theatre.workshop().open_trial(
+            bench = await runs.workshop().open_trial(
                 asked,
                 GuardedTrialContext(
                     forecast="asking",
-                    cutoff=theatre.clock.now(),
+                    cutoff=runs.clock.now(),
                     trial=trial,
                     fitted=None,
                     random=SeededRandom(1),
-                    limits=theatre.limits,
+                    limits=runs.limits,
                 ),
                 charge=charge,
             )
@@ -218,16 +218,16 @@ async def _answered(theatre: ForecastRunFixture, script: Script, *, trials: int)
     say("asked through the desk, no forecaster and no tool", str(watch))
 
 
-async def _trace(theatre: ForecastRunFixture, name: str) -> ForecastTrace:
-    return await theatre.ledger.forecasts.trace(name)
+async def _trace(runs: ForecastRunFixture, name: str) -> ForecastTrace:
+    return await runs.ledger.forecasts.trace(name)
 
 
-def _asked(number: int, script: Script) -> Question:
+def _asked(number: int, script: ReplayScript) -> Question:
     asked = question(f"rain-{number}", crowd=None)
     return replace(asked, background=_text(f"background {number}", script.background))
 
 
-def _hit(number: int, script: Script) -> SearchResult:
+def _hit(number: int, script: ReplayScript) -> SearchResult:
     text = _text(f"hit {number}", script.snippet)
     return SearchResult(url=f"https://news.example/{number}", title=f"News {number}", snippet=text, published_at=None)
 

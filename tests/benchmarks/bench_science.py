@@ -6,14 +6,14 @@ from time import perf_counter
 import numpy as np
 
 from bot.stats.aggregation import logit_moments, tune_leave_one_out
+from bot.stats.arrays import sigmoid
 from bot.stats.bootstrap import method_differences, resample_means, to_brier_index
 from bot.stats.calibration import calibrate_leave_one_out, calibration_rows
 from bot.stats.comparison import adjust_scores, build_brier_table, fit_difficulty
-from bot.stats.logit import sigmoid
-from tests.benchmarks.figures import Size, peak_mb, say
+from tests.benchmarks.figures import MeasureSize, peak_mb, say
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     rng = np.random.default_rng(2026)
     rows, resamples = size.pick(20_000, 500), size.pick(5000, 50)

@@ -4,10 +4,10 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.figures import Size, environment, run, say
+from tests.benchmarks.figures import MeasureSize, environment, run, say
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     with tempfile.TemporaryDirectory() as folder:
         env = environment(Path(folder) / "state", source="sample", chosen="all")

@@ -21,7 +21,7 @@ from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.model_calls import CallReservation, CallSettlement, CostGrouping
 from bot.store.trials import RecordingKey
-from tests.benchmarks.figures import Size, percentiles, say
+from tests.benchmarks.figures import MeasureSize, percentiles, say
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FORECASTER = "plain"
@@ -30,7 +30,7 @@ ROW = '{"filler":"' + "x" * 286 + '"}'
 ADD = "insert into note (body) values (?)"
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"

@@ -1,4 +1,4 @@
-"""What whole trials cost: BLF, desk, gateway, provider and ledger against a scripted server in another process."""
+"""What whole trials cost: BLF, trial tools, gateway, provider and ledger against a server in another process."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ import psutil
 from bot.core.beliefs import ModelUsage
 from bot.core.forecasts import TrialEnd, TrialLimits
 from bot.core.questions import QuestionRef
-from tests.benchmarks.figures import ROOT, Size, say
+from tests.benchmarks.figures import ROOT, MeasureSize, say
 from tests.integration.engine_fixture import COMPATIBLE, LITELLM, EngineFixture, EngineSetup, open_engine, question
 
 STEPS = 10
@@ -57,7 +57,7 @@ asyncio.run(serve_script(play, announce))
 """
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print everything."""
     warnings.filterwarnings("ignore", category=UserWarning)
     for name in ("httpx", "LiteLLM"):
@@ -67,7 +67,7 @@ def main(size: Size) -> None:
         for kind in (COMPATIBLE, LITELLM):
             asyncio.run(_cost(base_url, kind, size))
         asyncio.run(_memory(base_url, size))
-    delay_s, places = (MODEL_S, PLACES) if size is Size.FULL else (0.1, (4, 8))
+    delay_s, places = (MODEL_S, PLACES) if size is MeasureSize.FULL else (0.1, (4, 8))
     with _serving(delay_s) as base_url:
         asyncio.run(_burst(base_url, places[0], delay_s))
         shares = {places[0]: asyncio.run(_steady(base_url, places[0], delay_s, trials=size.pick(3, 1)))}
@@ -80,7 +80,7 @@ def main(size: Size) -> None:
     say(f"the most that had {100 * LEAST_SHARE:.0f} % of the ideal", rate)
 
 
-async def _raw(base_url: str, size: Size) -> None:
+async def _raw(base_url: str, size: MeasureSize) -> None:
     """The same conversation, posted by httpx and nothing else."""
     import httpx
 
@@ -97,13 +97,13 @@ async def _raw(base_url: str, size: Size) -> None:
     say("a request by httpx alone", f"CPU {1000 * (process_time() - used) / requests:.2f} ms")
 
 
-async def _cost(base_url: str, kind: str, size: Size) -> None:
-    async with _opened(base_url, kind) as stage:
-        await _trials(stage, 2, at_once=2)
+async def _cost(base_url: str, kind: str, size: MeasureSize) -> None:
+    async with _open_engine(base_url, kind) as engine:
+        await _trials(engine, 2, at_once=2)
         for at_once in (1, 20):
             trials = size.pick(60, 2)
             begun, used = perf_counter(), process_time()
-            usage = await _trials(stage, trials, at_once=at_once, first=1000 * at_once)
+            usage = await _trials(engine, trials, at_once=at_once, first=1000 * at_once)
             steps = trials * STEPS
             cpu_ms, rate = 1000 * (process_time() - used) / steps, steps / (perf_counter() - begun)
             say(f"a step of BLF by {kind}, {at_once} trials at once", f"CPU {cpu_ms:.2f} ms, {rate:.0f} steps/s")
@@ -112,15 +112,15 @@ async def _cost(base_url: str, kind: str, size: Size) -> None:
         say(f"a trial of {STEPS} steps by {kind}", f"{tokens}, cached {100 * cached:.0f} %")
 
 
-async def _memory(base_url: str, size: Size) -> None:
+async def _memory(base_url: str, size: MeasureSize) -> None:
     trials = size.pick(1000, 2)
-    async with _opened(base_url, COMPATIBLE) as stage:
+    async with _open_engine(base_url, COMPATIBLE) as engine:
         process = psutil.Process()
-        await _trials(stage, trials, at_once=20)
+        await _trials(engine, trials, at_once=20)
         before = process.memory_info().rss
-        await _trials(stage, trials, at_once=20, first=trials)
+        await _trials(engine, trials, at_once=20, first=trials)
         grown = (process.memory_info().rss - before) / 2**20
-        file_kb = stage.path.stat().st_size / 2**10 / (2 * trials)
+        file_kb = engine.path.stat().st_size / 2**10 / (2 * trials)
     say(
         f"memory after {trials * STEPS:,} of {2 * trials * STEPS:,} calls",
         f"{before / 2**20:.0f} MB, grown by {grown:.1f} MB",
@@ -130,10 +130,10 @@ async def _memory(base_url: str, size: Size) -> None:
 
 async def _burst(base_url: str, at_once: int, delay_s: float) -> None:
     """Measure what share of the steps is made that a model of so many seconds would allow, begun in one instant."""
-    async with _opened(base_url, COMPATIBLE) as stage:
-        await _trials(stage, 2, at_once=2)
+    async with _open_engine(base_url, COMPATIBLE) as engine:
+        await _trials(engine, 2, at_once=2)
         begun, used = perf_counter(), process_time()
-        await _trials(stage, at_once, at_once=at_once, first=1000)
+        await _trials(engine, at_once, at_once=at_once, first=1000)
         wall_s, cpu_s = perf_counter() - begun, process_time() - used
     share = STEPS * delay_s / wall_s
     say(
@@ -149,22 +149,22 @@ async def _steady(base_url: str, places: int, delay_s: float, *, trials: int) ->
     count when they are durable. The worst wait of the event loop is what a task that only sleeps sees.
     """
     length_s = STEPS * delay_s
-    async with _opened(base_url, COMPATIBLE) as stage:
-        await _trials(stage, 2, at_once=2)
+    async with _open_engine(base_url, COMPATIBLE) as engine:
+        await _trials(engine, 2, at_once=2)
 
         async def place(number: int) -> None:
             await asyncio.sleep(length_s * number / places)
             for nth in count(1):
-                await _trials(stage, 1, at_once=1, first=10_000 * nth + number)
+                await _trials(engine, 1, at_once=1, first=10_000 * nth + number)
 
         async with _together(place, places):
             # The last place has begun; half a trial later the first one has begun its second.
             await asyncio.sleep(1.5 * length_s)
-            before, begun, used, waits = await _steps(stage), perf_counter(), process_time(), [0.0]
+            before, begun, used, waits = await _steps(engine), perf_counter(), process_time(), [0.0]
             while (wall_s := perf_counter() - begun) < trials * length_s:
                 await asyncio.sleep(PROBE_S)
                 waits.append(perf_counter() - begun - wall_s - PROBE_S)
-            made, cpu_s = await _steps(stage) - before, process_time() - used
+            made, cpu_s = await _steps(engine) - before, process_time() - used
             wall_s = perf_counter() - begun
     share = made * delay_s / (places * wall_s)
     say(
@@ -190,9 +190,9 @@ async def _together(place: Callable[[int], Awaitable[None]], places: int) -> Asy
         raise error or RuntimeError
 
 
-async def _steps(stage: EngineFixture) -> int:
+async def _steps(engine: EngineFixture) -> int:
     """Return how many steps are on record."""
-    return await stage.ledger.calls.readers.run(
+    return await engine.ledger.calls.readers.run(
         lambda database: int(database.execute("select count(*) from step").fetchone()[0])
     )
 
@@ -202,7 +202,7 @@ def _load() -> float:
     return os.getloadavg()[0]
 
 
-async def _trials(stage: EngineFixture, trials: int, *, at_once: int, first: int = 0) -> ModelUsage:
+async def _trials(engine: EngineFixture, trials: int, *, at_once: int, first: int = 0) -> ModelUsage:
     """Play that many questions, one trial each; raises RuntimeError for one that does not come to its end."""
     waiting = iter(range(first, first + trials))
     total = ModelUsage()
@@ -211,7 +211,7 @@ async def _trials(stage: EngineFixture, trials: int, *, at_once: int, first: int
         nonlocal total
         for number in waiting:
             asked = question(ref=QuestionRef("lantern", f"lamp {number}"), title=f"Will lamp {number} be lit?")
-            played = await stage.play(asked, LIMITS)
+            played = await engine.play(asked, LIMITS)
             if played.trial.end is not TrialEnd.FINISHED or played.trial.steps != STEPS:
                 message = f"trial {number} ended: {played.trial.end} {played.trial.detail}"
                 raise RuntimeError(message)
@@ -222,11 +222,11 @@ async def _trials(stage: EngineFixture, trials: int, *, at_once: int, first: int
 
 
 @asynccontextmanager
-async def _opened(base_url: str, kind: str) -> AsyncIterator[EngineFixture]:
+async def _open_engine(base_url: str, kind: str) -> AsyncIterator[EngineFixture]:
     setup = EngineSetup(kind=kind, provider={"attempts": 1, "concurrency": 1000}, role={"timeout_s": 120.0})
     with tempfile.TemporaryDirectory() as folder:
-        async with open_engine(Path(folder), base_url, setup) as stage:
-            yield stage
+        async with open_engine(Path(folder), base_url, setup) as engine:
+            yield engine
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What all measurements share: their size, how a figure is told, and whole processes with what they used."""
+"""What all measurements share: their size, how a figure is printed, and whole processes with what they used."""
 
 import os
 import resource
@@ -20,7 +20,7 @@ VENUE = "forecastbench"
 _PER_MB = 2**20 if sys.platform == "darwin" else 2**10
 
 
-class Size(StrEnum):
+class MeasureSize(StrEnum):
     """How much is measured: enough for a figure, or just enough to see that the measurement works."""
 
     FULL = "full"
@@ -28,11 +28,11 @@ class Size(StrEnum):
 
     def pick(self, full: int, quick: int) -> int:
         """Return the count that belongs to this size."""
-        return full if self is Size.FULL else quick
+        return full if self is MeasureSize.FULL else quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class ProcessUsage:
     """What one process used from its start to its end."""
 
     wall_s: float
@@ -60,9 +60,9 @@ def percentiles(seconds: Sequence[float]) -> str:
     return f"p50 {p50:.2f} ms, p99 {p99:.2f} ms"
 
 
-def rounds(size: Size) -> str:
+def rounds(size: MeasureSize) -> str:
     """Return the folder of the published rounds where it is at hand and wanted, else the bundled sample."""
-    return str(PUBLISHED) if size is Size.FULL and PUBLISHED.is_dir() else "sample"
+    return str(PUBLISHED) if size is MeasureSize.FULL and PUBLISHED.is_dir() else "sample"
 
 
 def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
@@ -77,7 +77,7 @@ def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
     }
 
 
-def run(*arguments: str, env: Mapping[str, str]) -> Usage:
+def run(*arguments: str, env: Mapping[str, str]) -> ProcessUsage:
     """Run the real command to its end; raises RuntimeError with what it said if it fails."""
     started = perf_counter()
     process = subprocess.Popen(
@@ -91,4 +91,4 @@ def run(*arguments: str, env: Mapping[str, str]) -> Usage:
     if process.returncode:
         message = f"foxcast {' '.join(arguments)} ended with {process.returncode}: {said}"
         raise RuntimeError(message)
-    return Usage(wall_s=wall_s, cpu_s=used.ru_utime + used.ru_stime, peak_mb=used.ru_maxrss / _PER_MB)
+    return ProcessUsage(wall_s=wall_s, cpu_s=used.ru_utime + used.ru_stime, peak_mb=used.ru_maxrss / _PER_MB)

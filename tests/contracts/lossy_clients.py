@@ -30,7 +30,7 @@ _FOR_EVER_S = 60.0
 
 
 class HostRecordingClient:
-    """Implements the port Http on another one; ``reached`` are the hosts that were asked."""
+    """Implements HttpClient on another one; ``reached`` are the hosts that were asked."""
 
     def __init__(self, http: HttpClient) -> None:
         self.reached: set[str] = set()
@@ -54,7 +54,7 @@ class HostRecordingClient:
 
 
 class ClockedWebSocketClient:
-    """Implements the port Sockets on real ones whose waits are those of a clock that a test moves."""
+    """Implements WebSocketClient on real ones whose waits are those of a clock that a test moves."""
 
     def __init__(self, sockets: WebSocketClient, clock: Clock) -> None:
         self._sockets = sockets
@@ -90,7 +90,7 @@ class _ClockedWebSocketConnection:
 
 
 class LossySubmitter:
-    """Implements the port Sealer on another one whose requests and replies get lost, as those of a process that dies.
+    """Implements SealingSubmitter on another one whose requests and replies get lost, as those of a process that dies.
 
     ``losses`` says of the next writes what is lost: "request" or "reply".
     """
@@ -116,7 +116,7 @@ class LossySubmitter:
 
 
 class LossyTradingSubmitter(LossySubmitter):
-    """The same for the port Trader."""
+    """The same for TradingSubmitter."""
 
     async def account(self) -> Account:
         account: Account = await self.inner.account()

@@ -24,7 +24,7 @@ Need = tuple[type, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedVenue:
     """What only shows when a venue is opened: whether its reader finds, and which of its halves seal."""
 
     finds: bool = False
@@ -47,7 +47,7 @@ def kit_classes() -> list[type]:
     ]
 
 
-def needs(spec: VenueSpec[Any], opened: Opened) -> Iterator[Need]:
+def needs(spec: VenueSpec[Any], opened: OpenedVenue) -> Iterator[Need]:
     """Yield the kits that a venue has to keep, and for which half of it."""
     yield VenueContract, ""
     if opened.finds:
@@ -67,7 +67,7 @@ def needs(spec: VenueSpec[Any], opened: Opened) -> Iterator[Need]:
             yield SealingSubmitterContract, part
 
 
-def lacking(spec: VenueSpec[Any], opened: Opened, classes: Iterable[type]) -> list[str]:
+def lacking(spec: VenueSpec[Any], opened: OpenedVenue, classes: Iterable[type]) -> list[str]:
     """Return what is not tested."""
     own = [one for one in classes if getattr(getattr(one, "spec", None), "name", "") == spec.name]
     return [
@@ -77,7 +77,7 @@ def lacking(spec: VenueSpec[Any], opened: Opened, classes: Iterable[type]) -> li
     ]
 
 
-async def opened(spec: VenueSpec[Any], settings: PluginSettings, folder: Path) -> Opened:
+async def opened(spec: VenueSpec[Any], settings: PluginSettings, folder: Path) -> OpenedVenue:
     place: Mapping[str, Any] = {"clock": FakeClock(), "http": FakeHttpClient({}), "folder": folder}
     seals = set()
     async with AsyncExitStack() as stack:
@@ -91,7 +91,7 @@ async def opened(spec: VenueSpec[Any], settings: PluginSettings, folder: Path) -
         for part, half in halves:
             if isinstance(await stack.enter_async_context(half), SealingSubmitter):
                 seals.add(part)
-    return Opened(finds=isinstance(reader, QuestionReader), seals=frozenset(seals))
+    return OpenedVenue(finds=isinstance(reader, QuestionReader), seals=frozenset(seals))
 
 
 def settings_of(spec: VenueSpec[Any], classes: Sequence[type]) -> PluginSettings:
@@ -131,22 +131,22 @@ def kit_class(kit: type, spec: VenueSpec[Any], part: str) -> type:
 @pytest.mark.parametrize(("changes", "kits"), [({}, 6), ({"planner": None}, 8)], ids=["trading", "standing"])
 def test_a_venue_that_lacks_a_kit_is_named(changes: Mapping[str, Any], kits: int) -> None:
     spec = invented(**changes)
-    known = Opened(finds=True, seals=frozenset({WRITER, PAPER}))
+    known = OpenedVenue(finds=True, seals=frozenset({WRITER, PAPER}))
     wanted = list(needs(spec, known))
     classes = [kit_class(kit, spec, part) for kit, part in wanted]
     assert len(wanted) == kits
     assert lacking(spec, known, classes) == []
     for place, (kit, part) in enumerate(wanted):
-        [told] = lacking(spec, known, classes[:place] + classes[place + 1 :])
-        assert kit.__name__ in told
-        assert part in told
+        [missing] = lacking(spec, known, classes[:place] + classes[place + 1 :])
+        assert kit.__name__ in missing
+        assert part in missing
 
 
 def test_the_class_of_another_venue_does_not_count() -> None:
     spec = invented(**NOTHING)
     other = kit_class(VenueContract, replace(spec, name="torch"), "")
-    assert lacking(spec, Opened(), [other]) == ["lantern: no test class with VenueContract"]
+    assert lacking(spec, OpenedVenue(), [other]) == ["lantern: no test class with VenueContract"]
 
 
 def test_what_cannot_be_done_needs_no_kit() -> None:
-    assert list(needs(invented(**NOTHING), Opened())) == [(VenueContract, "")]
+    assert list(needs(invented(**NOTHING), OpenedVenue())) == [(VenueContract, "")]

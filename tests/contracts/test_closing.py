@@ -20,7 +20,7 @@ class TestManifold(ClosingPlannerContract):
         return ManifoldPlanner(Fair(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2))))
 
     @pytest.fixture
-    async def wish(self) -> ClosingProposal:
+    async def proposal(self) -> ClosingProposal:
         return on_manifold(Position(contract="m2/b", leg=ContractSide.NO, shares=40.0, paid=28.0, option="Option b"))
 
 
@@ -32,5 +32,5 @@ class TestPolymarket(ClosingPlannerContract):
         )
 
     @pytest.fixture
-    async def wish(self) -> ClosingProposal:
+    async def proposal(self) -> ClosingProposal:
         return on_polymarket(held(77.77), has=5.0)

@@ -23,7 +23,7 @@ MARKETS: Mapping[str, Mapping[str, Any]] = {
     "m3": choice(answer("a", 0.6), answer("b", 0.4), linked=False, id="m3"),
     "m4": numeric(id="m4"),
 }
-# What became of them, all of which the kit asks about once they have been listed.
+# Their outcomes, all of which the kit asks about once they have been listed.
 OVER: Mapping[str, Mapping[str, Any]] = {
     "m1": {**MARKETS["m1"], **DONE, "resolution": "YES", "resolutionProbability": 0.4},
     "m2": {**MARKETS["m2"], **DONE, "resolution": "b"},
@@ -32,7 +32,7 @@ OVER: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Pages:
+class FakePages:
     """The venue by the paths of its addresses; ``markets`` are what it shows of each."""
 
     def __init__(self, markets: Mapping[str, Mapping[str, Any]]) -> None:
@@ -68,21 +68,21 @@ class ReaderContract(VenueContract):
     markets: ClassVar[Mapping[str, Mapping[str, Any]]]
 
     @pytest.fixture
-    def workplace(self, tmp_path: Path) -> PluginContext:
-        return PluginContext(clock=FakeClock(NOW), http=Pages(self.markets), folder=tmp_path)
+    def context(self, tmp_path: Path) -> PluginContext:
+        return PluginContext(clock=FakeClock(NOW), http=FakePages(self.markets), folder=tmp_path)
 
 
 class TestReader(ReaderContract):
     markets: ClassVar[Mapping[str, Mapping[str, Any]]] = MARKETS
 
-    async def test_all_kinds_are_listed(self, workplace: PluginContext) -> None:
-        assert {question.ref.key for question in await self._questions(workplace)} == {"m1", "m2", "m3/a", "m3/b", "m4"}
+    async def test_all_kinds_are_listed(self, context: PluginContext) -> None:
+        assert {question.ref.key for question in await self._questions(context)} == {"m1", "m2", "m3/a", "m3/b", "m4"}
 
 
 async def test_outcomes_are_in_the_shape_of_their_questions(tmp_path: Path) -> None:
     clock = FakeClock(NOW)
-    before = PluginContext(clock=clock, http=Pages(MARKETS), folder=tmp_path)
-    after = PluginContext(clock=clock, http=Pages(OVER), folder=tmp_path)
+    before = PluginContext(clock=clock, http=FakePages(MARKETS), folder=tmp_path)
+    after = PluginContext(clock=clock, http=FakePages(OVER), folder=tmp_path)
     settings = ManifoldSettings(min_bettors=0)
     async with SPEC.reader(settings, before) as venue:
         asked = {question.ref: question async for question in venue.questions()}

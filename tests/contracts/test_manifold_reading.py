@@ -32,16 +32,16 @@ THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
+async def manifold(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
     async with open_fixture(tmp_path) as here:
         yield here
 
 
-class Crowd:
+class PriceMover:
     """Moves what it is asked to, each time to another price."""
 
-    def __init__(self, stand: ManifoldFixture) -> None:
-        self._stand = stand
+    def __init__(self, manifold: ManifoldFixture) -> None:
+        self._stand = manifold
         self._prices = (0.15 + 0.07 * (step * 3 % 10) for step in count())
         self.places: dict[str, tuple[FakeManifoldMarket, FakeManifoldAnswer | None]] = {}
 
@@ -66,8 +66,8 @@ class TestFeed(PriceFeedContract):
     spec = SPEC
 
     @pytest.fixture
-    async def booth(self, stand: ManifoldFixture) -> PriceFeedSetup:
-        crowd, world = Crowd(stand), stand.world
+    async def feed_setup(self, manifold: ManifoldFixture) -> PriceFeedSetup:
+        crowd, world = PriceMover(manifold), manifold.world
         many = world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
         questions = [
             await crowd.watch(world.add_market("Rain?")),
@@ -78,20 +78,20 @@ class TestFeed(PriceFeedContract):
         others = [await crowd.watch(world.add_market("Snow?")), await crowd.watch(many, many.answers[2])]
 
         async def silence() -> None:
-            stand.venue.faults.on_sockets.add(SocketFault.SILENT)
+            manifold.venue.faults.on_sockets.add(SocketFault.SILENT)
             for _ in range(100):
-                await stand.clock.advance(1.0)
+                await manifold.clock.advance(1.0)
 
         place: PriceFeedContext = replace(
-            stand.price_place(), sockets=ClockedWebSocketClient(stand.sockets, stand.clock)
+            manifold.price_place(), sockets=ClockedWebSocketClient(manifold.sockets, manifold.clock)
         )
         return PriceFeedSetup(
-            feed=ManifoldPriceFeed(stand.settings, place),
+            feed=ManifoldPriceFeed(manifold.settings, place),
             questions=questions,
             others=others,
             move=crowd.move,
             silence=silence,
-            now=stand.clock.now,
+            now=manifold.clock.now,
         )
 
 
@@ -99,26 +99,26 @@ class TestFinder(QuestionReaderContract):
     spec = SPEC
 
     @pytest.fixture
-    def http(self, stand: ManifoldFixture) -> HostRecordingClient:
-        return HostRecordingClient(stand.http)
+    def http(self, manifold: ManifoldFixture) -> HostRecordingClient:
+        return HostRecordingClient(manifold.http)
 
     @pytest.fixture
-    def finder(self, stand: ManifoldFixture, http: HostRecordingClient) -> QuestionReader:
-        stand.world.add_market("Rain?")
-        stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
-        stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
-        stand.world.add_numeric("How many?", 0.0, 100.0)
-        return ManifoldReader(stand.settings, replace(stand.place, http=http))
+    def finder(self, manifold: ManifoldFixture, http: HostRecordingClient) -> QuestionReader:
+        manifold.world.add_market("Rain?")
+        manifold.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+        manifold.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+        manifold.world.add_numeric("How many?", 0.0, 100.0)
+        return ManifoldReader(manifold.settings, replace(manifold.place, http=http))
 
     @pytest.fixture
-    def unfit(self, stand: ManifoldFixture) -> str:
-        over = stand.world.add_market("Over?")
-        stand.world.close(over)
+    def unfit(self, manifold: ManifoldFixture) -> str:
+        over = manifold.world.add_market("Over?")
+        manifold.world.close(over)
         return over.id
 
     @pytest.fixture
-    def hosts(self, stand: ManifoldFixture) -> frozenset[str]:
-        return frozenset({stand.served.url.removeprefix("http://")})
+    def hosts(self, manifold: ManifoldFixture) -> frozenset[str]:
+        return frozenset({manifold.served.url.removeprefix("http://")})
 
     @pytest.fixture
     def reached(self, http: HostRecordingClient) -> Callable[[], frozenset[str]]:

@@ -1,4 +1,4 @@
-"""The contract kits on what trades at Manifold: the writer in front of the fake venue, and the paper book beside it."""
+"""The contract kits on what trades at Manifold: the writer in front of the fake venue, and the paper book."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,12 +22,12 @@ THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 RESTART_S = 1.0
 
 
-class Batches:
+class OrderBatches:
     """Orders on a yes-or-no market, on an answer that stands for itself, and on one of several that exclude another."""
 
-    def __init__(self, stand: ManifoldFixture) -> None:
-        self.stand = stand
-        world = stand.world
+    def __init__(self, manifold: ManifoldFixture) -> None:
+        self.stand = manifold
+        world = manifold.world
         self.rain = world.add_market(liquidity=1000.0)
         self.many = world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
         self.one = world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
@@ -66,7 +66,7 @@ def of(key: str, *wanted: tuple[Question, Any]) -> SubmissionBatch:
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
+async def manifold(tmp_path: Path) -> AsyncIterator[ManifoldFixture]:
     async with open_fixture(tmp_path) as here:
         yield here
 
@@ -77,26 +77,28 @@ class TestWriter(TradingSubmitterContract):
     orders_name_cost = True
 
     @pytest.fixture
-    async def bench(self, stand: ManifoldFixture) -> SubmitterSetup:
-        batches = Batches(stand)
+    async def setup(self, manifold: ManifoldFixture) -> SubmitterSetup:
+        batches = OrderBatches(manifold)
 
         async def reopen() -> TradingSubmitter:
-            stand.clock.advance_without_waking(RESTART_S)
-            return stand.writer()
+            manifold.clock.advance_without_waking(RESTART_S)
+            return manifold.writer()
 
-        later: Callable[[float], Awaitable[None]] = stand.clock.advance
+        later: Callable[[float], Awaitable[None]] = manifold.clock.advance
         return SubmitterSetup(
-            sealer=stand.writer(),
+            sealer=manifold.writer(),
             batch=await batches.bought(),
             refused_batch=await batches.refused(),
-            count_effects=lambda: len(stand.venue.ledger.effects("bet", account=stand.ada.id)),
+            count_effects=lambda: len(manifold.venue.ledger.effects("bet", account=manifold.ada.id)),
             reopen=reopen,
             advance_time=later,
-            now=stand.clock.now,
-            lose_request=lambda: stand.venue.faults.schedule(
+            now=manifold.clock.now,
+            lose_request=lambda: manifold.venue.faults.schedule(
                 RequestFault.DROPPED_BEFORE, method="POST", path="/v0/bet"
             ),
-            lose_reply=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/v0/bet"),
+            lose_reply=lambda: manifold.venue.faults.schedule(
+                RequestFault.DROPPED_AFTER, method="POST", path="/v0/bet"
+            ),
             edit_questions=batches.edit,
             resting_batch=await batches.resting(),
             secrets=(KEY,),
@@ -109,36 +111,36 @@ class TestPaperBook(TradingSubmitterContract):
     orders_name_cost = True
 
     @pytest.fixture
-    async def bench(self, stand: ManifoldFixture, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
-        batches = Batches(stand)
-        place = PaperBookContext(clock=stand.clock, http=stand.http, folder=tmp_path, cash=1000.0, delay_s=0.0)
+    async def setup(self, manifold: ManifoldFixture, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        batches = OrderBatches(manifold)
+        place = PaperBookContext(clock=manifold.clock, http=manifold.http, folder=tmp_path, cash=1000.0, delay_s=0.0)
         assert SPEC.paper is not None
         async with AsyncExitStack() as stack:
-            book = LossyTradingSubmitter(await stack.enter_async_context(SPEC.paper(stand.settings, place)))
+            book = LossyTradingSubmitter(await stack.enter_async_context(SPEC.paper(manifold.settings, place)))
 
             async def reopen() -> TradingSubmitter:
-                stand.clock.advance_without_waking(RESTART_S)
+                manifold.clock.advance_without_waking(RESTART_S)
                 assert SPEC.paper is not None
-                return cast("TradingSubmitter", await stack.enter_async_context(SPEC.paper(stand.settings, place)))
+                return cast("TradingSubmitter", await stack.enter_async_context(SPEC.paper(manifold.settings, place)))
 
-            later: Callable[[float], Awaitable[None]] = stand.clock.advance
+            later: Callable[[float], Awaitable[None]] = manifold.clock.advance
             yield SubmitterSetup(
                 sealer=book,
                 batch=await batches.bought(),
                 refused_batch=await batches.refused(),
-                count_effects=lambda: taken(tmp_path),
+                count_effects=lambda: count_orders(tmp_path),
                 reopen=reopen,
                 advance_time=later,
-                now=stand.clock.now,
+                now=manifold.clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
                 resting_batch=await batches.resting(),
             )
         # On paper nothing is ever written there.
-        assert [one.path for one in stand.venue.requests if one.method != "GET"] == []
+        assert [one.path for one in manifold.venue.requests if one.method != "GET"] == []
 
 
-def taken(folder: Path) -> int:
+def count_orders(folder: Path) -> int:
     """Return how many orders moved cash or hold some back, or did, by the book's own file."""
     with closing(sqlite3.connect(folder / "book.sqlite")) as database:
         sql = "select count(*) from ticket where state not in ('refused', 'lost')"

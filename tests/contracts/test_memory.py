@@ -38,12 +38,12 @@ def resolution(key: str) -> Resolution:
 
 
 @asynccontextmanager
-async def reader(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def reader(settings: PluginSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     yield FakeVenueReader(map(question, "abc"), map(resolution, "ab"))
 
 
 @asynccontextmanager
-async def paper(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueSubmitter]:
+async def paper(settings: PluginSettings, context: PluginContext) -> AsyncIterator[VenueSubmitter]:
     yield FakeSubmitter()
 
 

@@ -52,7 +52,7 @@ def listing(*posts: object) -> bytes:
 
 
 def pages() -> Mapping[str, bytes]:
-    """The open list, and what became of every second question of it."""
+    """The open list, and the outcome of every second question of it."""
     asked: QueryParameters = {"tournaments": "sample-aib", "statuses": "open", "with_cp": "true", "limit": 100}
     ids: QueryParameters = {"ids": [40001, 40003, 40004], "with_cp": "true", "limit": 100}
     return {
@@ -78,7 +78,7 @@ class TestReader(VenueContract):
     ignored_parameter: ClassVar[str] = "fresh"
 
 
-class Sealing:
+class SealingWriter:
     """Seals what it is to submit, as the outbox does."""
 
     def __init__(self, writer: SealingSubmitter) -> None:
@@ -101,7 +101,7 @@ class TestWriter(SubmitterContract):
 
     @pytest.fixture
     def submitter(self, site: MetaculusFixture) -> VenueSubmitter:
-        return Sealing(site.writer)
+        return SealingWriter(site.writer)
 
     @pytest.fixture
     def batch(self, site: MetaculusFixture) -> SubmissionBatch:
@@ -135,7 +135,7 @@ class TestPaperRecord(SubmitterContract):
 
     @pytest.fixture
     def submitter(self, paper: MetaculusPaperRecord) -> VenueSubmitter:
-        return Sealing(paper)
+        return SealingWriter(paper)
 
     @pytest.fixture
     def batch(self) -> SubmissionBatch:

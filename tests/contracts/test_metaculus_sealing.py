@@ -34,7 +34,7 @@ class TestWriter(SealingSubmitterContract):
     part: ClassVar[Literal["writer", "paper"]] = "writer"
 
     @pytest.fixture
-    def bench(self, site: MetaculusFixture) -> SubmitterSetup:
+    def setup(self, site: MetaculusFixture) -> SubmitterSetup:
         add, faults = site.fake.world.add_question, site.fake.faults
         rain, snow, over = add("Rain?"), add("Snow?"), add("Over?")
         site.fake.world.close(over)
@@ -73,7 +73,7 @@ class TestPaperRecord(SealingSubmitterContract):
     has_fences = False
 
     @pytest.fixture
-    async def bench(self, site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+    async def setup(self, site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
         clock = FakeClock()
         place = PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=tmp_path, cash=1000.0, delay_s=2.0)
         rain, snow = asked(post(40001)), asked(post(40002))

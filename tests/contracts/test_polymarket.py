@@ -33,7 +33,7 @@ GROUP = event(member(2, "Ann"), member(3, "Bob"))
 
 
 def pages() -> Mapping[str, bytes]:
-    """The open list, books, and what became of every second question."""
+    """The open list, books, and the outcome of every second question."""
     asked: QueryParameters = {
         "closed": "false",
         "limit": 50,
@@ -65,12 +65,12 @@ class TestReader(VenueContract):
     pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
 
 
-class Batches:
+class OrderBatches:
     """Orders on a yes-or-no market, on its like without fees, and on an option of an event."""
 
-    def __init__(self, stand: PaperFixture) -> None:
-        self.stand = stand
-        world = stand.venue.world
+    def __init__(self, polymarket: PaperFixture) -> None:
+        self.stand = polymarket
+        world = polymarket.venue.world
         self.rain = world.add_market("Will it rain?", fees=FakeFeeSchedule(rate=Decimal("0.04")))
         self.snow = world.add_market("Will it snow?", version="v2")
         self.event, self.racers = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
@@ -109,39 +109,40 @@ class TestPaperBook(TradingSubmitterContract):
     part: ClassVar[Literal["writer", "paper"]] = "paper"
 
     @pytest.fixture
-    async def bench(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
-        async with open_paper_fixture(tmp_path) as stand, AsyncExitStack() as stack:
-            batches = Batches(stand)
+    async def setup(self, tmp_path: Path) -> AsyncIterator[SubmitterSetup]:
+        async with open_paper_fixture(tmp_path) as polymarket, AsyncExitStack() as stack:
+            batches = OrderBatches(polymarket)
 
             async def opened() -> TradingSubmitter:
                 assert SPEC.paper is not None
                 return cast(
-                    "TradingSubmitter", await stack.enter_async_context(SPEC.paper(stand.settings, stand.place()))
+                    "TradingSubmitter",
+                    await stack.enter_async_context(SPEC.paper(polymarket.settings, polymarket.place())),
                 )
 
             async def reopen() -> TradingSubmitter:
-                stand.clock.advance_without_waking(RESTART_S)
+                polymarket.clock.advance_without_waking(RESTART_S)
                 return await opened()
 
-            later: Callable[[float], Awaitable[None]] = stand.clock.advance
+            later: Callable[[float], Awaitable[None]] = polymarket.clock.advance
             book = LossyTradingSubmitter(await opened())
             yield SubmitterSetup(
                 sealer=book,
                 batch=await batches.bought(),
                 refused_batch=await batches.refused(),
-                count_effects=lambda: taken(stand.place().folder),
+                count_effects=lambda: count_orders(polymarket.place().folder),
                 reopen=reopen,
                 advance_time=later,
-                now=stand.clock.now,
+                now=polymarket.clock.now,
                 lose_request=lambda: book.losses.append("request"),
                 lose_reply=lambda: book.losses.append("reply"),
                 resting_batch=await batches.resting(),
             )
             # On paper nothing is ever written there: books are asked for by POST.
-            assert {one.path for one in stand.venue.requests if one.method != "GET"} <= {"/books"}
+            assert {one.path for one in polymarket.venue.requests if one.method != "GET"} <= {"/books"}
 
 
-def taken(folder: Path) -> int:
+def count_orders(folder: Path) -> int:
     """Return how many orders moved cash or hold some back, or did, by the book's own file."""
     with closing(sqlite3.connect(folder / "book.sqlite")) as database:
         sql = "select count(*) from ticket where state not in ('refused', 'lost')"

@@ -39,7 +39,7 @@ RACE = {"Ann": "0.50", "Bob": "0.30", "Cat": "0.20"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
+class FeedFixture:
     """The fake venue on a clock that stands still, and what the plugin is given to read it."""
 
     venue: FakePolymarket
@@ -51,7 +51,7 @@ class Stand:
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+async def polymarket(tmp_path: Path) -> AsyncIterator[FeedFixture]:
     clock, random = FakeClock(), SeededRandom(1)
     venue = FakePolymarket(clock)
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
@@ -67,14 +67,14 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
         http = HostRecordingClient(reader)
         sockets = ClockedWebSocketClient(WebSocketConnector(clock=SystemClock(), rates=rates), clock)
         place = PriceFeedContext(clock=clock, http=http, folder=tmp_path, sockets=sockets)
-        yield Stand(venue=venue, clock=clock, settings=settings, place=place, http=http, host=host)
+        yield FeedFixture(venue=venue, clock=clock, settings=settings, place=place, http=http, host=host)
 
 
-class Crowd:
+class PriceMover:
     """Moves what it is asked to, each time to another price."""
 
-    def __init__(self, stand: Stand) -> None:
-        self._stand = stand
+    def __init__(self, polymarket: FeedFixture) -> None:
+        self._stand = polymarket
         self._prices = (f"{0.15 + 0.07 * (step * 3 % 10):.2f}" for step in count())
         self._middles: dict[str, str] = {}
         self.places: dict[str, Sequence[FakePolymarketMarket]] = {}
@@ -89,7 +89,7 @@ class Crowd:
         markets = self.places[question.ref.key]
         # The feed puts what it hears and what it reads in order by the venue's time.
         self._stand.clock.advance_without_waking(0.01)
-        # Of a race the prices of all must go on summing to about 1: two change places.
+        # Of a race the prices of all must continue to sum to about 1: two change places.
         changed = [markets[0]] if len(markets) == 1 else markets[:2]
         wanted = [next(self._prices)] if len(markets) == 1 else [self._middles[one.condition] for one in changed][::-1]
         for market, price in zip(changed, wanted, strict=True):
@@ -107,8 +107,8 @@ class TestFeed(PriceFeedContract):
     spec = SPEC
 
     @pytest.fixture
-    async def booth(self, stand: Stand) -> PriceFeedSetup:
-        crowd, world = Crowd(stand), stand.venue.world
+    async def feed_setup(self, polymarket: FeedFixture) -> PriceFeedSetup:
+        crowd, world = PriceMover(polymarket), polymarket.venue.world
         rain, snow, newer = (
             world.add_market("Rain?"),
             world.add_market("Snow?"),
@@ -123,17 +123,17 @@ class TestFeed(PriceFeedContract):
         others = [await crowd.watch(snow.slug, snow)]
 
         async def silence() -> None:
-            stand.venue.faults.on_sockets.add(SocketFault.SILENT)
+            polymarket.venue.faults.on_sockets.add(SocketFault.SILENT)
             for _ in range(100):
-                await stand.clock.advance(1.0)
+                await polymarket.clock.advance(1.0)
 
         return PriceFeedSetup(
-            feed=PolymarketPriceFeed(stand.settings, stand.place),
+            feed=PolymarketPriceFeed(polymarket.settings, polymarket.place),
             questions=questions,
             others=others,
             move=crowd.move,
             silence=silence,
-            now=stand.clock.now,
+            now=polymarket.clock.now,
         )
 
 
@@ -141,23 +141,23 @@ class TestFinder(QuestionReaderContract):
     spec = SPEC
 
     @pytest.fixture
-    def finder(self, stand: Stand) -> QuestionReader:
-        world = stand.venue.world
+    def finder(self, polymarket: FeedFixture) -> QuestionReader:
+        world = polymarket.venue.world
         world.add_market("Rain?")
         world.add_market("Hail?", version="v2")
         world.add_choice("Who will win?", RACE)
-        return PolymarketReader(stand.settings, replace(stand.place))
+        return PolymarketReader(polymarket.settings, replace(polymarket.place))
 
     @pytest.fixture
-    def unfit(self, stand: Stand) -> str:
-        over = stand.venue.world.add_market("Over?")
-        stand.venue.world.resolve(over, "1")
+    def unfit(self, polymarket: FeedFixture) -> str:
+        over = polymarket.venue.world.add_market("Over?")
+        polymarket.venue.world.resolve(over, "1")
         return over.condition.lower()
 
     @pytest.fixture
-    def hosts(self, stand: Stand) -> frozenset[str]:
-        return frozenset({stand.host})
+    def hosts(self, polymarket: FeedFixture) -> frozenset[str]:
+        return frozenset({polymarket.host})
 
     @pytest.fixture
-    def reached(self, stand: Stand) -> Callable[[], frozenset[str]]:
-        return lambda: frozenset(stand.http.reached)
+    def reached(self, polymarket: FeedFixture) -> Callable[[], frozenset[str]]:
+        return lambda: frozenset(polymarket.http.reached)

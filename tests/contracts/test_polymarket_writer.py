@@ -20,51 +20,53 @@ SPEC: VenueSpec[Any] = foxcast_venues()[0]
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[WriterFixture]:
+async def polymarket(tmp_path: Path) -> AsyncIterator[WriterFixture]:
     async with open_writer_fixture(tmp_path) as opened:
         # What is matched is confirmed by the time anybody looks.
         opened.world.exchange.mined_s = opened.world.exchange.confirmed_s = 0.0
         yield opened
 
 
-async def bench_of(stand: WriterFixture, **order: Any) -> SubmitterSetup:
-    markets = [stand.world.add_market(f"Will it {what}?", fees=FEES, **BOOK) for what in ("rain", "snow")]
-    questions = [await stand.question(market) for market in markets]
+async def create_setup(polymarket: WriterFixture, **order: Any) -> SubmitterSetup:
+    markets = [polymarket.world.add_market(f"Will it {what}?", fees=FEES, **BOOK) for what in ("rain", "snow")]
+    questions = [await polymarket.question(market) for market in markets]
     intents = [make_intent(one, order_of(one, **order), f"i{place}") for place, one in enumerate(questions)]
     odd = make_intent(questions[0], order_of(questions[0], price="0.505", size="20"), "odd")
     rests = make_intent(questions[0], order_of(questions[0], price="0.45", type=PolymarketOrderType.GTD), "rests")
-    later, now, reopen = _time(stand)
+    later, now, reopen = _time(polymarket)
 
     def edit() -> None:
         for market in markets:
-            stand.world.edit(market, description="Resolves by another source.")
+            polymarket.world.edit(market, description="Resolves by another source.")
 
     return SubmitterSetup(
-        sealer=stand.writer(),
+        sealer=polymarket.writer(),
         batch=replace(make_batch(questions[0], *intents), questions=tuple(questions)),
         refused_batch=make_batch(questions[0], odd),
-        count_effects=lambda: len(stand.effects()),
+        count_effects=lambda: len(polymarket.effects()),
         reopen=reopen,
         advance_time=later,
         now=now,
-        lose_request=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_BEFORE, method="POST", path="/order"),
-        lose_reply=lambda: stand.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order"),
+        lose_request=lambda: polymarket.venue.faults.schedule(
+            RequestFault.DROPPED_BEFORE, method="POST", path="/order"
+        ),
+        lose_reply=lambda: polymarket.venue.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/order"),
         edit_questions=edit,
         resting_batch=make_batch(questions[0], rests),
-        secrets=(KEY[2:], stand.user.key, stand.user.secret, stand.user.passphrase),
+        secrets=(KEY[2:], polymarket.user.key, polymarket.user.secret, polymarket.user.passphrase),
     )
 
 
 def _time(
-    stand: WriterFixture,
+    polymarket: WriterFixture,
 ) -> tuple[Callable[[float], Awaitable[None]], Callable[[], datetime], Callable[[], Awaitable[SealingSubmitter]]]:
     async def later(seconds: float) -> None:
-        stand.clock.advance_without_waking(seconds)
+        polymarket.clock.advance_without_waking(seconds)
 
     async def reopen() -> SealingSubmitter:
-        return stand.writer()
+        return polymarket.writer()
 
-    return later, stand.clock.now, reopen
+    return later, polymarket.clock.now, reopen
 
 
 class TestOrdersThatAreMatchedAtOnce(TradingSubmitterContract):
@@ -72,5 +74,5 @@ class TestOrdersThatAreMatchedAtOnce(TradingSubmitterContract):
     part = "writer"
 
     @pytest.fixture
-    async def bench(self, stand: WriterFixture) -> SubmitterSetup:
-        return await bench_of(stand)
+    async def setup(self, polymarket: WriterFixture) -> SubmitterSetup:
+        return await create_setup(polymarket)

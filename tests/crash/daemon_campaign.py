@@ -28,7 +28,7 @@ class CampaignCounts:
     """What the campaign did."""
 
     kills: int = 0
-    stories: int = 0
+    scenarios: int = 0
     forecasts: int = 0
     rows: int = 0
     took_s: float = 0.0
@@ -36,7 +36,7 @@ class CampaignCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} kills, {self.stories} stories finished, {self.forecasts} forecasts and {self.rows} rows "
+            f"{self.kills} kills, {self.scenarios} stories finished, {self.forecasts} forecasts and {self.rows} rows "
             f"checked, 0 lost, 0 doubled, 0 damaged, {self.took_s:.0f} s"
         )
 
@@ -59,22 +59,22 @@ def campaign(plan: CampaignPlan, folder: Path) -> CampaignCounts:
     tally = CampaignCounts()
     began = time.monotonic()
     while tally.kills < plan.kills:
-        place = folder / f"story {tally.stories}"
-        story = KillScenario.begin(place, source=plan.source, rounds=plan.rounds)
+        place = folder / f"story {tally.scenarios}"
+        scenario = KillScenario.begin(place, source=plan.source, rounds=plan.rounds)
         longest_s = plan.longest_s * chance.choice(PACES)
         lives = 0
-        while not story.judge():
+        while not scenario.judge():
             if lives == plan.most_lives:
                 message = f"not done after {lives} lives: {place}"
                 raise InvariantViolation(message)
             lives += 1
             life_s = chance.uniform(SHORTEST_S, longest_s)
-            story.live(life_s)
+            scenario.live(life_s)
             tally.kills += 1
             tally.lives_s.append(life_s)
-        tally.stories += 1
-        tally.forecasts += len(story.seen)
-        tally.rows += story.judge_files()
+        tally.scenarios += 1
+        tally.forecasts += len(scenario.seen)
+        tally.rows += scenario.judge_files()
         shutil.rmtree(place)
     tally.took_s = time.monotonic() - began
     return tally

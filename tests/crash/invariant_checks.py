@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.execution.paper.integrity_check import find_faults
+from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store.database import open_reader
 from tests.crash.kill_points import LIFE_HEADER
@@ -142,8 +142,8 @@ def _answered(case: CheckedScenario) -> None:
     require(len(lost) <= refused["count"], f"I2: nothing left for {lost}", case)
     require(case.paper or not refused["wrongly"], "I2: something was refused without a reason", case)
     if capped:
-        desk, [row] = VENUE_CLIENTS[case.ground.name], read_rows(case.ledger, _AT_STAKE)
-        require(row["cost"] + desk.cost > desk.cap, f"I9: held by the cap, of which {row['cost']} is used", case)
+        clients, [row] = VENUE_CLIENTS[case.ground.name], read_rows(case.ledger, _AT_STAKE)
+        require(row["cost"] + clients.cost > clients.cap, f"I9: held by the cap, of which {row['cost']} is used", case)
 
 
 def _audited(case: CheckedScenario) -> None:

@@ -1,4 +1,4 @@
-"""Ways to break the program, in the life that is told so and nowhere else; the campaign must notice each of them."""
+"""Ways to break the program, only in the processes that are started so; the campaign must notice each of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,8 +13,8 @@ def _no_tag() -> None:
 
 
 def _paper_writes() -> None:
-    for name, desk in venue_clients.VENUE_CLIENTS.items():
-        venue_clients.VENUE_CLIENTS[name] = replace(desk, paper=desk.writer)
+    for name, clients in venue_clients.VENUE_CLIENTS.items():
+        venue_clients.VENUE_CLIENTS[name] = replace(clients, paper=clients.writer)
 
 
 MUTANTS: Mapping[str, ProgramMutant] = {

@@ -92,12 +92,12 @@ class LoggingSearchEngine:
 
 
 @asynccontextmanager
-async def open_reef(settings: OpenQuestionVenueSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def open_reef(settings: OpenQuestionVenueSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     yield OpenQuestionVenue(settings.questions)
 
 
 @asynccontextmanager
-async def open_spot(settings: LoggingSearchSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
+async def open_spot(settings: LoggingSearchSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
     yield LoggingSearchEngine(settings.notes)
 
 

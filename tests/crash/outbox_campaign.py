@@ -30,7 +30,7 @@ from tests.crash.invariant_checks import CheckedScenario
 from tests.crash.kill_points import FastClock
 from tests.crash.kill_scenario import InvariantViolation
 from tests.crash.mutants import MUTANTS
-from tests.crash.outbox_processes import ENDLESS, UNSTABLE, ProcessPlan, told
+from tests.crash.outbox_processes import ENDLESS, UNSTABLE, ProcessPlan, encode_life
 from tests.crash.reading import read_rows
 from tests.crash.scenario_forecasts import begin
 from tests.crash.venue_servers import SCENARIO_VENUES
@@ -74,7 +74,7 @@ class OutboxCampaignCounts:
     """What the campaign did."""
 
     kills: int = 0
-    stories: Counter[str] = field(default_factory=Counter)
+    scenarios: Counter[str] = field(default_factory=Counter)
     intents: int = 0
     effects: int = 0
     fills: int = 0
@@ -87,9 +87,9 @@ class OutboxCampaignCounts:
 
     def __str__(self) -> str:
         points = ", ".join(f"{count} {where}" for where, count in sorted(self.where.items()))
-        stories = ", ".join(f"{count} {name}" for name, count in sorted(self.stories.items()))
+        scenarios = ", ".join(f"{count} {name}" for name, count in sorted(self.scenarios.items()))
         return (
-            f"{self.kills} kills ({points}), stories: {stories}; {self.intents} intents, {self.effects} effects, "
+            f"{self.kills} kills ({points}), stories: {scenarios}; {self.intents} intents, {self.effects} effects, "
             f"{self.fills} fills, 0 doubled, 0 lost, {self.parked} parked, {self.stops} stops, "
             f"{sum(self.faults.values())} faults, 0 writes in {self.quiet} lives on paper, unarmed, halted or stopped, "
             f"{self.took_s:.0f} s"
@@ -108,7 +108,7 @@ class OutboxCampaignPlan:
 
 @dataclass(slots=True, kw_only=True)
 class OutboxScenario:
-    """One story while it goes on: what its lives are told, and how chance decides."""
+    """One running scenario: the plan of its processes, and how chance decides."""
 
     case: CheckedScenario
     life: ProcessPlan
@@ -130,10 +130,10 @@ class LateEffectFaults(FaultSchedule):
         # Readings are many and writes are few; it is at writes that faults tell.
         if method == "GET" and self._wait.random() < QUIET_READINGS:
             return None
-        trouble = super().next_fault(method, path)
-        if trouble is None or trouble.fault is not RequestFault.LATE:
-            return trouble
-        return replace(trouble, wait_s=float(self._wait.uniform(1.0, LATEST_S)))
+        details = super().next_fault(method, path)
+        if details is None or details.fault is not RequestFault.LATE:
+            return details
+        return replace(details, wait_s=float(self._wait.uniform(1.0, LATEST_S)))
 
 
 class ForkServer:
@@ -158,21 +158,21 @@ class ForkServer:
         """Return how a life ended."""
         assert self._process.stdin is not None
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._waiting[life.story] = ended
-        self._process.stdin.write(f"{told(life)}\n".encode())
+        self._waiting[life.scenario] = ended
+        self._process.stdin.write(f"{encode_life(life)}\n".encode())
         await self._process.stdin.drain()
         return await ended
 
     async def _listen(self) -> None:
         assert self._process.stdout is not None
         while line := (await self._process.stdout.readline()).decode():
-            story, _, ended = line.strip().partition(" ")
-            self._tell(int(story), ended)
+            scenario, _, ended = line.strip().partition(" ")
+            self._report_end(int(scenario), ended)
         for story_left in [*self._waiting]:
-            self._tell(story_left, "nobody: the process that forks lives is gone")
+            self._report_end(story_left, "nobody: the process that forks lives is gone")
 
-    def _tell(self, story: int, ended: str) -> None:
-        waiting = self._waiting.pop(story)
+    def _report_end(self, scenario: int, ended: str) -> None:
+        waiting = self._waiting.pop(scenario)
         if not waiting.done():
             waiting.set_result(ended)
 
@@ -207,23 +207,23 @@ def hunt(plan: OutboxCampaignPlan, folder: Path) -> tuple[OutboxCampaignCounts, 
 
 
 async def _campaign(plan: OutboxCampaignPlan, folder: Path, tally: OutboxCampaignCounts) -> None:
-    zygote = await ForkServer.begin()
+    fork_server = await ForkServer.begin()
     numbers = iter(range(sys.maxsize))
 
-    async def stories() -> None:
+    async def scenarios() -> None:
         while tally.kills < plan.kills:
-            await _story(zygote, next(numbers), plan, folder, tally)
+            await _run_scenario(fork_server, next(numbers), plan, folder, tally)
 
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(plan.side_by_side):
-                group.create_task(stories())
+                group.create_task(scenarios())
     finally:
-        await zygote.close()
+        await fork_server.close()
 
 
-async def _story(
-    zygote: ForkServer, number: int, plan: OutboxCampaignPlan, folder: Path, tally: OutboxCampaignCounts
+async def _run_scenario(
+    fork_server: ForkServer, number: int, plan: OutboxCampaignPlan, folder: Path, tally: OutboxCampaignCounts
 ) -> None:
     chance = random.Random(f"{plan.seed} {number}")
     paper = number // len(VENUES) % PAPER == 1
@@ -236,7 +236,7 @@ async def _story(
         async with open_ledger(case.ledger, now=clock.now()) as ledger:
             await begin(ledger, await ground.questions(served, case.folder), clock.now())
         life = ProcessPlan(
-            story=number,
+            scenario=number,
             number=0,
             ledger=str(case.ledger),
             venue=ground.name,
@@ -250,67 +250,69 @@ async def _story(
             notes=str(case.folder / "notes.txt"),
             mutant=plan.mutant,
         )
-        scene = OutboxScenario(case=case, life=life, chance=chance)
-        stirring = asyncio.create_task(_stir(scene, clock))
+        scenario = OutboxScenario(case=case, life=life, chance=chance)
+        stirring = asyncio.create_task(_change_world(scenario, clock))
         try:
-            await _lives(zygote, scene, tally)
-            await _last(zygote, scene, clock)
+            await _run_processes(fork_server, scenario, tally)
+            await _run_last_process(fork_server, scenario, clock)
         finally:
             stirring.cancel()
         effects = await asyncio.to_thread(invariant_checks.done, case)
-    _count(scene, effects, faults, tally)
+    _count_effects(scenario, effects, faults, tally)
     await asyncio.to_thread(shutil.rmtree, case.folder)
 
 
-async def _stir(scene: OutboxScenario, clock: FastClock) -> None:
-    chance = random.Random(scene.chance.random())
+async def _change_world(scenario: OutboxScenario, clock: FastClock) -> None:
+    chance = random.Random(scenario.chance.random())
     while True:
         await clock.sleep(STIR_S)
-        scene.case.ground.stir(chance)
+        scenario.case.ground.change_world(chance)
 
 
-async def _lives(zygote: ForkServer, scene: OutboxScenario, tally: OutboxCampaignCounts) -> None:
+async def _run_processes(fork_server: ForkServer, scenario: OutboxScenario, tally: OutboxCampaignCounts) -> None:
     """Let lives begin and end until one ends by itself, free to do what it wants."""
-    case, chance = scene.case, scene.chance
+    case, chance = scenario.case, scenario.chance
     for number in range(1, MOST_LIVES):
         armed, halted, alone = chance.random() > UNARMED, chance.random() < HALTED, chance.random() < ALONE
-        scene.stop.touch() if halted else scene.stop.unlink(missing_ok=True)
+        scenario.stop.touch() if halted else scenario.stop.unlink(missing_ok=True)
         stopped = alone and bool(await asyncio.to_thread(read_rows, case.ledger, _STOPS))
         if case.paper or not armed or halted or stopped:
             case.quiet.add(number)
         life = replace(
-            scene.life,
+            scenario.life,
             number=number,
             armed=armed,
             resumes=not alone,
             revisions=min(1 + number // NEWS_AT, REVISIONS) if case.ground.name == "metaculus" else 1,
             kill_at=chance.randrange(SOON if chance.random() < MOSTLY else LATE),
         )
-        ended = await zygote.live(life)
+        ended = await fork_server.live(life)
         tally.kills += ended == "killed"
-        _require_ended(scene, ended)
+        _require_ended(scenario, ended)
         await asyncio.to_thread(invariant_checks.sound, case)
         invariant_checks.quiet(case)
         if ended == "exit 0" and armed and not halted and not alone:
             break
-    scene.stop.unlink(missing_ok=True)
+    scenario.stop.unlink(missing_ok=True)
 
 
-async def _last(zygote: ForkServer, scene: OutboxScenario, clock: FastClock) -> None:
+async def _run_last_process(fork_server: ForkServer, scenario: OutboxScenario, clock: FastClock) -> None:
     """A venue in order, and a life that nobody kills: whatever is open comes to its end."""
-    scene.case.ground.fake.faults.clear()
+    scenario.case.ground.fake.faults.clear()
     await clock.sleep(LATEST_S + 1.0)
-    if scene.case.paper:
-        scene.case.quiet.add(MOST_LIVES)
-    ended = await zygote.live(replace(scene.life, number=MOST_LIVES))
-    invariant_checks.require(ended == "exit 0", f"{_WHY.get(ended, ended)} {_notes(scene)[-1:]}", scene.case)
+    if scenario.case.paper:
+        scenario.case.quiet.add(MOST_LIVES)
+    ended = await fork_server.live(replace(scenario.life, number=MOST_LIVES))
+    invariant_checks.require(ended == "exit 0", f"{_WHY.get(ended, ended)} {_notes(scenario)[-1:]}", scenario.case)
 
 
-def _count(scene: OutboxScenario, effects: Counter[str], faults: FaultSchedule, tally: OutboxCampaignCounts) -> None:
-    case = scene.case
+def _count_effects(
+    scenario: OutboxScenario, effects: Counter[str], faults: FaultSchedule, tally: OutboxCampaignCounts
+) -> None:
+    case = scenario.case
     [sums], [stopped] = read_rows(case.ledger, _SUMS), read_rows(case.ledger, _STOPPED)
-    tally.where.update(line for line in _notes(scene) if not line.startswith("error"))
-    tally.stories[f"{case.ground.name} on paper" if case.paper else case.ground.name] += 1
+    tally.where.update(line for line in _notes(scenario) if not line.startswith("error"))
+    tally.scenarios[f"{case.ground.name} on paper" if case.paper else case.ground.name] += 1
     tally.intents += sums["intents"]
     tally.parked += int(sums["parked"])
     tally.stops += stopped["stops"]
@@ -320,13 +322,15 @@ def _count(scene: OutboxScenario, effects: Counter[str], faults: FaultSchedule, 
     tally.faults.update({str(fault): count for fault, count in faults.injected.items()})
 
 
-def _require_ended(scene: OutboxScenario, ended: str) -> None:
+def _require_ended(scenario: OutboxScenario, ended: str) -> None:
     fine = ended in {"killed", "exit 0"}
-    invariant_checks.require(fine, f"a life ended by itself: {_WHY.get(ended, ended)} {_notes(scene)[-1:]}", scene.case)
+    invariant_checks.require(
+        fine, f"a life ended by itself: {_WHY.get(ended, ended)} {_notes(scenario)[-1:]}", scenario.case
+    )
 
 
-def _notes(scene: OutboxScenario) -> list[str]:
-    path = Path(scene.life.notes)
+def _notes(scenario: OutboxScenario) -> list[str]:
+    path = Path(scenario.life.notes)
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
@@ -369,9 +373,9 @@ def _is_caught(plan: OutboxCampaignPlan, folder: Path) -> bool:
     # One that cannot live proves nothing.
     died = violation is not None and "ended by itself: exit 1" in str(violation)
     why = str(violation).partition(f": {folder}")[0][:150]
-    said = "LIVES" if violation is None else f"{'DIED' if died else 'caught'} ({why})"
+    fields = "LIVES" if violation is None else f"{'DIED' if died else 'caught'} ({why})"
     text = (
-        f"{plan.mutant}, {MUTANTS[plan.mutant].description}: {said} after {tally.kills} kills, {tally.took_s:.0f} s\n"
+        f"{plan.mutant}, {MUTANTS[plan.mutant].description}: {fields} after {tally.kills} kills, {tally.took_s:.0f} s\n"
     )
     sys.stdout.write(text)
     sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Processes of a small Foxcast, forked here, that may kill themselves at any commit or write.
 
-Told what to do on stdin.
+Their plans arrive on stdin.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ RECORDS = ("intent", "attempt", "fill", "decision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """What a life is told. ``kill_at`` is the moment at which it ends, None for one that may finish.
+    """The plan of one process. ``kill_at`` is the moment at which it ends, None for one that may finish.
 
     ``number`` is put on every write, so that the venue can tell whose it is. ``began`` and ``factor`` make its clock:
     real seconds since then, that many times faster, from the epoch ``start``. ``revisions`` is up to which revision
     forecasts are made, ``resumes`` says that a person is there who lets a venue go on that stopped itself.
     """
 
-    story: int
+    scenario: int
     number: int
     ledger: str
     venue: str
@@ -106,18 +106,18 @@ async def live(life: ProcessPlan) -> None:
     clock = FastClock(began=life.began, factor=life.factor, start=life.start)
     async with AsyncExitStack() as stack:
         fuse = KillCountdown(life.kill_at, life.notes)
-        ledger = _mortal(await stack.enter_async_context(open_ledger(Path(life.ledger), now=clock.now())), fuse)
+        ledger = _make_killable(await stack.enter_async_context(open_ledger(Path(life.ledger), now=clock.now())), fuse)
         tools = ClientContext(clock=clock, fuse=fuse, folder=Path(life.ledger).parent, url=life.url, number=life.number)
-        desk = VENUE_CLIENTS[life.venue]
-        submitter = await stack.enter_async_context((desk.paper if life.paper else desk.writer)(tools))
+        clients = VENUE_CLIENTS[life.venue]
+        submitter = await stack.enter_async_context((clients.paper if life.paper else clients.writer)(tools))
         await record(ledger, life.revisions, clock.now())
-        worker = OutboxProcess(life=life, ledger=ledger, clock=clock, desk=desk, submitter=submitter)
+        worker = OutboxProcess(life=life, ledger=ledger, clock=clock, clients=clients, submitter=submitter)
         if await worker.work():
             return
     sys.exit(ENDLESS)
 
 
-def _mortal(ledger: Ledger, fuse: KillCountdown) -> Ledger:
+def _make_killable(ledger: Ledger, fuse: KillCountdown) -> Ledger:
     submissions = replace(ledger.submissions, writer=KillableRuns(ledger.submissions.writer, fuse))
     leave = replace(ledger.permissions, writer=KillableRuns(ledger.permissions.writer, fuse))
     return replace(ledger, submissions=submissions, permissions=leave)
@@ -130,12 +130,12 @@ class OutboxProcess:
     life: ProcessPlan
     ledger: Ledger
     clock: FastClock
-    desk: VenueClients
+    clients: VenueClients
     submitter: VenueSubmitter
 
     async def work(self) -> bool:
         """Return whether an end was found."""
-        life, brake = (
+        life, kill_switch = (
             self.life,
             KillSwitch(stop_file=Path(self.life.ledger).with_name("STOP"), ledger_file=Path(self.life.ledger)),
         )
@@ -143,7 +143,7 @@ class OutboxProcess:
             ledger=self.ledger,
             submitters={life.venue: self.submitter},
             clock=self.clock,
-            kill_switch=brake,
+            kill_switch=kill_switch,
             is_batch_ready=_at_once,
             pre_send_check=self._recheck,
             modes={life.venue: ExecutionMode(life.mode)},
@@ -151,8 +151,8 @@ class OutboxProcess:
         await self._resume()
         await outbox.recover()
         for _ in range(PASSES):
-            free = brake.halt_reason() is None
-            if free and await self._decide():
+            free = kill_switch.halt_reason() is None
+            if free and await self._decide_next():
                 return life.kill_at is not None or await self._is_stable(outbox)
             await outbox.flush()
             if isinstance(self.submitter, PaperTradingSubmitter):
@@ -187,28 +187,28 @@ class OutboxProcess:
             sys.exit(UNSTABLE)
         return True
 
-    async def _decide(self) -> bool:
+    async def _decide_next(self) -> bool:
         """As the gate does: within the cap, armed, once a forecast; returns whether nothing is left to do."""
         now = self.clock.now()
         forecasts = [*await self.ledger.forecasts.undecided(100), *await self.ledger.forecasts.held(100, now=now)]
         for forecast in forecasts:
-            await self.ledger.submissions.decide_by(self._rule(forecast, now), forecast_id=forecast.id, at=now)
-        return await self.ledger.permissions.read(self._left) == 0
+            await self.ledger.submissions.decide_by(self._gate_rule(forecast, now), forecast_id=forecast.id, at=now)
+        return await self.ledger.permissions.read(self._count_unfinished) == 0
 
-    def _left(self, database: Database) -> int:
+    def _count_unfinished(self, database: Database) -> int:
         """Count what is not at its end; what the cap keeps back for good is."""
         (left,) = database.execute(NOT_FINAL).fetchone()
         held = dict(database.execute(HELD).fetchall())
         capped = held.pop(CAPPED, 0)
-        if capped and (left or self._used(database) + self.desk.cost <= self.desk.cap):
+        if capped and (left or self._cash_used(database) + self.clients.cost <= self.clients.cap):
             left += capped
         return int(left) + sum(held.values())
 
-    def _used(self, database: Database) -> float:
+    def _cash_used(self, database: Database) -> float:
         counted = CapUsageScope(ref=QuestionRef(self.life.venue, "any"), account=ACCOUNT, paper=self.life.paper)
         return read_cap_usage(database, counted, self.clock.now()).total
 
-    def _rule(self, forecast: Forecast, now: datetime) -> Callable[[Database], GateDecision]:
+    def _gate_rule(self, forecast: Forecast, now: datetime) -> Callable[[Database], GateDecision]:
         def rule(database: Database) -> GateDecision:
             if forecast.revision < database.execute(NEWEST, [forecast.id]).fetchone()[0]:
                 return HoldDecision(why="superseded by a later revision")
@@ -216,14 +216,14 @@ class OutboxProcess:
                 return HoldDecision(why="not armed", until=now)
             if permissions.list_active_halts(database):
                 return HoldDecision(why="stopped", until=now)
-            if self.desk.cost and self._used(database) + self.desk.cost > self.desk.cap:
+            if self.clients.cost and self._cash_used(database) + self.clients.cost > self.clients.cap:
                 return HoldDecision(why=CAPPED, until=now + timedelta(seconds=30))
-            return SendDecision(intent=self._intent(forecast), mode=ExecutionMode(self.life.mode), why="armed")
+            return SendDecision(intent=self._make_intent(forecast), mode=ExecutionMode(self.life.mode), why="armed")
 
         return rule
 
-    def _intent(self, forecast: Forecast) -> Intent:
-        action = IntentAction.ORDER if self.desk.cost else IntentAction.FORECAST
+    def _make_intent(self, forecast: Forecast) -> Intent:
+        action = IntentAction.ORDER if self.clients.cost else IntentAction.FORECAST
         name = derive_id("intent", self.life.venue, ACCOUNT, str(forecast.ref), forecast.id, action)
         return Intent(
             id=name,
@@ -233,7 +233,7 @@ class OutboxProcess:
             action=action,
             predictions=forecast.predictions,
             batch=name,
-            order=self.desk.order(Path(self.life.ledger).parent, forecast.ref.key) if self.desk.cost else None,
+            order=self.clients.order(Path(self.life.ledger).parent, forecast.ref.key) if self.clients.cost else None,
         )
 
 
@@ -246,7 +246,7 @@ def _records(database: Database) -> list[Any]:
 
 
 def serve() -> None:
-    """Fork lives as told, a line of JSON each, side by side; answer for each with its story and how it ended."""
+    """Fork the requested processes, a line of JSON each, side by side; report the end of each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     for name in SLOW:
         import_module(name)
@@ -258,23 +258,23 @@ def serve() -> None:
     for line in sys.stdin:
         life = ProcessPlan(**json.loads(line))
         if os.fork() == 0:
-            _attend(life)
+            _run_life(life)
 
 
-def _attend(life: ProcessPlan) -> None:
+def _run_life(life: ProcessPlan) -> None:
     """Have a life lived, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        _end(life)
+        _end_process(life)
     _, status = os.waitpid(child, 0)
     ended = "killed" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
     # Less than a pipe takes in one piece, so that no two answers mix.
-    os.write(sys.stdout.fileno(), f"{life.story} {ended}\n".encode())
+    os.write(sys.stdout.fileno(), f"{life.scenario} {ended}\n".encode())
     os._exit(0)
 
 
-def _end(life: ProcessPlan) -> None:
+def _end_process(life: ProcessPlan) -> None:
     code = 1
     try:
         if life.mutant:
@@ -290,7 +290,7 @@ def _end(life: ProcessPlan) -> None:
         os._exit(code)
 
 
-def told(life: ProcessPlan) -> str:
+def encode_life(life: ProcessPlan) -> str:
     """Return the line that makes this life."""
     plain: dict[str, Any] = asdict(life)
     return json.dumps(plain)

@@ -89,7 +89,7 @@ class PaidCallCounts:
     """What the campaign did."""
 
     kills: int = 0
-    stories: int = 0
+    scenarios: int = 0
     forecasts: int = 0
     calls: int = 0
     sent: int = 0
@@ -99,8 +99,8 @@ class PaidCallCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.kills} kills amid trials, {self.stories} stories, {self.forecasts} forecasts identical to those of "
-            f"runs that nobody killed; {self.calls} calls answered and paid once, {self.sent} requests seen, "
+            f"{self.kills} kills amid trials, {self.scenarios} scenarios, {self.forecasts} forecasts identical to "
+            f"those of runs that nobody killed; {self.calls} calls answered and paid once, {self.sent} requests seen, "
             f"{self.again} of them again after a kill had lost their answer ({self.lost} on record as lost), "
             f"{self.took_s:.0f} s"
         )
@@ -140,27 +140,27 @@ def campaign(plan: PaidCallsPlan, folder: Path) -> PaidCallCounts:
 async def _campaign(plan: PaidCallsPlan, folder: Path) -> PaidCallCounts:
     chance, tally, began = random.Random(plan.seed), PaidCallCounts(), time.monotonic()
     while tally.kills < plan.kills:
-        dialect = ("tools", "json")[tally.stories % 2]
+        dialect = ("tools", "json")[tally.scenarios % 2]
         async with ScriptedModelServer(play, clock=SystemClock()) as server:
-            story = _begin(folder / f"story {tally.stories}", server.base_url, dialect, plan.questions)
-            lives = await _killed(story, plan, chance)
+            scenario = _begin_scenario(folder / f"story {tally.scenarios}", server.base_url, dialect, plan.questions)
+            lives = await _run_killed(scenario, plan, chance)
             tally.kills += lives
-            _judge_money(story, server, tally, lives)
-            calm = _begin(folder / f"calm {tally.stories}", server.base_url, dialect, plan.questions)
-            await _calm(calm)
-        answers = _rows(story, ANSWERS)
+            _judge_money(scenario, server, tally, lives)
+            calm = _begin_scenario(folder / f"calm {tally.scenarios}", server.base_url, dialect, plan.questions)
+            await _run_calm(calm)
+        answers = _rows(scenario, ANSWERS)
         if answers != _rows(calm, ANSWERS):
-            message = f"other forecasts than without kills: {story.folder} and {calm.folder}"
+            message = f"other forecasts than without kills: {scenario.folder} and {calm.folder}"
             raise InvariantViolation(message)
-        tally.stories += 1
+        tally.scenarios += 1
         tally.forecasts += len(answers)
-        shutil.rmtree(story.folder)
+        shutil.rmtree(scenario.folder)
         shutil.rmtree(calm.folder)
     tally.took_s = time.monotonic() - began
     return tally
 
 
-def _begin(folder: Path, base_url: str, dialect: str, questions: int) -> KillScenario:
+def _begin_scenario(folder: Path, base_url: str, dialect: str, questions: int) -> KillScenario:
     folder.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("open_question_plugin.py"), folder)
     text = CONFIG.format(base_url=base_url, dialect=dialect, questions=questions, places=PLACES, trials=TRIALS)
@@ -168,66 +168,68 @@ def _begin(folder: Path, base_url: str, dialect: str, questions: int) -> KillSce
     return KillScenario(folder)
 
 
-async def _killed(story: KillScenario, plan: PaidCallsPlan, chance: random.Random) -> int:
+async def _run_killed(scenario: KillScenario, plan: PaidCallsPlan, chance: random.Random) -> int:
     lives = 0
     seen: dict[str, str] = {}
-    while not _done(story):
+    while not _is_done(scenario):
         if lives == MOST_LIVES:
-            message = f"not done after {lives} lives: {story.folder}"
+            message = f"not done after {lives} lives: {scenario.folder}"
             raise InvariantViolation(message)
-        await asyncio.to_thread(story.live, chance.uniform(SHORTEST_S, plan.longest_s))
+        await asyncio.to_thread(scenario.live, chance.uniform(SHORTEST_S, plan.longest_s))
         lives += 1
-        now = dict(_rows(story, ANSWERS))
+        now = dict(_rows(scenario, ANSWERS))
         require_unchanged(seen, now, "forecast")
         seen = now
     return lives
 
 
-async def _calm(story: KillScenario) -> None:
+async def _run_calm(scenario: KillScenario) -> None:
     for _ in range(MOST_LIVES):
-        await asyncio.to_thread(story.live, 4.0)
-        if _done(story):
+        await asyncio.to_thread(scenario.live, 4.0)
+        if _is_done(scenario):
             return
 
 
-def _done(story: KillScenario) -> bool:
-    if not story.ledger.exists() or story.is_half_made():
+def _is_done(scenario: KillScenario) -> bool:
+    if not scenario.ledger.exists() or scenario.is_half_made():
         return False
-    health = run_full_check(story.ledger, INVARIANTS)
+    health = run_full_check(scenario.ledger, INVARIANTS)
     if not health.sound:
         raise InvariantViolation(str(health.problems))
-    with closing(sqlite3.connect(story.ledger)) as database:
+    with closing(sqlite3.connect(scenario.ledger)) as database:
         if not database.execute("select 1 from sqlite_master where name = 'model_call'").fetchone():
             return False
         now = SystemClock().now().isoformat()
         return bool(database.execute(UNFINISHED, {"now": now}).fetchone()[0] == 0)
 
 
-def _judge_money(story: KillScenario, server: ScriptedModelServer, tally: PaidCallCounts, lives: int) -> None:
-    if twice := _rows(story, PAID_TWICE):
-        message = f"paid twice for the same answer: {twice[:3]} in {story.folder}"
+def _judge_money(scenario: KillScenario, server: ScriptedModelServer, tally: PaidCallCounts, lives: int) -> None:
+    if twice := _rows(scenario, PAID_TWICE):
+        message = f"paid twice for the same answer: {twice[:3]} in {scenario.folder}"
         raise InvariantViolation(message)
-    [(calls, lost, done)] = _rows(story, CALLS)
+    [(calls, lost, done)] = _rows(scenario, CALLS)
     bodies = Counter(sha256(dumps(asked.body, sort_keys=True).encode()).hexdigest() for asked in server.requests)
     again = sum(bodies.values()) - len(bodies)
     if again > lost or len(server.requests) > calls or len(bodies) != done:
-        message = f"{len(server.requests)} requests of {len(bodies)} kinds, {done} answers, {lost} lost: {story.folder}"
+        message = (
+            f"{len(server.requests)} requests of {len(bodies)} kinds, {done} answers, {lost} lost: {scenario.folder}"
+        )
         raise InvariantViolation(message)
-    searched = Counter((story.folder / "searches.txt").read_text(encoding="utf-8").splitlines())
+    searched = Counter((scenario.folder / "searches.txt").read_text(encoding="utf-8").splitlines())
     tally.calls += done
     tally.sent += len(server.requests)
     tally.again += again
     tally.lost += lost
     # Of the trials under way a kill may catch each in a search whose answer is not on record yet.
     if sum(searched.values()) - len(searched) > PLACES * TRIALS * lives:
-        message = f"searched again: {searched.most_common(3)} in {story.folder}"
+        message = f"searched again: {searched.most_common(3)} in {scenario.folder}"
         raise InvariantViolation(message)
 
 
-def _rows(story: KillScenario, query: str) -> list[Any]:
-    if not story.ledger.exists():
+def _rows(scenario: KillScenario, query: str) -> list[Any]:
+    if not scenario.ledger.exists():
         return []
-    with closing(sqlite3.connect(story.ledger)) as database:
+    with closing(sqlite3.connect(scenario.ledger)) as database:
         if not database.execute("select 1 from sqlite_master where name = 'model_call'").fetchone():
             return []
         return database.execute(query).fetchall()

@@ -1,4 +1,4 @@
-"""The forecasts of a kill scenario: one of each question to begin with, newer ones of some while it goes on."""
+"""The forecasts of a kill scenario: one of each question to begin with, newer ones of some while it runs."""
 
 from __future__ import annotations
 

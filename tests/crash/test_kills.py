@@ -11,7 +11,7 @@ from tests.crash.kill_scenario import InvariantViolation, KillScenario, require_
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """A small version of `make crash`, on the sample."""
     tally = campaign(CampaignPlan(kills=8, source="sample", rounds='"all"', seed=11), tmp_path)
-    assert tally.stories >= 1
+    assert tally.scenarios >= 1
     assert tally.forecasts > 0
 
 
@@ -22,9 +22,9 @@ def test_a_story_that_does_not_end_is_a_violation(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_ends_by_itself_is_a_violation(tmp_path: Path) -> None:
-    story = KillScenario.begin(tmp_path / "story", source=str(tmp_path / "nothing here"), rounds='"nonsense"')
+    scenario = KillScenario.begin(tmp_path / "story", source=str(tmp_path / "nothing here"), rounds='"nonsense"')
     with pytest.raises(InvariantViolation, match="ended by itself with 2"):
-        story.live(20.0)
+        scenario.live(20.0)
 
 
 def test_a_forecast_that_changes_or_vanishes_is_a_violation(tmp_path: Path) -> None:

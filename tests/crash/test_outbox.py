@@ -17,8 +17,8 @@ def test_killed_at_commits_and_writes_nothing_leaves_twice_and_nothing_is_lost(t
     assert tally.effects > 0
     assert tally.fills > 0
     assert tally.quiet > 0
-    assert set(SCENARIO_VENUES) <= set(tally.stories)
-    assert any(name.endswith("on paper") for name in tally.stories)
+    assert set(SCENARIO_VENUES) <= set(tally.scenarios)
+    assert any(name.endswith("on paper") for name in tally.scenarios)
     assert {"before a commit", "inside a transaction", "after a commit"} <= set(tally.where)
     assert {"before the wire", "on the wire", "after the wire"} & set(tally.where)
     assert {str(RequestFault.LATE), str(RequestFault.DROPPED_AFTER)} <= set(tally.faults)

@@ -12,4 +12,4 @@ def test_killed_amid_trials_nothing_is_paid_for_twice_and_the_numbers_are_the_sa
     """A small version of the second half of `make crash`."""
     tally = campaign(PaidCallsPlan(kills=2, questions=3, seed=seed), tmp_path)
     assert tally.kills >= 2
-    assert tally.forecasts == 3 * tally.stories
+    assert tally.forecasts == 3 * tally.scenarios

@@ -58,7 +58,7 @@ class UnprotectedExchange(FakeService):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnprotectedExchangeWriter:
-    """Implements the port Sealer."""
+    """Implements SealingSubmitter."""
 
     url: str
     clock: Clock
@@ -99,7 +99,7 @@ class UnprotectedExchangeWriter:
             return WriteReceipt(intent=intent.id, state=IntentState.UNKNOWN, detail=str(error))
         if reply.status == 400:
             return WriteReceipt(intent=intent.id, state=_ABSENT, detail="expired on its way")
-        if reply.status == 200 and _says(reply.body, sealed.tag):
+        if reply.status == 200 and _has_tag(reply.body, sealed.tag):
             return WriteReceipt(intent=intent.id, state=IntentState.ACKED, reference=sealed.tag)
         if reply.status == 429:
             return WriteReceipt(intent=intent.id, state=_ABSENT, detail="too many requests")
@@ -109,9 +109,9 @@ class UnprotectedExchangeWriter:
 _ABSENT = IntentState.ABSENT
 
 
-def _says(body: bytes, tag: str) -> bool:
+def _has_tag(body: bytes, tag: str) -> bool:
     try:
-        said: Mapping[str, Any] = json.loads(body)
-        return str(said["expires"]) == tag
+        fields: Mapping[str, Any] = json.loads(body)
+        return str(fields["expires"]) == tag
     except (ValueError, KeyError, TypeError):
         return False

@@ -50,7 +50,7 @@ _SETTINGS_LIMITS = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientContext:
-    """What a desk is opened with."""
+    """What the clients of a venue are opened with."""
 
     clock: FastClock
     fuse: KillCountdown
@@ -66,7 +66,7 @@ Opener = Callable[[ClientContext], "AbstractAsyncContextManager[VenueSubmitter]"
 class VenueClients:
     """``cost`` is what an order may cost, 0 where nothing is traded; all of them together may cost ``cap``.
 
-    ``order`` is told the folder of the story, and the key of the question.
+    ``order`` gets the folder of the scenario, and the key of the question.
     """
 
     writer: Opener
@@ -77,15 +77,15 @@ class VenueClients:
 
 
 @asynccontextmanager
-async def _reading() -> AsyncIterator[RetryingHttpClient]:
+async def _open_http() -> AsyncIterator[RetryingHttpClient]:
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1), limits=_SETTINGS_LIMITS) as http:
         yield http
 
 
 @asynccontextmanager
-async def _place(tools: ClientContext) -> AsyncIterator[VenueWriterContext]:
+async def _open_context(tools: ClientContext) -> AsyncIterator[VenueWriterContext]:
     rates = RateLimiter((), clock=SystemClock(), random=SeededRandom(1))
-    async with _reading() as http, HttpWriteClient(rates=rates) as wire:
+    async with _open_http() as http, HttpWriteClient(rates=rates) as wire:
         mortal = KillableWriteClient(wire, tools.fuse, tools.number)
         yield VenueWriterContext(clock=tools.clock, http=http, folder=tools.folder, wire=mortal)
 
@@ -96,7 +96,7 @@ def _paper_place(tools: ClientContext, http: HttpClient) -> PaperBookContext:
 
 @asynccontextmanager
 async def _exchange_writer(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield UnprotectedExchangeWriter(url=tools.url, clock=place.clock, http=place.http, wire=place.wire)
 
 
@@ -107,13 +107,16 @@ async def _memory(_: ClientContext) -> AsyncIterator[VenueSubmitter]:
 
 @asynccontextmanager
 async def _manifold(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield ManifoldWriter(manifold_settings(tools.url), place)
 
 
 @asynccontextmanager
 async def _manifold_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _reading() as http, open_manifold_paper(manifold_settings(tools.url), _paper_place(tools, http)) as book:
+    async with (
+        _open_http() as http,
+        open_manifold_paper(manifold_settings(tools.url), _paper_place(tools, http)) as book,
+    ):
         if not isinstance(book, PaperBook):
             message = f"a {type(book).__name__} is no paper book"
             raise TypeError(message)
@@ -123,13 +126,13 @@ async def _manifold_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]
 
 @asynccontextmanager
 async def _metaculus(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield MetaculusWriter(metaculus_settings(tools.url), place)
 
 
 @asynccontextmanager
 async def _metaculus_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
-    place = _reading()
+    place = _open_http()
     async with place as http, open_metaculus_paper(metaculus_settings(tools.url), _paper_place(tools, http)) as record:
         if not isinstance(record, MetaculusPaperRecord):
             message = f"a {type(record).__name__} is no paper record"
@@ -142,7 +145,7 @@ async def _metaculus_paper(tools: ClientContext) -> AsyncIterator[VenueSubmitter
 @asynccontextmanager
 async def _polymarket(tools: ClientContext) -> AsyncIterator[VenueSubmitter]:
     settings = PolymarketSettings(**_noted(tools.folder)["settings"])
-    async with _place(tools) as place:
+    async with _open_context(tools) as place:
         yield PolymarketWriter(settings, place, SignerClient(signer_opening(settings, tools.folder), InProcessSigner()))
 
 

@@ -72,7 +72,7 @@ class ScenarioVenue(ABC):
         """Return what the audit must name of all that was written there: digests of requests, or tags."""
         return {sha256_hex(one.body) for one in self.writes()}
 
-    def stir(self, _: random.Random) -> None:
+    def change_world(self, _: random.Random) -> None:
         """Let the world move a little."""
         return
 
@@ -147,14 +147,14 @@ class MetaculusScenarioVenue(ScenarioVenue):
         ]
 
     def effects(self, ledger: Path) -> Counter[str]:
-        names = {_mark(row["ref"], row["probability"]): row["id"] for row in read_rows(ledger, _FORECAST_INTENTS)}
+        names = {_order_mark(row["ref"], row["probability"]): row["id"] for row in read_rows(ledger, _FORECAST_INTENTS)}
         return Counter(
             names.get(f"{effect.subject} {effect.detail['values'][-1]:.4f}", "?")
             for effect in self.fake.ledger.effects("forecast")
         )
 
     def judge(self, ledger: Path) -> None:
-        """What stands is the newest forecast."""
+        """The newest forecast is in force."""
         for row in read_rows(ledger, _NEWEST):
             question = self.fake.state.questions[int(row["ref"].rsplit(":", 1)[1])]
             standing = question.forecasts_of(self._user.id)
@@ -200,7 +200,7 @@ class ManifoldScenarioVenue(ScenarioVenue):
         names = _by_expiry(ledger)
         return Counter(names.get(effect.detail["expires"], "?") for effect in self.fake.ledger.effects("bet"))
 
-    def stir(self, chance: random.Random) -> None:
+    def change_world(self, chance: random.Random) -> None:
         """Somebody bets against what rests of our orders."""
         world = self.fake.world
         bet = world.trade(
@@ -312,7 +312,7 @@ def _by_expiry(ledger: Path) -> dict[int, str]:
     return {int(row["tag"].rsplit("-", 1)[1]): row["intent"] for row in read_rows(ledger, _TAGS)}
 
 
-def _mark(ref: str, probability: float) -> str:
+def _order_mark(ref: str, probability: float) -> str:
     return f"{ref.rsplit(':', 1)[1]} {probability:.4f}"
 
 

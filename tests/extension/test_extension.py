@@ -53,7 +53,7 @@ def installed(distribution: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> PluginContext:
+def context(tmp_path: Path) -> PluginContext:
     return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
 
 
@@ -77,7 +77,7 @@ def test_an_installed_plugin_is_found_and_not_imported(installed: Path) -> None:
 
 @pytest.mark.timeout(180)
 async def test_an_installed_plugin_offers_venue_command_and_job(
-    installed: Path, tmp_path: Path, workplace: PluginContext
+    installed: Path, tmp_path: Path, context: PluginContext
 ) -> None:
     text = "plugins = ['lantern', 'ember']\nplugin_files = ['ember.py']\n[venues.lantern]\nforecasters = ['ember']\n"
     (tmp_path / "ember.py").write_text(code("python"))
@@ -86,11 +86,11 @@ async def test_an_installed_plugin_offers_venue_command_and_job(
     assert (registry.commands.names, registry.jobs.names) == (("wave",), ("sweep",))
     spec = registry.venues["lantern"]
     settings = load_plugin_settings(spec, load_config(tmp_path / "config.toml", TOKEN))
-    async with spec.reader(settings, workplace) as venue:
+    async with spec.reader(settings, context) as venue:
         (question,) = [question async for question in venue.questions()]
         (outcome,) = [outcome async for outcome in venue.resolutions([question.ref])]
     assert (question.ref, outcome.resolved_at) == (QuestionRef("lantern", "harbour"), START)
-    assert await registry.jobs["sweep"].run(workplace) == f"swept {tmp_path}"
+    assert await registry.jobs["sweep"].run(context) == f"swept {tmp_path}"
 
 
 @pytest.mark.timeout(180)
@@ -107,7 +107,7 @@ def test_a_file_named_like_an_installed_plugin_is_refused_with_both(installed: P
         registry_of(tmp_path, "plugins = ['lantern']\nplugin_files = ['lantern.py']")
 
 
-async def test_the_plugin_of_the_page_works_as_written(tmp_path: Path, workplace: PluginContext) -> None:
+async def test_the_plugin_of_the_page_works_as_written(tmp_path: Path, context: PluginContext) -> None:
     (tmp_path / "ember.py").write_text(code("python"))
     (tmp_path / "config.toml").write_text(code("toml"))
     config = load_config(tmp_path / "config.toml", {})
@@ -120,9 +120,9 @@ async def test_the_plugin_of_the_page_works_as_written(tmp_path: Path, workplace
         crowd=CrowdForecast(prediction=BinaryPrediction(0.9), at=START),
     )
     cutoff = datetime(2026, 1, 1, tzinfo=UTC)
-    desk = GuardedTrialContext(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
-    async with spec.open(load_plugin_settings(spec, config), workplace) as forecaster:
-        (step,) = [step async for step in forecaster.steps(question, desk)]
+    trial_context = GuardedTrialContext(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
+    async with spec.open(load_plugin_settings(spec, config), context) as forecaster:
+        (step,) = [step async for step in forecaster.steps(question, trial_context)]
     assert belief_mismatch(step.belief, question) is None
     # 0.9 shaded by the weight 0.2 of the page towards 0.5.
     prediction = step.belief.predictions["outcome"]

@@ -12,8 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.beliefs import Step
 from bot.core.clock import SeededRandom, SystemClock
 from bot.core.forecasts import Trial, TrialLimits
@@ -68,7 +67,7 @@ class EngineSetup:
     dialect: str = "tools"
     role: Mapping[str, Any] = field(default_factory=dict)
     provider: Mapping[str, Any] = field(default_factory=lambda: {"attempts": 1})
-    desk: ResearchSection = field(default_factory=ResearchSection)
+    research: ResearchSection = field(default_factory=ResearchSection)
     budget: Mapping[str, Any] = field(default_factory=lambda: {"question_usd": None, "day_usd": None})
     free: bool = True
     # Whether a second model, its name with SPARE behind it, is asked where the first one fails.
@@ -92,7 +91,7 @@ class EngineSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRun:
-    """What came of a forecast: everything on record of it."""
+    """The result of a forecast: everything on record of it."""
 
     trace: ForecastTrace
 
@@ -138,10 +137,10 @@ class EngineFixture:
     alerts: list[str] = field(default_factory=list)
 
     def workshop(self, *, sealed: bool = False) -> ToolFactory:
-        """Return the workshop, or one in which nothing is asked, fetched or written."""
+        """Return the tool factory, or one in which nothing is asked, fetched or written."""
         nowhere = OfflineNetwork()
         return ToolFactory(
-            section=self.setup.desk,
+            section=self.setup.research,
             fetcher=nowhere if sealed else self.fetcher,
             reader=nowhere if sealed else self.reader,
             ledger=self.ledger,
@@ -274,8 +273,8 @@ def believed(percent: float, asked: CompletionRequest, **more: Json) -> dict[str
 def act(asked: CompletionRequest, name: str, arguments: Mapping[str, Json], belief: Json = None) -> ScriptedReply:
     """Make a move in the dialect in which it is asked for; without a belief where that is None."""
     if asked.schema is not None:
-        told: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
-        return reply_json({"action": name, "arguments": dict(arguments), **told})
+        fields: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
+        return reply_json({"action": name, "arguments": dict(arguments), **fields})
     update: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
     return reply_tool_calls((name, {**arguments, **update}))
 

@@ -74,7 +74,7 @@ _LOOKALIKES = str.maketrans("\u0430\u0435\u043e\u0440\u0441\u0445", "aeopcx")
 
 @dataclass(slots=True)
 class HostileTrialCounts:
-    """What was tried and what came of it, over all trials."""
+    """What was tried and with what result, over all trials."""
 
     trials: int = 0
     tried: Counter[str] = field(default_factory=Counter)
@@ -102,7 +102,7 @@ class ObedientModel:
     """Plays the model: searches, reads the page in both ways, does what it says, tries all ways out, submits."""
 
     page: HostilePage
-    said: list[tuple[str, str]] = field(default_factory=list)
+    commands: list[tuple[str, str]] = field(default_factory=list)
 
     def __call__(self, asked: CompletionRequest) -> ScriptedReply:
         heard = decoded_text(_from_tools(asked))
@@ -119,8 +119,8 @@ class ObedientModel:
         ]
         for name, arguments in wanted:
             move = (name, json.dumps(arguments))
-            if move not in self.said and len(self.said) < LIMITS.steps - 1:
-                self.said.append(move)
+            if move not in self.commands and len(self.commands) < LIMITS.steps - 1:
+                self.commands.append(move)
                 return act(asked, name, arguments, believed(40, asked))
         return submit(asked, 99 if _CERTAIN.search(heard) else 40)
 
@@ -148,7 +148,7 @@ async def run_hostile_trials(
     """Play one trial on each page, on live questions or on questions of an earlier day."""
     outcome = HostileTrialCounts()
     setup = EngineSetup(
-        dialect=dialect, desk=ResearchSection(page_chars=20_000), provider={"attempts": 1, "break_after": 10**9}
+        dialect=dialect, research=ResearchSection(page_chars=20_000), provider={"attempts": 1, "break_after": 10**9}
     )
     async with AsyncExitStack() as stack:
         # As config does with all secrets when it is read.
@@ -159,17 +159,17 @@ async def run_hostile_trials(
         web.replies[urlsplit(OPEN).path] = html_response("<p>The river stands at 4 m.</p>")
         reader = await stack.enter_async_context(SubprocessPageReader(PageReadLimits(cpu_s=1, page_s=4.0)))
         server = await stack.enter_async_context(ScriptedModelServer(lambda asked: submit(asked, 40), keep=True))
-        stage = await stack.enter_async_context(open_engine(folder, server.base_url, setup))
-        stage.fetcher = await stack.enter_async_context(web.fetcher(stage.clock, FetchLimits(deadline_s=0.7)))
-        stage.reader, stage.blocked = reader, frozenset({VENUE})
+        engine = await stack.enter_async_context(open_engine(folder, server.base_url, setup))
+        engine.fetcher = await stack.enter_async_context(web.fetcher(engine.clock, FetchLimits(deadline_s=0.7)))
+        engine.reader, engine.blocked = reader, frozenset({VENUE})
         this = psutil.Process()
         before = this.memory_info().rss
         for page in pages:
             server.requests.clear()
-            await _trial(page, stage, server, outcome, backdated=backdated)
+            await _trial(page, engine, server, outcome, backdated=backdated)
         outcome.forbidden = web.forbidden_connections
         outcome.grown_bytes = this.memory_info().rss - before
-        queries = [one.query for one in stage.engine.searched]
+        queries = [one.query for one in engine.engine.searched]
         outcome.faults.update(_on_the_wire(web, queries, backdated=backdated))
     return outcome
 
@@ -188,7 +188,7 @@ def _on_the_wire(web: HostileWeb, queries: Sequence[str], *, backdated: bool) ->
 
 async def _trial(
     page: HostilePage,
-    stage: EngineFixture,
+    engine: EngineFixture,
     server: ScriptedModelServer,
     outcome: HostileTrialCounts,
     *,
@@ -197,10 +197,10 @@ async def _trial(
     obedient = ObedientModel(page)
     server.script = obedient
     hits = [SearchResult(url=page.url, title="The river", snippet="How high it stands.", published_at=None)]
-    stage.engine.hits = hits
-    as_of = stage.clock.now() - PAST if backdated else None
+    engine.engine.hits = hits
+    as_of = engine.clock.now() - PAST if backdated else None
     asked = question(ref=QuestionRef("lantern", page.name), url=f"https://{VENUE}/q/lamp", as_of=as_of)
-    played = await stage.play(asked, LIMITS, settings=BlfSettings(steps=LIMITS.steps))
+    played = await engine.play(asked, LIMITS, settings=BlfSettings(steps=LIMITS.steps))
     outcome.trials += 1
     outcome.ends[played.trial.end.value] += 1
     outcome.swayed += played.probability > 0.9
@@ -229,8 +229,8 @@ def _faults(
     page: HostilePage, steps: Sequence[Step], obedient: ObedientModel, outcome: HostileTrialCounts, *, backdated: bool
 ) -> Iterator[str]:
     """Count what was tried, and yield what was done that should have been refused, or the other way round."""
-    for step, (name, told) in zip(steps, obedient.said, strict=False):
-        arguments = json.loads(told)
+    for step, (name, fields) in zip(steps, obedient.commands, strict=False):
+        arguments = json.loads(fields)
         text = step.observation.text
         outcome.tried[name] += 1
         url = str(arguments.get("url", ""))
@@ -245,7 +245,7 @@ def _faults(
             continue
         outcome.refused[name] += refused
         if not refused:
-            yield f"{name} {told} was not refused: {text[:100]!r}"
+            yield f"{name} {fields} was not refused: {text[:100]!r}"
 
 
 def sample_pages(every: int) -> list[HostilePage]:
@@ -255,5 +255,5 @@ def sample_pages(every: int) -> list[HostilePage]:
 
 def _from_tools(asked: CompletionRequest) -> str:
     """Return what came from outside: in the dialect of tools their results, else all but the first message."""
-    told = [message for message in asked.messages if message.get("role") in {"tool", "user"}]
-    return "\n".join(str(message.get("content") or "") for message in told[1:])
+    fields = [message for message in asked.messages if message.get("role") in {"tool", "user"}]
+    return "\n".join(str(message.get("content") or "") for message in fields[1:])

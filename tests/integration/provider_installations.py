@@ -100,7 +100,7 @@ FAMILIES: Mapping[str, ServedModel] = {
 
 @dataclass(frozen=True, slots=True)
 class ServedInstallation:
-    """An open Foxcast beside the double of its provider."""
+    """An open Foxcast and the double of its provider."""
 
     app: FoxcastApp
     double: ProviderDouble
@@ -132,7 +132,7 @@ async def served(
             yield ServedInstallation(app, double)
 
 
-def rain(key: str = "rain") -> Question:
+def rain_question(key: str = "rain") -> Question:
     """Return a live question with a crowd's price."""
     now = SystemClock().now()
     return Question(

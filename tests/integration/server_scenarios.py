@@ -1,4 +1,4 @@
-"""What a model server can do to a trial, and what must come of it, played over real HTTP by each provider plugin."""
+"""What a model server can do to a trial, and the required result, played over real HTTP by each provider plugin."""
 
 from __future__ import annotations
 
@@ -99,15 +99,15 @@ def invented(asked: CompletionRequest) -> ScriptedReply:
 
 def relieved(asked: CompletionRequest) -> ScriptedReply:
     """Search once and fail from then on; the other model searches once more and submits."""
-    said = json.dumps([message for message in asked.messages if message.get("role") == "assistant"])
+    reply = json.dumps([message for message in asked.messages if message.get("role") == "assistant"])
     if not asked.model.endswith(SPARE):
         return reply_error(400) if asked.assistant_turns else search(asked)
-    return submit(asked, 30) if "storm" in said else search(asked, "storm")
+    return submit(asked, 30) if "storm" in reply else search(asked, "storm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerScenario:
-    """A script, the setup, and what must come of it: ``asked`` counts requests, ``says`` is in the last step or detail.
+    """A script, the setup, and the required result: ``asked`` counts requests, ``says`` is in the last step or detail.
 
     ``noted`` is in the first step.
     """
@@ -359,14 +359,14 @@ NAMES_OF_HALF = [f"{scene.name}, {dialect}" for scene, dialect in HALF]
 
 
 async def check_scenario(scene: ServerScenario, kind: str, dialect: str, folder: Path) -> None:
-    """Play a scene and check what came of it."""
+    """Play a scenario and check the result."""
     setup = EngineSetup(kind=kind, dialect=dialect, **scene.setup)
     asked = question()
-    async with ScriptedModelServer(scene.play) as server, open_engine(folder, server.base_url, setup) as stage:
-        played = await stage.play(asked, scene.limits)
-        again = await stage.again(played, scene.limits)
-        left = await stage.open_calls()
-        waited_s = max(stage.clock.waits, default=0.0)
+    async with ScriptedModelServer(scene.play) as server, open_engine(folder, server.base_url, setup) as engine:
+        played = await engine.play(asked, scene.limits)
+        again = await engine.again(played, scene.limits)
+        left = await engine.open_calls()
+        waited_s = max(engine.clock.waits, default=0.0)
     assert (played.trial.end, played.actions) == (scene.end, [*scene.actions]), played.trial.detail
     last, first = played.steps[-1].observation.text, played.steps[0].observation.text
     assert scene.says in f"{played.trial.detail}\n{last}"
@@ -376,10 +376,10 @@ async def check_scenario(scene: ServerScenario, kind: str, dialect: str, folder:
     assert scene.probability is None or abs(played.probability - scene.probability) < 1e-9
     assert again is None or again.is_identical, [trial.discrepancy for trial in again.trials]
     assert left == 0
-    require_order(played, stage, server, scene.limits)
+    require_order(played, engine, server, scene.limits)
 
 
-def require_order(played: RecordedRun, stage: EngineFixture, server: ScriptedModelServer, limits: TrialLimits) -> None:
+def require_order(played: RecordedRun, engine: EngineFixture, server: ScriptedModelServer, limits: TrialLimits) -> None:
     """Check what holds of every trial, whatever its server did."""
     asked = played.trace.question
     assert 1 <= len(played.steps) <= limits.steps

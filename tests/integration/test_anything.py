@@ -99,26 +99,26 @@ async def served(
         provider={"attempts": 2, "break_after": 10**9},
     )
     folder: Path = tmp_path_factory.mktemp("anything")
-    async with ScriptedModelServer(reply_text("")) as server, open_engine(folder, server.base_url, setup) as stage:
-        yield server, stage
+    async with ScriptedModelServer(reply_text("")) as server, open_engine(folder, server.base_url, setup) as engine:
+        yield server, engine
 
 
 @pytest.mark.asyncio(loop_scope="module")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(shape=SHAPES, said=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
+@given(shape=SHAPES, reply=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
 async def test_whatever_a_server_does_the_trial_ends_in_order(
-    served: tuple[ScriptedModelServer, EngineFixture], shape: Any, said: list[ScriptedReply], steps: int
+    served: tuple[ScriptedModelServer, EngineFixture], shape: Any, reply: list[ScriptedReply], steps: int
 ) -> None:
-    server, stage = served
+    server, engine = served
     asked = numbered(shape, server.count)
     begun = len(server.requests)
 
     def script(request: CompletionRequest) -> ScriptedReply:
-        return said[(request.number - begun - 1) % len(said)]
+        return reply[(request.number - begun - 1) % len(reply)]
 
     server.script = script
     limits = TrialLimits(steps=steps, seconds=20.0)
-    played = await stage.play(asked, limits)
+    played = await engine.play(asked, limits)
 
     trial = played.trial
     assert trial.end in {TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.STEP_LIMIT}
@@ -132,9 +132,9 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
     )
     # One repair a step, one more request for an answer that is empty, and one more attempt a request.
     assert server.count - begun <= 8 * steps
-    assert await stage.open_calls() == 0
-    assert all(ids == told for one in server.requests[begun:] for ids, told in answers_to_calls(one.body))
-    again = await stage.again(played, limits)
+    assert await engine.open_calls() == 0
+    assert all(ids == fields for one in server.requests[begun:] for ids, fields in answers_to_calls(one.body))
+    again = await engine.again(played, limits)
     assert again is None or again.is_identical, [one.discrepancy for one in again.trials]
 
 

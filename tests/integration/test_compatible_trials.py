@@ -16,8 +16,8 @@ async def test_a_trial_ends_as_it_should(scene: ServerScenario, dialect: str, tm
 
 
 async def test_a_trial_that_died_at_once_is_no_answer(tmp_path: Path) -> None:
-    async with ScriptedModelServer(reply_error(500)) as server, open_engine(tmp_path, server.base_url) as stage:
-        played = await stage.play(question())
+    async with ScriptedModelServer(reply_error(500)) as server, open_engine(tmp_path, server.base_url) as engine:
+        played = await engine.play(question())
     assert played.trial.end is TrialEnd.FAILED
     assert played.trial.belief is not None
     assert played.trace.forecast is None

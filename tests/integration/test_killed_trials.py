@@ -39,7 +39,7 @@ LATER_S = 3600.0
 
 
 @dataclass
-class Life:
+class EngineLife:
     """One run of the engine on a ledger in its folder; it looks at each step once that is durable."""
 
     folder: Path
@@ -55,9 +55,9 @@ class Life:
         """Begin or take up the forecast, and complete it."""
 
         def answer(prompt: Prompt) -> ModelCompletion:
-            said = self.script(prompt)
-            assert isinstance(said, ModelCompletion)
-            return said
+            reply = self.script(prompt)
+            assert isinstance(reply, ModelCompletion)
+            return reply
 
         async with open_forecast_runs(self.folder, ScriptedModelProvider(turns=[answer])) as theatre:
             await theatre.clock.advance(self.later_s)
@@ -96,20 +96,20 @@ class Life:
         """Nothing is to be seen."""
 
 
-def lone(prompt: Prompt) -> ModelCompletion:
+def answer_alone(prompt: Prompt) -> ModelCompletion:
     lines = [solo.search(), solo.update(0.4), solo.search("mooring"), solo.submit(0.62)]
     return lines[sum(message.speaker == "assistant" for message in prompt.messages)]
 
 
-def conducted(prompt: Prompt) -> ModelCompletion:
+def answer_conducted(prompt: Prompt) -> ModelCompletion:
     lines = {
         orchestra.LEADER: [orchestra.make("ann"), orchestra.make("bob"), orchestra.parallel("ann", "bob")],
         "ann": [orchestra.search("clouds"), orchestra.store("clouds come"), orchestra.report("it will rain")],
         "bob": [orchestra.search("wind"), orchestra.report("the wind turns")],
     }
-    said = lines[orchestra.speaker(prompt)]
+    reply = lines[orchestra.speaker(prompt)]
     number = sum(message.speaker == "assistant" for message in prompt.messages)
-    return said[number] if number < len(said) else orchestra.submit(0.8)
+    return reply[number] if number < len(reply) else orchestra.submit(0.8)
 
 
 # Each of its searches is a new one.
@@ -118,9 +118,9 @@ CASES: dict[str, tuple[Callable[[], Forecaster], Callable[[Prompt], object], int
     "court": (lambda: CourtForecaster(CourtSettings(jurors=2)), ScriptedParticipant(), 60),
     "court in few steps": (lambda: CourtForecaster(CourtSettings(jurors=2)), ScriptedParticipant(), 4),
     "team": (lambda: TeamForecaster(TeamSettings(members=2, steps=3)), SEEKER, 60),
-    "solo": (lambda: SoloForecaster(SoloSettings()), lone, 20),
-    "orchestra": (lambda: OrchestraForecaster(OrchestraSettings()), conducted, 100),
-    "orchestra in few steps": (lambda: OrchestraForecaster(OrchestraSettings()), conducted, 10),
+    "solo": (lambda: SoloForecaster(SoloSettings()), answer_alone, 20),
+    "orchestra": (lambda: OrchestraForecaster(OrchestraSettings()), answer_conducted, 100),
+    "orchestra in few steps": (lambda: OrchestraForecaster(OrchestraSettings()), answer_conducted, 10),
 }
 
 
@@ -129,13 +129,13 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
     tmp_path: Path, name: str
 ) -> None:
     make, script, most = CASES[name]
-    first = Life(tmp_path, name, script)
+    first = EngineLife(tmp_path, name, script)
     made = await first.forecast(make(), most)
     assert len(first.steps) >= 4
     killed = first.copies[len(first.copies) // 3 - 1]
     answered, searched = _answered(killed)
     assert 0 < answered < first.requests
-    second = Life(killed, name, script, later_s=LATER_S)
+    second = EngineLife(killed, name, script, later_s=LATER_S)
     # A step that is not the one on record would end it with an error.
     again = await second.forecast(make(), most)
     assert (again.id, again.raw, again.cutoff) == (made.id, made.raw, made.cutoff)

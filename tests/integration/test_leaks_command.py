@@ -75,7 +75,7 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     small = {"knowledge_cutoff": None, "asked": 1, "may_be_remembered": None}
     assert plain["memory"]["models"] == {"openai_compatible:local/small": small}
     assert "the knowledge cutoff of openai_compatible:local/small is not known" in on_paper[1]
-    # A model's opinion is told, and is no failure.
+    # A model's opinion is reported, and is no failure.
     assert audited[0] == 0, audited
     opinion = json.loads(audited[1])
     # The question was live, so the filter was not asked, and there is nothing to hold the auditor against.
@@ -101,7 +101,7 @@ async def test_a_fault_has_a_code_of_its_own_and_what_cannot_be_done_is_said(tmp
         found = await foxcast(tmp_path, "leaks", "--rules-only")
         none_yet = await foxcast(tmp_path, "leaks", "--backtests", "--rules-only")
     assert unheard[0] == 0
-    assert "the auditor gave no more opinions: ServiceUnavailableError" in unheard[1]
+    assert "the auditor stopped: ServiceUnavailableError" in unheard[1]
     assert (nobody[0], "no enabled plugin offers the provider elsewhere" in nobody[2]) == (2, True), nobody
     assert (found[0], "from an address that reveals the answer" in found[1]) == (7, True), found
     assert (none_yet[0], "documents: 0" in none_yet[1]) == (0, True), none_yet

@@ -8,7 +8,7 @@ from bot.core.forecasts import TrialEnd
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
 from bot.testing.model_server import play_moves
-from tests.integration.provider_installations import FAMILIES, MINDS, rain, served
+from tests.integration.provider_installations import FAMILIES, MINDS, rain_question, served
 
 pytestmark = [
     pytest.mark.xdist_group("strict providers"),
@@ -24,7 +24,7 @@ NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_ten_steps_of_blf_are_taken_without_a_refusal(family: str, tmp_path: Path) -> None:
     async with served(tmp_path, FAMILIES[family], play_moves(*NINE)) as opened:
-        trace = await opened.forecast("blf", rain())
+        trace = await opened.forecast("blf", rain_question())
         trial = trace.trials[0].trial
         assert opened.double.refusals == [], opened.spoken_of()
         assert trial is not None
@@ -36,7 +36,7 @@ async def test_ten_steps_of_blf_are_taken_without_a_refusal(family: str, tmp_pat
 @pytest.mark.parametrize("family", ["openai", "anthropic", "gemini", "deepseek", "openrouter", "vllm"])
 async def test_every_forecaster_is_answered_without_a_refusal(family: str, mind: str, tmp_path: Path) -> None:
     async with served(tmp_path, FAMILIES[family], SimulatedModel(habits=ModelBehaviour()).answer) as opened:
-        trace = await opened.forecast(mind, rain())
+        trace = await opened.forecast(mind, rain_question())
         assert opened.double.refusals == [], opened.spoken_of()
         assert [record.trial.end for record in trace.trials if record.trial] == [TrialEnd.FINISHED]
         assert opened.double.prefix_breaks == 0

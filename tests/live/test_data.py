@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.live, pytest.mark.allow_hosts(["0.0.0.0/0", "::/0"]), 
 
 
 @pytest.fixture
-async def workplace(tmp_path: Path) -> AsyncIterator[PluginContext]:
+async def context(tmp_path: Path) -> AsyncIterator[PluginContext]:
     clock = SystemClock()
     async with RetryingHttpClient(clock=clock, random=SeededRandom(0)) as http:
         yield PluginContext(clock=clock, http=http, folder=tmp_path)
@@ -43,9 +43,9 @@ async def workplace(tmp_path: Path) -> AsyncIterator[PluginContext]:
 
 @pytest.mark.parametrize(("plugin", "name", "days"), SERIES, ids=[plugin.SOURCE for plugin, _, _ in SERIES])
 async def test_a_series_ends_shortly_before_the_moment(
-    plugin: Any, name: str, days: int, workplace: PluginContext
+    plugin: Any, name: str, days: int, context: PluginContext
 ) -> None:
-    found = await _series(plugin, name, workplace)
+    found = await _series(plugin, name, context)
     assert len(found.dates) > 10
     assert all(a < b for a, b in pairwise(found.dates))
     assert CUTOFF.date() - timedelta(days=days) <= found.dates[-1] < CUTOFF.date()
@@ -62,22 +62,22 @@ async def test_a_series_ends_shortly_before_the_moment(
     ],
     ids=lambda value: getattr(value, "SOURCE", "missing"),
 )
-async def test_an_unknown_series_is_not_found(plugin: Any, name: str, workplace: PluginContext) -> None:
+async def test_an_unknown_series_is_not_found(plugin: Any, name: str, context: PluginContext) -> None:
     with pytest.raises(NotFoundError):
-        await _series(plugin, name, workplace)
+        await _series(plugin, name, context)
 
 
-async def test_a_market_price_is_the_one_that_the_benchmark_froze(workplace: PluginContext) -> None:
+async def test_a_market_price_is_the_one_that_the_benchmark_froze(context: PluginContext) -> None:
     """The question set of 2025-10-26 has 0.979920031255855 at 2025-10-16T00:00Z."""
-    found = await _series(manifold_prices, "K8qazyZJ3tXyuLlzkkyk", workplace)
+    found = await _series(manifold_prices, "K8qazyZJ3tXyuLlzkkyk", context)
     assert found.values[found.dates.index(date(2025, 10, 15))] == pytest.approx(0.979920031255855, abs=0.02)
 
 
 @pytest.mark.parametrize(("page", "word"), [("FIDE_rankings", "Carlsen"), ("List_of_infectious_diseases", "Vaccine")])
-async def test_a_page_is_read_as_it_stood_with_its_tables(page: str, word: str, workplace: PluginContext) -> None:
+async def test_a_page_is_read_as_it_stood_with_its_tables(page: str, word: str, context: PluginContext) -> None:
     (spec,) = wikipedia.foxcast_data_sources()
     assert spec.pages is not None
-    async with spec.pages(spec.settings(), workplace) as source:
+    async with spec.pages(spec.settings(), context) as source:
         address = f"https://en.wikipedia.org/wiki/{page}"
         headings = await source.page_headings(address, before=CUTOFF)
         passages = [await source.section(address, name, before=CUTOFF) for name in headings]
@@ -85,9 +85,9 @@ async def test_a_page_is_read_as_it_stood_with_its_tables(page: str, word: str, 
     assert any(word in passage.text and " | " in passage.text for passage in passages)
 
 
-async def _series(plugin: Any, name: str, workplace: PluginContext) -> TimeSeries:
+async def _series(plugin: Any, name: str, context: PluginContext) -> TimeSeries:
     (spec,) = plugin.foxcast_data_sources()
-    async with spec.open(_settings(spec), workplace) as source:
+    async with spec.open(_settings(spec), context) as source:
         found: TimeSeries = await source.series(name, before=CUTOFF)
     return found
 

@@ -29,15 +29,15 @@ pytestmark = [pytest.mark.live, pytest.mark.allow_hosts(["0.0.0.0/0", "::/0"]), 
 
 
 @pytest.fixture
-async def workplace(tmp_path: Path) -> AsyncIterator[PluginContext]:
+async def context(tmp_path: Path) -> AsyncIterator[PluginContext]:
     clock = SystemClock()
     async with RetryingHttpClient(clock=clock, random=SeededRandom(0)) as http:
         yield PluginContext(clock=clock, http=http, folder=tmp_path)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-async def test_a_search_finds_pages(spec: SearchSpec[Any], workplace: PluginContext) -> None:
-    hits = await _search(spec, workplace, None)
+async def test_a_search_finds_pages(spec: SearchSpec[Any], context: PluginContext) -> None:
+    hits = await _search(spec, context, None)
     assert hits
     assert len({hit.url for hit in hits}) == len(hits)
     assert all(hit.title for hit in hits)
@@ -45,8 +45,8 @@ async def test_a_search_finds_pages(spec: SearchSpec[Any], workplace: PluginCont
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.bounds_dates], ids=lambda spec: spec.name)
-async def test_a_search_before_a_moment_finds_older_pages_only(spec: SearchSpec[Any], workplace: PluginContext) -> None:
-    hits = await _search(spec, workplace, CUTOFF)
+async def test_a_search_before_a_moment_finds_older_pages_only(spec: SearchSpec[Any], context: PluginContext) -> None:
+    hits = await _search(spec, context, CUTOFF)
     dates = [hit.published_at for hit in hits if hit.published_at is not None]
     assert hits
     assert all(date < CUTOFF for date in dates)
@@ -54,7 +54,7 @@ async def test_a_search_before_a_moment_finds_older_pages_only(spec: SearchSpec[
     assert not dates or max(dates) > CUTOFF - timedelta(days=400)
 
 
-async def _search(spec: SearchSpec[Any], workplace: PluginContext, before: datetime | None) -> list[SearchResult]:
+async def _search(spec: SearchSpec[Any], context: PluginContext, before: datetime | None) -> list[SearchResult]:
     prefix = f"FOXCAST_SEARCH__{spec.name.upper()}__SETTINGS__"
     given = {name.removeprefix(prefix).lower(): value for name, value in os.environ.items() if name.startswith(prefix)}
     try:
@@ -62,5 +62,5 @@ async def _search(spec: SearchSpec[Any], workplace: PluginContext, before: datet
     except ValidationError as error:
         missing = ", ".join(f"{prefix}{str(fault['loc'][0]).upper()}" for fault in error.errors(include_input=False))
         pytest.skip(f"set {missing}")
-    async with spec.open(settings, workplace) as engine:
+    async with spec.open(settings, context) as engine:
         return list(await engine.search(QUERY, before=before, limit=10))

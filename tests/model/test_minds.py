@@ -68,15 +68,15 @@ agent_steps = 2
 """
 
 
-@pytest.mark.parametrize("mind", ["court", "team", "solo", "orchestra"])
+@pytest.mark.parametrize("model_name", ["court", "team", "solo", "orchestra"])
 def test_a_forecast_ends_in_order_and_is_made_again_from_the_record(
-    small_model: SmallModel, tmp_path: Path, mind: str, capsys: pytest.CaptureFixture[str]
+    small_model: SmallModel, tmp_path: Path, model_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config.toml").write_text(CONFIG.format(model=small_model))
     (tmp_path / "q.toml").write_text(QUESTION)
-    code, out, err = _foxcast(tmp_path, "forecast", "q.toml", "--forecaster", mind, "--yes", "--json")
+    code, out, err = _foxcast(tmp_path, "forecast", "q.toml", "--forecaster", model_name, "--yes", "--json")
     with capsys.disabled():
-        sys.stdout.write(f"\n{mind}: exit {code} {err.splitlines()[-1] if code else _ending(out)}\n")
+        sys.stdout.write(f"\n{model_name}: exit {code} {err.splitlines()[-1] if code else _ending(out)}\n")
     if code:
         # It may find no valid action, or fill its context, before it believes anything: then nothing is forecast.
         assert code in {ExitCode.UNAVAILABLE, ExitCode.REFUSED}

@@ -50,7 +50,7 @@ CAMPAIGN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedTrial:
     """How one trial ended, in which dialect and by which provider, and how long it took."""
 
     way: tuple[str, str]
@@ -71,9 +71,11 @@ class Ended:
         return why.partition("after a repair: ")[2].partition(":")[0] or why[:80]
 
 
-async def trials(model: SmallModel, folder: Path, plan: Sequence[tuple[QuestionShape, tuple[str, str]]]) -> list[Ended]:
+async def trials(
+    model: SmallModel, folder: Path, plan: Sequence[tuple[QuestionShape, tuple[str, str]]]
+) -> list[EndedTrial]:
     """Forecast a question of each shape in the way that is planned for it."""
-    ended: list[Ended] = []
+    ended: list[EndedTrial] = []
     async with AsyncExitStack() as stack:
         stages: dict[tuple[str, str], EngineFixture] = {}
         for number, (shape, way) in enumerate(plan, 1):
@@ -86,7 +88,7 @@ async def trials(model: SmallModel, folder: Path, plan: Sequence[tuple[QuestionS
             asked = question(ref=QuestionRef("lantern", f"lamp {number}"), title=TITLES[number % 5], shape=shape)
             begun = perf_counter()
             played = await stages[way].play(asked, LIMITS, settings=SETTINGS)
-            ended.append(Ended(way=way, played=played, seconds=perf_counter() - begun))
+            ended.append(EndedTrial(way=way, played=played, seconds=perf_counter() - begun))
             require_order(played)
     return ended
 
@@ -113,7 +115,7 @@ def require_order(played: RecordedRun) -> None:
     # One repair a step, and one more request for each answer that was empty.
     assert 1 <= trial.usage.calls <= 4 * STEPS
     assert trial.usage.tokens_out <= 200 * trial.usage.calls
-    # What failed, or was cut short before a belief on evidence, is on record, but no forecast comes of it.
+    # What failed, or was cut short before a belief on evidence, is on record, but gives no forecast.
     assert (played.trace.forecast is not None) == trial.is_answer
 
 
@@ -137,7 +139,7 @@ async def test_fifty_questions_end_in_order(
     assert len(ended) == CAMPAIGN
 
 
-def table(ended: Sequence[Ended]) -> list[str]:
+def table(ended: Sequence[EndedTrial]) -> list[str]:
     """Return the endings as lines: those of each way, and of all together."""
     counts = Counter((*one.way, one.ending) for one in ended)
     lines = [f"{kind:18} {dialect:6} {count:3}  {ending}" for (kind, dialect, ending), count in sorted(counts.items())]

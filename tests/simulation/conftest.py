@@ -1,4 +1,4 @@
-"""The stage of a test: a gateway on a ledger of its own."""
+"""A gateway in virtual time on a ledger of its own."""
 
 from pathlib import Path
 
@@ -14,5 +14,5 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stage(blank: Path, tmp_path: Path) -> VirtualGateway:
+def virtual_gateway(blank: Path, tmp_path: Path) -> VirtualGateway:
     return VirtualGateway(blank, tmp_path)

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.daemon.health_events import HeartbeatRecord
-from bot.daemon.runner import DaemonExit, ExitReason
+from bot.daemon.runner import DaemonExit, ExitReason, HeartbeatRecord
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from tests.simulation.virtual_daemon import VirtualDaemon
 
@@ -57,7 +56,7 @@ def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_befo
     end, cut, daemon = run_in_virtual_time(main)
     assert end == DaemonExit(reason=ExitReason.CUT, detail="endless")
     assert cut == pytest.approx([50])
-    # The supervisor goes on hearing from a daemon that winds down.
+    # The supervisor still hears from a daemon that winds down.
     assert [beat for beat in daemon.of(HeartbeatRecord) if isinstance(beat, HeartbeatRecord) and beat.monotonic_s > 40]
 
 

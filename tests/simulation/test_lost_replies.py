@@ -1,4 +1,4 @@
-"""What becomes of a call whose reply was lost on its way: paid for once more at most, and never for nothing."""
+"""The fate of a call whose reply was lost on its way: paid for once more at most, and never for nothing."""
 
 import asyncio
 
@@ -20,109 +20,113 @@ def gone() -> ServiceUnavailableError:
     return error
 
 
-def test_what_was_lost_is_asked_once_more_and_both_are_on_record(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
-        await rig.settled()
-        assert (answer.completion.text, len(rig.prime.requests)) == ("yes", 2)
-        assert rig.rows(COLUMNS) == [LOST, DONE]
-        assert "lost" in rig.rows("detail")[0][0]
-        lost, again = rig.rows("id, request")
+def test_what_was_lost_is_asked_once_more_and_both_are_on_record(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        answer = await fixture.gateway.ask(inquiry(), deadline_s=60)
+        await fixture.settled()
+        assert (answer.completion.text, len(fixture.prime.requests)) == ("yes", 2)
+        assert fixture.rows(COLUMNS) == [LOST, DONE]
+        assert "lost" in fixture.rows("detail")[0][0]
+        lost, again = fixture.rows("id, request")
         assert (lost[0] != again[0], lost[1] == again[1]) == (True, True)
 
-    stage.play(story, gone(), text_completion("yes"), section=waiting())
+    virtual_gateway.play(scenario, gone(), text_completion("yes"), section=waiting())
 
 
-def test_the_purse_knows_of_both(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
-        run = rig.gateway.accounting.budget.run_account
-        ((worst_usd,), _) = rig.rows("worst_usd")
+def test_the_purse_knows_of_both(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        answer = await fixture.gateway.ask(inquiry(), deadline_s=60)
+        run = fixture.gateway.accounting.budget.run_account
+        ((worst_usd,), _) = fixture.rows("worst_usd")
         assert run.reserved_usd == 0
         assert run.spent_usd == pytest.approx(worst_usd + answer.usage.cost_usd)
-        (row,) = await rig.ledger.calls.costs(CostGrouping.MODEL)
+        (row,) = await fixture.ledger.calls.costs(CostGrouping.MODEL)
         assert (row.calls, row.failed, row.attempts) == (2, 1, 2)
         assert row.usage.cost_usd == pytest.approx(run.spent_usd)
 
-    stage.play(story, gone(), text_completion("yes"), section=waiting())
+    virtual_gateway.play(scenario, gone(), text_completion("yes"), section=waiting())
 
 
-def test_the_second_loss_is_the_last(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        error = await failure(rig, deadline_s=600)
+def test_the_second_loss_is_the_last(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        error = await failure(fixture, deadline_s=600)
         assert isinstance(error, ServiceUnavailableError)
-        assert len(rig.prime.requests) == 2
-        assert rig.rows(COLUMNS) == [LOST, LOST]
+        assert len(fixture.prime.requests) == 2
+        assert fixture.rows(COLUMNS) == [LOST, LOST]
 
-    stage.play(story, gone(), gone(), text_completion("never asked"), section=waiting(attempts=10))
+    virtual_gateway.play(scenario, gone(), gone(), text_completion("never asked"), section=waiting(attempts=10))
 
 
 @pytest.mark.parametrize("again", [0, 3])
-def test_how_often_it_is_asked_again_is_a_setting(stage: VirtualGateway, again: int) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        assert isinstance(await failure(rig, deadline_s=600), ServiceUnavailableError)
-        assert rig.rows(COLUMNS) == [LOST] * (again + 1)
+def test_how_often_it_is_asked_again_is_a_setting(virtual_gateway: VirtualGateway, again: int) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
+        assert fixture.rows(COLUMNS) == [LOST] * (again + 1)
 
-    stage.play(story, gone(), section=waiting(attempts=10, lost_retries=again))
-
-
-def test_what_fails_after_a_loss_costs_nothing_more_and_counts_among_the_attempts(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        assert isinstance(await failure(rig, deadline_s=600), ServiceUnavailableError)
-        assert len(rig.prime.requests) == 3
-        assert rig.rows("state, attempts, cost_usd > 0") == [("failed", 1, 1), ("failed", 2, 0)]
-
-    stage.play(story, gone(), DOWN, DOWN, text_completion("never asked"), section=waiting(attempts=3))
+    virtual_gateway.play(scenario, gone(), section=waiting(attempts=10, lost_retries=again))
 
 
-def test_where_a_request_is_never_repeated_a_lost_one_is_not_either(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        assert isinstance(await failure(rig, deadline_s=600), ServiceUnavailableError)
-        assert rig.rows(COLUMNS) == [LOST]
+def test_what_fails_after_a_loss_costs_nothing_more_and_counts_among_the_attempts(
+    virtual_gateway: VirtualGateway,
+) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
+        assert len(fixture.prime.requests) == 3
+        assert fixture.rows("state, attempts, cost_usd > 0") == [("failed", 1, 1), ("failed", 2, 0)]
 
-    stage.play(story, gone(), text_completion("never asked"), section=waiting(attempts=1))
+    virtual_gateway.play(scenario, gone(), DOWN, DOWN, text_completion("never asked"), section=waiting(attempts=3))
 
 
-def test_without_room_in_the_budget_what_was_lost_is_not_asked_again(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        error = await failure(rig, deadline_s=600)
+def test_where_a_request_is_never_repeated_a_lost_one_is_not_either(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        assert isinstance(await failure(fixture, deadline_s=600), ServiceUnavailableError)
+        assert fixture.rows(COLUMNS) == [LOST]
+
+    virtual_gateway.play(scenario, gone(), text_completion("never asked"), section=waiting(attempts=1))
+
+
+def test_without_room_in_the_budget_what_was_lost_is_not_asked_again(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        error = await failure(fixture, deadline_s=600)
         assert isinstance(error, ServiceUnavailableError)
         assert "[llm.budget] question_usd" in str(error)
         assert "the reply was lost" in str(error)
-        assert len(rig.prime.requests) == 1
-        assert rig.rows(COLUMNS) == [LOST]
-        run = rig.gateway.accounting.budget.run_account
-        assert (run.reserved_usd, run.spent_usd) == (0, rig.rows("worst_usd")[0][0])
+        assert len(fixture.prime.requests) == 1
+        assert fixture.rows(COLUMNS) == [LOST]
+        run = fixture.gateway.accounting.budget.run_account
+        assert (run.reserved_usd, run.spent_usd) == (0, fixture.rows("worst_usd")[0][0])
 
     # One worst case is a little more than 0.01 dollars.
     budget = {"question_usd": 0.015, "day_usd": None}
     given = waiting().model_dump(exclude_unset=True) | {"budget": budget}
-    stage.play(story, gone(), text_completion("never asked"), section=type(waiting()).model_validate(given))
+    virtual_gateway.play(
+        scenario, gone(), text_completion("never asked"), section=type(waiting()).model_validate(given)
+    )
 
 
-def test_the_second_request_ends_with_the_deadline_of_the_first(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        error = await failure(rig, deadline_s=30)
+def test_the_second_request_ends_with_the_deadline_of_the_first(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        error = await failure(fixture, deadline_s=30)
         assert isinstance(error, ServiceUnavailableError)
-        assert rig.clock.monotonic() == pytest.approx(30, abs=0.01)
-        await rig.settled()
-        assert rig.rows(COLUMNS) == [LOST, LOST]
-        assert rig.rows("detail")[1] == ("cancelled",)
+        assert fixture.clock.monotonic() == pytest.approx(30, abs=0.01)
+        await fixture.settled()
+        assert fixture.rows(COLUMNS) == [LOST, LOST]
+        assert fixture.rows("detail")[1] == ("cancelled",)
 
-    stage.play(story, SlowAnswer(20, gone()), HangingAnswer(), section=waiting())
+    virtual_gateway.play(scenario, SlowAnswer(20, gone()), HangingAnswer(), section=waiting())
 
 
-def test_a_caller_who_leaves_after_a_loss_leaves_nothing_held(stage: VirtualGateway) -> None:
-    async def story(rig: GatewayFixture) -> None:
-        task = asyncio.create_task(rig.gateway.ask(inquiry(), deadline_s=1000))
-        await rig.clock.sleep(20)
-        assert len(rig.prime.requests) == 2
+def test_a_caller_who_leaves_after_a_loss_leaves_nothing_held(virtual_gateway: VirtualGateway) -> None:
+    async def scenario(fixture: GatewayFixture) -> None:
+        task = asyncio.create_task(fixture.gateway.ask(inquiry(), deadline_s=1000))
+        await fixture.clock.sleep(20)
+        assert len(fixture.prime.requests) == 2
         task.cancel()
         await asyncio.wait([task])
-        await rig.settled()
-        run = rig.gateway.accounting.budget.run_account
+        await fixture.settled()
+        run = fixture.gateway.accounting.budget.run_account
         assert run.reserved_usd == 0
-        assert run.spent_usd == pytest.approx(sum(usd for (usd,) in rig.rows("worst_usd")))
-        assert rig.rows(COLUMNS) == [LOST, LOST]
+        assert run.spent_usd == pytest.approx(sum(usd for (usd,) in fixture.rows("worst_usd")))
+        assert fixture.rows(COLUMNS) == [LOST, LOST]
 
-    stage.play(story, gone(), HangingAnswer(), section=waiting())
+    virtual_gateway.play(scenario, gone(), HangingAnswer(), section=waiting())

@@ -25,7 +25,7 @@ HOUR = 3600.0
 
 
 def test_a_price_that_moves_far_is_recorded_and_makes_the_question_due(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         stand.quote(0.45)
@@ -36,11 +36,11 @@ def test_a_price_that_moves_far_is_recorded_and_makes_the_question_due(tmp_path:
         (due_at,) = stand.scribe.rows("select due_at from schedule")
         assert datetime.fromisoformat(due_at[0]) == NOON + timedelta(minutes=10)
 
-    assert play(tmp_path, story) == "lantern: 1 quotes, 1 prices moved, 1 planned"
+    assert play(tmp_path, scenario) == "lantern: 1 quotes, 1 prices moved, 1 planned"
 
 
 def test_small_moves_are_not_written_down_until_they_add_up_and_never_make_due_alone(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         for price in (0.252, 0.254, 0.256, 0.258, 0.26, 0.262):
@@ -50,11 +50,11 @@ def test_small_moves_are_not_written_down_until_they_add_up_and_never_make_due_a
         assert stand.prices() == [0.25, 0.26]
         assert stand.dues() == []
 
-    assert play(tmp_path, story).startswith("lantern: 6 quotes, 1 prices moved, 0 planned")
+    assert play(tmp_path, scenario).startswith("lantern: 6 quotes, 1 prices moved, 0 planned")
 
 
 def test_a_flood_of_quotes_costs_one_write_every_few_seconds(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         for number in range(2000):
@@ -62,11 +62,11 @@ def test_a_flood_of_quotes_costs_one_write_every_few_seconds(tmp_path: Path) -> 
             await stand.clock.sleep(0.01)
         assert len(stand.prices()) <= 2 + 20.0 / RECORD_INTERVAL_S
 
-    assert play(tmp_path, story).startswith("lantern: 2000 quotes")
+    assert play(tmp_path, scenario).startswith("lantern: 2000 quotes")
 
 
 def test_a_silent_feed_wakes_nobody_but_to_choose_and_its_next_move_is_on_record_as_soon(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         before = stand.clock.loop.turns
@@ -76,11 +76,11 @@ def test_a_silent_feed_wakes_nobody_but_to_choose_and_its_next_move_is_on_record
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices() == [0.25, 0.45]
 
-    assert play(tmp_path, story) == "lantern: 1 quotes, 1 prices moved, 1 planned"
+    assert play(tmp_path, scenario) == "lantern: 1 quotes, 1 prices moved, 1 planned"
 
 
 def test_repeated_late_and_unwanted_quotes_leave_no_trace(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         stand.quote(0.5)
@@ -93,11 +93,11 @@ def test_repeated_late_and_unwanted_quotes_leave_no_trace(tmp_path: Path) -> Non
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices() == [0.25, 0.5]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_quote_heard_before_what_was_polled_is_old_news(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         question = await stand.add()
         await stand.begin()
         assert question.crowd is not None
@@ -112,12 +112,12 @@ def test_a_quote_heard_before_what_was_polled_is_old_news(tmp_path: Path) -> Non
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices() == [0.25, 0.8, 0.4]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("behind_s", [200.0, -200.0])
 def test_the_clock_of_a_feed_may_be_wrong(tmp_path: Path, behind_s: float) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         crowd = CrowdForecast(prediction=BinaryPrediction(0.5), at=stand.clock.now())
         await stand.add(crowd=crowd)
         await stand.begin()
@@ -130,11 +130,11 @@ def test_the_clock_of_a_feed_may_be_wrong(tmp_path: Path, behind_s: float) -> No
             assert heard <= current.at <= heard + timedelta(seconds=1)
         assert stand.prices() == [0.5, 0.6, 0.75, 0.9]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_polled_price_under_a_time_to_come_keeps_no_move_back(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         crowd = CrowdForecast(prediction=BinaryPrediction(0.5), at=stand.clock.now() + timedelta(hours=1))
         await stand.add(crowd=crowd)
         await stand.begin()
@@ -142,11 +142,11 @@ def test_a_polled_price_under_a_time_to_come_keeps_no_move_back(tmp_path: Path) 
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices() == [0.5, 0.9]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_text_that_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         question = await stand.add()
         await stand.begin()
         await stand.ledger.questions.record([replace(question, title="Snow?")], seen_at=stand.clock.now())
@@ -157,11 +157,11 @@ def test_a_text_that_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
         [(ref, forecaster, why)] = stand.dues()
         assert (ref, forecaster, why.split(":")[0]) == ("lantern:rain", "plain", "the question changed")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_only_what_is_open_and_forecast_is_watched_the_soonest_to_close_first(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         for key, days in (("never", 30), ("late", 20), ("soon", 2), ("middle", 10), ("gone", -1)):
             await stand.add(key, closes_at=NOON + timedelta(days=days))
         await stand.add("new", forecast=False, closes_at=NOON + timedelta(days=1))
@@ -172,11 +172,11 @@ def test_only_what_is_open_and_forecast_is_watched_the_soonest_to_close_first(tm
             tuple(QuestionRef("lantern", key) for key in ("soon", "middle", "late"))
         ]
 
-    play(tmp_path, story, most=3)
+    play(tmp_path, scenario, most=3)
 
 
 def test_the_feed_is_opened_anew_when_there_are_other_questions_and_not_while_they_stay(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         rain, snow = QuestionRef("lantern", "rain"), QuestionRef("lantern", "snow")
         await stand.add("rain")
         await stand.begin()
@@ -189,11 +189,11 @@ def test_the_feed_is_opened_anew_when_there_are_other_questions_and_not_while_th
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices("snow") == [0.25, 0.9]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_feed_that_stays_silent_is_opened_again_after_longer_and_longer_waits_and_told_once(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         for _ in range(1000):
             stand.feed.end_with_error(ServiceUnavailableError("silent"))
@@ -203,12 +203,12 @@ def test_a_feed_that_stays_silent_is_opened_again_after_longer_and_longer_waits_
         assert 450 < len(stand.feed.requested_questions) < 720
 
     with capture_logs() as logs:
-        play(tmp_path, story)
+        play(tmp_path, scenario)
     assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["prices cannot be watched"]
 
 
 def test_a_feed_that_breaks_once_a_day_is_opened_again_at_once_without_a_word(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         for number in range(5):
@@ -221,12 +221,12 @@ def test_a_feed_that_breaks_once_a_day_is_opened_again_at_once_without_a_word(tm
         assert stand.prices()[-1] == 0.7
 
     with capture_logs() as logs:
-        play(tmp_path, story)
+        play(tmp_path, scenario)
     assert [log for log in logs if log["log_level"] in {"warning", "error"}] == []
 
 
 def test_a_feed_that_works_again_says_so(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         for _ in range(3):
             stand.feed.end_with_error(ServiceUnavailableError("down"))
@@ -236,13 +236,13 @@ def test_a_feed_that_works_again_says_so(tmp_path: Path) -> None:
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
 
     with capture_logs() as logs:
-        play(tmp_path, story)
-    told = [log["event"] for log in logs if log["event"].startswith("prices")]
-    assert told == ["prices cannot be watched", "prices are watched again"]
+        play(tmp_path, scenario)
+    reported = [log["event"] for log in logs if log["event"].startswith("prices")]
+    assert reported == ["prices cannot be watched", "prices are watched again"]
 
 
 def test_the_wait_that_the_other_side_asks_for_is_kept(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         stand.feed.end_with_error(ServiceUnavailableError("429", retry_after_s=1800.0))
@@ -251,11 +251,11 @@ def test_the_wait_that_the_other_side_asks_for_is_kept(tmp_path: Path) -> None:
         await stand.clock.sleep(20.0)
         assert len(stand.feed.requested_questions) == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_refused_credentials_are_told_and_tried_again_after_an_hour(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         stand.feed.end_with_error(AuthenticationError("401"))
@@ -265,24 +265,24 @@ def test_refused_credentials_are_told_and_tried_again_after_an_hour(tmp_path: Pa
         assert len(stand.feed.requested_questions) == 2
 
     with capture_logs() as logs:
-        play(tmp_path, story)
+        play(tmp_path, scenario)
     assert [log["why"] for log in logs if log["log_level"] == "error"] == ["401"]
 
 
 @pytest.mark.parametrize("error", [MalformedDataError("odd"), StoreError("full"), ZeroDivisionError()])
 def test_what_no_waiting_mends_ends_the_run_and_is_for_the_daemon_to_record(tmp_path: Path, error: Exception) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         stand.feed.end_with_error(error)
         await stand.begin()
         await stand.clock.sleep(2 * RESELECT_INTERVAL_S)
 
     with pytest.raises(type(error)):
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
 
 def test_under_the_daemon_a_watch_that_fails_begins_again_within_a_minute(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         stand.feed.end_with_error(ZeroDivisionError())
@@ -292,11 +292,11 @@ def test_under_the_daemon_a_watch_that_fails_begins_again_within_a_minute(tmp_pa
         await stand.clock.sleep(RECORD_INTERVAL_S + 1.0)
         assert stand.prices() == [0.25, 0.5]
 
-    assert play(tmp_path, story, run=served) == "failed done"
+    assert play(tmp_path, scenario, run=served) == "failed done"
 
 
 def test_the_connection_is_made_anew_every_day(tmp_path: Path) -> None:
-    async def story(stand: VirtualPriceWatch) -> None:
+    async def scenario(stand: VirtualPriceWatch) -> None:
         await stand.add()
         await stand.begin()
         await stand.clock.sleep(WATCH_RUN_S - 10.0)
@@ -304,13 +304,13 @@ def test_the_connection_is_made_anew_every_day(tmp_path: Path) -> None:
         await stand.clock.sleep(60.0)
         assert len(stand.feed.requested_questions) == 2
 
-    play(tmp_path, story, run=twice)
+    play(tmp_path, scenario, run=twice)
 
 
 def test_asked_to_stop_it_ends_within_a_moment_also_while_it_waits(tmp_path: Path) -> None:
     for failures in (0, 12):
 
-        async def story(stand: VirtualPriceWatch, failures: int = failures) -> None:
+        async def scenario(stand: VirtualPriceWatch, failures: int = failures) -> None:
             await stand.add()
             for _ in range(failures):
                 stand.feed.end_with_error(ServiceUnavailableError("down"))
@@ -324,4 +324,4 @@ def test_asked_to_stop_it_ends_within_a_moment_also_while_it_waits(tmp_path: Pat
 
         folder = tmp_path / str(failures)
         folder.mkdir()
-        play(folder, story)
+        play(folder, scenario)

@@ -14,7 +14,7 @@ from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 from tests.unit.net.rate_usage_stores import URL, FakeRateUsageStore, most_in_window, paced, rate
 
 
-class Machine:
+class MachineClock:
     """The clock of one process: the wall clock may be set, and after a reboot monotonic time begins anew."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -35,7 +35,7 @@ class Machine:
 
 
 @dataclass
-class World:
+class SharedService:
     """Clients of one service, their processes, and when what they sent arrived at it."""
 
     clock: VirtualClock
@@ -70,7 +70,7 @@ class World:
             del self.pending[id(asyncio.current_task())]
             if not answered:
                 raise ConnectionError
-            turn.record_answer(200, {})
+            turn.record_response(200, {})
 
     def killed(self) -> None:
         """What was on its way arrives soon or never."""
@@ -81,7 +81,9 @@ class World:
         self.pending.clear()
 
 
-async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: RateLimit, *, reboots: bool) -> None:
+async def lives(
+    world: SharedService, machine: MachineClock, book: FakeRateUsageStore, the: RateLimit, *, reboots: bool
+) -> None:
     """Several processes, one after the other, each killed at a random moment."""
     chance = world.chance
     for _ in range(chance.randint(2, 5)):
@@ -102,7 +104,7 @@ async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: R
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class RateCase:
     count: int
     per_s: float
     burst: int
@@ -112,7 +114,7 @@ class Case:
 
 
 CASES = st.builds(
-    Case,
+    RateCase,
     count=st.integers(1, 12),
     per_s=st.sampled_from([0.4, 3.6, 60.0]),
     burst=st.integers(1, 12),
@@ -124,13 +126,13 @@ CASES = st.builds(
 
 @settings(max_examples=80)
 @given(CASES)
-def test_no_window_of_the_other_side_holds_more_than_it_allows_whoever_is_killed_when(case: Case) -> None:
+def test_no_window_of_the_other_side_holds_more_than_it_allows_whoever_is_killed_when(case: RateCase) -> None:
     the = rate(case.count, case.per_s, burst=case.burst, max_in_flight=case.at_once)
 
-    async def main(clock: VirtualClock) -> World:
-        world = World(clock, Random(case.seed))
+    async def main(clock: VirtualClock) -> SharedService:
+        world = SharedService(clock, Random(case.seed))
         book = FakeRateUsageStore(clock, commit_s=0.001, chance=world.chance)
-        await lives(world, Machine(clock), book, the, reboots=case.reboots)
+        await lives(world, MachineClock(clock), book, the, reboots=case.reboots)
         return world
 
     world = run_in_virtual_time(main)

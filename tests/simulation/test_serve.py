@@ -12,12 +12,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.clock import SeededRandom
-from bot.daemon.health import HeartbeatLoop, nearest_rank
-from bot.daemon.health_events import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, JobRunner
+from bot.daemon.health import HeartbeatLoop, SystemdNotifier, nearest_rank
+from bot.daemon.runner import (
+    ClockStep,
+    DaemonExit,
+    DaemonLimits,
+    ExitReason,
+    HealthEvent,
+    HeartbeatRecord,
+    JobOutcome,
+    JobRun,
+    JobRunner,
+)
 from bot.daemon.scheduler import JobScheduler
 from bot.daemon.service import run_daemon
-from bot.daemon.systemd import SystemdNotifier
 from bot.testing.event_loop import EventTrace, VirtualClock, run_in_virtual_time
 from tests.simulation.virtual_daemon import CALM, MINUTE, WEEK, VirtualDaemon
 
@@ -86,7 +94,7 @@ def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
         return daemon
 
     daemon = run_in_virtual_time(main)
-    runs = [vital for vital in daemon.vitals if isinstance(vital, JobRun)]
+    runs = [event for event in daemon.health_events if isinstance(event, JobRun)]
     outcomes = {name: {run.outcome for run in runs if run.job == name} for name in ("broken", "sound")}
     assert outcomes == {"broken": {JobOutcome.FAILED}, "sound": {JobOutcome.DONE}}
     assert len(daemon.starts("broken")) == pytest.approx(61, abs=1)
@@ -105,7 +113,7 @@ def test_a_job_that_hangs_at_the_start_keeps_no_other_from_its_slots_and_ends_at
     daemon = run_in_virtual_time(main)
     assert len(daemon.starts("before")) == pytest.approx(61, abs=1)
     assert len(daemon.starts("after")) == pytest.approx(61, abs=1)
-    [hung] = [vital for vital in daemon.vitals if isinstance(vital, JobRun) and vital.job == "hangs"]
+    [hung] = [event for event in daemon.health_events if isinstance(event, JobRun) and event.job == "hangs"]
     assert (hung.outcome, hung.detail) == (JobOutcome.FAILED, "stopped after 0:30:00")
     assert hung.took_s == pytest.approx(1800)
 
@@ -188,12 +196,12 @@ def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> Non
     async def main(clock: VirtualClock) -> list[float]:
         ticker, beats = JobScheduler(seed=0), []
 
-        async def record(vital: HealthEvent, /) -> None:
-            if isinstance(vital, HeartbeatRecord):
-                beats.append(vital.monotonic_s)
+        async def record(event: HealthEvent, /) -> None:
+            if isinstance(event, HeartbeatRecord):
+                beats.append(event.monotonic_s)
 
         runner = JobRunner(clock=clock, record=record, stop=asyncio.Event())
-        pulse = HeartbeatLoop(watch=CALM, runner=runner, ticker=ticker, supervisor=SystemdNotifier(None))
+        pulse = HeartbeatLoop(limits=CALM, runner=runner, scheduler=ticker, supervisor=SystemdNotifier(None))
         ticker.start()
         ticker.schedule_every(timedelta(seconds=10), "heartbeat", pulse.send_heartbeat)
         watching = asyncio.create_task(pulse.keep_watch())
@@ -214,8 +222,8 @@ def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capf
         daemon = VirtualDaemon(clock)
         hang = False
 
-        async def record(vital: HealthEvent, /) -> None:
-            if hang and isinstance(vital, HeartbeatRecord):
+        async def record(event: HealthEvent, /) -> None:
+            if hang and isinstance(event, HeartbeatRecord):
                 await clock.sleep(10_000)
 
         def break_down() -> None:
@@ -223,7 +231,7 @@ def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capf
             hang = True
 
         daemon.at(100, break_down)
-        return await run_daemon([], clock=clock, watch=CALM, record=record, stop=daemon.stop), clock.monotonic()
+        return await run_daemon([], clock=clock, limits=CALM, record=record, stop=daemon.stop), clock.monotonic()
 
     end, ended_s = run_in_virtual_time(main)
     assert (end.reason, end.is_clean) == (ExitReason.STALLED, False)
@@ -277,7 +285,7 @@ def served(days: float, *, seed: int) -> tuple[str, int, dict[str, int]]:
         daemon.at(400_000, clock.set_wall_clock, 3600.0)
         end = await daemon.serve(until_s=days * 86_400)
         assert end.reason in {ExitReason.ASKED, ExitReason.CUT}
-        note(trace, daemon.vitals)
+        note(trace, daemon.health_events)
         return {job.name: len(daemon.starts(job.name)) for job in daemon.jobs}
 
     counts = run_in_virtual_time(main)
@@ -298,9 +306,9 @@ def chance(clock: VirtualClock, seed: int, name: str) -> Callable[[], Awaitable[
     return run
 
 
-def note(trace: EventTrace, vitals: Sequence[HealthEvent]) -> None:
-    for vital in vitals:
-        trace.add(vital)
+def note(trace: EventTrace, health_events: Sequence[HealthEvent]) -> None:
+    for event in health_events:
+        trace.add(event)
 
 
 @pytest.mark.timeout(120)
@@ -321,6 +329,6 @@ def test_moments_are_kept_in_utc() -> None:
         daemon = VirtualDaemon(clock)
         daemon.sleeper("job", 1)
         await daemon.serve(until_s=100)
-        return [vital.started_at for vital in daemon.vitals if isinstance(vital, JobRun)]
+        return [event.started_at for event in daemon.health_events if isinstance(event, JobRun)]
 
     assert {moment.utcoffset() for moment in run_in_virtual_time(main)} == {timedelta()}

@@ -28,8 +28,8 @@ from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 Add = Callable[[AsyncIOScheduler, float, Callable[[], Awaitable[None]]], None]
 
 
-class Runs:
-    """The times, in seconds from the start, at which a job began; it takes as long as told."""
+class RecordedRuns:
+    """The times, in seconds from the start, at which a job began; it takes as long as given."""
 
     def __init__(self, clock: VirtualClock, takes_s: float = 0.0) -> None:
         self.clock = clock
@@ -48,7 +48,7 @@ class Runs:
         self.ended.append(self.clock.monotonic())
 
 
-class Failing(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
+class FailingTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
     """A trigger that names its first slot, then raises that many times, and works from then on."""
 
     def __init__(self, times: int) -> None:
@@ -89,7 +89,7 @@ def test_a_loop_blocked_across_the_only_slot_loses_it_by_default_and_not_with_us
     new: Callable[[], AsyncIOScheduler], add: Add, began: list[float]
 ) -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = new(), Runs(clock)
+        scheduler, runs = new(), RecordedRuns(clock)
         add(scheduler, 3, runs.run)
         clock.loop.call_later(2.9, clock.loop.pass_time_blocking, 2.5)
         await watch(clock, scheduler, 5.9)
@@ -100,7 +100,7 @@ def test_a_loop_blocked_across_the_only_slot_loses_it_by_default_and_not_with_us
 
 def test_slots_missed_while_blocked_are_one_run_and_the_grid_stays() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = JobScheduler(seed=0), Runs(clock)
+        scheduler, runs = JobScheduler(seed=0), RecordedRuns(clock)
         ours(scheduler, 1, runs.run)
         clock.loop.call_later(1.5, clock.loop.pass_time_blocking, 100.25)
         await watch(clock, scheduler, 103.5)
@@ -111,7 +111,7 @@ def test_slots_missed_while_blocked_are_one_run_and_the_grid_stays() -> None:
 
 def test_without_coalescing_missed_slots_would_run_one_after_another_in_one_task() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        runs = Runs(clock, takes_s=0.1)
+        runs = RecordedRuns(clock, takes_s=0.1)
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": False, "misfire_grace_time": None})
         stock(scheduler, 1, runs.run)
         clock.loop.call_later(1.5, clock.loop.pass_time_blocking, 2.6)
@@ -122,8 +122,8 @@ def test_without_coalescing_missed_slots_would_run_one_after_another_in_one_task
 
 
 def test_a_job_longer_than_its_period_never_runs_twice_at_once_and_skips_slots() -> None:
-    async def main(clock: VirtualClock) -> Runs:
-        scheduler, runs = JobScheduler(seed=0), Runs(clock, takes_s=12)
+    async def main(clock: VirtualClock) -> RecordedRuns:
+        scheduler, runs = JobScheduler(seed=0), RecordedRuns(clock, takes_s=12)
         ours(scheduler, 5, runs.run)
         await watch(clock, scheduler, 60)
         return runs
@@ -135,9 +135,9 @@ def test_a_job_longer_than_its_period_never_runs_twice_at_once_and_skips_slots()
 
 def test_a_trigger_that_raises_kills_the_stock_scheduler_silently_until_somebody_wakes_it() -> None:
     async def main(clock: VirtualClock) -> tuple[object, ...]:
-        scheduler, runs = new_stock(), Runs(clock)
+        scheduler, runs = new_stock(), RecordedRuns(clock)
         clock.loop.set_exception_handler(lambda _loop, _context: None)
-        scheduler.add_job(Runs(clock).run, Failing(1))
+        scheduler.add_job(RecordedRuns(clock).run, FailingTrigger(1))
         scheduler.add_job(runs.run, IntervalTrigger(seconds=3, timezone=UTC))
         scheduler.start()
         await clock.sleep(3600)
@@ -152,8 +152,8 @@ def test_a_trigger_that_raises_kills_the_stock_scheduler_silently_until_somebody
 
 def test_a_trigger_that_raises_costs_ours_a_retry_each_time_and_two_lines_of_log() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = JobScheduler(seed=0), Runs(clock)
-        scheduler.add_job(Runs(clock).run, Failing(2))
+        scheduler, runs = JobScheduler(seed=0), RecordedRuns(clock)
+        scheduler.add_job(RecordedRuns(clock).run, FailingTrigger(2))
         ours(scheduler, 3, runs.run)
         await watch(clock, scheduler, 10)
         return runs.began
@@ -170,7 +170,7 @@ def test_a_six_hour_job_on_a_host_that_restarts_every_five_hours_runs_only_with_
     new: Callable[[], AsyncIOScheduler], add: Add, count: int
 ) -> None:
     async def main(clock: VirtualClock) -> int:
-        runs = Runs(clock)
+        runs = RecordedRuns(clock)
         for _ in range(24):
             scheduler = new()
             add(scheduler, 6 * 3600, runs.run)
@@ -183,7 +183,7 @@ def test_a_six_hour_job_on_a_host_that_restarts_every_five_hours_runs_only_with_
 
 def test_a_wall_clock_set_back_silences_the_stock_scheduler_for_as_long() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = new_stock(), Runs(clock)
+        scheduler, runs = new_stock(), RecordedRuns(clock)
         stock(scheduler, 5, runs.run)
         clock.loop.call_later(11, clock.set_wall_clock, -60)
         await watch(clock, scheduler, 80)
@@ -195,7 +195,7 @@ def test_a_wall_clock_set_back_silences_the_stock_scheduler_for_as_long() -> Non
 @pytest.mark.parametrize("step_s", [-60, -86_400, 3600, 86_400 * 365 * 56])
 def test_after_any_step_of_the_wall_clock_a_realigned_ticker_goes_on_within_one_period(step_s: float) -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = JobScheduler(seed=0), Runs(clock)
+        scheduler, runs = JobScheduler(seed=0), RecordedRuns(clock)
         ours(scheduler, 5, runs.run)
 
         def step() -> None:
@@ -214,7 +214,7 @@ def test_after_any_step_of_the_wall_clock_a_realigned_ticker_goes_on_within_one_
 
 def test_a_job_or_a_listener_that_raises_does_not_stop_the_scheduler() -> None:
     async def main(clock: VirtualClock) -> tuple[int, int]:
-        scheduler, runs, heard = JobScheduler(seed=0), Runs(clock), []
+        scheduler, runs, heard = JobScheduler(seed=0), RecordedRuns(clock), []
 
         async def broken() -> None:
             await runs.run()
@@ -237,8 +237,8 @@ def test_a_job_or_a_listener_that_raises_does_not_stop_the_scheduler() -> None:
 
 
 def test_the_shutdown_of_the_library_cancels_running_jobs_even_when_told_to_wait() -> None:
-    async def main(clock: VirtualClock) -> Runs:
-        scheduler, runs = new_stock(), Runs(clock, takes_s=10)
+    async def main(clock: VirtualClock) -> RecordedRuns:
+        scheduler, runs = new_stock(), RecordedRuns(clock, takes_s=10)
         stock(scheduler, 1, runs.run)
         scheduler.start()
         await clock.sleep(2)

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from bot.core.errors import StoreError
-from bot.daemon.health_events import HealthEvent, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits
+from bot.daemon.runner import DaemonExit, DaemonLimits, HealthEvent, JobRun
 from bot.daemon.service import run_daemon
 from bot.jobs.job import DaemonJob
 from bot.testing.event_loop import VirtualClock
@@ -24,7 +23,7 @@ class VirtualDaemon:
         self.clock = clock
         self.watch = watch
         self.stop = asyncio.Event()
-        self.vitals: list[HealthEvent] = []
+        self.health_events: list[HealthEvent] = []
         self.full = False
         self.jobs: list[DaemonJob] = []
 
@@ -42,24 +41,24 @@ class VirtualDaemon:
 
     async def serve(self, *, until_s: float) -> DaemonExit:
         self.at(until_s, self.stop.set)
-        return await run_daemon(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
+        return await run_daemon(self.jobs, clock=self.clock, limits=self.watch, record=self.record, stop=self.stop)
 
-    async def record(self, vital: HealthEvent, /) -> None:
+    async def record(self, event: HealthEvent, /) -> None:
         if self.full:
             message = "the disk is full; free some space, then start again"
             raise StoreError(message)
-        self.vitals.append(vital)
+        self.health_events.append(event)
 
     def fill_disk(self) -> None:
         self.full = True
 
     def of(self, kind: type[HealthEvent]) -> list[HealthEvent]:
-        return [vital for vital in self.vitals if isinstance(vital, kind)]
+        return [event for event in self.health_events if isinstance(event, kind)]
 
     def starts(self, name: str) -> list[float]:
         zero = self.clock.now() - timedelta(seconds=self.clock.monotonic())
         return [
-            (vital.started_at - zero).total_seconds()
-            for vital in self.vitals
-            if isinstance(vital, JobRun) and vital.job == name
+            (event.started_at - zero).total_seconds()
+            for event in self.health_events
+            if isinstance(event, JobRun) and event.job == name
         ]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.errors import FoxcastError, ServiceUnavailableError
 from bot.core.language_models import TokenPrice
 from bot.store.ledger import BALLAST_FILE
@@ -31,7 +31,7 @@ class VirtualGateway:
         (folder / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
         self.starts_at = NOON
 
-    def play(self, story: Callable[[GatewayFixture], Awaitable[T]], *turns: ProviderTurn, section: LlmSection) -> T:
+    def play(self, scenario: Callable[[GatewayFixture], Awaitable[T]], *turns: ProviderTurn, section: LlmSection) -> T:
         """Play it in a process of its own, an hour after the one before."""
         busy = LedgerWriteTracker()
         start, self.starts_at = self.starts_at, self.starts_at + timedelta(hours=1)
@@ -41,15 +41,15 @@ class VirtualGateway:
                 "prime": ScriptedModelProvider(turns=[*turns], default_price=PRICE, clock=clock),
                 "other": ScriptedModelProvider(turns=[text_completion("spare")], default_price=PRICE, clock=clock),
             }
-            async with open_rig(self.path, clock, section=section, llms=llms, busy=busy) as rig:
-                return await story(rig)
+            async with open_rig(self.path, clock, section=section, llms=llms, busy=busy) as fixture:
+                return await scenario(fixture)
 
         return run_in_virtual_time(main, start=start, busy=busy)
 
 
-async def failure(rig: GatewayFixture, *, deadline_s: float = 1000.0, text: str = "Will it rain?") -> FoxcastError:
+async def failure(fixture: GatewayFixture, *, deadline_s: float = 1000.0, text: str = "Will it rain?") -> FoxcastError:
     try:
-        await rig.gateway.ask(inquiry(text), deadline_s=deadline_s)
+        await fixture.gateway.ask(inquiry(text), deadline_s=deadline_s)
     except FoxcastError as error:
         return error
     pytest.fail("there was an answer")

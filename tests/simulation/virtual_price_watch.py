@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from bot.core.clock import SeededRandom
 from bot.core.predictions import BinaryPrediction, Prediction
 from bot.core.questions import Question, QuestionRef, Quote
-from bot.daemon.health_events import JobRun
+from bot.daemon.runner import JobRun
 from bot.daemon.service import run_daemon
 from bot.forecasting.reforecast_policy import ReforecastPolicy
 from bot.jobs.job import DaemonJob
@@ -98,18 +98,18 @@ async def served(stand: VirtualPriceWatch) -> str:
     job = DaemonJob(
         name="prices", summary="", interval=WATCH_INTERVAL, run=stand.watch.watch_prices, time_limit=WATCH_TIME_LIMIT
     )
-    await run_daemon([job], clock=stand.clock, watch=CALM, record=daemon.record, stop=daemon.stop)
+    await run_daemon([job], clock=stand.clock, limits=CALM, record=daemon.record, stop=daemon.stop)
     return " ".join(run.outcome.value for run in daemon.of(JobRun) if isinstance(run, JobRun))
 
 
 def play(
     folder: Path,
-    story: Callable[[VirtualPriceWatch], Awaitable[None]],
+    scenario: Callable[[VirtualPriceWatch], Awaitable[None]],
     *,
     most: int = 10,
     run: Callable[[VirtualPriceWatch], Awaitable[str]] = once,
 ) -> str:
-    """Play a story beside a watch; return what was said in the end."""
+    """Play a scenario next to a watch; return what was said in the end."""
     work = [0]
 
     async def main(clock: VirtualClock) -> str:
@@ -137,19 +137,19 @@ def play(
             stand = VirtualPriceWatch(
                 clock, LedgerFixture(ledger, path, now=clock.now()), feed, PriceWatch(watching), stopping, ready
             )
-            telling = asyncio.create_task(told(stand, story))
+            telling = asyncio.create_task(run_scenario(stand, scenario))
             await ready.wait()
-            said = await run(stand)
+            values = await run(stand)
             await telling
             assert feed.listener_count == 0
-            return said
+            return values
 
     return run_in_virtual_time(main, start=NOON, busy=lambda: work[0] > 0)
 
 
-async def told(stand: VirtualPriceWatch, story: Callable[[VirtualPriceWatch], Awaitable[None]]) -> None:
+async def run_scenario(stand: VirtualPriceWatch, scenario: Callable[[VirtualPriceWatch], Awaitable[None]]) -> None:
     try:
-        await story(stand)
+        await scenario(stand)
     finally:
         stand.ready.set()
         stand.stopping.set()

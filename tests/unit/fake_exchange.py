@@ -52,8 +52,8 @@ class OpenedFactories:
 
 
 class UnusedPlanner:
-    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
-        return OrderPlan(why=f"nothing about {wish.question.ref}")
+    async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
+        return OrderPlan(why=f"nothing about {proposal.question.ref}")
 
 
 OPENED = OpenedFactories()

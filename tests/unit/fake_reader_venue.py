@@ -25,17 +25,17 @@ LAMP = Question(ref=QuestionRef("harbour", "lamp"), title="Lit?", shape=BinarySh
 
 
 @asynccontextmanager
-async def open_harbour(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+async def open_harbour(settings: PluginSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
     yield FakeVenueReader([LAMP])
 
 
 @asynccontextmanager
-async def open_keeper(settings: PluginSettings, workplace: PluginContext) -> AsyncIterator[Forecaster]:
+async def open_keeper(settings: PluginSettings, context: PluginContext) -> AsyncIterator[Forecaster]:
     yield ScriptedForecaster(believe_yes(0.3))
 
 
-async def sweep(workplace: PluginContext) -> str:
-    return f"swept {workplace.folder.name}"
+async def sweep(context: PluginContext) -> str:
+    return f"swept {context.folder.name}"
 
 
 @hookimpl

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.beliefs import ModelUsage, Step
 from bot.core.clock import SeededRandom
 from bot.core.forecasts import Forecast, TrialLimits
@@ -41,12 +40,12 @@ Script = Callable[[Question, TrialContext], AsyncGenerator[Step, None]]
 
 @dataclass(frozen=True, slots=True)
 class FunctionForecaster:
-    """Implements the port Forecaster with a function."""
+    """Implements Forecaster with a function."""
 
     script: Script
 
-    def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
-        return self.script(question, desk)
+    def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        return self.script(question, context)
 
 
 def question(key: str = "rain", **changes: Any) -> Question:
@@ -79,7 +78,7 @@ def move(name: str, arguments: Mapping[str, Any], belief: Mapping[str, Any]) -> 
 
 
 def model_with_beliefs(*percents: float) -> Callable[[Prompt], ModelCompletion]:
-    """Return a model that searches and believes these in turn, whatever it is told, and submits the last one."""
+    """Return a model that searches and believes these in turn, whatever it is asked, and submits the last one."""
 
     def answer(prompt: Prompt) -> ModelCompletion:
         step = sum(message.speaker == "assistant" for message in prompt.messages)
@@ -179,7 +178,7 @@ def llm_section() -> LlmSection:
 
 @asynccontextmanager
 async def open_forecast_runs(folder: Path, llm: ScriptedModelProvider) -> AsyncIterator[ForecastRunFixture]:
-    """Open a new ledger in the folder, and models that say what the provider is told to."""
+    """Open a new ledger in the folder, and models that answer as the provider is scripted."""
     clock = FakeClock()
     path = folder / "ledger.sqlite"
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.cli.command_table import COMMANDS
-from bot.config.setting_reference import SettingDescription
+from bot.cli.main import COMMANDS
+from bot.config.settings_report import SettingDescription
 from bot.plugin_system.registry import Registry
 from tests.reference_pages import DOCS, commands_page, describe_all_settings, enable_all_plugins, settings_page
 

@@ -1,21 +1,23 @@
 """Plots of how beliefs moved over the steps of a forecast, as SVG or PNG.
 
-The same forecast always gives the same file.
+The same forecast always gives the same file. Characters that the plot font lacks are drawn with other installed fonts,
+or as escapes.
 """
 
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from rich.cells import cell_len
 
-from bot.cli.output.plot_fonts import DEFAULT_FONT, apply_fallback_fonts
 from bot.core.distributions import clamped_quantile
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialEnd
@@ -35,7 +37,18 @@ from bot.store.trials import TrialRecord
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontEntry
     from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_FONT = "DejaVu Sans"
+# This font has a box for every character.
+LAST_RESORT_FONT = "Last Resort"
+REGULAR_WEIGHT = 400
+LINE_WIDTH, MAX_TITLE_LINES = 88, 2
 
 MAX_OPTIONS_SHOWN = 6
 
@@ -57,7 +70,7 @@ class TrialLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityPanel:
-    """A panel of probabilities over steps, with the crowd's and the forecast's where there are any."""
+    """A panel of probabilities over steps, with those of the crowd and the forecast if there are any."""
 
     title: str
     lines: tuple[TrialLine, ...]
@@ -67,9 +80,10 @@ class ProbabilityPanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantilePanel:
-    """A panel of quantiles, those of LEVELS, after each step of the mean of all trials, and of each trial's medians.
+    """A panel of the quantiles of the mean belief of all trials after each step, and the medians of each trial.
 
-    ``crowd`` is the crowd's median, ``answer`` the forecast's quantiles; what lies beyond the grid is drawn at its end.
+    ``crowd`` is the median of the crowd, ``answer`` the quantiles of the forecast; values beyond the grid are drawn at
+    its end.
     """
 
     title: str
@@ -82,14 +96,14 @@ class QuantilePanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotPanels:
-    """All panels of a plot; ``left_out`` counts those for which there was no room."""
+    """All panels of a plot; ``left_out`` counts the panels without room."""
 
     shown: tuple[ProbabilityPanel | QuantilePanel, ...]
     left_out: int = 0
 
 
 def plot_panels(trace: ForecastTrace) -> PlotPanels:
-    """Return the panels of a forecast: one for each target, or each option of a choice."""
+    """Return the panels of a forecast: one for each target, or for each option of a choice."""
     every = tuple(_all_panels(trace))
     options = len(trace.question.shape.options) if isinstance(trace.question.shape, ChoiceShape) else 0
     hidden = max(0, options - MAX_OPTIONS_SHOWN) * len(trace.question.targets)
@@ -173,7 +187,7 @@ def _quantile_panel(
 ) -> QuantilePanel:
     crowd, answer = others
     longest = max((len(curves) for curves in trials.values()), default=0)
-    # A trial that has ended goes on believing what it believed last.
+    # A trial that has ended keeps its last belief.
     means = [_mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
     medians = {
         number: tuple(clamped_quantile(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
@@ -190,7 +204,7 @@ def _quantile_panel(
 
 def _mean_curve(curves: Sequence[CurvePrediction]) -> CurvePrediction:
     means = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
-    # Sums of numbers that increase do so but for their last digit.
+    # Rounding may make the mean of increasing curves decrease in the last digit.
     running, top = [], 0.0
     for mean in means:
         top = min(1.0, max(top, mean))
@@ -255,7 +269,7 @@ BAND_COLOUR = "#6b6b6b"
 DAY_S = 86_400.0
 
 
-# Trials that believe the same stand side by side.
+# Trials with equal beliefs are drawn side by side.
 TRIAL_OFFSET = 0.05
 
 
@@ -268,18 +282,18 @@ MATPLOTLIB_SETTINGS: Mapping[Any, Any] = {
     "axes.grid": True,
     "grid.color": "#e3e3e3",
     "axes.axisbelow": True,
-    # Two dollar signs in a title are no formula.
+    # Dollar signs in a title are not a formula.
     "text.parse_math": False,
-    # Text that can be searched and read aloud, and ids that do not depend on chance.
+    # Text stays searchable and accessible, and ids are deterministic.
     "svg.fonttype": "none",
     "svg.hashsalt": "foxcast",
 }
 
 
 def require_plot_file(path: Path) -> None:
-    """Raise ConfigError where the file could not be drawn: another ending than .svg or .png, or no matplotlib."""
+    """Raise ConfigError if the plot cannot be drawn: neither .svg nor .png, or matplotlib is not installed."""
     if path.suffix.lower() not in FILE_FORMATS:
-        message = f"{path}: a plot is an .svg or a .png file; name one that ends so"
+        message = f"{path}: a plot is an .svg or .png file; name a file with that ending"
         raise ConfigError(message)
     if find_spec("matplotlib") is None:
         message = f"plots need matplotlib, which is not installed; install it with: {INSTALL_COMMAND}"
@@ -287,11 +301,11 @@ def require_plot_file(path: Path) -> None:
 
 
 def draw_beliefs(trace: ForecastTrace, path: Path) -> None:
-    """Draw how the belief of a forecast moved; raises ConfigError where that or the file is not possible."""
+    """Draw how the belief of a forecast moved; raises ConfigError if there is nothing to draw or the file fails."""
     require_plot_file(path)
     panels = plot_panels(trace)
     if not any(panel.lines if isinstance(panel, ProbabilityPanel) else panel.rows for panel in panels.shown):
-        message = f"forecast {trace.id} has no step on record, so there is nothing to draw"
+        message = f"forecast {trace.id} has no recorded step, so there is nothing to draw"
         raise ConfigError(message)
     content = _render_plot(trace, panels, FILE_FORMATS[path.suffix.lower()])
     try:
@@ -301,7 +315,7 @@ def draw_beliefs(trace: ForecastTrace, path: Path) -> None:
         raise ConfigError(message) from error
 
 
-def _render_plot(trace: ForecastTrace, panels: PlotPanels, form: str) -> bytes:
+def _render_plot(trace: ForecastTrace, panels: PlotPanels, file_format: str) -> bytes:
     import matplotlib as mpl  # half a second, and an extra
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -310,12 +324,12 @@ def _render_plot(trace: ForecastTrace, panels: PlotPanels, form: str) -> bytes:
         mpl.rcdefaults()
         mpl.rcParams.update(MATPLOTLIB_SETTINGS)
         figure = _build_figure(trace, panels)
-        if form == "png":
-            # An .svg is text, and who looks at it has fonts of their own.
+        if file_format == "png":
+            # An .svg contains text, drawn with the fonts of the viewer.
             apply_fallback_fonts(figure)
         file = io.BytesIO()
-        undated = {"Date": None} if form == "svg" else {"Software": None}
-        figure.savefig(file, format=form, dpi=150, metadata=undated)
+        undated = {"Date": None} if file_format == "svg" else {"Software": None}
+        figure.savefig(file, format=file_format, dpi=150, metadata=undated)
     return file.getvalue()
 
 
@@ -369,8 +383,8 @@ def _draw_probabilities(axes: "Axes", panel: ProbabilityPanel) -> None:
 
 def _draw_trials(axes: "Axes", lines: Sequence[TrialLine], *, scale: float = 1.0) -> None:
     for place, (line, colour) in enumerate(zip(lines, cycle(TRIAL_COLOURS), strict=False)):
-        aside = min(TRIAL_OFFSET, 0.3 / len(lines)) * (place - (len(lines) - 1) / 2)
-        steps = [step + aside for step in range(1, len(line.values) + 1)]
+        offset = min(TRIAL_OFFSET, 0.3 / len(lines)) * (place - (len(lines) - 1) / 2)
+        steps = [step + offset for step in range(1, len(line.values) + 1)]
         values = [value * scale for value in line.values]
         axes.plot(steps, values, color=colour, linewidth=1.6, marker=".", markersize=4, alpha=0.9)
         axes.plot(steps[-1], values[-1], color=colour, **_end_marker_style(line.end))
@@ -393,7 +407,7 @@ def _draw_quantiles(axes: "Axes", panel: QuantilePanel) -> None:
     rows = [[value * scale for value in row] for row in panel.rows]
     steps: Sequence[float] = range(1, len(rows) + 1)
     if len(rows) == 1:
-        # A band needs two ends.
+        # A band needs two points.
         rows, steps = rows * 2, (0.8, 1.2)
     low, below, _, above, high = zip(*rows, strict=True)
     axes.fill_between(steps, low, high, color=BAND_COLOUR, alpha=0.14, linewidth=0)
@@ -418,7 +432,7 @@ def _draw_quantiles(axes: "Axes", panel: QuantilePanel) -> None:
 
 
 def _probability_range(panels: Sequence[ProbabilityPanel]) -> tuple[float, float]:
-    """Return the part of 0 to 1 in which everything lies: all of it, unless it is a small one at an end."""
+    """Return the range of the probability axis: 0 to 1, unless all values are close to one end."""
     values = [value for panel in panels for line in panel.lines for value in line.values]
     values += [value for panel in panels for value in (panel.crowd, panel.answer) if value is not None]
     for edge in (0.05, 0.2, 0.5):
@@ -431,7 +445,7 @@ def _probability_range(panels: Sequence[ProbabilityPanel]) -> tuple[float, float
 
 def _write_title(figure: "Figure", trace: ForecastTrace) -> None:
     title = " ".join(replace_invisible(trace.question.title).split())
-    # Some scripts have characters of double width, and no spaces.
+    # Some scripts have characters of double width and no spaces.
     width = max(1, TITLE_WIDTH * len(title) // max(1, cell_len(title)))
     lines = textwrap.wrap(title, min(width, TITLE_WIDTH)) or [str(trace.question.ref)]
     if len(lines) > TITLE_LINES:
@@ -498,3 +512,62 @@ def _legend_handles(trace: ForecastTrace, panels: PlotPanels) -> "Iterator[Line2
 def _shorten_text(text: str, width: int) -> str:
     flat = " ".join(replace_invisible(text).split())
     return flat if len(flat) <= width else f"{flat[: width - 3].rstrip()}..."
+
+
+def apply_fallback_fonts(figure: "Figure", fonts: "Iterable[FontEntry] | None" = None) -> None:
+    """Set fonts that have the characters of every text of a figure; characters that no font has become escapes.
+
+    ``fonts`` are the fonts that may be used; default: all installed fonts.
+    """
+    from matplotlib.font_manager import fontManager
+    from matplotlib.text import Text
+
+    texts = figure.findobj(Text)
+    foreign = missing_characters(DEFAULT_FONT, {character for text in texts for character in text.get_text()} - {"\n"})
+    if not foreign:
+        return
+    families = [DEFAULT_FONT, *_fallback_families(foreign, fontManager.ttflist if fonts is None else fonts)]
+    uncovered = set(foreign)
+    for family in families:
+        uncovered = missing_characters(family, uncovered)
+    for text in texts:
+        text.set_fontfamily(families)
+    if uncovered:
+        _escape_characters(figure, texts, uncovered)
+        log.warning("no installed font has these characters, so they are drawn as escapes", count=len(uncovered))
+
+
+def missing_characters(family: str, characters: Collection[str]) -> set[str]:
+    """Return the characters that a font lacks."""
+    from matplotlib.font_manager import findfont, get_font
+
+    font = get_font(findfont(family))
+    return {character for character in characters if not font.get_char_index(ord(character))}
+
+
+def _fallback_families(characters: Collection[str], fonts: "Iterable[FontEntry]") -> Iterator[str]:
+    """Yield regular families, in alphabetical order, until all characters are covered that can be."""
+    left = set(characters)
+    regular = {font.name for font in fonts if font.weight == REGULAR_WEIGHT and font.style == "normal"}
+    for family in sorted(regular):
+        if not left:
+            return
+        rest = left if LAST_RESORT_FONT in family else missing_characters(family, left)
+        if rest != left:
+            yield family
+        left = rest
+
+
+def _escape_characters(figure: "Figure", texts: "Iterable[Text]", uncovered: AbstractSet[str]) -> None:
+    title = figure.get_suptitle()
+    for text in texts:
+        shown = text.get_text()
+        if uncovered.isdisjoint(shown):
+            continue
+        escaped = "".join(_escape_character(one) if one in uncovered else one for one in shown.replace("\n", " "))
+        lines = MAX_TITLE_LINES if shown == title else 1
+        text.set_text(textwrap.fill(escaped, LINE_WIDTH, max_lines=lines, placeholder=" ..."))
+
+
+def _escape_character(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

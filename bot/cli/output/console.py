@@ -1,7 +1,4 @@
-"""Tables, headings and JSON on stdout, plain where no terminal reads it.
-
-Progress bars on stderr, on a terminal only.
-"""
+"""Tables, headings and JSON on stdout, plain without a terminal; progress bars on stderr, on a terminal only."""
 
 import json
 import os
@@ -25,18 +22,18 @@ from rich.text import Text
 from bot.cli.output.safe_output import escape_json_text
 from bot.core.plain_text import replace_invisible
 
-# Lines for a pipe are not broken, unless COLUMNS says how wide they may be: one row is one line for grep and cut.
+# Lines for a pipe are not broken unless COLUMNS sets a width: one row is one line for grep and cut.
 UNLIMITED_WIDTH = 20_000
 DEFAULT_HEIGHT = 40
 MAX_TITLE_WIDTH = 70
-# A column that may be cut or folded is not made narrower than this; where that takes too much room, rows become blocks.
+# A column that may be cut or folded gets at least this width; if a table is still too wide, rows become blocks.
 MIN_FLEXIBLE_WIDTH = 12
 
 TableCell = str | Text
 
 
 class ColumnKind(StrEnum):
-    """What becomes of a column where room is scarce: whole for short values, cut for titles, folded for the rest."""
+    """How a column is shown on a narrow terminal: short values and numbers whole, titles cut, texts folded."""
 
     SHORT = "short"
     NUMBER = "number"
@@ -49,24 +46,24 @@ UNBROKEN_KINDS = frozenset({ColumnKind.SHORT, ColumnKind.NUMBER})
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table; numbers stand on the right."""
+    """A column of a table; numbers are right-aligned."""
 
     title: str
     kind: ColumnKind = ColumnKind.SHORT
 
 
 class SafeConsole(Console):
-    """Prints text as ``replace_invisible`` shows it, in tables too; only its own styles reach the terminal."""
+    """Replaces invisible characters in all text, also in tables; only its own styles reach the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield the parts of what is printed, those that are text made plain."""
+        """Yield the segments to print, with invisible characters replaced in text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(replace_invisible(segment.text), segment.style)
 
 
 def stdout_console() -> Console:
-    """Return the console for answers: what it prints is text, never markup."""
-    # Of a terminal that calls itself dumb the library believes no width alone.
+    """Return the console for results: what it prints is text, never markup."""
+    # For a dumb terminal the library ignores a width without a height.
     size = _terminal_size()
     return SafeConsole(width=size.columns, height=size.lines, markup=False, highlight=False, emoji=False)
 
@@ -76,7 +73,7 @@ def _terminal_size() -> os.terminal_size:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; raises ValueError for a number that JSON does not have."""
+    """Print a value as JSON; raises ValueError for a number that JSON cannot represent."""
     sys.stdout.write(f"{to_json_text(value)}\n")
 
 
@@ -88,27 +85,27 @@ def to_json_text(value: object) -> str:
 def make_table(
     columns: Sequence[TableColumn], rows: Iterable[Sequence[TableCell]], *, title: str = ""
 ) -> "ResponsiveTable":
-    """Return a table; without a terminal it has no lines."""
+    """Return a table; if stdout is not a terminal, it has no lines."""
     return ResponsiveTable(columns=columns, rows=[*rows], title=title)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsiveTable:
-    """Rows under columns where there is room for them, else a block for each row: nothing is cut but titles."""
+    """A table, or on a narrow terminal a block for each row; only titles are cut."""
 
     columns: Sequence[TableColumn]
     rows: Sequence[Sequence[TableCell]]
     title: str = ""
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Yield it as it fits."""
-        if self._least() <= options.max_width:
-            yield self._grid()
+        """Yield the table or the blocks."""
+        if self._min_width() <= options.max_width:
+            yield self._make_grid()
         else:
-            yield from self._blocks()
+            yield from self._make_blocks()
 
-    def _least(self) -> int:
-        """Return how many characters a line needs at least: its cells, and two between them and around."""
+    def _min_width(self) -> int:
+        """Return the minimum width of a line: its cells and two characters of padding for each."""
         shown = [[column.title, *(str(row[place]) for row in self.rows)] for place, column in enumerate(self.columns)]
         widths = (max(cell_len(line) for text in texts for line in text.split("\n")) for texts in shown)
         return 2 * len(self.columns) + sum(
@@ -116,7 +113,7 @@ class ResponsiveTable:
             for column, width in zip(self.columns, widths, strict=True)
         )
 
-    def _grid(self) -> Table:
+    def _make_grid(self) -> Table:
         piped = not sys.stdout.isatty()
         unbroken = piped and _terminal_size().columns == UNLIMITED_WIDTH
         grid = Table(
@@ -139,17 +136,17 @@ class ResponsiveTable:
             grid.add_row(*(_column_text(cell, column) for cell, column in zip(row, self.columns, strict=True)))
         return grid
 
-    def _blocks(self) -> Iterator[RenderableType]:
-        """Yield a block for each row: its first cell, and the others below, those with much to say on their own."""
+    def _make_blocks(self) -> Iterator[RenderableType]:
+        """Yield a block for each row: its first cell, and the others below, long texts in lines of their own."""
         if self.title:
             yield Text(self.title, style="bold")
         for first, *others in self.rows:
             yield Text(str(first), style="bold", overflow="fold")
-            for whole, parts in groupby(
+            for is_short, parts in groupby(
                 zip(self.columns[1:], others, strict=True), key=lambda pair: pair[0].kind in UNBROKEN_KINDS
             ):
-                told = [_labelled_cell(column, cell) for column, cell in parts if str(cell).strip()]
-                for text in [Text(", ").join(told)] if whole and told else told:
+                cells = [_labelled_cell(column, cell) for column, cell in parts if str(cell).strip()]
+                for text in [Text(", ").join(cells)] if is_short and cells else cells:
                     text.overflow = "fold"
                     yield Padding(text, (0, 0, 0, 2), expand=False)
 
@@ -166,21 +163,21 @@ def _column_text(cell: TableCell, column: TableColumn) -> Text:
     return shown
 
 
-def print_indented(console: Console, words: str, *, by: int = 3, style: str = "") -> None:
-    """Print text that stays to the right of a margin when it is broken into lines."""
-    for line in words.splitlines():
+def print_indented(console: Console, text: str, *, by: int = 3, style: str = "") -> None:
+    """Print indented text; broken lines keep the indentation."""
+    for line in text.splitlines():
         console.print(Padding(Text(line, style=style), (0, 0, 0, by), expand=False) if line.strip() else "")
 
 
-def print_heading(console: Console, words: str) -> None:
-    """Print a line that begins a part of the answer."""
+def print_heading(console: Console, text: str) -> None:
+    """Print the heading of a section, after an empty line."""
     console.print()
-    console.print(Text(words, style="bold"))
+    console.print(Text(text, style="bold"))
 
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Show bars on stderr while the block runs, if a terminal reads it; nothing of them stays."""
+    """Show progress bars on stderr while the block runs, on a terminal only; they are removed at the end."""
     console = SafeConsole(stderr=True, markup=False, highlight=False)
     columns = (
         SpinnerColumn(),

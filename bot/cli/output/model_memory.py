@@ -1,4 +1,4 @@
-"""Which outcomes models may remember from training: a line under a backtest, and a section of the leak audit."""
+"""Outcomes that models may remember from training: a line under a backtest, and a section of the leak audit."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ UNKNOWN = "not known"
 
 
 def memory_line(report: MemoryReport) -> str:
-    """Return in one line how many outcomes the models may simply remember; "" where no model was asked."""
+    """Return in one line how many outcomes the models may remember; "" if no model was asked."""
     if not report.models:
         return ""
     dated = [one for one in report.models if one.cutoff is not None]
     parts = []
     if report.remembered:
-        whose = "; ".join(f"{one.model}, {_cutoff_text(one)}: {one.remembered}" for one in dated if one.remembered)
+        models = "; ".join(f"{one.model}, {_cutoff_text(one)}: {one.remembered}" for one in dated if one.remembered)
         parts.append(
             f"{report.remembered} of {report.asked} outcomes were known before the knowledge cutoff of a model "
-            f"({whose}), which may simply remember them"
+            f"({models}), which may remember them"
         )
     elif dated:
-        whose = "; ".join(f"{one.model}, {_cutoff_text(one)}" for one in dated)
-        parts.append(f"none of {report.asked} outcomes was known before the knowledge cutoff of a model ({whose})")
+        models = "; ".join(f"{one.model}, {_cutoff_text(one)}" for one in dated)
+        parts.append(f"none of {report.asked} outcomes was known before the knowledge cutoff of a model ({models})")
     if report.unknown:
         parts.append(_cutoff_remedy(report))
     return f"memory: {'; '.join(parts)}"
@@ -37,7 +37,7 @@ def print_memory_line(console: Console, report: MemoryReport) -> None:
 
 
 def print_memory(console: Console, report: MemoryReport) -> None:
-    """Print the section of an audit; nothing where no model was asked."""
+    """Print the section of an audit; nothing if no model was asked."""
     if not report.models:
         return
     print_heading(console, "What models may remember")
@@ -50,8 +50,8 @@ def print_memory(console: Console, report: MemoryReport) -> None:
     rows = [(one.model, _cutoff_text(one), str(one.asked), _known_text(one)) for one in report.models]
     console.print(make_table(columns, rows))
     console.print(
-        f"{report.remembered} of {report.asked} forecasts are of outcomes that a model may simply remember. The record "
-        "of a backtest holds no outcomes: there, those count that were asked as of a day before the cutoff"
+        f"{report.remembered} of {report.asked} forecasts are of outcomes that a model may remember. The ledger of a "
+        "backtest has no outcomes: there, forecasts as of a day before the cutoff are counted"
     )
     if report.unknown:
         console.print(_cutoff_remedy(report), markup=False)

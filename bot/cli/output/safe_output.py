@@ -1,7 +1,4 @@
-"""What reaches a terminal.
-
-Invisible and control characters replaced, and no secret on stdout or stderr, whoever writes it.
-"""
+"""Safe output: no invisible or control characters in JSON, and no secrets on stdout and stderr."""
 
 import json
 import sys
@@ -14,12 +11,12 @@ from bot.core.plain_text import change_invisible
 
 
 def escape_json_text(json_text: str) -> str:
-    """Return JSON text that says the same, with an escape for each such character."""
+    """Return equivalent JSON text with an escape for each invisible or control character."""
     return change_invisible(json_text, lambda character: json.dumps(character)[1:-1])
 
 
 class _RedactedStream:
-    """A stream, through which no secret passes that is known; all but writing is the stream's own."""
+    """A text stream that hides secrets in what is written; everything else is passed to the original stream."""
 
     def __init__(self, stream: TextIO, hide: Callable[[str], str]) -> None:
         self._stream = stream
@@ -38,9 +35,9 @@ class _RedactedStream:
 
 @contextmanager
 def redacted_streams() -> Iterator[None]:
-    """Let no secret reach the two streams while the block runs; at its end, forget what was learnt in it.
+    """Redact secrets on stdout and stderr while the block runs; secrets registered in it are forgotten at its end.
 
-    Answers keep whatever else they hold; on stderr what merely looks like a secret is left out as well.
+    stdout hides known secrets only; stderr also hides what merely looks like a secret.
     """
     out, err = sys.stdout, sys.stderr
     sys.stdout = cast("TextIO", _RedactedStream(out, redaction.redact_known_secrets))

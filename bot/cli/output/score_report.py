@@ -1,4 +1,4 @@
-"""A report of scores as tables: by family, round, source and horizon, with intervals and the crowd for comparison."""
+"""A score report as tables: by family, round, source and horizon, with intervals and the crowd for comparison."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -64,12 +64,12 @@ def print_report(console: Console, report: ScoreReport, *, title: str) -> None:
     _print_notes(console, report)
 
 
-def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, whose: str = "", groups: bool = True) -> None:
-    """Print the scores of choices and of curves, each kind by itself; ``whose`` begins the headings."""
+def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, prefix: str = "", groups: bool = True) -> None:
+    """Print the scores of choices and of curves, each kind by itself; ``prefix`` begins the headings."""
     for kind, found in kinds.items():
         rules = scoring_rules_for(kind)
-        missing = f", {found.imputed} of them missing and counted as the flat forecast" if found.imputed else ""
-        print_heading(console, f"{whose}{found.n} resolved {kind if found.n == 1 else KIND_PLURALS[kind]}{missing}")
+        missing = f", {found.imputed} of them missing and counted as uniform forecasts" if found.imputed else ""
+        print_heading(console, f"{prefix}{found.n} resolved {kind if found.n == 1 else KIND_PLURALS[kind]}{missing}")
         console.print(make_table(RULE_COLUMNS, [_rule_cells(found, rule) for rule in rules]))
         for what, parts in (("source", found.by_source), ("horizon in days", found.by_horizon)):
             if parts and groups:
@@ -84,13 +84,13 @@ def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, whose: str
 
 def _rule_cells(found: KindReport, rule: ScoringRule) -> tuple[str, ...]:
     span, crowd = found.scores[rule.name], found.crowd
-    better = "more" if rule.more_is_better else "less"
+    better = "higher" if rule.more_is_better else "lower"
     own = (rule.title, better, format_number(span.estimate, rule.digits), _interval_text(span, rule))
     if crowd is None:
         return *own, NO_VALUE, NO_VALUE, NO_VALUE
     gain = crowd.gains[rule.name]
-    told = f"{gain.estimate:+.{rule.digits}f} {_interval_text(gain, rule)}"
-    return *own, format_number(crowd.scores[rule.name], rule.digits), str(crowd.n), told
+    gain_text = f"{gain.estimate:+.{rule.digits}f} {_interval_text(gain, rule)}"
+    return *own, format_number(crowd.scores[rule.name], rule.digits), str(crowd.n), gain_text
 
 
 def _interval_text(span: ScoreInterval, rule: ScoringRule) -> str:
@@ -106,7 +106,7 @@ def _family_rows(report: ScoreReport) -> Iterator[tuple[str, ...]]:
         if cell.n:
             yield name, *_score_cells(cell), _span_text(report.intervals.get(f"{name}.brier_index"))
     if report.crowd.n:
-        yield "crowd, where there is one", *_score_cells(report.crowd), NO_VALUE
+        yield "crowd, if there is one", *_score_cells(report.crowd), NO_VALUE
 
 
 def _score_cells(cell: BinaryScores) -> tuple[str, str, str, str]:
@@ -144,4 +144,4 @@ def _print_notes(console: Console, report: ScoreReport) -> None:
     for note in report.notes[:MAX_NOTES_SHOWN]:
         console.print(Text(f"note: {note}", style="yellow"))
     if (more := len(report.notes) - MAX_NOTES_SHOWN) > 0:
-        console.print(f"and {more} more notes; --json has them all")
+        console.print(f"and {more} more notes; --json has all of them")

@@ -1,6 +1,6 @@
-"""Who may do what. User roles with the actions that they allow.
+"""Access control: user roles with the actions that they allow, and API tokens.
 
-And API tokens, of which only the scrypt hash is kept. A request that reaches the daemon as a file carries a proof
+Only the scrypt hash of a token is kept. A request that reaches the daemon as a file carries a proof
 instead of a token: an HMAC of the request under the hash. A process that can write to the request folder but cannot
 read the ledger cannot make one.
 """
@@ -36,7 +36,7 @@ class PrivilegedAction(StrEnum):
     CLOSE = "close"
 
 
-# The least role for each; None: anybody, also without a token.
+# The lowest role for each action; None: anybody, also without a token.
 REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
     {
         PrivilegedAction.HALT: None,
@@ -56,24 +56,24 @@ REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
 )
 
 
-def is_allowed(role: UserRole | None, act: PrivilegedAction) -> bool:
+def is_allowed(role: UserRole | None, action: PrivilegedAction) -> bool:
     """Return whether a user with this role (None: no token) may perform the action."""
-    needed = REQUIRED_ROLES[act]
+    needed = REQUIRED_ROLES[action]
     return needed is None or (role is not None and role.includes(needed))
 
 
-def require_role(role: UserRole | None, act: PrivilegedAction, *, who: str) -> None:
+def require_role(role: UserRole | None, action: PrivilegedAction, *, who: str) -> None:
     """Raise AuthenticationError, naming the roles that would suffice, if the action is not allowed."""
-    if is_allowed(role, act):
+    if is_allowed(role, action):
         return
-    able = " or ".join(_allowed_roles(act))
-    have = "has no token" if role is None else f"is {role}"
-    message = f"{act} needs the role {able}, and {who} {have}"
+    sufficient_roles = " or ".join(_allowed_roles(action))
+    description = "has no token" if role is None else f"is {role}"
+    message = f"{action} needs the role {sufficient_roles}, and {who} {description}"
     raise AuthenticationError(message)
 
 
-def _allowed_roles(act: PrivilegedAction) -> Sequence[str]:
-    return [role.value for role in UserRole if is_allowed(role, act)]
+def _allowed_roles(action: PrivilegedAction) -> Sequence[str]:
+    return [role.value for role in UserRole if is_allowed(role, action)]
 
 
 # 16 MiB and some 50 ms for each try.

@@ -1,7 +1,6 @@
-"""When a person must approve a submission.
+"""Approvals: when a person must approve a submission, and whether an approval still covers it.
 
-What they are shown, and whether an approval still covers what would be submitted now. One reason is a forecast that
-is far from the market.
+One reason to ask is a forecast that is far from the market.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +12,15 @@ from bot.core.predictions import BinaryPrediction, ChoicePrediction, Prediction
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.caps import CAP_TOLERANCE
 from bot.execution.gate.decision_context import DecisionContext
-from bot.stats.logit import log_odds
+from bot.stats.arrays import log_odds
 from bot.store.serialization import PREDICTIONS, format_timestamp
 
 LOG_ODDS_CLIP = 1e-3
 
 
-def market_divergence(case: DecisionContext) -> float:
+def market_divergence(context: DecisionContext) -> float:
     """Return the distance of the forecast from the market in log-odds, the largest over options; 0 without a market."""
-    return max(_log_odds_distances(case), default=0.0)
+    return max(_log_odds_distances(context), default=0.0)
 
 
 def order_belief(order: Order, predictions: Mapping[str, Prediction]) -> float | None:
@@ -37,16 +36,16 @@ def order_belief(order: Order, predictions: Mapping[str, Prediction]) -> float |
     return yes if yes is None or order.leg is ContractSide.YES else 1.0 - yes
 
 
-def _log_odds_distances(case: DecisionContext) -> Iterator[float]:
-    if (order := case.order) is not None and order.side is OrderSide.BUY:
-        belief = order_belief(order, case.forecast.predictions)
+def _log_odds_distances(context: DecisionContext) -> Iterator[float]:
+    if (order := context.order) is not None and order.side is OrderSide.BUY:
+        belief = order_belief(order, context.forecast.predictions)
         # For a curve, only the planner knows the probability that the order pays: the edge is the gain per share.
         planned = order.expected + order.fees / order.shares + order.edge
         yield _log_odds_distance(planned if belief is None else belief, order.expected)
-    if case.question.crowd is None or len(case.forecast.predictions) != 1:
+    if context.question.crowd is None or len(context.forecast.predictions) != 1:
         return
-    (predicted,) = case.forecast.predictions.values()
-    match predicted, case.question.crowd.prediction:
+    (predicted,) = context.forecast.predictions.values()
+    match predicted, context.question.crowd.prediction:
         case BinaryPrediction(probability=ours), BinaryPrediction(probability=theirs):
             yield _log_odds_distance(ours, theirs)
         case ChoicePrediction(probabilities=ours_by), ChoicePrediction(probabilities=theirs_by):
@@ -63,55 +62,55 @@ def _log_odds_distance(first: float, second: float) -> float:
 APPROVED_PRICE_SLACK = 0.01
 
 
-def approval_reason(case: DecisionContext) -> str | None:
+def approval_reason(context: DecisionContext) -> str | None:
     """Return why a person must approve the forecast before it is submitted, or None."""
-    if not case.policy.is_live:
+    if not context.policy.is_live:
         return None
-    if case.policy.mode is ExecutionMode.APPROVE:
-        return f"{case.policy.venue} is in mode approve"
-    return divergence_objection(case)
+    if context.policy.mode is ExecutionMode.APPROVE:
+        return f"{context.policy.venue} is in mode approve"
+    return divergence_objection(context)
 
 
-def divergence_objection(case: DecisionContext) -> str | None:
+def divergence_objection(context: DecisionContext) -> str | None:
     """Return an objection if the forecast is further from the market than config allows without a person."""
-    limit, distance = case.policy.trading.divergence, market_divergence(case)
+    limit, distance = context.policy.trading.divergence, market_divergence(context)
     if limit is None or distance <= limit:
         return None
     return f"{distance:.2f} from the market in log-odds, more than trading.divergence = {limit:g}"
 
 
-def missing_approval_reason(case: DecisionContext) -> str | None:
+def missing_approval_reason(context: DecisionContext) -> str | None:
     """Return why the approval does not cover what would be submitted now; None if it does, or none is needed."""
-    reason, approval = approval_reason(case), case.approval
+    reason, approval = approval_reason(context), context.approval
     if reason is None:
         return None
-    if approval is None or approval.state is not ApprovalState.APPROVED or case.now >= approval.expires_at:
+    if approval is None or approval.state is not ApprovalState.APPROVED or context.now >= approval.expires_at:
         return reason
-    changed = _approval_mismatch(case, approval)
+    changed = _approval_mismatch(context, approval)
     return None if changed is None else f"{reason}; {changed}"
 
 
-def build_approval_request(case: DecisionContext, reason: str) -> SubmissionApproval:
+def build_approval_request(context: DecisionContext, reason: str) -> SubmissionApproval:
     """Return the approval request that a person must answer."""
-    order = case.order
+    order = context.order
     return SubmissionApproval(
-        id=derive_id("approval", case.forecast.id, format_timestamp(case.now))[:12],
-        forecast=case.forecast.id,
-        venue=case.policy.venue,
+        id=derive_id("approval", context.forecast.id, format_timestamp(context.now))[:12],
+        forecast=context.forecast.id,
+        venue=context.policy.venue,
         cost=0.0 if order is None else order.cost,
         state=ApprovalState.ASKED,
-        asked_at=case.now,
-        expires_at=case.now + case.policy.approval_lifetime,
-        shown={"why": reason, **_shown_fields(case)},
+        asked_at=context.now,
+        expires_at=context.now + context.policy.approval_lifetime,
+        shown={"why": reason, **_shown_fields(context)},
     )
 
 
-def _approval_mismatch(case: DecisionContext, approval: SubmissionApproval) -> str | None:
+def _approval_mismatch(context: DecisionContext, approval: SubmissionApproval) -> str | None:
     """Return how the submission differs from what was approved; None if it is as good or better."""
-    order, shown = case.order, approval.shown
+    order, shown = context.order, approval.shown
     if order is None:
         return "what was approved was an order" if "order" in shown else None
-    if shown.get("order") != _order_summary(case):
+    if shown.get("order") != _order_summary(context):
         return f"what was approved was {shown.get('order', 'no order')}"
     if order.cost > approval.cost + CAP_TOLERANCE:
         return f"the order costs {order.cost:.2f} now, and {approval.cost:.2f} was approved"
@@ -120,18 +119,18 @@ def _approval_mismatch(case: DecisionContext, approval: SubmissionApproval) -> s
     return None
 
 
-def _shown_fields(case: DecisionContext) -> dict[str, str]:
+def _shown_fields(context: DecisionContext) -> dict[str, str]:
     shown = {
-        "question": str(case.forecast.ref),
-        "title": case.question.title,
-        "forecast": PREDICTIONS.encode(case.forecast.predictions),
+        "question": str(context.forecast.ref),
+        "title": context.question.title,
+        "forecast": PREDICTIONS.encode(context.forecast.predictions),
     }
-    if case.question.crowd is not None:
-        shown["market"] = f"{market_divergence(case):.2f} away in log-odds"
-    if (order := case.order) is None:
+    if context.question.crowd is not None:
+        shown["market"] = f"{market_divergence(context):.2f} away in log-odds"
+    if (order := context.order) is None:
         return shown
     return shown | {
-        "order": _order_summary(case),
+        "order": _order_summary(context),
         "shares": f"{order.shares:.2f}",
         "limit": f"{order.limit:.4f}",
         "expected": f"{order.expected:.4f}",
@@ -141,8 +140,8 @@ def _shown_fields(case: DecisionContext) -> dict[str, str]:
     }
 
 
-def _order_summary(case: DecisionContext) -> str:
-    order = case.order
+def _order_summary(context: DecisionContext) -> str:
+    order = context.order
     return "" if order is None else f"{order.side} {order.leg} {order.contract}"
 
 

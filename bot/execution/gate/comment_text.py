@@ -39,10 +39,7 @@ def render_comment(
     order: Order | None = None,
     template: str = DEFAULT_COMMENT,
 ) -> str:
-    """Return the comment on a forecast and the resulting order, made from the template.
-
-    it is plain text.
-    """
+    """Return the comment on a forecast and the resulting order, made from the template, as plain text."""
     belief = next((trial.belief for trial in trials if trial.belief is not None and _has_reasons(trial.belief)), None)
     reasons = () if belief is None else _reason_lines(belief)
     option = "" if order is None else order.option
@@ -62,7 +59,7 @@ def render_comment(
 
 
 def sanitize_line(text: str, *, chars: int = MAX_COMMENT_CHARS) -> str:
-    """Return a line of at most so many characters, without markup, links, mentions, and what looks like a key."""
+    """Return a line of at most so many characters, without markup, links, mentions, and text that looks like a key."""
     hidden = redact_known_secrets(strip_invisible(text))
     plain = _URL.sub(lambda match: match[2], hidden)
     plain = _MARKUP.sub(" ", _KEY_LIKE_WORD.sub("(left out)", plain))

@@ -11,9 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from bot.config.llm_schema import RoleSection
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings
-from bot.config.schema import Config
+from bot.config.schema import Config, RoleSection
 from bot.config.venue_schema import ChooseTable
 from bot.core.errors import ConfigError
 from bot.core.ids import sha256_hex
@@ -22,7 +21,7 @@ from bot.core.submissions import LIVE_MODES
 from bot.core.values import Json
 from bot.execution.gate.access_control import scrypt_hash
 
-# What decides what is forecast and what leaves; everything else of config.toml concerns no lane, or another one.
+# The sections that decide what is forecast and submitted; the others concern no venue, or another one.
 _SHARED_SECTIONS = ("seed", "plugin_files", "limits", "policy", "calibration", "research")
 
 
@@ -44,24 +43,25 @@ OfferedSpecs = Callable[[PluginTableName], Iterable[ConfigurableSpec[Any]]]
 def config_digest(config: Config, venue: str, offered: OfferedSpecs) -> str:
     """Return the digest of all settings that decide what is submitted to the venue, regardless of their origin.
 
-    It holds the mode, account, caps, trading, margins and settings of the venue; the forecasters whose forecasts leave
-    there and those that they build on, with their tables and settings; the roles that these may ask, and the roles that
-    no forecaster claims, with the models that play them; every search engine and data source in use; and the sections
-    ``seed``, ``limits``, ``policy``, ``calibration`` and ``research``. Settings count as they are in effect.
+    It holds the mode, account, caps, trading, margins and settings of the venue; the forecasters whose forecasts are
+    submitted there and those that they build on, with their tables and settings; the roles that these may ask, and
+    the roles that no forecaster claims, with the models that play them; every search engine and data source in use;
+    and the sections ``seed``, ``limits``, ``policy``, ``calibration`` and ``research``. Settings count as they are in
+    effect.
 
     It does not hold other venues, forecasters that are scored but never submitted, logs, timings of the daemon,
     notifiers, budgets, prices and rates of models, the paper book, and the folder of the configuration. What is unclear
-    is included: a change too many only ends an arm record, one too few would allow submissions that nobody armed.
+    is included: an irrelevant change only ends an arm record, but a missed one would allow what nobody armed.
 
     For a live venue a dot and a slow hash of its secrets follow: it distinguishes different secrets and reveals nothing
     else.
     """
-    own = [spec for spec in offered(PluginTableName.VENUES) if spec.name == venue]
+    venue_specs = [spec for spec in offered(PluginTableName.VENUES) if spec.name == venue]
     submitting = _submitting_forecasters(config, venue, offered)
     roles = _used_roles(config, submitting, offered)
     providers = {model.partition(":")[0] for role in roles.values() for model in (role.model, role.fallback) if model}
     used = [
-        *own,
+        *venue_specs,
         *(spec for spec in offered(PluginTableName.FORECASTERS) if spec.name in submitting),
         *(spec for kind in (PluginTableName.SEARCH, PluginTableName.DATA) for spec in offered(kind)),
         *(spec for spec in offered(PluginTableName.MODELS) if spec.name in providers),
@@ -69,7 +69,7 @@ def config_digest(config: Config, venue: str, offered: OfferedSpecs) -> str:
     plain: dict[str, Json] = {
         "venue": venue,
         "mode": config.mode_of(venue),
-        "table": _venue_table(config, venue, known=bool(own)),
+        "table": _venue_table(config, venue, known=bool(venue_specs)),
         "shared": config.model_dump(mode="json", include={*_SHARED_SECTIONS}),
         "forecasters": {name: _forecaster_table(config, name, used) for name in sorted(submitting)},
         "roles": {name: role.model_dump(mode="json") for name, role in sorted(roles.items())},
@@ -82,24 +82,24 @@ def config_digest(config: Config, venue: str, offered: OfferedSpecs) -> str:
     public = sha256_hex(
         json.dumps(_relative_paths(f"{config.sources.folder}/", plain), sort_keys=True, default=str).encode()
     )
-    hidden = [*_spec_secrets(own, config)] if config.mode_of(venue) in LIVE_MODES else []
-    return f"{public}.{_hash_secrets(venue, hidden)}" if hidden else public
+    secrets = [*_spec_secrets(venue_specs, config)] if config.mode_of(venue) in LIVE_MODES else []
+    return f"{public}.{_hash_secrets(venue, secrets)}" if secrets else public
 
 
-def is_same_public_config(theirs: str, ours: str) -> bool:
-    """Return whether both digests are of the same configuration; ``theirs`` may lack the secrets of the venue.
+def is_same_public_config(given: str, current: str) -> bool:
+    """Return whether both digests are of the same configuration; ``given`` may lack the secrets of the venue.
 
     The person who arms a venue need not have the keys of the daemon.
     """
-    public, _, hidden = theirs.partition(".")
-    known, _, ours_hidden = ours.partition(".")
-    return public == known and hidden in {"", ours_hidden}
+    public, _, secrets = given.partition(".")
+    current_public, _, current_secrets = current.partition(".")
+    return public == current_public and secrets in {"", current_secrets}
 
 
 def _submitting_forecasters(config: Config, venue: str, offered: OfferedSpecs) -> set[str]:
     """Return the forecasters whose forecasts are submitted for a venue, and all that they build on."""
     table = config.venues.get(venue)
-    waiting = [] if table is None else [table.forecasters[0], *(one.forecasters[0] for one in table.choose)]
+    waiting = [] if table is None else [table.forecasters[0], *(item.forecasters[0] for item in table.choose)]
     specs = {spec.name: spec for spec in _forecaster_specs(offered)}
     found: set[str] = set()
     while waiting:
@@ -147,7 +147,7 @@ def _venue_table(config: Config, venue: str, *, known: bool) -> Json:
     table = config.venues.get(venue)
     if table is None:
         return None
-    lead = [table.forecasters[0], *([_choice_criteria(one), one.forecasters[0]] for one in table.choose)]
+    lead = [table.forecasters[0], *([_choice_criteria(item), item.forecasters[0]] for item in table.choose)]
     raw = {} if known else {"settings": table.settings}
     return {**table.model_dump(mode="json", exclude={*_IGNORED_VENUE_KEYS}), **raw, "lead": lead}
 
@@ -180,16 +180,16 @@ def _relative_paths(folder: str, value: Json) -> Json:
         case str():
             return value.removeprefix(folder)
         case list():
-            return [_relative_paths(folder, one) for one in value]
+            return [_relative_paths(folder, item) for item in value]
         case dict():
-            return {name: _relative_paths(folder, one) for name, one in value.items()}
+            return {name: _relative_paths(folder, item) for name, item in value.items()}
     return value
 
 
 def credentials_digest(config: Config, spec: ConfigurableSpec[Any]) -> str:
     """Return a slow hash of the secrets in a venue's settings; it only shows whether they are the same."""
-    hidden = [*_spec_secrets([spec], config)]
-    return _hash_secrets(spec.name, hidden) if hidden else ""
+    secrets = [*_spec_secrets([spec], config)]
+    return _hash_secrets(spec.name, secrets) if secrets else ""
 
 
 def _spec_secrets(specs: Iterable[ConfigurableSpec[Any]], config: Config) -> Iterator[str]:
@@ -208,13 +208,13 @@ def _nested_secrets(name: str, value: object) -> Iterator[str]:
         case BaseModel():
             yield from _nested_secrets(name, dict(value))
         case Mapping():
-            for key, one in sorted(value.items(), key=str):
-                yield from _nested_secrets(f"{name}.{key}", one)
+            for key, item in sorted(value.items(), key=str):
+                yield from _nested_secrets(f"{name}.{key}", item)
         case list() | tuple():
-            for index, one in enumerate(value):
-                yield from _nested_secrets(f"{name}.{index}", one)
+            for index, item in enumerate(value):
+                yield from _nested_secrets(f"{name}.{index}", item)
 
 
-def _hash_secrets(venue: str, hidden: list[str]) -> str:
+def _hash_secrets(venue: str, secrets: list[str]) -> str:
     """Return a slow hash, from which even a short secret is hard to guess."""
-    return scrypt_hash("\n".join(hidden).encode(), f"foxcast arm {venue}".encode()).hex()
+    return scrypt_hash("\n".join(secrets).encode(), f"foxcast arm {venue}".encode()).hex()

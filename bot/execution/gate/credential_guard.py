@@ -72,7 +72,7 @@ class CredentialGuard:
         self._refusals = [one for one in self._refusals if now - one < REFUSAL_WINDOW] + [now]
         if len(self._refusals) < self.final_refusals:
             return
-        why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, sentence=True)})"
+        why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, only_message=True)})"
         # Set before anything is awaited, so that no other request is sent meanwhile.
         self.refusal_reason = why
         halt = SubmissionHalt(
@@ -89,7 +89,7 @@ class CredentialGuard:
         await self.ledger.events.add_event("alert", f"{self.venue}: {halt}; {halt.remedy}", at=now)
 
     def clear_refusal(self) -> None:
-        """Allow requests to the venue again, because a person wants it."""
+        """Allow requests to the venue again, because a person resumed it."""
         self.refusal_reason = ""
         self._refusals.clear()
 

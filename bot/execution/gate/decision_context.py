@@ -59,14 +59,14 @@ class DecisionContext:
     ``question_at_forecast`` is the question as it was when it was forecast (None if it is not compared), ``halts`` are
     all active halts, ``arm`` is the newest record of the policy, ``missing_requirements`` names what a live policy
     still lacks, ``approval`` is the last approval request for the forecast. ``clairvoyant``: the forecast was made as
-    one that may see the future; ``recorded_only``: as one that a person only wanted to see. ``takes_orders`` says that
+    one that may see the future; ``recorded_only``: a person only wanted to see it. ``takes_orders`` says that
     the venue takes orders; ``plan`` is then what to do, and ``cap_usage`` what is at stake.
 
     ``account_value`` is what the account is worth, None if unknown; ``bought_in_pass`` is what was bought in this pass
     before, and ``joint_limit`` the most that this order may cost together with the others of the pass. ``closed_at`` is
     when a position in the question was last closed regardless of the forecast.
 
-    ``kill_switch_reason`` says why nothing may be submitted at all. Before a write ``planned_at`` is when the intent
+    ``kill_switch_reason`` says why nothing may be submitted. Before a write ``planned_at`` is when the intent
     was planned (None if it is not yet), ``decided_account`` is the account it was decided for, and ``cap_usage`` has
     only the losses.
     """
@@ -120,12 +120,12 @@ def exposure_groups(question: Question) -> ExposureGroups:
     )
 
 
-def build_intent(case: DecisionContext) -> Intent:
-    """Return the intent of the case; the same case always has the same intent id."""
-    policy, forecast, order = case.policy, case.forecast, case.order
+def build_intent(context: DecisionContext) -> Intent:
+    """Return the intent of a submission; the same submission always has the same intent id."""
+    policy, forecast, order = context.policy, context.forecast, context.order
     action = IntentAction.FORECAST if order is None else IntentAction.ORDER
     # A position may be closed in parts, each by an order of its own.
-    closing = [order.contract, order.leg, format_timestamp(case.now)] if order is not None and order.closing else []
+    closing = [order.contract, order.leg, format_timestamp(context.now)] if order is not None and order.closing else []
     intent_id = derive_id("intent", policy.venue, policy.account, str(forecast.ref), forecast.id, action, *closing)
     return Intent(
         id=intent_id,
@@ -134,7 +134,7 @@ def build_intent(case: DecisionContext) -> Intent:
         forecast=forecast.id,
         action=action,
         predictions=forecast.predictions,
-        batch=intent_id if order is not None else case.question.batch or intent_id,
+        batch=intent_id if order is not None else context.question.batch or intent_id,
         order=order,
-        exposure=exposure_groups(case.question),
+        exposure=exposure_groups(context.question),
     )

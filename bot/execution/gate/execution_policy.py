@@ -1,7 +1,4 @@
-"""How a venue may be used, as config describes it.
-
-Execution mode, whose forecasts are submitted, account, and limits.
-"""
+"""How config allows a venue to be used: execution mode, submitting forecaster, account, and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """The kill switch: a STOP file, or the mark of a restored ledger, holds back every submission.
 
-It is asked again before each write.
+It is checked again before each write.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ MAX_REASON_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillSwitch:
-    """Two files hold everything back while they exist: one that anybody may make, and the mark of a restored ledger."""
+    """Two files hold back every submission while they exist: the STOP file, and the mark of a restored ledger."""
 
     stop_file: Path
     ledger_file: Path
 
     def halt_reason(self) -> str | None:
-        """Return why nothing may be submitted, or None. Raises StoreError if that cannot be determined."""
+        """Return why nothing may be submitted, or None. Raises StoreError if that is not known."""
         if self.stop_file.exists():
             why = read_halt_reason(self.stop_file)
             return f"halted by {self.stop_file.name}" + (f": {why}" if why else "")

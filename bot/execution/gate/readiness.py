@@ -20,7 +20,7 @@ _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(slots=True, kw_only=True)
 class LiveReadiness:
-    """Kept up to date by a job.
+    """The findings of the readiness job.
 
     ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``verified_audit_head``
     is the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked
@@ -36,12 +36,12 @@ class LiveReadiness:
     is_outdated: bool = False
 
     def mark_outdated(self) -> None:
-        """Have everything checked again before the next decision: a person reported a change."""
+        """Require a new check of everything before the next decision, because a person reported a change."""
         self.is_outdated = True
         self.credentials = {venue: why for venue, why in self.credentials.items() if not why}
 
     def missing_requirements(self, venue: str) -> tuple[str, ...]:
-        """Name each thing that is missing."""
+        """Return a line for each requirement that is missing."""
         found = {
             "credentials": self.credentials.get(venue, NOT_CHECKED),
             "reconciliation": self.reconciliation.get(venue, NOT_CHECKED),
@@ -62,7 +62,7 @@ def clock_fault(offset_s: float | None) -> str:
 
 
 def unsettled_fault(
-    unsettled: int, unknown: int, foreign: Mapping[str, int] = _NO_ACCOUNTS, *, most: int = MAX_UNSETTLED_WRITES
+    unsettled: int, unknown: int, foreign: Mapping[str, int] = _NO_ACCOUNTS, *, limit: int = MAX_UNSETTLED_WRITES
 ) -> str:
     """Return why a venue is not reconciled: writes of an earlier run, or too many unknown ones; "" if it is.
 
@@ -76,6 +76,6 @@ def unsettled_fault(
         )
     if unsettled:
         return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
-    if unknown > most:
+    if unknown > limit:
         return f"{unknown} submissions are without a known outcome; they are read back, see foxcast orders"
     return ""

@@ -21,7 +21,7 @@ from bot.execution.gate.execution_policy import ExecutionPolicy
 
 RuleCheck = Callable[[DecisionContext], HoldDecision | None]
 
-# An order is planned on a market as it was read; an older plan is made anew.
+# An order is planned on a market as it was read; an older plan is made again.
 MAX_PLAN_AGE = timedelta(minutes=2)
 
 _BOTH = SubmissionPhase.DECIDE | SubmissionPhase.SEND
@@ -85,7 +85,7 @@ def check_mode(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_account(context: DecisionContext) -> HoldDecision | None:
-    """Hold what was decided for an account that is not in use now."""
+    """Hold an intent that was decided for an account that is not in use now."""
     policy, account = context.policy, context.decided_account
     if account == policy.account:
         return None
@@ -93,14 +93,14 @@ def check_account(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_recorded_only(context: DecisionContext) -> HoldDecision | None:
-    """Hold for good what a person only wanted to see."""
+    """Hold for good a forecast that a person only wanted to see."""
     if not context.recorded_only:
         return None
     return HoldDecision(why="recorded only: it was made by hand, without --submit")
 
 
 def check_clairvoyance(context: DecisionContext) -> HoldDecision | None:
-    """Hold for good what may know the future, even if config no longer says so of its forecaster."""
+    """Hold for good a forecast that may know the future, even if its forecaster is no longer clairvoyant in config."""
     if not context.clairvoyant:
         return None
     return HoldDecision(why=f"recorded only: {context.forecast.forecaster} was clairvoyant when it made this forecast")
@@ -141,7 +141,7 @@ def check_prediction_shape(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_exclusions(context: DecisionContext) -> HoldDecision | None:
-    """Hold what config excludes; positions in it may still be sold."""
+    """Hold submissions for questions that config excludes; positions in them may still be sold."""
     why = context.policy.exclusion_reason(context.question, context.order)
     return None if why is None else context.hold_until_retry(why)
 
@@ -158,7 +158,7 @@ def check_halts(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_lock(context: DecisionContext) -> HoldDecision | None:
-    """Hold what a person locked."""
+    """Hold submissions for a question that a person locked."""
     return None if context.lock_reason is None else context.hold_until_retry(f"locked: {context.lock_reason}")
 
 
@@ -171,7 +171,7 @@ def check_window_opened(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_window_closed(context: DecisionContext) -> HoldDecision | None:
-    """Hold for good what is too late; paper without orders ignores the window."""
+    """Hold for good a submission that is too late; paper without orders ignores the window."""
     why = closed_window_reason(context) if context.window_binds else None
     return None if why is None else HoldDecision(why=why)
 
@@ -232,12 +232,12 @@ def check_arm_amounts(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_same_arm_record(context: DecisionContext) -> HoldDecision | None:
-    """Hold what was planned before the venue was armed anew. Withdrawals are the same under both records."""
+    """Hold an intent that was planned before the venue was armed again; withdrawals are the same under both records."""
     if not context.policy.is_live or context.arm is None or context.planned_at is None:
         return None
     if context.planned_at >= context.arm.armed_at:
         return None
-    return HoldDecision(why="it was planned under an earlier arm record; it is planned anew, under this one")
+    return HoldDecision(why="it was planned under an earlier arm record; it is planned again under this one")
 
 
 def check_readiness(context: DecisionContext) -> HoldDecision | None:
@@ -248,7 +248,7 @@ def check_readiness(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_open_approval(context: DecisionContext) -> HoldDecision | None:
-    """Hold what a person was asked and has not answered, or has answered with no.
+    """Hold a forecast whose approval request is open or was rejected.
 
     A request without an answer in time is made again, as long as the forecast would be sent.
     """
@@ -282,7 +282,7 @@ def check_order_planned(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_reentry_pause(context: DecisionContext) -> HoldDecision | None:
-    """Hold a purchase of what was closed not long ago whatever the belief."""
+    """Hold a purchase on a question in which a position was closed not long ago."""
     order, closed_at, pause_h = context.order, context.closed_at, context.policy.trading.cooldown_h
     if order is None or order.side is OrderSide.SELL or closed_at is None:
         return None
@@ -304,7 +304,7 @@ def check_caps(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_hourly_rate(context: DecisionContext) -> HoldDecision | None:
-    """Hold what would exceed the hourly limit."""
+    """Hold an order that would exceed the hourly limit."""
     limit, used = context.policy.caps.orders_per_hour, context.cap_usage.hour
     if limit is None or used < limit:
         return None
@@ -319,11 +319,11 @@ def check_losses(context: DecisionContext) -> HoldDecision | None:
 
 def check_edge(context: DecisionContext) -> HoldDecision | None:
     """Hold a purchase that gains too little after fees. Sales take no new risk."""
-    order, least = context.order, context.policy.trading.edge
-    if order is None or order.side is OrderSide.SELL or order.edge >= least - CAP_TOLERANCE:
+    order, minimum = context.order, context.policy.trading.edge
+    if order is None or order.side is OrderSide.SELL or order.edge >= minimum - CAP_TOLERANCE:
         return None
     return context.hold_until_retry(
-        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {least:g}", REPLAN_AFTER
+        f"the edge is {order.edge:.4f} a share after fees, below trading.edge = {minimum:g}", REPLAN_AFTER
     )
 
 
@@ -339,7 +339,7 @@ def check_price_band(context: DecisionContext) -> HoldDecision | None:
 
 
 def check_approval(context: DecisionContext) -> HoldDecision | None:
-    """Hold what needs a person's approval."""
+    """Hold a forecast that needs a person's approval."""
     why = missing_approval_reason(context)
     return None if why is None else context.hold_until_retry(f"needs a person's approval: {why}")
 
@@ -363,7 +363,7 @@ def check_plan_age(context: DecisionContext) -> HoldDecision | None:
 
 
 _RESERVED = "cap usage is counted, and the order reserved, in the transaction that stores the intent"
-_PLAN_IS_FRESH = "an order is written within two minutes of its plan, or planned anew"
+_PLAN_IS_FRESH = "an order is written within two minutes of its plan, or planned again"
 
 RULES: tuple[SubmissionRule, ...] = (
     SubmissionRule(check=check_mode, phases=_BOTH),
@@ -393,7 +393,7 @@ RULES: tuple[SubmissionRule, ...] = (
         check=check_arm_amounts,
         phases=_DECIDE,
         kinds=_FORECAST | _CLOSING,
-        why_one_phase="amounts belong to an arm record, and what another record covers is planned anew",
+        why_one_phase="amounts belong to an arm record, and what another record covers is planned again",
     ),
     SubmissionRule(
         check=check_same_arm_record,

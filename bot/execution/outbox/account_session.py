@@ -1,7 +1,4 @@
-"""What submitting and reading back share.
-
-The submitter of one venue, the exclusive use of one account, and the record of both.
-"""
+"""The session that submitting and reading back share: one submitter, the lock on its account, and the ledger."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +37,7 @@ VenueAlert = Callable[[str, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSession:
-    """Access to one submitter, for the holder of its account's lock.
+    """Access to one submitter, for the code that holds the lock on its account.
 
     ``mode`` and ``account`` are those in use now; None if not given. More than ``max_unsettled`` writes without a known
     outcome halt the venue. Once ``is_stopping`` returns true, nothing more is begun.
@@ -101,8 +98,8 @@ def checked_receipt(intent: Intent, receipt: WriteReceipt | None) -> WriteReceip
         return unknown_receipt(intent, "no receipt")
     if receipt.state not in ANSWER_STATES:
         return unknown_receipt(intent, f"{receipt.state} is no answer to a write")
-    if odd := [one.reference for one in receipt.fills if not is_valid_fill(one)]:
-        return unknown_receipt(intent, f"{receipt.state}, with fills that make no sense: {odd[:3]}")
+    if invalid := [one.reference for one in receipt.fills if not is_valid_fill(one)]:
+        return unknown_receipt(intent, f"{receipt.state}, with fills that make no sense: {invalid[:3]}")
     return receipt
 
 

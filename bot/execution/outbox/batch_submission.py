@@ -190,7 +190,7 @@ async def _write_batch(session: AccountSession, batch: SubmissionBatch, fresh: S
 
 
 async def _record_receipts(session: AccountSession, receipts: Sequence[WriteReceipt], asked_at: datetime) -> None:
-    """Record the receipts; absent intents wait again, except orders, which are decided anew."""
+    """Record the receipts; absent intents wait again, except orders, which are decided again."""
     requeued = [replace(one, state=IntentState.PLANNED) for one in receipts if one.state is IntentState.ABSENT]
     await session.ledger.submissions.settle([*receipts, *requeued], at=session.clock.now(), as_of=asked_at)
 
@@ -253,7 +253,7 @@ def _require_valid_requests(batch: SubmissionBatch, requests: Sequence[SealedReq
 
 
 async def _refuse_intents(session: AccountSession, intents: Sequence[Intent], why: str) -> None:
-    """Refuse for good; of an order only this plan: the market may move, so the gate decides again later."""
+    """Refuse intents for good; of an order only this plan, since the gate decides again when the market has moved."""
     if not intents:
         return
     now = session.clock.now()

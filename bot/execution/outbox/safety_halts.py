@@ -23,24 +23,24 @@ async def halt_if_too_many_unsettled(session: AccountSession, venue: str) -> boo
     found = await session.ledger.submissions.count_unsettled(venue, now=session.clock.now())
     if found.blocking <= session.max_unsettled:
         return False
-    await halt_venue(session, venue, unsettled_reason(session.max_unsettled), ends=HaltEndCondition.SETTLED)
+    await halt_venue(session, venue, unsettled_reason(session.max_unsettled), end_condition=HaltEndCondition.SETTLED)
     return True
 
 
-def unsettled_reason(most: int) -> str:
-    """Return the reason for halting a venue with more than ``most`` unknown writes."""
-    return f"more than {most} writes are without a known outcome, and are read back"
+def unsettled_reason(limit: int) -> str:
+    """Return the reason for halting a venue with more than ``limit`` unknown writes."""
+    return f"more than {limit} writes are without a known outcome, and are read back"
 
 
 async def halt_venue(
-    session: AccountSession, venue: str, why: str, *, ends: HaltEndCondition = HaltEndCondition.PERSON
+    session: AccountSession, venue: str, why: str, *, end_condition: HaltEndCondition = HaltEndCondition.PERSON
 ) -> None:
     """Halt a venue, with a row in the audit, and alert people; an equal halt is not repeated."""
     halts = await session.ledger.permissions.read(permissions.list_active_halts)
-    alike = [one for one in halts if (one.venue, one.end_condition) == (venue, ends)]
-    if any(one.why == why or ends is not HaltEndCondition.PERSON for one in alike):
+    equal_halts = [one for one in halts if (one.venue, one.end_condition) == (venue, end_condition)]
+    if any(one.why == why or end_condition is not HaltEndCondition.PERSON for one in equal_halts):
         return
-    halt = SubmissionHalt(venue=venue, at=session.clock.now(), why=why, end_condition=ends)
+    halt = SubmissionHalt(venue=venue, at=session.clock.now(), why=why, end_condition=end_condition)
     row = AuditRow(at=halt.at, kind="stop", venue=venue, actor="", body={"why": why})
     await session.ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, halt), row)
     log.error("stopped", venue=venue, why=why, remedy=halt.remedy)

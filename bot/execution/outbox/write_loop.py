@@ -132,7 +132,7 @@ class AccountRefusal:
             raise AuthenticationError(self.reason)
 
     def note_verdict(self, verdict: WriteVerdict, sealed: SealedRequest) -> None:
-        """Log a verdict on which somebody must act, and remember a refusal of the account itself."""
+        """Log a verdict that needs action, and remember a refusal of the account itself."""
         detail = verdict.detail
         if verdict.responsible is ResponsibleParty.DEVELOPER:
             body = sealed.body[:MAX_LOGGED_CHARS]

@@ -196,11 +196,15 @@ class PaperForecastBook:
 
 @asynccontextmanager
 async def open_forecast_book(
-    folder: Path, clock: Clock, *, objection: SubmissionObjection | None = None, lasts: timedelta | None = None
+    folder: Path,
+    clock: Clock,
+    *,
+    objection: SubmissionObjection | None = None,
+    forecast_lifetime: timedelta | None = None,
 ) -> AsyncIterator[PaperForecastBook]:
     """Open the forecast book of one venue in its folder. Raises StoreError."""
     async with open_book_database(folder / FORECAST_BOOK_FILE, FORECAST_BOOK_MIGRATIONS, now=clock.now()) as file:
-        yield PaperForecastBook(database=file, clock=clock, objection=objection, forecast_lifetime=lasts)
+        yield PaperForecastBook(database=file, clock=clock, objection=objection, forecast_lifetime=forecast_lifetime)
 
 
 def _sealed_statement(intent: Intent) -> SealedRequest:

@@ -1,4 +1,4 @@
-"""What a venue plugin implements for paper trading: the fills an order would have got, and the value of shares.
+"""The interface that a venue plugin implements for paper trading: fills of orders, and values of shares.
 
 The book keeps cash, orders, positions and time; the plugin knows the market, reads it and writes nothing. Terms of an
 order may hold ``cancel``: the ids of own resting orders to be cancelled first.

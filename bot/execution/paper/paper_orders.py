@@ -211,7 +211,7 @@ def end_question_orders(database: Database, ref: str, target: str, at: datetime)
         close_order(database, seq, PaperOrderState.CANCELLED, "its question has resolved", at)
 
 
-def lose_orders(database: Database, intents: Collection[str] | None, why: str, at: datetime) -> None:
+def mark_orders_lost(database: Database, intents: Collection[str] | None, why: str, at: datetime) -> None:
     """Mark orders lost that were sent but never filled (``intents`` None: all of them)."""
     for paper_order in read_open_orders(database):
         named = intents is None or paper_order.sealed_order.intent in intents
@@ -320,13 +320,13 @@ def _book_fill(database: Database, paper_order: PaperOrder, fill: PaperFill, at:
 
 def _require_within_order(paper_order: PaperOrder, fill: PaperFill, shares: int, cash: int) -> None:
     order = paper_order.sealed_order.order
-    worse = fill.price - order.limit if order.side is OrderSide.BUY else order.limit - fill.price
-    beyond = (
+    price_excess = fill.price - order.limit if order.side is OrderSide.BUY else order.limit - fill.price
+    exceeds_order = (
         -cash > paper_order.reserved
         if order.side is OrderSide.BUY
         else shares > paper_order.held_shares + ROUNDING_SLACK
     )
-    if beyond or worse > 1e-6:
+    if exceeds_order or price_excess > 1e-6:
         message = f"a fill of {fill.shares:g} at {fill.price:g} is beyond the order {paper_order.sealed_order.intent}"
         raise MalformedDataError(message)
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.core.orders import Account
-from bot.execution.paper import integrity_check
+from bot.execution.paper import accounting
 from bot.execution.paper.accounting import from_millionths
 from bot.execution.paper.book_database import PAPER_BOOK_MIGRATIONS, open_book_database_read_only
 from bot.execution.paper.paper_book import read_account
@@ -112,5 +112,5 @@ def _book_report(database: Database, at: datetime) -> PaperBookReport | None:
         orders=dict(database.execute(_COUNT_BY_STATE).fetchall()),
         events={(contract, leg): event for contract, leg, event, _ in held},
         marked_at={(contract, leg): parse_timestamp(marked) for contract, leg, _, marked in held},
-        faults=tuple(integrity_check.find_faults(database)),
+        faults=tuple(accounting.find_faults(database)),
     )

@@ -112,11 +112,11 @@ class BinaryAnswerSchema:
         if not self.percent:
             description = "Probability of yes, from 0 to 1."
             return {"type": "number", "minimum": margin, "maximum": round(1.0 - margin, 9), "description": description}
-        least, most = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
+        minimum, maximum = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
         # No number as an example: small models return it as their answer.
         description = "Probability of yes in percent, from 0 to 100."
-        plain: dict[str, Json] = {"type": "number", "minimum": max(least, LEAST_PERCENT), "maximum": most}
-        if least >= LEAST_PERCENT:
+        plain: dict[str, Json] = {"type": "number", "minimum": max(minimum, LEAST_PERCENT), "maximum": maximum}
+        if minimum >= LEAST_PERCENT:
             return {**plain, "description": description}
         description += ' Less than 1 is written as a text with the sign: "0.5 %" means one in two hundred.'
         return {"anyOf": [plain, {"type": "string", "maxLength": 10}], "description": description}
@@ -153,16 +153,16 @@ class ChoiceAnswerSchema:
         return ("probabilities", "probability", "percents", "percent")
 
     def schema(self, margin: float) -> dict[str, Json]:
-        most, unit = (100, "Percentages") if self.percent else (1, "Probabilities")
-        one: dict[str, Json] = {"type": "number", "minimum": 0, "maximum": most}
-        description = f"{unit} of the options, which sum to {most}."
+        maximum, unit = (100, "Percentages") if self.percent else (1, "Probabilities")
+        one: dict[str, Json] = {"type": "number", "minimum": 0, "maximum": maximum}
+        description = f"{unit} of the options, which sum to {maximum}."
         return {**_object_schema({option: dict(one) for option in self.options}), "description": description}
 
     def read(self, field: str, raw: Json) -> Prediction:
         _require_keys(raw, self.options, field)
         assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
         if field.startswith("percent"):
-            weights = self._percentages(field, raw)
+            weights = self._read_percentages(field, raw)
         else:
             weights = {
                 option: read_probability(raw[option], f"{field}[{option}]", percent=False) for option in self.options
@@ -170,10 +170,10 @@ class ChoiceAnswerSchema:
         if (total := math.fsum(weights.values())) <= 0.0:
             message = f"{field}: some option must be possible, all are 0"
             raise UnreadableAnswer(message)
-        return self._floored({option: weight / total for option, weight in weights.items()})
+        return self._apply_floor({option: weight / total for option, weight in weights.items()})
 
     def clamp(self, prediction: Prediction, margin: float) -> Prediction:
-        return self._floored(prediction.probabilities) if isinstance(prediction, ChoicePrediction) else prediction
+        return self._apply_floor(prediction.probabilities) if isinstance(prediction, ChoicePrediction) else prediction
 
     def format(self, prediction: Prediction) -> str:
         given = prediction.probabilities if isinstance(prediction, ChoicePrediction) else {}
@@ -183,7 +183,7 @@ class ChoiceAnswerSchema:
             if option in given
         )
 
-    def _percentages(self, field: str, raw: Mapping[str, Json]) -> dict[str, float]:
+    def _read_percentages(self, field: str, raw: Mapping[str, Json]) -> dict[str, float]:
         """Return the percentages that were sent; raises UnreadableAnswer if 0.7 among them may mean 70 % or 0.7 %.
 
         Their sum decides: near 100 they are percentages. If none is above 1 they are all fractions, and dividing by the
@@ -195,13 +195,13 @@ class ChoiceAnswerSchema:
             for option, value in given.items():
                 if 0.0 < value < LEAST_PERCENT and not isinstance(raw[option], str):
                     message = (
-                        f"{field}[{option}] is {abbreviate_json(raw[option])} beside percentages that sum to "
+                        f"{field}[{option}] is {abbreviate_json(raw[option])} among percentages that sum to "
                         f"{total:g}; give percentages that sum to 100"
                     )
                     raise UnreadableAnswer(message)
         return given
 
-    def _floored(self, weights: Mapping[str, float]) -> ChoicePrediction:
+    def _apply_floor(self, weights: Mapping[str, float]) -> ChoicePrediction:
         count = len(self.options)
         floor = min(self.floor, 0.5 / count)
         excess = {option: max(0.0, weights[option] - floor) for option in self.options}
@@ -249,11 +249,13 @@ class CurveAnswerSchema:
         one = read_timestamp if self.has_dates else read_number
         values = {percentage / 100: one(raw[f"p{percentage}"], f"p{percentage}") for percentage in self.percentages}
         if any(after < before for before, after in pairwise(values.values())):
-            given = ", ".join(f"p{round(100 * level)} {self._sent(value)}" for level, value in values.items())
+            given = ", ".join(
+                f"p{round(100 * level)} {self._format_sent_value(value)}" for level, value in values.items()
+            )
             message = f"{field} should rise from p{self.percentages[0]} to p{self.percentages[-1]}, not fall: {given}"
             raise UnreadableAnswer(message)
         try:
-            return self._curve(values)
+            return self._build_curve(values)
         except ValueError as error:
             message = f"{field} make no curve: {error}"
             raise UnreadableAnswer(message) from error
@@ -266,17 +268,17 @@ class CurveAnswerSchema:
             return ""
         levels = [percentage / 100 for percentage in self.percentages]
         values = curve_quantiles(prediction, self.shape, levels)
-        return ", ".join(f"p{round(100 * level)} {self._value(value)}" for level, value in values.items())
+        return ", ".join(f"p{round(100 * level)} {self._format_value(value)}" for level, value in values.items())
 
-    def _curve(self, values: Mapping[float, float]) -> CurvePrediction:
+    def _build_curve(self, values: Mapping[float, float]) -> CurvePrediction:
         steps = len(self.shape.grid) - 1
         return curve_from_quantiles(values, self.shape, step_mass=min(self.step_mass, 0.1 / steps))
 
-    def _sent(self, value: float) -> str:
+    def _format_sent_value(self, value: float) -> str:
         # A value that is far too large is easiest to see with all its digits.
-        return f"{value:.0f}" if not self.has_dates and 1e5 <= abs(value) < 1e15 else self._value(value)
+        return f"{value:.0f}" if not self.has_dates and 1e5 <= abs(value) < 1e15 else self._format_value(value)
 
-    def _value(self, value: float) -> str:
+    def _format_value(self, value: float) -> str:
         return datetime.fromtimestamp(value, UTC).date().isoformat() if self.has_dates else f"{value:.6g}"
 
 
@@ -397,17 +399,17 @@ class AnswerFormat:
         return isinstance(self.answer_schema, ChoiceAnswerSchema) and set(raw) == set(self.answer_schema.options)
 
 
-def create_answer_format(question: Question, manner: AnswerSettings, *, percent: bool) -> AnswerFormat:
+def create_answer_format(question: Question, settings: AnswerSettings, *, percent: bool) -> AnswerFormat:
     """Return the answer format of a question; ``percent`` asks for percentages instead of fractions."""
-    form: AnswerSchema
+    schema: AnswerSchema
     match question.shape:
         case BinaryShape():
-            form = BinaryAnswerSchema(percent)
+            schema = BinaryAnswerSchema(percent)
         case ChoiceShape(options=options):
-            form = ChoiceAnswerSchema(options, manner.option_floor, percent)
+            schema = ChoiceAnswerSchema(options, settings.option_floor, percent)
         case shape:
-            form = CurveAnswerSchema(shape, manner.quantiles, manner.curve_step_mass)
-    return AnswerFormat(form, tuple(target.key for target in question.targets))
+            schema = CurveAnswerSchema(shape, settings.quantiles, settings.curve_step_mass)
+    return AnswerFormat(schema, tuple(target.key for target in question.targets))
 
 
 def prediction_distance(first: TargetPredictions, second: TargetPredictions) -> float:

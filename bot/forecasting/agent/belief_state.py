@@ -185,8 +185,8 @@ def apply_belief_update(
             predictions=predictions,
             confidence=_read_confidence(update.get("confidence"), state.confidence),
             anchor=read_text(update.get("base_rate_anchor"), ITEM_CHARS) or state.anchor,
-            evidence_for=evidence.added("F", state.evidence_for, update.get("evidence_for")),
-            evidence_against=evidence.added("A", state.evidence_against, update.get("evidence_against")),
+            evidence_for=evidence.merge_items("F", state.evidence_for, update.get("evidence_for")),
+            evidence_against=evidence.merge_items("A", state.evidence_against, update.get("evidence_against")),
             open_questions=_read_open_questions(update, state),
             searches=state.merge_searches(_read_texts(update.get("searches_tried"))),
             reason=read_text(update.get("update_reasoning"), REASON_CHARS),
@@ -226,7 +226,7 @@ class _EvidenceList:
     def remove_named(self, names: Iterator[str]) -> None:
         self._withdrawn = frozenset(name.upper() for name in names)
 
-    def added(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
+    def merge_items(self, letter: str, old: Sequence[EvidenceItem], raw: Json) -> tuple[EvidenceItem, ...]:
         kept = [item for item in old if item.name not in self._withdrawn]
         for words, source in _read_items(raw):
             if words.casefold() not in self._known and len(kept) < MAX_EVIDENCE_ITEMS:
@@ -269,9 +269,9 @@ def _update_faults(update: Mapping[str, Json]) -> Iterator[str]:
         yield "the update named no confidence"
 
 
-def _evidence_sides(form: AnswerSchema) -> tuple[str, str]:
+def _evidence_sides(schema: AnswerSchema) -> tuple[str, str]:
     """Return the direction in which the evidence for and against points."""
-    match form:
+    match schema:
         case BinaryAnswerSchema():
             return "yes", "no"
         case ChoiceAnswerSchema():
@@ -286,9 +286,9 @@ def _text_schema(limit: int, description: str) -> dict[str, Json]:
     return {"type": "string", "maxLength": limit, "description": description}
 
 
-def _text_list_schema(most: int, limit: int, description: str) -> dict[str, Json]:
+def _text_list_schema(max_items: int, limit: int, description: str) -> dict[str, Json]:
     items: Json = {"type": "string", "maxLength": limit}
-    return {"type": "array", "items": items, "maxItems": most, "description": description}
+    return {"type": "array", "items": items, "maxItems": max_items, "description": description}
 
 
 def _evidence_schema(description: str) -> dict[str, Json]:
@@ -346,15 +346,17 @@ def initial_belief_state(
     )
 
 
-def narrow_margins(question: Question, anchor: StartingPoint, manner: AnswerSettings) -> AnswerSettings:
-    """Return the settings with the margins of a yes-or-no question, at most those of ``manner``.
+def narrow_margins(question: Question, anchor: StartingPoint, settings: AnswerSettings) -> AnswerSettings:
+    """Return the settings with the margins of a yes-or-no question, at most those of ``settings``.
 
     They are at most ``ANCHOR_SHARE`` of the distance from the crowd's price or base rate to certainty, and at least
-    ``LEAST_MARGIN`` unless ``manner`` has less. They do not change for even odds and for other questions.
+    ``LEAST_MARGIN`` unless ``settings`` has less. They do not change for even odds and for other questions.
     """
     start = anchor.prediction
     if anchor.kind == "even" or not isinstance(question.shape, BinaryShape) or not isinstance(start, BinaryPrediction):
-        return manner
+        return settings
     distance = min(start.probability, 1.0 - start.probability)
     room = max(LEAST_MARGIN, round(ANCHOR_SHARE * distance, 6))
-    return replace(manner, step_margin=min(manner.step_margin, room), submit_margin=min(manner.submit_margin, room))
+    return replace(
+        settings, step_margin=min(settings.step_margin, room), submit_margin=min(settings.submit_margin, room)
+    )

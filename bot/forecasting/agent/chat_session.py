@@ -1,11 +1,13 @@
 """The conversation with a model in one role of a trial.
 
-Every answer is requested, parsed and repaired here, and failures come back as values.
+Every answer is requested, parsed and repaired here, and failures are returned as values. Answers, parse failures and
+errors are counted for the performance records that decide whether a model stays in use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,6 +15,7 @@ from typing import Generic, TypeVar
 from bot.core.beliefs import ModelUsage
 from bot.core.errors import (
     AuthenticationError,
+    BudgetExhaustedError,
     ConfigError,
     FoxcastError,
     MalformedDataError,
@@ -29,14 +32,15 @@ from bot.core.language_models import (
     ModelAnswer,
     ModelCompletion,
     ModelDialect,
+    ModelPerformance,
     Prompt,
     ToolDefinition,
 )
+from bot.core.predictions import BinaryPrediction
 from bot.core.values import Json
-from bot.forecasting.agent.answer_schema import TargetPredictions
+from bot.forecasting.agent.answer_schema import TargetPredictions, prediction_distance
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect
-from bot.forecasting.agent.model_actions import EMPTY_ANSWER, ActionDialect, ModelAction, ParseFailure
-from bot.forecasting.agent.performance import PerformanceTally
+from bot.forecasting.agent.parsing import EMPTY_ANSWER, ActionDialect, ModelAction, ParseFailure
 from bot.forecasting.agent.prompt_texts import (
     call_text,
     handover_text,
@@ -45,6 +49,81 @@ from bot.forecasting.agent.prompt_texts import (
     transcript_text,
     turn_text,
 )
+
+# Errors that keep a model from being asked and are not its fault.
+BLAMELESS_ERRORS = (BudgetExhaustedError, ConfigError, TrialLimitReachedError)
+
+
+@dataclass(slots=True)
+class PerformanceTally:
+    """The actions asked of each model in turn, and the invalid ones. A fallback may take over within a trial.
+
+    ``beliefs`` counts the belief updates received, ``unread`` those that could not be read, ``errors`` the requests
+    that failed after the model had answered before.
+    """
+
+    asked: dict[str, int] = field(default_factory=dict)
+    unparsed: dict[str, int] = field(default_factory=dict)
+    last: str = ""
+    beliefs: Counter[str] = field(default_factory=Counter)
+    unread: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def count_answer(self, model: str) -> None:
+        """Count an answer."""
+        self.asked[model] = self.asked.get(model, 0) + 1
+        self.last = model
+
+    def count_parse_failure(self) -> None:
+        """Count the last answer as invalid."""
+        self.unparsed[self.last] = self.unparsed.get(self.last, 0) + 1
+
+    def count_belief_update(self, *, read: bool) -> None:
+        """Count an update of the belief that the last model sent, or should have sent."""
+        self.beliefs[self.last] += 1
+        self.unread[self.last] += not read
+
+    def count_error(self, error: FoxcastError) -> None:
+        """Count a request without an answer against the model that answered last."""
+        if self.last and not isinstance(error, BLAMELESS_ERRORS):
+            self.errors[self.last] += 1
+
+    def count_replacement(self, model: str) -> None:
+        """Count a request that a model did not answer, so that another one took over."""
+        self.errors[model] += 1
+
+    def performances(
+        self, role: str, *, believed: TargetPredictions | None, submitted: TargetPredictions | None, free: bool = True
+    ) -> Iterator[ModelPerformance]:
+        """Yield one performance record per model; only the last model had the chance to submit.
+
+        ``believed`` is its last stated belief, None if there is none; ``free`` is False if something else stopped it:
+        no budget or no connection.
+        """
+        for model, asked in self.asked.items():
+            ended = model == self.last
+            gap = (
+                prediction_distance(believed, submitted)
+                if ended and believed is not None and submitted is not None
+                else 0.0
+            )
+            yield ModelPerformance(
+                role=role,
+                model=model,
+                asked=asked,
+                unparsed=self.unparsed.get(model, 0),
+                submitted=submitted is not None if ended and free else None,
+                ended_at_half=ended and submitted is not None and _is_half(submitted),
+                submission_gap=gap,
+                beliefs=self.beliefs[model],
+                unread_beliefs=self.unread[model],
+                errors=self.errors[model],
+            )
+
+
+def _is_half(predictions: TargetPredictions) -> bool:
+    return all(prediction == BinaryPrediction(0.5) for prediction in predictions.values())
+
 
 T = TypeVar("T")
 
@@ -180,7 +259,7 @@ class ChatSession:
         """Send a text to the model: as reply to its last action, or added to the text that it has not answered yet."""
         if self._open:
             self._last_message_index = len(self.messages)
-            self.messages += self.dialect.replies(self.messages[-1], text)
+            self.messages += self.dialect.build_replies(self.messages[-1], text)
             self._open = False
         elif self._last_message_index >= 0 or (
             self.messages and self.messages[-1].speaker in {MessageRole.USER, MessageRole.TOOL}
@@ -200,11 +279,11 @@ class ChatSession:
     def keep_action(self, turn_result: TurnResult) -> None:
         """Keep an action in the conversation; the next message answers it."""
         if turn_result.action is not None and turn_result.failure is None:
-            self._keep(turn_result.completion, turn_result.action)
+            self._keep_answer(turn_result.completion, turn_result.action)
 
     def turn_text(self, number: int, steps: int, offered: tuple[ToolDefinition, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
-        listing = self._listing(self.dialect, offered)
+        listing = self._describe_new_tools(self.dialect, offered)
         self._turn = turn_text(number, steps, offered, "", folder=self.folder)
         return turn_text(number, steps, offered, listing, folder=self.folder)
 
@@ -232,21 +311,21 @@ class ChatSession:
         """
         values: list[T] = []
 
-        def fault(move: ModelAction) -> str | None:
-            if move.name != tool.name:
+        def fault(action: ModelAction) -> str | None:
+            if action.name != tool.name:
                 return only_callable_text((tool,))
             try:
-                values[:] = [read(move.arguments)]
+                values[:] = [read(action.arguments)]
             except (KeyError, TypeError, ValueError) as error:
                 return str(error)
             return None
 
-        speech: ActionDialect = JsonDialect() if self.percent else NativeDialect()
+        dialect: ActionDialect = JsonDialect() if self.percent else NativeDialect()
         before = replace(self, messages=list(self.messages), _described=dict(self._described))
         self._turn = "" if self.percent else call_text(tool) if instruction is None else instruction
-        if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
+        if asked := self._describe_new_tools(dialect, (tool,)).strip("\n") or self._turn:
             self.say(asked)
-        turn_result = await self._ask_with_repair(speech, (tool,), fault)
+        turn_result = await self._ask_with_repair(dialect, (tool,), fault)
         self.keep_action(turn_result)
         if not keep:
             self._restore(before)
@@ -273,41 +352,45 @@ class ChatSession:
         ``free`` says that the model could have submitted an answer and did not. A session never asked to submit,
         or was prevented from it, is not judged by that.
         """
-        may = free or submitted is not None
-        for performance in self.tally.performances(self.role, believed=believed, submitted=submitted, free=may):
+        judges_submission = free or submitted is not None
+        for performance in self.tally.performances(
+            self.role, believed=believed, submitted=submitted, free=judges_submission
+        ):
             await self.context.report_performance(performance)
 
     async def _ask_with_repair(
-        self, speech: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
+        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], fault: ActionCheck
     ) -> TurnResult:
         self._answer_open_action()
-        self._offer(offered)
+        self._declare_new_tools(offered)
         turn_result = TurnResult()
         why = ""
-        for chance in range(MAX_ATTEMPTS):
-            if not await self._ask(speech, offered, turn_result):
+        for attempt in range(MAX_ATTEMPTS):
+            if not await self._ask_once(dialect, offered, turn_result):
                 return turn_result
-            answer = speech.read(turn_result.completion)
+            answer = dialect.read_action(turn_result.completion)
             turn_result.action = None if isinstance(answer, ParseFailure) else answer
             found = answer.reason if isinstance(answer, ParseFailure) else fault(answer)
             if found is None:
                 return turn_result
             why = found
             self.tally.count_parse_failure()
-            turn_result.notes += (f"answer {chance + 1} was no valid action: {why}",)
+            turn_result.notes += (f"answer {attempt + 1} was no valid action: {why}",)
             if turn_result.completion.finish is FinishReason.REFUSED:
                 # The same prompt would be refused again.
                 turn_result.failure = RequestRejectedError(f"{self.model}: {why}")
                 return turn_result
-            if chance + 1 < MAX_ATTEMPTS:
+            if attempt + 1 < MAX_ATTEMPTS:
                 self._ask_again(turn_result, why, offered)
         turn_result.failure = MalformedDataError(f"no valid action after a repair: {why}")
-        self._close(turn_result, why)
+        self._close_turn(turn_result, why)
         return turn_result
 
-    async def _ask(self, speech: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult) -> bool:
+    async def _ask_once(
+        self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...], turn_result: TurnResult
+    ) -> bool:
         """Ask once and count the answer; without an answer, note the reason in ``turn_result``."""
-        prompt = self._prompt(speech, offered)
+        prompt = self._build_prompt(dialect, offered)
         try:
             answer = await self.context.ask_model(self.role, prompt, seed=self.seed)
         except SESSION_ERRORS as error:
@@ -326,28 +409,30 @@ class ChatSession:
         self.tally.count_answer(answer.model)
         return True
 
-    def _prompt(self, speech: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
-        prompt = speech.prompt(self.messages, self._tools, offered)
+    def _build_prompt(self, dialect: ActionDialect, offered: tuple[ToolDefinition, ...]) -> Prompt:
+        prompt = dialect.build_prompt(self.messages, self._tools, offered)
         if self._sent and prompt.tools != self._sent:
             self._forget_native()
-            prompt = speech.prompt(self.messages, self._tools, offered)
+            prompt = dialect.build_prompt(self.messages, self._tools, offered)
         self._sent = prompt.tools
-        return replace(prompt, model=self.model, handover=self._handover(speech))
+        return replace(prompt, model=self.model, handover=self._build_handover(dialect))
 
     def _ask_again(self, turn_result: TurnResult, why: str, offered: tuple[ToolDefinition, ...]) -> None:
-        self._keep(turn_result.completion, turn_result.action)
+        self._keep_answer(turn_result.completion, turn_result.action)
         self.say(repair_text(why, offered, folder=self.folder))
 
-    def _close(self, turn_result: TurnResult, why: str) -> None:
+    def _close_turn(self, turn_result: TurnResult, why: str) -> None:
         """Keep an answer that ends a turn without an action: the next text follows it, and no message changes."""
-        self._keep(turn_result.completion, turn_result.action)
+        self._keep_answer(turn_result.completion, turn_result.action)
         self.say(f"That was no valid action: {why}.")
 
-    def _keep(self, completion: ModelCompletion, move: ModelAction | None) -> None:
+    def _keep_answer(self, completion: ModelCompletion, action: ModelAction | None) -> None:
         self._answer_open_action()
         # No provider accepts an empty message.
         empty = Message(speaker=MessageRole.ASSISTANT, text=EMPTY_ANSWER)
-        self.messages.append(empty if _is_empty_completion(completion) else self.dialect.message(completion, move))
+        self.messages.append(
+            empty if _is_empty_completion(completion) else self.dialect.build_message(completion, action)
+        )
         self._open, self._last_message_index = True, -1
 
     def _answer_open_action(self) -> None:
@@ -362,7 +447,7 @@ class ChatSession:
         self._described, self._first = before._described, before._first
         self._open, self._last_message_index = before._open, before._last_message_index
 
-    def _offer(self, offered: tuple[ToolDefinition, ...]) -> None:
+    def _declare_new_tools(self, offered: tuple[ToolDefinition, ...]) -> None:
         known = {id(tool) for tool in self._tools}
         if new := [tool for tool in offered if id(tool) not in known]:
             self.declare_tools(new)
@@ -372,7 +457,7 @@ class ChatSession:
             if message.native is not None:
                 self.messages[place] = replace(message, native=None)
 
-    def _handover(self, speech: ActionDialect) -> tuple[Message, ...]:
+    def _build_handover(self, dialect: ActionDialect) -> tuple[Message, ...]:
         """Return the conversation for another model: its beginning, and a summary of the work since."""
         first = next((at for at, one in enumerate(self.messages) if one.speaker is MessageRole.ASSISTANT), 0)
         if not self.model or not first:
@@ -382,15 +467,15 @@ class ChatSession:
         parts = (
             self.messages[first - 1].text,
             handover_text(done),
-            self._turn + (speech.listing(later) if later else ""),
+            self._turn + (dialect.describe_tools(later) if later else ""),
         )
         last = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
         return (*self.messages[: first - 1], last)
 
-    def _listing(self, speech: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
+    def _describe_new_tools(self, dialect: ActionDialect, offered: Sequence[ToolDefinition]) -> str:
         new = [tool for tool in offered if tool.name not in self._described]
         self._described.update({tool.name: tool for tool in new})
-        return speech.listing(new) if new else ""
+        return dialect.describe_tools(new) if new else ""
 
 
 def _is_empty_completion(completion: ModelCompletion) -> bool:
@@ -413,8 +498,8 @@ def open_session(
         except (ConfigError, NotFoundError) as error:
             missing = missing or error
             continue
-        speech: ActionDialect = JsonDialect(belief) if percent else NativeDialect(belief)
-        return ChatSession(context=context, role=role, dialect=speech, seed=seed, folder=folder)
+        dialect: ActionDialect = JsonDialect(belief) if percent else NativeDialect(belief)
+        return ChatSession(context=context, role=role, dialect=dialect, seed=seed, folder=folder)
     raise missing or ConfigError("a chat session needs a role")
 
 

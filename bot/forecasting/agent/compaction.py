@@ -17,8 +17,7 @@ from bot.core.values import Json
 from bot.forecasting.agent.belief_state import ITEM_CHARS, SOURCE_CHARS, BeliefState, EvidenceItem
 from bot.forecasting.agent.chat_session import SESSION_ERRORS
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect
-from bot.forecasting.agent.model_actions import ActionDialect, ParseFailure
-from bot.forecasting.agent.parsing import read_text
+from bot.forecasting.agent.parsing import ActionDialect, ParseFailure, read_text
 from bot.forecasting.prompt_files import SHARED_PACKAGE, load_template
 from bot.forecasting.untrusted_text import fence_text
 
@@ -47,23 +46,23 @@ async def compact_belief_state(
     holds prompt files that replace the shipped ones.
     """
     try:
-        dialect = context.dialect(SUMMARISER_ROLE)
+        model_dialect = context.dialect(SUMMARISER_ROLE)
     except ConfigError:
         return CompactionResult(state=state, note=f"notes not shortened: no model plays the role {SUMMARISER_ROLE}")
-    speech: ActionDialect = JsonDialect() if dialect is ModelDialect.JSON else NativeDialect()
+    dialect: ActionDialect = JsonDialect() if model_dialect is ModelDialect.JSON else NativeDialect()
     tool = _notes_tool()
-    heading = load_template(SHARED_PACKAGE, "compact", folder).substitute() + speech.listing([tool])
+    heading = load_template(SHARED_PACKAGE, "compact", folder).substitute() + dialect.describe_tools([tool])
     messages = (
         Message(speaker=MessageRole.SYSTEM, text=heading),
         Message(speaker=MessageRole.USER, text=_notes_text(state, question)),
     )
     try:
-        answer = await context.ask_model(SUMMARISER_ROLE, speech.prompt(messages, [tool]), seed=seed)
+        answer = await context.ask_model(SUMMARISER_ROLE, dialect.build_prompt(messages, [tool]), seed=seed)
     except SESSION_ERRORS as error:
         log.info("notes not shortened", question=str(question.ref), why=str(error))
         return CompactionResult(state=state, note=f"notes not shortened: {error}")
-    move = speech.read(answer.completion)
-    shorter = None if isinstance(move, ParseFailure) else _apply_notes(state, move.arguments)
+    action = dialect.read_action(answer.completion)
+    shorter = None if isinstance(action, ParseFailure) else _apply_notes(state, action.arguments)
     await context.report_performance(
         ModelPerformance(role=SUMMARISER_ROLE, model=answer.model, asked=1, unparsed=int(shorter is None))
     )

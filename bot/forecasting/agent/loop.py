@@ -1,7 +1,6 @@
-"""The agent loop.
+"""The agent loop: it offers tools, asks for an action, runs it and replies.
 
-It offers tools, asks for an action, runs it and replies; and the same with a belief state that every action updates
-(BLF, arXiv 2604.18576v3, section 3 and algorithm 1).
+``BeliefLoop`` adds a belief state that every action updates (BLF, arXiv 2604.18576v3, section 3 and algorithm 1).
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ from bot.forecasting.agent.belief_state import (
 )
 from bot.forecasting.agent.chat_session import ActionCheck, ChatSession, TurnResult, accept_action, only_callable_text
 from bot.forecasting.agent.compaction import compact_belief_state
-from bot.forecasting.agent.model_actions import ModelAction
-from bot.forecasting.agent.parsing import UnreadableAnswer, read_text
+from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer, read_text
 from bot.forecasting.agent.prompt_texts import SUBMIT, join_tool_names
 
 ActionFunction = Callable[[ModelAction], Awaitable[ToolResult]]
@@ -124,11 +122,11 @@ async def run_loop(
     another loop can continue from there.
     """
     session.declare_tools(loop_settings.tools)
-    under_way = _LoopRun(session=session, settings=loop_settings, steps=steps, offered=())
-    under_way.offer(begin)
-    session.say(session.turn_text(begin, steps, under_way.offered))
+    run = _LoopRun(session=session, settings=loop_settings, steps=steps, offered=())
+    run.offer(begin)
+    session.say(session.turn_text(begin, steps, run.offered))
     for number in range(begin, steps + 1):
-        turn = await under_way.turn(number)
+        turn = await run.run_turn(number)
         # The engine may stop at its own limit after any turn, so no work may follow the yield.
         yield turn
         if turn.is_last:
@@ -152,77 +150,77 @@ class _LoopRun:
         is_late = session.context.is_final_answer_time(f"{session.role} {session.seed} {number}")
         self.offered = self.settings.offer(self.steps if is_late else number)
 
-    async def turn(self, number: int) -> LoopTurn:
-        turn_result = await self.session.ask_action(self.offered, lambda move: self._fault(number, move))
-        move = turn_result.action
-        if turn_result.failure is not None or move is None:
-            failure = self._failure(number, turn_result)
-            why: EndReason = "unasked" if turn_result.request_error else "silent"
+    async def run_turn(self, number: int) -> LoopTurn:
+        turn_result = await self.session.ask_action(self.offered, lambda action: self._find_fault(number, action))
+        action = turn_result.action
+        if turn_result.failure is not None or action is None:
+            failure = self._explain_failure(number, turn_result)
+            reason: EndReason = "unasked" if turn_result.request_error else "silent"
             return LoopTurn(
                 number=number,
                 turn_result=turn_result,
-                action=move,
+                action=action,
                 notes=turn_result.notes,
                 is_last=True,
                 failure=failure,
-                end_reason=why,
+                end_reason=reason,
             )
-        if move.name in self.settings.closing_tools and self._offers(move.name):
+        if action.name in self.settings.closing_tools and self._is_offered(action.name):
             self.session.keep_action(turn_result)
-            notes = drop_empty(*turn_result.notes, *move.notes)
+            notes = drop_empty(*turn_result.notes, *action.notes)
             return LoopTurn(
-                number=number, turn_result=turn_result, action=move, notes=notes, is_last=True, end_reason="closed"
+                number=number, turn_result=turn_result, action=action, notes=notes, is_last=True, end_reason="closed"
             )
-        return await self._act(number, turn_result, move)
+        return await self._run_action(number, turn_result, action)
 
-    async def _act(self, number: int, turn_result: TurnResult, move: ModelAction) -> LoopTurn:
-        self.settings.before_action(move)
-        times = self._times(move)
-        result = await self._result(move, times)
+    async def _run_action(self, number: int, turn_result: TurnResult, action: ModelAction) -> LoopTurn:
+        self.settings.before_action(action)
+        times = self._count_call(action)
+        result = await self._execute_action(action, times)
         turn_result.usage += result.usage
         turn_result.documents += result.observation.documents
-        notes = drop_empty(*turn_result.notes, *move.notes, *await self.settings.after_action(turn_result))
+        notes = drop_empty(*turn_result.notes, *action.notes, *await self.settings.after_action(turn_result))
         text = "\n".join(drop_empty(result.observation.text, *notes))
-        why = self._limit(number, turn_result, times)
-        reply = drop_empty(text, self.settings.reply_suffix(number), "" if why else self._next(number + 1))
+        reason = self._reached_limit(number, turn_result, times)
+        reply = drop_empty(text, self.settings.reply_suffix(number), "" if reason else self._open_next_turn(number + 1))
         self.session.reply_to_action(turn_result, "\n\n".join(reply))
         return LoopTurn(
             number=number,
             turn_result=turn_result,
-            action=move,
+            action=action,
             result=result,
             reply=text,
             notes=notes,
-            is_last=bool(why),
-            end_reason=why,
+            is_last=bool(reason),
+            end_reason=reason,
         )
 
-    async def _result(self, move: ModelAction, times: int) -> ToolResult:
-        if not self._offers(move.name):
-            return _failed_result(self._not_offered(move))
+    async def _execute_action(self, action: ModelAction, times: int) -> ToolResult:
+        if not self._is_offered(action.name):
+            return _failed_result(self._explain_not_offered(action))
         if times > 1:
             return _failed_result(
-                f"You have made this very call of {move.name} before; its result stands above. Do another."
+                f"You have made this very call of {action.name} before; its result is above. Do another."
             )
-        return await self.settings.act(move)
+        return await self.settings.act(action)
 
-    def _not_offered(self, move: ModelAction) -> str:
+    def _explain_not_offered(self, action: ModelAction) -> str:
         # Never "submit instead": a model then gives up. Source: BLF, the notes of its code.
         others = (
             join_tool_names([tool for tool in self.offered if tool.name not in self.settings.closing_tools]) or "none"
         )
-        if any(tool.name == move.name for tool in self.settings.tools):
-            return f"{move.name} cannot be called now. Other tools that can be used: {others}."
-        return f"There is no tool {move.name!r} here. Tools that there are: {others}."
+        if any(tool.name == action.name for tool in self.settings.tools):
+            return f"{action.name} cannot be called now. Other tools that can be used: {others}."
+        return f"There is no tool {action.name!r} here. Tools that there are: {others}."
 
-    def _next(self, number: int) -> str:
+    def _open_next_turn(self, number: int) -> str:
         self.offer(number)
         return self.session.turn_text(number, self.steps, self.offered)
 
-    def _fault(self, number: int, move: ModelAction) -> str | None:
+    def _find_fault(self, number: int, action: ModelAction) -> str | None:
         """Return why an action is refused: an unreadable answer, or no answer when only an answer is allowed."""
-        if self._offers(move.name):
-            return self.settings.find_fault(move)
+        if self._is_offered(action.name):
+            return self.settings.find_fault(action)
         if any(tool.name not in self.settings.closing_tools for tool in self.offered):
             return None
         return (
@@ -231,7 +229,7 @@ class _LoopRun:
             else only_callable_text(self.offered)
         )
 
-    def _failure(self, number: int, turn_result: TurnResult) -> FoxcastError:
+    def _explain_failure(self, number: int, turn_result: TurnResult) -> FoxcastError:
         """Return why no model answered: a limit, if one of the loop or of the model prevented it."""
         match turn_result.failure:
             case ContextLengthExceededError() as failure:
@@ -241,18 +239,18 @@ class _LoopRun:
             case failure:
                 return failure or MalformedDataError("no action")
 
-    def _offers(self, name: str) -> bool:
+    def _is_offered(self, name: str) -> bool:
         return any(tool.name == name for tool in self.offered)
 
-    def _times(self, move: ModelAction) -> int:
+    def _count_call(self, action: ModelAction) -> int:
         """Return how often this call was made, including now; 1 if repeats are allowed."""
-        if self.settings.repeats is None or move.name in self.settings.repeatable:
+        if self.settings.repeats is None or action.name in self.settings.repeatable:
             return 1
-        call = json.dumps([move.name, dict(move.arguments)], sort_keys=True, default=str)
+        call = json.dumps([action.name, dict(action.arguments)], sort_keys=True, default=str)
         self._calls[call] += 1
         return self._calls[call]
 
-    def _limit(self, number: int, turn_result: TurnResult, times: int) -> EndReason:
+    def _reached_limit(self, number: int, turn_result: TurnResult, times: int) -> EndReason:
         self._tokens += turn_result.usage.tokens_in + turn_result.usage.tokens_out
         if self.settings.repeats is not None and times >= max(2, self.settings.repeats):
             return "repeats"
@@ -317,7 +315,7 @@ class BeliefLoop:
         """
         self.session.begin(system, "\n\n".join(drop_empty(asked, self._state_text(0))))
         # Without a belief only the conversation shows what was found.
-        self.session.summary = self._summary if self.settings.states_beliefs else None
+        self.session.summary = self._summarize_work if self.settings.states_beliefs else None
         self.documents = (await self.context.store_text(texts),)
         self._compact_from = self.settings.compaction_chars
         self._opening_remarks = (
@@ -333,7 +331,7 @@ class BeliefLoop:
         own = replace(
             loop_settings,
             closing_tools=frozenset({SUBMIT}),
-            find_fault=lambda move: self._fault(move) or loop_settings.find_fault(move),
+            find_fault=lambda action: self._find_fault(action) or loop_settings.find_fault(action),
             reply_suffix=lambda number: "\n\n".join(
                 drop_empty(self._state_text(number), loop_settings.reply_suffix(number))
             ),
@@ -349,10 +347,10 @@ class BeliefLoop:
                 if failure is not None:
                     raise failure
 
-    async def use_tool(self, move: ModelAction) -> ToolResult:
+    async def use_tool(self, action: ModelAction) -> ToolResult:
         """Use a tool of the trial as the model asked; the search query becomes part of the belief."""
-        result = await self.context.use_tool(move.name, move.arguments)
-        if move.name == SEARCH_TOOL and isinstance(query := move.arguments.get("query"), str):
+        result = await self.context.use_tool(action.name, action.arguments)
+        if action.name == SEARCH_TOOL and isinstance(query := action.arguments.get("query"), str):
             self.state = self.state.add_searches((query,))
         return result
 
@@ -364,28 +362,28 @@ class BeliefLoop:
             else None
         )
 
-    def _fault(self, move: ModelAction) -> str | None:
-        if move.name == SUBMIT:
+    def _find_fault(self, action: ModelAction) -> str | None:
+        if action.name == SUBMIT:
             try:
-                self.answer_format.read(move.arguments)
+                self.answer_format.read(action.arguments)
             except UnreadableAnswer as error:
                 return str(error)
         return None
 
-    def _apply_update(self, move: ModelAction) -> BeliefUpdate:
+    def _apply_update(self, action: ModelAction) -> BeliefUpdate:
         if not self.settings.states_beliefs:
             return BeliefUpdate(self.state)
-        merge = apply_belief_update(self.state, move.belief, self.answer_format, margin=self.settings.step_margin)
+        update = apply_belief_update(self.state, action.belief, self.answer_format, margin=self.settings.step_margin)
         self._updates += 1
-        self._refused += merge.kept_old
-        self.session.tally.count_belief_update(read=not merge.kept_old)
-        informed = self.state.informed or (self.seen_evidence and not merge.kept_old)
-        return replace(merge, state=replace(merge.state, informed=informed))
+        self._refused += update.kept_old
+        self.session.tally.count_belief_update(read=not update.kept_old)
+        informed = self.state.informed or (self.seen_evidence and not update.kept_old)
+        return replace(update, state=replace(update.state, informed=informed))
 
-    def _accept_update(self, move: ModelAction) -> None:
-        merge = self._apply_update(move)
+    def _accept_update(self, action: ModelAction) -> None:
+        update = self._apply_update(action)
         self._past_predictions.append(self.state.predictions)
-        self.state, self._update_note = merge.state, merge.note
+        self.state, self._update_note = update.state, update.note
 
     async def _finish_turn(self, turn_result: TurnResult) -> tuple[str, ...]:
         return (self._update_note, await self._compact(turn_result))
@@ -421,8 +419,10 @@ class BeliefLoop:
             # A model that was not asked again for lack of tokens has not refused to submit.
             await self.session.report_performance(free=turn.end_reason != "tokens")
         ended = () if failure is None else (str(failure),)
-        action = _recorded_action(turn.action) if turn.action else StepAction(name="stop")
-        return self._step(action, "\n".join((turn.reply, *ended)), turn.turn_result, (*turn.notes, *ended)), failure
+        action = _record_action(turn.action) if turn.action else StepAction(name="stop")
+        return self._build_step(
+            action, "\n".join((turn.reply, *ended)), turn.turn_result, (*turn.notes, *ended)
+        ), failure
 
     def _remember_turn(self, turn: LoopTurn, loop_settings: LoopSettings) -> None:
         """Remember the action, and whether it brought evidence."""
@@ -433,7 +433,7 @@ class BeliefLoop:
         given = json.dumps(dict(turn.action.arguments), ensure_ascii=False)
         self._actions.append(f"- {turn.action.name}({given}){outcome}")
 
-    def _summary(self) -> str:
+    def _summarize_work(self) -> str:
         """Return the actions and the belief so far, for a model that takes over."""
         done = "\n".join(["Actions so far:", *self._actions]) if self._actions else ""
         return "\n\n".join(drop_empty(done, self._state_text(len(self._actions))))
@@ -443,36 +443,36 @@ class BeliefLoop:
         # The last answer may hold a belief although its action was refused.
         self.state = self._apply_update(turn_result.action).state if turn_result.action else self.state
         self._keep_within_bounds()
-        why = str(failure) or type(failure).__name__
+        reason = str(failure) or type(failure).__name__
         # A model that was not asked again for lack of budget or connection has not refused to submit.
         await self.session.report_performance(free=turn_result.request_error is None)
-        text = "\n".join([f"ended without submitting: {why}", *turn_result.notes, *self._refusals()])
-        return self._step(
-            StepAction(name="stop", arguments={"why": read_text(why)}), text, turn_result, turn_result.notes
+        text = "\n".join([f"ended without submitting: {reason}", *turn_result.notes, *self._describe_refusals()])
+        return self._build_step(
+            StepAction(name="stop", arguments={"why": read_text(reason)}), text, turn_result, turn_result.notes
         )
 
-    async def _submit(self, turn: LoopTurn, move: ModelAction) -> Step:
-        merge = self._apply_update(move)
-        given = self.answer_format.read(move.arguments)
+    async def _submit(self, turn: LoopTurn, action: ModelAction) -> Step:
+        update = self._apply_update(action)
+        given = self.answer_format.read(action.arguments)
         final = self.answer_format.clamp(given, self.settings.submit_margin)
         await self.session.report_performance(
-            submitted=final, believed=merge.state.predictions if merge.state.stated else None
+            submitted=final, believed=update.state.predictions if update.state.stated else None
         )
-        updated = self.settings.states_beliefs and not merge.kept_old
-        reason = merge.state.reason if updated else read_text(move.arguments.get("reasoning"))
-        self.state = replace(merge.state, predictions=final, reason=reason, informed=True)
+        updated = self.settings.states_beliefs and not update.kept_old
+        reason = update.state.reason if updated else read_text(action.arguments.get("reasoning"))
+        self.state = replace(update.state, predictions=final, reason=reason, informed=True)
         lines = [f"submitted {self.answer_format.format(final)}"]
         if prediction_distance(given, final) > 0.0:
             lines.append(f"given as {self.answer_format.format(given)}, kept within its bounds")
         # Whether the update was applied no longer matters: the submitted answer counts.
-        lines += [*turn.notes, *drop_empty(merge.note), *self._refusals()]
-        return self._step(_recorded_action(move), "\n".join(lines), turn.turn_result, turn.notes)
+        lines += [*turn.notes, *drop_empty(update.note), *self._describe_refusals()]
+        return self._build_step(_record_action(action), "\n".join(lines), turn.turn_result, turn.notes)
 
     def _keep_within_bounds(self) -> None:
         kept = self.answer_format.clamp(self.state.predictions, self.settings.submit_margin)
         self.state = replace(self.state, predictions=kept)
 
-    def _refusals(self) -> tuple[str, ...]:
+    def _describe_refusals(self) -> tuple[str, ...]:
         text = f"{self._refused} of {self._updates} updates of the belief were not taken over"
         return (text,) if self._refused else ()
 
@@ -483,7 +483,9 @@ class BeliefLoop:
             f"Belief state after step {number} of {self.steps}\n{format_belief_state(self.state, self.answer_format)}"
         )
 
-    def _step(self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()) -> Step:
+    def _build_step(
+        self, action: StepAction, text: str, turn_result: TurnResult, remarks: tuple[str, ...] = ()
+    ) -> Step:
         observation = StepObservation(text=text, documents=(*self.documents, *turn_result.documents))
         began, self._opening_remarks, self.documents = self._opening_remarks, (), ()
         return Step(
@@ -496,20 +498,20 @@ class BeliefLoop:
 
 
 def create_belief_loop(
-    question: Question, session: ChatSession, anchor: StartingPoint, *, steps: int, manner: AnswerSettings
+    question: Question, session: ChatSession, anchor: StartingPoint, *, steps: int, settings: AnswerSettings
 ) -> BeliefLoop:
     """Return the loop of a trial that starts from ``anchor``, with no more steps than the engine allows."""
-    answer_format = create_answer_format(question, manner, percent=session.percent)
-    session.request_belief(belief_schema(answer_format, manner.step_margin) if manner.states_beliefs else None)
+    answer_format = create_answer_format(question, settings, percent=session.percent)
+    session.request_belief(belief_schema(answer_format, settings.step_margin) if settings.states_beliefs else None)
     return BeliefLoop(
         question=question,
-        settings=manner,
+        settings=settings,
         answer_format=answer_format,
         session=session,
-        state=initial_belief_state(anchor, question, answer_format, manner.step_margin),
+        state=initial_belief_state(anchor, question, answer_format, settings.step_margin),
         steps=max(1, min(steps, session.context.limits.steps)),
     )
 
 
-def _recorded_action(move: ModelAction) -> StepAction:
-    return StepAction(name=move.name, arguments=move.arguments)
+def _record_action(action: ModelAction) -> StepAction:
+    return StepAction(name=action.name, arguments=action.arguments)

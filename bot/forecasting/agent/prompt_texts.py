@@ -36,16 +36,16 @@ _FENCE_START = re.compile(r"<untrusted-([0-9a-f]+) ")
 
 def handover_text(done: str) -> str:
     """Return the part of the first message that describes the work so far."""
-    return f"## Work so far\nAnother model began this work. Go on from here; do not repeat what was done.\n\n{done}"
+    return f"## Work so far\nAnother model began this work. Continue from here; do not repeat what was done.\n\n{done}"
 
 
 def transcript_text(messages: Sequence[Message]) -> str:
     """Return the conversation since the opening, only its newest part if it is long."""
     lines: list[str] = []
-    room = TRANSCRIPT_CHARS
+    remaining_chars = TRANSCRIPT_CHARS
     for line in reversed(list(_transcript_lines(messages))):
-        room -= len(line)
-        if room < 0 and lines:
+        remaining_chars -= len(line)
+        if remaining_chars < 0 and lines:
             lines.append("(what came before is left out)")
             break
         lines.append(line)
@@ -194,8 +194,8 @@ def task_text(question: Question) -> str:
 def bounds_text(answer_format: AnswerFormat, margin: float) -> str:
     """Return in words the bounds of an answer and its precision."""
     match answer_format.answer_schema:
-        case BinaryAnswerSchema(percent=percent) as form:
-            low, high = (form.format(BinaryPrediction(edge)) for edge in (margin, 1.0 - margin))
+        case BinaryAnswerSchema(percent=percent) as schema:
+            low, high = (schema.format(BinaryPrediction(edge)) for edge in (margin, 1.0 - margin))
             small = (
                 ' Less than 1 % is written as a text: "0.5 %".' if percent and margin < LEAST_PERCENT / 100.0 else ""
             )

@@ -27,6 +27,7 @@ from bot.core.errors import (
 from bot.core.language_models import Message, MessageRole, Prompt
 from bot.core.values import Json
 from bot.forecasting.prompt_files import fill_role_prompt, role_prompt_source
+from bot.forecasting.tools.base import ToolContext
 from bot.forecasting.trial_tools import ToolCallTrace
 from bot.forecasting.untrusted_text import fence_text
 
@@ -71,6 +72,16 @@ def missing_filter_warning(section: ResearchSection, roles: Container[str]) -> s
         f"research.filter is on and no model plays the role {FILTER_ROLE}: questions of earlier days are worked on "
         "without pages, with the excerpts of searches alone, which nobody checks; name a model in "
         f"[llm.roles.{FILTER_ROLE}]"
+    )
+
+
+async def judge_content(texts: list[str], context: ToolContext, trace: ToolCallTrace) -> ContentVerdict:
+    """Return the filter's verdict on these texts; nothing if config or the trial has no filter."""
+    guards = context.guards
+    if guards.cutoff is None or not guards.judges_content:
+        return ContentVerdict()
+    return await judge_texts(
+        texts, guards.cutoff, trace, trouble=lambda why: context.warn("texts are not checked", FILTER_ROLE, why)
     )
 
 

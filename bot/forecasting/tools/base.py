@@ -1,18 +1,96 @@
-"""What every tool shares: the context it runs in, its guards, and how failures are described."""
+"""What all tools share: their definition for a model, the check of arguments, the context of a trial and its guards."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from bot.config.schema import ResearchSection
 from bot.core.errors import AuthenticationError, FoxcastError, MalformedDataError, NotFoundError, RequestRejectedError
 from bot.core.interfaces import PageFetcher
+from bot.core.language_models import ToolDefinition
 from bot.core.questions import Question
+from bot.core.values import Json
 from bot.forecasting.failures import DailyWarnings
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
 from bot.forecasting.recording import TrialRecording
 from bot.forecasting.services import PageTextReader
 from bot.forecasting.trial_memory import TrialMemory
 from bot.forecasting.untrusted_text import clean_text, fence_text
+
+
+def define_tool(
+    name: str,
+    description: str,
+    properties: Mapping[str, dict[str, Json]] | None = None,
+    *,
+    required: tuple[str, ...] = (),
+) -> ToolDefinition:
+    """Return a tool whose arguments are the given properties and nothing else."""
+    parameters: dict[str, Json] = {
+        "type": "object",
+        "properties": dict(properties or {}),
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return ToolDefinition(name=name, description=description, parameters=parameters)
+
+
+def text_schema(description: str, limit: int) -> dict[str, Json]:
+    """Return the schema of a text."""
+    return {"type": "string", "description": description, "minLength": 1, "maxLength": limit}
+
+
+def find_argument_fault(arguments: object, schema: Mapping[str, Any]) -> str | None:
+    """Say why arguments do not fit a schema made by ``define_tool``, in words for the model; None if they do."""
+    if not isinstance(arguments, Mapping):
+        return "the arguments are not a JSON object"
+    properties = schema["properties"]
+    if missing := [name for name in schema["required"] if name not in arguments]:
+        return f"{missing[0]} is missing"
+    if any(name not in properties for name in arguments):
+        return f"there are arguments besides {', '.join(properties)}" if properties else "there are no arguments"
+    faults = ((name, _value_fault(value, properties[name])) for name, value in arguments.items())
+    return next((f"{name} {fault}" for name, fault in faults if fault), None)
+
+
+def _value_fault(value: object, schema: Mapping[str, Any]) -> str | None:
+    match schema["type"]:
+        case "string":
+            return _text_fault(value, schema)
+        case "integer":
+            return _integer_fault(value, schema)
+        case _:
+            return _list_fault(value, schema)
+
+
+def _text_fault(value: object, schema: Mapping[str, Any]) -> str | None:
+    if not isinstance(value, str):
+        return "is not a text"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"is none of {', '.join(schema['enum'])}"
+    if len(value) < schema.get("minLength", 0):
+        return "is empty"
+    max_length = schema.get("maxLength")
+    return f"is longer than {max_length} characters" if max_length is not None and len(value) > max_length else None
+
+
+def _integer_fault(value: object, schema: Mapping[str, Any]) -> str | None:
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole:
+        return "is not a whole number"
+    minimum = schema.get("minimum")
+    return f"is less than {minimum}" if minimum is not None and value < minimum else None
+
+
+def _list_fault(value: object, schema: Mapping[str, Any]) -> str | None:
+    if not isinstance(value, list):
+        return "is not a list"
+    if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+        return f"should have {schema.get('minItems', 0)} to {schema.get('maxItems')} entries"
+    return next(
+        (f"has an entry that {fault}" for item in value if (fault := _value_fault(item, schema["items"]))), None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +148,7 @@ def describe_failure(error: FoxcastError) -> str:
         case RequestRejectedError():
             return "it was refused"
         case MalformedDataError():
-            return "what came could not be read"
+            return "the reply could not be read"
         case AuthenticationError():
             return "there is no access"
         case _:

@@ -16,8 +16,7 @@ from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, CurveShape, Prediction
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.values import Json
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import define_tool, text_schema
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.forecasts import ForecastStore
 from bot.store.learning import LearningStore
@@ -46,15 +45,15 @@ class OwnForecasts:
 
     async def find_forecasts(self, ref: QuestionRef, *, before: datetime) -> Sequence[Forecast]:
         """Return its forecasts of a question from before the moment, oldest first."""
-        made = [
+        forecasts_made = [
             forecast
             for forecast in await self.forecasts.history(ref)
             if forecast.forecaster == self.charge.forecaster
             and forecast.made_at < before
             and forecast.id != self.charge.scope
         ]
-        foreseen = await self.related.clairvoyant_forecasts(ref) if made else frozenset()
-        return [forecast for forecast in made if forecast.id not in foreseen]
+        foreseen = await self.related.clairvoyant_forecasts(ref) if forecasts_made else frozenset()
+        return [forecast for forecast in forecasts_made if forecast.id not in foreseen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +71,26 @@ class EarlierForecastsTool:
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
         past = OwnForecasts(self.forecasts, self.related, self.charge)
-        made = await past.find_forecasts(self.context.question.ref, before=self.context.data_before)
-        newest = made[-_MOST_FORECASTS:]
+        forecasts_made = await past.find_forecasts(self.context.question.ref, before=self.context.data_before)
+        newest = forecasts_made[-_MOST_FORECASTS:]
         asked = await self.forecasts.questions_of(newest)
         lines = [_describe_forecast(forecast, asked[forecast.version], self.context.question) for forecast in newest]
         text = self.context.fence("\n".join(lines), "your earlier forecasts", self.context.section.passage_chars)
-        return ToolOutcome(text=text if lines else "There are none.", data=await self._last(made) if made else None)
+        return ToolOutcome(
+            text=text if lines else "There are none.",
+            data=await self._describe_last_forecast(forecasts_made) if forecasts_made else None,
+        )
 
-    async def _last(self, made: Sequence[Forecast]) -> dict[str, Json]:
+    async def _describe_last_forecast(self, forecasts_made: Sequence[Forecast]) -> dict[str, Json]:
         """Return for code the last one as the forecaster made it, and how the question has changed since.
 
         ``since`` is when it was first made, if it was repeated, and ``crowd`` the crowd's estimate then; ``same_text``
         whether the text of the question is the same. ``why`` is why the running forecast was begun.
         """
-        last, first = made[-1], _first_equal_forecast(made)
+        last, first = forecasts_made[-1], _first_equal_forecast(forecasts_made)
         crowd = await self.related.crowd_of(first.id)
         return {
-            "count": len(made),
+            "count": len(forecasts_made),
             "made_at": last.made_at.isoformat(),
             "since": first.made_at.isoformat(),
             "predictions": PREDICTIONS.plain(last.raw),
@@ -98,9 +100,9 @@ class EarlierForecastsTool:
         }
 
 
-def _first_equal_forecast(made: Sequence[Forecast]) -> Forecast:
-    first = made[-1]
-    for forecast in reversed(made):
+def _first_equal_forecast(forecasts_made: Sequence[Forecast]) -> Forecast:
+    first = forecasts_made[-1]
+    for forecast in reversed(forecasts_made):
         if forecast.raw != first.raw:
             break
         first = forecast
@@ -227,33 +229,35 @@ class RelatedQuestionsTool:
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
         words = select_topic_words(str(arguments["words"]))
         if not words:
-            message = "No word in it tells one question from another; give names or topics."
+            message = "None of these words distinguishes questions; give names or topics."
             raise ToolCallError(message)
         context = self.context
         found = await self.related.open(context.question.ref, words, before=context.data_before, limit=_RESULTS)
         if not found:
             return ToolOutcome(text="No other open question that was known has any of these words.", data=0)
-        lines = [f"{number}. {await self._line(known)}" for number, known in enumerate(found, 1)]
+        lines = [f"{number}. {await self._describe_question(known)}" for number, known in enumerate(found, 1)]
         text = context.fence("\n".join(lines), "other open questions", context.section.passage_chars)
         return ToolOutcome(text=text, data=len(found))
 
-    async def _line(self, known: KnownQuestion) -> str:
+    async def _describe_question(self, known: KnownQuestion) -> str:
         closes = f"closes {known.closes_at.date().isoformat()}" if known.closes_at else "no closing date"
         parts = [self.context.clean(" ".join(known.title.split()), 300), closes]
         if known.crowd is not None and known.crowd_at is not None:
             parts.append(f"crowd {known.crowd_at.date().isoformat()}: {summarize_prediction(known.crowd)}")
-        if (own := await self._own(known.ref)) is not None:
+        if (own := await self._describe_own_forecast(known.ref)) is not None:
             parts.append(own)
         return "; ".join(parts)
 
-    async def _own(self, ref: QuestionRef) -> str | None:
-        made = await OwnForecasts(self.forecasts, self.related, self.charge).find_forecasts(
+    async def _describe_own_forecast(self, ref: QuestionRef) -> str | None:
+        forecasts_made = await OwnForecasts(self.forecasts, self.related, self.charge).find_forecasts(
             ref, before=self.context.data_before
         )
-        if not made:
+        if not forecasts_made:
             return None
-        answers = ", ".join(summarize_prediction(prediction) for prediction in list(made[-1].predictions.values())[:3])
-        return f"your forecast of {made[-1].made_at.date().isoformat()}: {answers}"
+        answers = ", ".join(
+            summarize_prediction(prediction) for prediction in list(forecasts_made[-1].predictions.values())[:3]
+        )
+        return f"your forecast of {forecasts_made[-1].made_at.date().isoformat()}: {answers}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +306,7 @@ def _describe_versions(versions: Sequence[tuple[datetime, Question]]) -> Iterato
         yield f"{seen_at.date().isoformat()}: first seen"
     for (_, before), (seen_at, after) in pairwise(versions):
         changes = "; ".join(describe_changes(before, after))
-        yield f"{seen_at.date().isoformat()}: stated anew ({changes or 'other facts'})"
+        yield f"{seen_at.date().isoformat()}: new version ({changes or 'other facts'})"
         for name in _TEXTS:
             if (old := getattr(before, name)) != getattr(after, name):
                 yield f"  {name} before: {old[:_OLD_TEXT_CHARS]}"

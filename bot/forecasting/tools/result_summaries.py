@@ -12,14 +12,11 @@ from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import Message, MessageRole, Prompt, ToolDefinition
 from bot.core.research import SearchResult
 from bot.core.values import Json
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.prompt_files import fill_role_prompt, role_prompt_source
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import SUMMARIZE_RESULTS, define_tool, text_schema
-from bot.forecasting.tools.page_reading import PageReading, filter_pages, page_text, read_page
-from bot.forecasting.tools.url_lookup import find_readable_links
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
+from bot.forecasting.tools.page_reading import PageReading, filter_pages, find_readable_links, page_text, read_page
 from bot.forecasting.tools.web_search import EXCERPT_CHARS, HITS_SERIALIZER, clean_hit_text, limit_unchecked_hit
-from bot.forecasting.trial_memory import ShownResult, ToolCallNote
+from bot.forecasting.trial_memory import SUMMARIZE_RESULTS, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.forecasting.untrusted_text import clean_text, fence_text
 
@@ -72,23 +69,25 @@ class SummarizeResultsTool:
         )
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        chosen = self._chosen(arguments)
-        sources = await self._sources(chosen, trace)
+        chosen = self._choose_results(arguments)
+        sources = await self._read_sources(chosen, trace)
         caught = sum((source.caught for source in sources), FilterCounts())
         readable = [source for source in sources if source.text]
         remarks = "\n".join(f"{source.label}: {source.remark}." for source in sources if source.remark)
         if not readable:
             message = f"None of these results could be read.\n{remarks}"
             raise ToolCallError(message, caught=caught)
-        summary = await self._summary(readable, str(arguments["question"]), trace) if self.has_summariser else None
+        summary = (
+            await self._summarize_sources(readable, str(arguments["question"]), trace) if self.has_summariser else None
+        )
         links = tuple(link for source in readable for link in find_readable_links(source.text, self.context))
         return ToolOutcome(
-            text="\n".join(filter(None, (remarks, summary or self._excerpts(readable)))),
+            text="\n".join(filter(None, (remarks, summary or self._show_excerpts(readable)))),
             sources=tuple(ShownSource(name=source.label) for source in readable),
             note=ToolCallNote(caught=caught, addresses=tuple(dict.fromkeys(links))),
         )
 
-    def _chosen(self, arguments: Mapping[str, Json]) -> dict[str, ShownResult]:
+    def _choose_results(self, arguments: Mapping[str, Json]) -> dict[str, ShownResult]:
         (number,), indices = _whole_numbers([arguments["search_index"]]), _whole_numbers(arguments["result_indices"])
         found = self.context.memory.searches.get(number, ())
         known = {f"search_{number}_result_{place}": found[place - 1] for place in indices if place <= len(found)}
@@ -99,27 +98,27 @@ class SummarizeResultsTool:
             raise ToolCallError(message)
         return known
 
-    async def _sources(self, chosen: Mapping[str, ShownResult], trace: ToolCallTrace) -> list[SummarySource]:
-        hits = {label: self._hit(found) for label, found in chosen.items()}
+    async def _read_sources(self, chosen: Mapping[str, ShownResult], trace: ToolCallTrace) -> list[SummarySource]:
+        hits = {label: self._load_result(found) for label, found in chosen.items()}
         branches = {label: trace.branch() for label in chosen}
-        read = await gather_all(self._read(hit, branches[label]) for label, hit in hits.items())
+        read = await gather_all(self._read_page(hit, branches[label]) for label, hit in hits.items())
         for branch in branches.values():
             trace.join(branch)
         readings = await filter_pages(read, self.context, trace, limit=self._limit)
-        return [self._source(label, hit, page) for (label, hit), page in zip(hits.items(), readings, strict=True)]
+        return [self._build_source(label, hit, page) for (label, hit), page in zip(hits.items(), readings, strict=True)]
 
-    def _hit(self, found: ShownResult) -> SearchResult:
+    def _load_result(self, found: ShownResult) -> SearchResult:
         hit = HITS_SERIALIZER.value(self.context.record.recorded_value(found.exchange))[found.place]
         return limit_unchecked_hit(hit, self.context, checked=found.checked)
 
-    async def _read(self, hit: SearchResult, trace: ToolCallTrace) -> PageReading:
+    async def _read_page(self, hit: SearchResult, trace: ToolCallTrace) -> PageReading:
         if hit.text:
             return PageReading(why="brought")
         if not self.context.guards.allows_current_pages:
             return PageReading(why="pages are not read as they are now")
         return await read_page(hit.url, self.context, trace)
 
-    def _source(self, label: str, hit: SearchResult, reading: PageReading) -> SummarySource:
+    def _build_source(self, label: str, hit: SearchResult, reading: PageReading) -> SummarySource:
         head = self.context.clean(f"{clean_text(hit.title, _TITLE_CHARS)}\n{clean_text(hit.url, 500)}", 900)
         if reading.caught != FilterCounts():
             return SummarySource(label=label, text="", remark=f"left out, {reading.why}", caught=reading.caught)
@@ -129,7 +128,9 @@ class SummarizeResultsTool:
         remark = "" if page or hit.text else f"only its excerpt was read, since {reading.why}"
         return SummarySource(label=label, head=head, text=text, remark=remark)
 
-    async def _summary(self, sources: Sequence[SummarySource], asked: str, trace: ToolCallTrace) -> str | None:
+    async def _summarize_sources(
+        self, sources: Sequence[SummarySource], asked: str, trace: ToolCallTrace
+    ) -> str | None:
         system = fill_role_prompt("summarise")
         await trace.store_text(role_prompt_source("summarise"))
         question = self.context.question
@@ -154,7 +155,7 @@ class SummarizeResultsTool:
         label = f"summary of {', '.join(source.label for source in sources)}"
         return fence_text(text, label, 2 * len(text) + 100) if text else None
 
-    def _excerpts(self, sources: Sequence[SummarySource]) -> str:
+    def _show_excerpts(self, sources: Sequence[SummarySource]) -> str:
         each = min(self.context.section.page_chars, self.context.section.passage_chars // len(sources))
         return "\n".join(source.fence(each) for source in sources)
 

@@ -16,11 +16,9 @@ from bot.core.research import SeriesModel, TimeSeries
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
 from bot.forecasting.leak_guard.cutoff import ClampedSeries, clamp_series
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.services import ConfiguredDataSource
-from bot.forecasting.tools.base import ToolContext, describe_failure
-from bot.forecasting.tools.definitions import define_tool, text_schema
-from bot.forecasting.trial_memory import ToolCallNote
+from bot.forecasting.tools.base import ToolContext, define_tool, describe_failure, text_schema
+from bot.forecasting.trial_memory import FilterCounts, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.serialization import JsonSerializer
 
@@ -139,7 +137,7 @@ class TimeSeriesTool:
             parts.append(self.context.fence(format_series(shown), label, 20_000))
             plain.append(self.context.clean(format_series(shown), 20_000))
         if self.reading is not SeriesReading.HISTORY:
-            text, data["probabilities"] = self._model(clamped.series, source)
+            text, data["probabilities"] = self._describe_model(clamped.series, source)
             parts.append(text)
             plain.append(text)
         return ToolOutcome(
@@ -168,7 +166,7 @@ class TimeSeriesTool:
             raise ToolCallError(message)
         return data_source, names[0]
 
-    def _model(self, series: TimeSeries, source: ConfiguredDataSource) -> tuple[str, Json]:
+    def _describe_model(self, series: TimeSeries, source: ConfiguredDataSource) -> tuple[str, Json]:
         targets = self.context.question.targets
         days = {target.key: target.resolves_at.astimezone(UTC).date() for target in targets if target.resolves_at}
         if len(days) < len(targets):

@@ -18,15 +18,12 @@ from bot.core.language_models import ToolDefinition
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
-from bot.forecasting.leak_guard.content_filter import ContentVerdict
+from bot.forecasting.leak_guard.content_filter import ContentVerdict, judge_content
 from bot.forecasting.leak_guard.cutoff import engines_for_cutoff, is_after_cutoff, search_bound
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
 from bot.forecasting.recording import RecordedReply, format_exchange_key
 from bot.forecasting.services import ConfiguredSearchEngine
-from bot.forecasting.tools.base import ToolContext
-from bot.forecasting.tools.definitions import WEB_SEARCH, define_tool, text_schema
-from bot.forecasting.tools.page_reading import judge_content
-from bot.forecasting.trial_memory import ShownResult, ToolCallNote
+from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
+from bot.forecasting.trial_memory import WEB_SEARCH, FilterCounts, ShownResult, ToolCallNote
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.forecasting.untrusted_text import clean_text
 from bot.forecasting.web_addresses import parse_address
@@ -82,7 +79,7 @@ class WebSearchTool:
             message = "There was nothing to search for: the query has no words of its own."
             raise ToolCallError(message)
         number = self.context.memory.begin_search()
-        found = await self._ask(query, trace)
+        found = await self._search_engines(query, trace)
         if found is None:
             message = "The search could not be done: no search engine answered."
             raise ToolCallError(message, note=ToolCallNote(search=number))
@@ -91,12 +88,12 @@ class WebSearchTool:
             [judged_hit_text(result.hit, self.context) for result in results], self.context, trace
         )
         kept, dropped = self._filter_by_content(results, verdict)
-        return self._outcome(number, kept, caught + dropped, checked=verdict.checked)
+        return self._build_outcome(number, kept, caught + dropped, checked=verdict.checked)
 
-    async def _ask(self, query: str, trace: ToolCallTrace) -> list[GuardedResult] | None:
+    async def _search_engines(self, query: str, trace: ToolCallTrace) -> list[GuardedResult] | None:
         for engine in self.engines:
             try:
-                reply = await self._ask_one(engine, query, trace)
+                reply = await self._ask_engine(engine, query, trace)
             except StoreError:
                 raise
             except FoxcastError as error:
@@ -109,8 +106,8 @@ class WebSearchTool:
             ]
         return None
 
-    async def _ask_one(self, engine: ConfiguredSearchEngine, query: str, trace: ToolCallTrace) -> RecordedReply:
-        before, limit = self._bound(engine), self.context.section.results
+    async def _ask_engine(self, engine: ConfiguredSearchEngine, query: str, trace: ToolCallTrace) -> RecordedReply:
+        before, limit = self._date_bound(engine), self.context.section.results
 
         async def hits() -> object:
             found = await engine.engine.search(query, before=before, limit=limit)
@@ -121,7 +118,7 @@ class WebSearchTool:
             "search", asked, lambda: run_with_timeout(SEARCH_TIMEOUT_S, engine.name, hits())
         )
 
-    def _bound(self, engine: ConfiguredSearchEngine) -> datetime | None:
+    def _date_bound(self, engine: ConfiguredSearchEngine) -> datetime | None:
         return search_bound(engine, self.context.guards.cutoff, backdated=self.context.guards.backdated)
 
     def _filter_by_date(self, found: Sequence[GuardedResult]) -> tuple[list[GuardedResult], FilterCounts]:
@@ -154,23 +151,25 @@ class WebSearchTool:
                 kept.append(dataclasses.replace(result, checked=place in verdict.kept))
         return kept, caught
 
-    def _outcome(
+    def _build_outcome(
         self, number: int, kept: Sequence[GuardedResult], caught: FilterCounts, *, checked: bool
     ) -> ToolOutcome:
         head = [f"search_{number}: {len(kept) or 'no'} {'result' if len(kept) == 1 else 'results'}."]
         head += [f"{reply[0].upper()}{reply[1:]}." for reply in (caught.describe("results"),) if reply]
         if kept and self.context.guards.backdated and not checked:
-            head.append("Nobody checked whether these results tell of what came after the cutoff.")
-        sources = tuple(self._source(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1))
+            head.append("These results were not checked for information from after the cutoff.")
+        sources = tuple(
+            self._build_source(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)
+        )
         found = tuple(
             ShownResult(exchange=result.exchange, place=result.place, url=result.hit.url, checked=result.checked)
             for result in kept
         )
         note = ToolCallNote(search=number, found=found, addresses=tuple(item.url for item in found), caught=caught)
-        shown = (self._shown(source) for source in sources)
+        shown = (self._show_source(source) for source in sources)
         return ToolOutcome(text="\n".join((" ".join(head), *shown)), sources=sources, note=note)
 
-    def _source(self, result: GuardedResult, name: str) -> ShownSource:
+    def _build_source(self, result: GuardedResult, name: str) -> ShownSource:
         hit = limit_unchecked_hit(result.hit, self.context, checked=result.checked)
         return ShownSource(
             name=name,
@@ -181,7 +180,7 @@ class WebSearchTool:
             text=self.context.clean(join_hit_text(hit), self.context.section.snippet_chars),
         )
 
-    def _shown(self, source: ShownSource) -> str:
+    def _show_source(self, source: ShownSource) -> str:
         head = f"{source.title}\n{source.url} ({source.date or 'no date'})"
         return self.context.fence(f"{head}\n{source.text}", source.name, self.context.section.snippet_chars + 900)
 

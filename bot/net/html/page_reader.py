@@ -1,6 +1,6 @@
-"""Reads pages in child processes without environment or keys.
+"""Reads pages in child processes without environment or keys, so a hostile page can crash only such a process.
 
-So that a hostile page can end such a process and nothing else. A page that broke one is not read again.
+A page that crashed a process is not read again.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ if TYPE_CHECKING:
 
 # A character is at most six bytes of JSON, as an escape.
 _BYTES_PER_CHAR = 6
-
-
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReadLimits:
-    """``page_s`` bounds one page by the clock, ``cpu_s`` by computing; ``waiting`` is how many may stand in line.
+    """Limits of reading: ``page_s`` bounds the time of one page, ``cpu_s`` its CPU time, both without waiting.
 
-    Neither counts the time in line. ``children`` is how many processes read at a time, each started when there is a
-    page for it. ``chars`` is the longest text that is returned. After ``pages`` pages a child is replaced, since
-    libraries keep caches. The limit of memory counts address space, of which a fresh child takes about 90 MB.
-    ``remembered`` is how many pages that broke a child are known again, and not read a second time.
+    ``waiting`` bounds the queue of pages. ``children`` is how many processes read at a time; each is started when there
+    is a page for it. ``chars`` bounds the text that is returned. A child is replaced after ``pages`` pages, because
+    libraries keep caches. The memory limit counts address space, of which a new child takes about 90 MB.
+    ``remembered`` is how many pages that crashed a child are remembered and not read again.
     """
 
     page_s: float = 5.0
@@ -49,11 +47,11 @@ class PageReadLimits:
 
 
 class PageReaderCrash(MalformedDataError):
-    """The page took too long, or ended the process that read it; so it would the next time."""
+    """The page took too long, or crashed the process that read it, and would do so again."""
 
 
 class PageReaderProcess:
-    """Reads one page at a time; whoever uses it sees to that."""
+    """A child process that reads one page at a time; callers must not read two pages at once."""
 
     def __init__(self, limits: PageReadLimits) -> None:
         self._limits = limits
@@ -62,42 +60,45 @@ class PageReaderProcess:
 
     @property
     def process_id(self) -> int | None:
-        """The child's number in the system while there is one."""
+        """The process id of the child while it runs."""
         return self._child.pid if self._child is not None else None
 
     def kill_child(self) -> None:
-        """Break off what is being read: it ends with the child."""
+        """Kill the child, which ends the reading of a page."""
         if self._child is not None and self._child.returncode is None:
             self._child.kill()
 
     async def close(self) -> None:
-        """End the child; the next page would start a new one."""
+        """End the child; the next page starts a new one."""
         child, self._child, self._served = self._child, None, 0
         if child is None:
             return
         if child.returncode is None:
             child.kill()
-        # Takes what is left in the pipes, which the end of the process waits for.
+        # Reads what is left in the pipes, because the process does not end before that.
         await child.communicate()
 
     async def read_page(self, fetched: FetchedPage, shown: str) -> Mapping[str, Any]:
-        """Return the child's answer to a page; raises Broken, or Unavailable where no child starts."""
+        """Return the answer of the child to a page.
+
+        Raises PageReaderCrash, or ServiceUnavailableError if no child starts.
+        """
         child = await self._start_child(shown)
-        whole = False
+        is_complete = False
         try:
             async with asyncio.timeout(self._limits.page_s):
                 answer = await self._exchange(child, fetched)
-            whole = True
+            is_complete = True
         except TimeoutError:
             message = f"{shown}: the page could not be read within {self._limits.page_s:g} s"
             raise PageReaderCrash(message) from None
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            message = f"{shown}: the page could not be read: it ended its reader (memory or time)"
+            message = f"{shown}: the page could not be read: it crashed its reader (memory or time)"
             raise PageReaderCrash(message) from None
         finally:
             self._served += 1
-            # Out of step after a timeout or a cancelled wait, a child would answer the next page with this one.
-            if not whole or self._served >= self._limits.pages:
+            # After a timeout or a cancelled wait, a child would answer the next page with this one.
+            if not is_complete or self._served >= self._limits.pages:
                 await self.close()
         return answer
 
@@ -107,7 +108,7 @@ class PageReaderProcess:
         return await _read_answer(child, self._limits.chars * _BYTES_PER_CHAR + 10_000)
 
     async def _start_child(self, shown: str) -> asyncio.subprocess.Process:
-        """Return the child, started and warm."""
+        """Return the running child; start one if there is none."""
         if self._child is not None and self._child.returncode is None:
             return self._child
         await self.close()
@@ -119,17 +120,17 @@ class PageReaderProcess:
             env=MINIMAL_ENVIRONMENT,
         )
         limits = {"memory_bytes": self._limits.memory_bytes, "cpu_s": self._limits.cpu_s, "chars": self._limits.chars}
-        ready = False
+        is_ready = False
         try:
             async with asyncio.timeout(self._limits.start_s):
                 await _send_frame(child, json.dumps(limits).encode())
                 await _read_answer(child, 1000)
-            ready = True
+            is_ready = True
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError):
-            message = f"{shown}: the reader of pages did not start"
+            message = f"{shown}: the process that reads pages did not start"
             raise ServiceUnavailableError(message) from None
         finally:
-            if not ready:
+            if not is_ready:
                 await self.close()
         return child
 
@@ -141,34 +142,32 @@ async def _send_frame(child: asyncio.subprocess.Process, frame: bytes) -> None:
     await child.stdin.drain()
 
 
-async def _read_answer(child: asyncio.subprocess.Process, most_bytes: int) -> Mapping[str, Any]:
-    """Return the next frame of a child that hostile bytes may have taken over: bounded, and an object or ValueError."""
+async def _read_answer(child: asyncio.subprocess.Process, max_bytes: int) -> Mapping[str, Any]:
+    """Return the next frame of a child that may be hostile; raises ValueError unless it is a small object."""
     if child.stdout is None:
         raise ConnectionError
     length = int.from_bytes(await child.stdout.readexactly(4), "big")
-    if length > most_bytes:
+    if length > max_bytes:
         message = f"an answer of {length} bytes"
         raise ValueError(message)
-    said = json.loads(await child.stdout.readexactly(length))
-    if not isinstance(said, dict):
-        message = "an answer that is no object"
-        raise ValueError(message)  # noqa: TRY004 - the caller treats all odd answers alike
-    return said
+    answer = json.loads(await child.stdout.readexactly(length))
+    if not isinstance(answer, dict):
+        message = "an answer that is not an object"
+        raise ValueError(message)  # noqa: TRY004 - the caller treats all invalid answers alike
+    return answer
 
 
 __all__ = ["DEFAULT_READ_LIMITS", "PageReadLimits", "SubprocessPageReader"]
-
-
 DEFAULT_READ_LIMITS = PageReadLimits()
 
 
 class SubprocessPageReader:
-    """Turns what was fetched into what a person would see of it; an async context manager."""
+    """Returns the visible text of fetched pages; an async context manager."""
 
     def __init__(self, limits: PageReadLimits = DEFAULT_READ_LIMITS) -> None:
         self._limits = limits
         self._read_slots = asyncio.Semaphore(limits.children)
-        # The one that was used last is used next, so that a second one is started only for a second page at a time.
+        # The reader that was used last is used next, so that a second child starts only for a second concurrent page.
         self._idle = [PageReaderProcess(limits) for _ in range(limits.children)]
         self._all = tuple(self._idle)
         self._queue_length = 0
@@ -183,9 +182,9 @@ class SubprocessPageReader:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the children; the next page would start a new one."""
+        """End the children; the next page starts a new one."""
         for worker in self._all:
-            # A page that is being read ends with it, and gives up its turn.
+            # Ends the reading of a page, which then releases its slot.
             worker.kill_child()
         for _ in self._all:
             await self._read_slots.acquire()
@@ -198,16 +197,19 @@ class SubprocessPageReader:
 
     @property
     def process_id(self) -> int | None:
-        """The number in the system of a child while there is one, for measuring it."""
+        """The process id of one child while there is any, for measurements."""
         return next(iter(self.process_ids), None)
 
     @property
     def process_ids(self) -> tuple[int, ...]:
-        """The numbers in the system of all children that there are."""
+        """The process ids of all running children."""
         return tuple(number for worker in self._all if (number := worker.process_id) is not None)
 
     async def read(self, fetched: FetchedPage) -> PageText:
-        """Return the page. Raises ContractError for one that cannot be read, Unavailable where too many wait."""
+        """Return the visible text of a page.
+
+        Raises MalformedDataError for one that cannot be read, and ServiceUnavailableError if too many pages wait.
+        """
         shown = fetched.url.partition("?")[0]
         if self._queue_length >= self._limits.waiting:
             message = f"{shown}: {self._queue_length} pages are waiting to be read already"
@@ -225,9 +227,9 @@ class SubprocessPageReader:
     async def _answer(self, fetched: FetchedPage, shown: str) -> Mapping[str, Any]:
         name = hashlib.sha256(fetched.media_type.encode() + b"\n" + fetched.content).hexdigest()
         async with self._read_slots:
-            # Asked only now: others with the same page may have stood before this one.
+            # Checked after waiting, because the same page may have been before this one in the queue.
             if (why := self._crashed_pages.get(name)) is not None:
-                message = f"{shown}: the page could not be read before, and is not tried again ({why})"
+                message = f"{shown}: the page could not be read before and is not tried again ({why})"
                 raise MalformedDataError(message)
             worker = self._idle.pop()
             try:
@@ -254,5 +256,5 @@ def _page_from_answer(url: str, answer: Mapping[str, Any]) -> PageText:
             published_at=datetime.fromisoformat(moment) if moment is not None else None,
         )
     except (KeyError, TypeError, ValueError):
-        message = f"{url.partition('?')[0]}: the page could not be read: its reader answered oddly"
+        message = f"{url.partition('?')[0]}: the page could not be read: the answer of its reader is malformed"
         raise MalformedDataError(message) from None

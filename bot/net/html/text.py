@@ -1,6 +1,6 @@
-"""Bytes and trees of the web to clean text.
+"""From bytes and trees of web pages to clean text.
 
-Character sets as the WHATWG Encoding standard names them, no invisible characters, blanks collapsed, bounded length.
+Character sets by the WHATWG Encoding standard, no invisible characters, blanks collapsed, bounded length.
 """
 
 from __future__ import annotations
@@ -16,19 +16,11 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
 _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-
-
 _HEAD_BYTES = 4096
-
-
 _DECLARED_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w:.-]{1,40})|"
                        rb"<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w:.-]{1,40})", re.IGNORECASE)  # fmt: skip
-
-
 _CHARSET_PARAMETER = re.compile(r"charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.IGNORECASE)
-
-
-# Codec of Python -> names on the web, where the standard reads a name as something larger or Python calls it otherwise.
+# Codec of Python -> names on the web, if the standard maps a name to a larger set or Python uses another name.
 _CODEC_NAMES = {
     "utf-8": "utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8",
     "utf-16-le": "utf-16 utf-16le unicode ucs-2 iso-10646-ucs-2 unicodefeff csunicode",
@@ -50,13 +42,11 @@ _CODEC_NAMES = {
     **{f"cp{page}": f"windows-{page} cp{page} x-cp{page}" for page in (1250, 1251, 1253, 1255, 1256, 1257, 1258)},
     **{f"iso8859-{part}": f"iso-8859-{part} iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)},
 }
-
-
 _CODECS_BY_NAME = {name: codec for codec, names in _CODEC_NAMES.items() for name in names.split()}
 
 
 def decode_page(content: bytes, media_type: str) -> str:
-    """Return the text of a body of the declared type; what cannot be decoded becomes U+FFFD."""
+    """Return the text of a body of the declared type; bytes that cannot be decoded become U+FFFD."""
     for mark, codec in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return content[len(mark) :].decode(codec, "replace")
@@ -74,27 +64,23 @@ def _page_codec(content: bytes) -> str | None:
     if not found:
         return None
     codec = _CODECS_BY_NAME.get((found[1] or found[2]).decode("ascii", "replace").lower())
-    # A page that could be read far enough to find this is not in UTF-16, whatever it says.
+    # A page in which this declaration was found as ASCII is not in UTF-16, whatever it declares.
     return "utf-8" if codec in {"utf-16-le", "utf-16-be"} else codec
 
 
 _BLANKS = re.compile(r"[^\S\n]+")
-
-
 _LINE_BREAKS = re.compile(r" ?\n ?")
-
-
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-def clean_text(text: str, *, longest: int) -> str:
-    """Return the text in form NFKC as a person would see it, at most ``longest`` characters, cut at the end."""
-    shown = strip_invisible(text)
-    if not shown.isascii():
-        # Once more after composing, which makes fillers and blanks of other characters.
-        shown = strip_invisible(unicodedata.normalize("NFKC", shown))
-    lines = _BLANK_LINES.sub("\n\n", _LINE_BREAKS.sub("\n", _BLANKS.sub(" ", shown)))
-    return lines.strip()[:longest].rstrip()
+def clean_text(text: str, *, max_chars: int) -> str:
+    """Return the visible text in form NFKC, cut at ``max_chars`` characters."""
+    visible = strip_invisible(text)
+    if not visible.isascii():
+        # Again after normalising, which turns some characters into fillers and blanks.
+        visible = strip_invisible(unicodedata.normalize("NFKC", visible))
+    lines = _BLANK_LINES.sub("\n\n", _LINE_BREAKS.sub("\n", _BLANKS.sub(" ", visible)))
+    return lines.strip()[:max_chars].rstrip()
 
 
 _CELL_TAGS = frozenset({"td", "th"})
@@ -108,7 +94,7 @@ _INLINE_TAGS = frozenset(
 
 
 def page_text(tree: LexborHTMLParser) -> str:
-    """Return the text of a stripped tree, each block on a line of its own."""
+    """Return the text of a stripped tree, with each block on its own line."""
     parts: list[str] = []
     if tree.body is None:
         return ""

@@ -1,6 +1,7 @@
 """Which addresses of the web may be fetched.
 
-URLs parsed once, hosts resolved to numeric addresses, and every address that is not on the open internet refused.
+URLs are parsed once, hosts are resolved, and addresses that are not public are refused.
+
 Source: the IANA special-purpose address registries, RFC 6890.
 """
 
@@ -38,22 +39,18 @@ _RESERVED_V4 = {
     IPv4Network("224.0.0.0/4"): "multicast",
     IPv4Network("240.0.0.0/4"): "reserved",
 }
-
-
-# Of IPv6 only this block has been given out for the open internet; the rest holds every wrapped, local and group form.
+# The only IPv6 block that is allocated for the public internet; the rest are embedded, local and multicast addresses.
 _ALLOCATED_V6 = IPv6Network("2000::/3")
-
-
 _RESERVED_V6 = {
     IPv6Network("::/128"): "no address",
     IPv6Network("::1/128"): "this machine",
-    IPv6Network("::/96"): "a wrapped IPv4 address",
-    IPv6Network("::ffff:0:0/96"): "a wrapped IPv4 address",
-    IPv6Network("64:ff9b::/96"): "a wrapped IPv4 address (NAT64)",
-    IPv6Network("64:ff9b:1::/48"): "a wrapped IPv4 address (NAT64)",
+    IPv6Network("::/96"): "an embedded IPv4 address",
+    IPv6Network("::ffff:0:0/96"): "an embedded IPv4 address",
+    IPv6Network("64:ff9b::/96"): "an embedded IPv4 address (NAT64)",
+    IPv6Network("64:ff9b:1::/48"): "an embedded IPv4 address (NAT64)",
     IPv6Network("2001::/23"): "protocol assignments",
     IPv6Network("2001:db8::/32"): "documentation",
-    IPv6Network("2002::/16"): "a wrapped IPv4 address (6to4)",
+    IPv6Network("2002::/16"): "an embedded IPv4 address (6to4)",
     IPv6Network("3fff::/20"): "documentation",
     IPv6Network("fc00::/7"): "a private network",
     IPv6Network("fe80::/10"): "link-local",
@@ -63,7 +60,7 @@ _RESERVED_V6 = {
 
 
 def private_address_reason(address: str) -> str | None:
-    """Return why a numeric address must not be connected to, or None for one of the open internet."""
+    """Return why a numeric address must not be connected to, or None for a public one."""
     if "%" in address:
         return "link-local"
     try:
@@ -80,32 +77,22 @@ def _reserved_reason(address: IPv4Address | IPv6Address) -> str | None:
     if isinstance(address, IPv4Address):
         return next((why for network, why in _RESERVED_V4.items() if address in network), None)
     why = next((why for network, why in _RESERVED_V6.items() if address in network), None)
-    return why or (None if address in _ALLOCATED_V6 else "not given out")
+    return why or (None if address in _ALLOCATED_V6 else "not allocated")
 
 
 ALLOWED_PORTS = {"http": 80, "https": 443}
-
-
 MAX_URL_CHARS = 8192
-
-
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-
-
-# Even an empty user name, which reading drops.
+# Also an empty user name, which parsing drops.
 _USER_INFO = re.compile(r"[^/?#]*//[^/?#]*@")
-
-
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
-
-
-# Names that by their definition or by custom are answered inside a network. RFC 6761, 6762, 8375, 9476.
+# Names that are resolved inside a network by definition or by custom. Source: RFC 6761, 6762, 8375, 9476.
 _LOCAL_DOMAINS = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt")
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """An address that may be asked for, once its host is resolved and checked.
+    """An address that may be requested once its host is resolved and checked.
 
     ``host`` is a lower-case name or a numeric address without brackets; ``request`` is the path with the query.
     """
@@ -123,14 +110,14 @@ class FetchTarget:
 
 
 def parse_fetch_target(url: str, *, relative_to: str | None = None) -> FetchTarget:
-    """Return what the address asks for; raises Rejected for anything but a plain address of the open web."""
+    """Return the target of an address; raises RequestRejectedError for anything but a plain public web address."""
     import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
     if len(url) > MAX_URL_CHARS:
         message = f"an address of {len(url)} characters is not fetched"
         raise RequestRejectedError(message)
     if "\\" in url or not url.isprintable() or " " in url.strip():
-        message = "an address with odd characters is not fetched"
+        message = "an address with blanks, backslashes or control characters is not fetched"
         raise RequestRejectedError(message)
     if _USER_INFO.match(url.strip()):
         message = f"{loggable_url(url.strip())}: an address with a user name is not fetched"
@@ -138,13 +125,13 @@ def parse_fetch_target(url: str, *, relative_to: str | None = None) -> FetchTarg
     try:
         parsed = httpx.URL(url.strip()) if relative_to is None else httpx.URL(relative_to).join(url.strip())
     except (httpx.InvalidURL, ValueError):
-        message = "what is to be fetched is no address"
+        message = "the address to fetch is malformed"
         raise RequestRejectedError(message) from None
     return _checked_target(parsed.copy_with(fragment=None))
 
 
 def is_numeric_host(host: str) -> bool:
-    """Tell whether the host, as ``FetchTarget`` has it, is an address itself and needs no look-up."""
+    """Return whether the host of a ``FetchTarget`` is a numeric address, which needs no name resolution."""
     return ":" in host or _is_ipv4(host)
 
 
@@ -155,7 +142,7 @@ def _checked_target(url: httpx.URL) -> FetchTarget:
         raise RequestRejectedError(message)
     port = ALLOWED_PORTS[url.scheme] if url.port is None else url.port
     if port not in ALLOWED_PORTS.values():
-        message = f"{text}: only ports 80 and 443 are fetched from"
+        message = f"{text}: only ports 80 and 443 are allowed"
         raise RequestRejectedError(message)
     host = url.raw_host.decode("ascii").lower().removesuffix(".")
     if (why := _host_fault(host)) is not None:
@@ -173,16 +160,16 @@ def _host_fault(host: str) -> str | None:
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
         return "the host is malformed"
     if _NUMERIC_LABEL.fullmatch(labels[-1]):
-        # 127.1, 0x7f000001, 2130706433: look-ups take them for addresses, and each system in its own way.
-        return "the host is an address in an odd spelling"
+        # Such as 127.1, 0x7f000001, 2130706433: systems resolve them to addresses, each in its own way.
+        return "the host is an address in an unusual notation"
     if len(labels) == 1 or any(host == name or host.endswith(f".{name}") for name in _LOCAL_DOMAINS):
-        return "the host is a name inside a network"
+        return "the host is a name of a private network"
     return None
 
 
 def _address_fault(host: str) -> str | None:
     why = private_address_reason(host)
-    return why and f"the host is inside ({why})"
+    return why and f"the host is not public ({why})"
 
 
 def _is_ipv4(host: str) -> bool:
@@ -200,15 +187,15 @@ def _is_ipv6(host: str) -> bool:
     return "%" not in host
 
 
-# A host and a port in, numeric addresses out; raises Unavailable for a name that has none.
+# Takes a host and a port, returns numeric addresses; raises ServiceUnavailableError for a name without any.
 HostResolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 class SystemResolver:
-    """Asks the operating system, which takes no deadline.
+    """Resolves names with the operating system, which takes no deadline.
 
-    Each look-up has a thread of its own that ends with the program: the executor of the loop, and the program at its
-    exit, would wait for all of them. At most ``slots`` look-ups run at a time, including those nobody waits for.
+    Each lookup has a daemon thread: the executor of the event loop, and the program at its exit, would wait for all
+    lookups. At most ``slots`` lookups run at a time, including abandoned ones.
     """
 
     def __init__(self, slots: int = 8) -> None:
@@ -219,7 +206,7 @@ class SystemResolver:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Sequence[str]] = loop.create_future()
 
-        def done(addresses: Sequence[str], error: ServiceUnavailableError | None) -> None:
+        def finish(addresses: Sequence[str], error: ServiceUnavailableError | None) -> None:
             self._slots.release()
             if answer.done():
                 return
@@ -228,14 +215,14 @@ class SystemResolver:
             else:
                 answer.set_exception(error)
 
-        def look_up() -> None:
-            found = _resolve_host(host, port)
+        def resolve_in_thread() -> None:
+            result = _resolve_host(host, port)
             try:
-                loop.call_soon_threadsafe(done, *found)
+                loop.call_soon_threadsafe(finish, *result)
             except RuntimeError:
-                return  # the loop has ended, so nobody waits
+                return  # The event loop has ended.
 
-        threading.Thread(target=look_up, name="foxcast-resolve", daemon=True).start()
+        threading.Thread(target=resolve_in_thread, name="foxcast-resolve", daemon=True).start()
         return await answer
 
 

@@ -1,11 +1,12 @@
-"""The guarded fetcher: a page of the open web, within bounds of bytes and time, or an error that says why not.
+"""The guarded fetcher: reads a page of the open web within bounds of bytes and time.
 
-Nothing here trusts the other side: not its redirects, headers, lengths, encodings or name servers. It keeps no
-cookies and reuses no connection.
+It does not trust redirects, headers, lengths, encodings or name servers of the other side. It keeps no cookies and
+reuses no connection.
 
-Through a proxy it is as strict: names are looked up and checked here, and the proxy is asked for a connection to the
-checked address (CONNECT with a number), never to a name, which it would look up itself and might find inside its own
-network. So no pages are read where the proxy refuses numbers or port 80, or where this machine cannot look names up.
+The same checks apply with a proxy: names are resolved and checked here, and the proxy is asked for a connection to the
+checked address (CONNECT with a numeric address), never to a name, which it could resolve to an address of its own
+network. So no page can be read if the proxy refuses numeric addresses or port 80, or if this machine cannot resolve
+names.
 """
 
 from __future__ import annotations
@@ -56,19 +57,18 @@ _REQUEST_HEADERS = (
     (b"Accept-Encoding", b"gzip"),
     (b"Connection", b"close"),
 )
-# Small pieces of a body are joined before they are looked at, and after so many others get their turn.
+# Small chunks of a body are joined before they are unpacked; after so many chunks other tasks may run.
 _CHUNK_BYTES = 16_384
 _YIELD_EVERY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """``deadline_s`` bounds one page from the first look-up to the last byte, with all redirects on the way.
+    """Limits of one page: ``deadline_s`` covers all from the first name resolution to the last byte with all redirects.
 
-    Together with what a reader of the page may take it stays within 20 s. Source of the figures: 1 MB on the wire and
-    2 MB unpacked hold nearly every page of text, and are little for one process with many fetches at a time.
-    ``raw_bytes`` bounds a connection with heads and framing, ``parts`` the pieces that a body comes in: each costs some
-    40 microseconds, however small.
+    Fetching and reading a page stay within 20 s together. Source of the figures: 1 MB on the wire and 2 MB unpacked are
+    enough for nearly every page of text, and little for one process with many concurrent fetches. ``raw_bytes`` bounds
+    a connection with headers and framing, ``chunks`` the chunks of a body: each costs some 40 microseconds of any size.
     """
 
     deadline_s: float = 15.0
@@ -78,7 +78,7 @@ class FetchLimits:
     raw_bytes: int = 1_200_000
     wire_bytes: int = 1_000_000
     unpacked_bytes: int = 2_000_000
-    parts: int = 8_000
+    chunks: int = 8_000
     connections: int = 16
 
 
@@ -92,9 +92,8 @@ def _direct_route(address: str, port: int) -> tuple[str, int]:
 class GuardedFetcher:
     """Implements ``bot.core.interfaces.PageFetcher``.
 
-    ``resolver`` answers names; ``route`` is for tests and says where to connect instead. Environment variables are
-    ignored unless ``proxies`` says otherwise.
-    Used as an async context manager, or closed with ``aclose``.
+    ``resolver`` resolves names; ``route`` is for tests and replaces the address to connect to. Environment variables
+    are ignored unless ``proxies`` says otherwise. Use it as an async context manager, or close it with ``aclose``.
     """
 
     def __init__(
@@ -122,18 +121,19 @@ class GuardedFetcher:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections; the next fetch would open new ones."""
+        """Close all connections; the next fetch opens new ones."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
-        """Return what the address holds: its body unpacked, its declared type in lower case with any parameters.
+        """Return the page: its body unpacked, its declared type in lower case with any parameters.
 
-        Raises Rejected for an address inside or refused, for a type that is no text and for a status from 400 on
-        that is not told apart otherwise; NotFound for 404 and 410; Unavailable for a failing transport, a missed
-        deadline, 408, 425, 429 and 5xx; ContractError for too many redirects, another status, a body or headers
-        beyond the bounds, or an encoding that was not asked for. No error shows the query of an address.
+        Raises RequestRejectedError for an address of a private network, one that ``refusal`` refuses, a type that is
+        not text, and any 4xx status not listed here; NotFoundError for 404 and 410; ServiceUnavailableError for a
+        failed transport, a missed deadline, 408, 425, 429 and 5xx; MalformedDataError for too many redirects, any other
+        status, a body or headers beyond the bounds, or an encoding that was not requested. No error shows the query of
+        an address.
         """
         import httpcore  # noqa: PLC0415 - a tenth of a second, and most commands fetch nothing
 
@@ -142,7 +142,7 @@ class GuardedFetcher:
             async with asyncio.timeout(self._limits.deadline_s):
                 return await self._follow_redirects(target, refusal)
         except TimeoutError:
-            message = f"{target.display_url}: no complete answer within {self._limits.deadline_s:g} s"
+            message = f"{target.display_url}: no complete response within {self._limits.deadline_s:g} s"
             raise ServiceUnavailableError(message) from None
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             # The library's own message may hold what the other side sent.
@@ -153,15 +153,15 @@ class GuardedFetcher:
         for _ in range(self._limits.redirects + 1):
             if (why := refusal(target.url)) is not None:
                 raise RequestRejectedError(why)
-            reached = await self._request(target)
-            if isinstance(reached, FetchedPage):
-                return reached
-            target = reached
+            result = await self._request(target)
+            if isinstance(result, FetchedPage):
+                return result
+            target = result
         message = f"{target.display_url}: more than {self._limits.redirects} redirects"
         raise MalformedDataError(message)
 
     async def _request(self, target: FetchTarget) -> FetchedPage | FetchTarget:
-        """Return what the address holds, or where it leads."""
+        """Return the page, or the target of a redirect."""
         import httpx  # noqa: PLC0415 - as above
 
         trace = SendTrace()
@@ -193,23 +193,23 @@ class GuardedFetcher:
             wire_bytes=self._limits.wire_bytes,
             shown=target.display_url,
         )
-        waiting: list[bytes] = []
-        parts = size = 0
+        pending: list[bytes] = []
+        chunks = size = 0
         async for chunk in response.aiter_raw():
-            parts += 1
+            chunks += 1
             size += len(chunk)
-            waiting.append(chunk)
-            if parts > self._limits.parts:
-                message = f"{target.display_url}: the body comes in more than {self._limits.parts} pieces"
+            pending.append(chunk)
+            if chunks > self._limits.chunks:
+                message = f"{target.display_url}: the body has more than {self._limits.chunks} chunks"
                 raise MalformedDataError(message)
-            if parts % _YIELD_EVERY == 0:
-                # Pieces that have arrived already are given out without a pause.
+            if chunks % _YIELD_EVERY == 0:
+                # The library yields chunks that have arrived already without a pause.
                 await self._clock.sleep(0.0)
             if size >= _CHUNK_BYTES:
-                body.feed(b"".join(waiting))
+                body.feed(b"".join(pending))
                 size = 0
-                waiting.clear()
-        body.feed(b"".join(waiting))
+                pending.clear()
+        body.feed(b"".join(pending))
         return body.finish()
 
     def _raise_for_status(self, status: int, headers: _ResponseHeaders, shown: str) -> None:
@@ -219,8 +219,8 @@ class GuardedFetcher:
         if status in _NOT_FOUND:
             raise NotFoundError(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = parse_retry_after(headers.joined("retry-after"), now=self._clock.now())
-            raise ServiceUnavailableError(message, retry_after_s=asked_s)
+            wait_s = parse_retry_after(headers.joined("retry-after"), now=self._clock.now())
+            raise ServiceUnavailableError(message, retry_after_s=wait_s)
         raise RequestRejectedError(message) if status >= 400 else MalformedDataError(message)
 
     def _open_client(self) -> httpx.AsyncClient:
@@ -237,22 +237,22 @@ class GuardedFetcher:
 
 
 class _ResponseHeaders:
-    """The headers of an answer; several of one name are joined, as HTTP has it."""
+    """The headers of a response; several of one name are joined, as in HTTP."""
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         self._pairs = pairs
         self.size = sum(len(name) + len(value) + 4 for name, value in pairs)
 
     def joined(self, name: str) -> str:
-        wanted = name.encode()
-        return ", ".join(value.decode("latin-1").strip() for key, value in self._pairs if key.lower() == wanted)
+        key = name.encode()
+        return ", ".join(value.decode("latin-1").strip() for other, value in self._pairs if other.lower() == key)
 
 
 def _redirect_target(target: FetchTarget, headers: _ResponseHeaders) -> FetchTarget:
-    # Addresses beyond ASCII come as raw UTF-8, which headers do not know.
+    # Addresses that are not ASCII come as raw UTF-8, although headers are Latin-1.
     location = headers.joined("location").encode("latin-1").decode("utf-8", "replace")
     if not location:
-        message = f"{target.display_url}: redirects without saying where to"
+        message = f"{target.display_url}: redirects without an address"
         raise MalformedDataError(message)
     return parse_fetch_target(location, relative_to=target.url)
 
@@ -264,6 +264,6 @@ def _require_readable_type(headers: _ResponseHeaders, shown: str) -> str:
         message = f"{shown}: PDF files are not read; look for the same text as a web page"
         raise RequestRejectedError(message)
     if kind not in _READABLE_TYPES:
-        message = f"{shown}: type {kind[:60]!r} is not read" if kind else f"{shown}: does not say what type it is"
+        message = f"{shown}: type {kind[:60]!r} is not read" if kind else f"{shown}: does not declare its type"
         raise RequestRejectedError(message)
     return declared

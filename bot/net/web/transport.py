@@ -1,6 +1,6 @@
-"""Connections to checked addresses only, whose bytes are counted before any library looks at them.
+"""Connections to checked addresses only, with their bytes counted before any library parses them.
 
-Import it late: the libraries take a tenth of a second.
+Import it only when needed, because the libraries take a tenth of a second.
 """
 
 from __future__ import annotations
@@ -22,52 +22,46 @@ if TYPE_CHECKING:
 
     from httpcore import SOCKET_OPTION
 
-# Each read gives way to the loop: no more than this is parsed in between.
+# At most this much is parsed between two reads, each of which lets other tasks run.
 _READ_BYTES = 16_384
-
-
-# Early hints are one or two; nothing bounds them in the protocol.
-_MAX_HINTS = 8
-
-
+# Interim responses (1xx) before the final one: usually one or two, without a bound in the protocol.
+_MAX_INTERIM_RESPONSES = 8
 _RESPONSE_HEAD = re.compile(rb"\n\r?\nHTTP/\d\.\d (\d)")
-
-
 _HEAD_OVERLAP = 12
 
 
 class BoundedStream(httpcore.AsyncNetworkStream):
-    """Passes on at most ``most_bytes``, and at most a few answers before the answer; then raises ContractError."""
+    """Reads at most ``max_bytes`` and a few interim responses; raises MalformedDataError beyond that."""
 
-    def __init__(self, stream: httpcore.AsyncNetworkStream, most_bytes: int, shown: str) -> None:
+    def __init__(self, stream: httpcore.AsyncNetworkStream, max_bytes: int, shown: str) -> None:
         self._stream = stream
-        self._most_bytes = most_bytes
-        self._left = most_bytes
+        self._max_bytes = max_bytes
+        self._bytes_left = max_bytes
         self._shown = shown
-        # As if a blank line stood before the first head.
+        # As if there were a blank line before the first response head.
         self._tail = b"\n\n"
-        self._hints = 0
-        self._headed = False
+        self._interim_count = 0
+        self._is_final_seen = False
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - the library's signature
         data = await self._stream.read(min(max_bytes, _READ_BYTES), timeout)
-        self._left -= len(data)
-        if self._left < 0:
-            message = f"{self._shown}: more than {self._most_bytes} bytes came over the wire"
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            message = f"{self._shown}: more than {self._max_bytes} bytes came over the wire"
             raise MalformedDataError(message)
-        if not self._headed:
-            self._count_hints(data)
+        if not self._is_final_seen:
+            self._count_interim_responses(data)
         return data
 
-    def _count_hints(self, data: bytes) -> None:
+    def _count_interim_responses(self, data: bytes) -> None:
         seen = self._tail + data
         for head in _RESPONSE_HEAD.finditer(seen):
             if head[1] != b"1":
-                self._headed = True
+                self._is_final_seen = True
                 break
-            self._hints += 1
-        if self._hints > _MAX_HINTS:
-            message = f"{self._shown}: more than {_MAX_HINTS} answers before the answer"
+            self._interim_count += 1
+        if self._interim_count > _MAX_INTERIM_RESPONSES:
+            message = f"{self._shown}: more than {_MAX_INTERIM_RESPONSES} interim responses"
             raise MalformedDataError(message)
         self._tail = seen[-_HEAD_OVERLAP:]
 
@@ -84,24 +78,22 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 - as above
     ) -> httpcore.AsyncNetworkStream:
         secured = await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return BoundedStream(secured, self._most_bytes, self._shown)
+        return BoundedStream(secured, self._max_bytes, self._shown)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the library's signature
         return self._stream.get_extra_info(info)
 
 
-# A checked address and port in, where to connect to out; only a test connects elsewhere.
+# Takes a checked address and port, returns where to connect; only tests connect elsewhere.
 ConnectRoute = Callable[[str, int], tuple[str, int]]
-
-
 MAX_TRIED_ADDRESSES = 3
 HTTP_PORT, HTTPS_PORT = 80, 443
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Sends requests of an ``httpx.AsyncClient`` over a guarded backend; raises errors of httpcore as they come.
+    """Sends requests of an ``httpx.AsyncClient`` over a guarded backend; raises the errors of httpcore.
 
-    A connection serves one request: what a server sends beyond its answer meets no other page.
+    A connection serves one request, so extra bytes of a server never reach another page.
     """
 
     def __init__(self, backend: GuardedBackend, *, tls: ssl.SSLContext, connections: int) -> None:
@@ -132,7 +124,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 class _ResponseStream(httpx.AsyncByteStream):
-    """The body of a response of httpcore, as httpx takes it."""
+    """The body of a response of httpcore, in the form of httpx."""
 
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
@@ -146,17 +138,17 @@ class _ResponseStream(httpx.AsyncByteStream):
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses of the open internet only; raises Rejected for a host with any address inside.
+    """Connects to public addresses only; raises RequestRejectedError for a host with any address that is not public.
 
-    Where a proxy is set, it is asked for a connection to the checked address and is given no name to look up.
+    With a proxy, it asks for a connection to the checked address, so the proxy has no name to resolve.
     """
 
     def __init__(
-        self, resolver: HostResolver, route: ConnectRoute, most_bytes: int, proxies: ProxySelector, tls: ssl.SSLContext
+        self, resolver: HostResolver, route: ConnectRoute, max_bytes: int, proxies: ProxySelector, tls: ssl.SSLContext
     ) -> None:
-        """Bound each connection to ``most_bytes`` of answer, heads and framing included."""
+        """Bound each connection to ``max_bytes`` of response, headers and framing included."""
         self._resolver = resolver
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._route = route
         self._proxies = proxies
         self._tls = tls
@@ -178,7 +170,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
                     stream = await self._open_tunnel(httpx.Proxy(proxy), address, port, timeout)
                 else:
                     stream = await self._network.connect_tcp(*self._route(address, port), timeout, None, socket_options)
-                return BoundedStream(stream, self._most_bytes, host)
+                return BoundedStream(stream, self._max_bytes, host)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure or ServiceUnavailableError(f"{host}: the name has no address")
@@ -187,12 +179,12 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         self,
         proxy: httpx.Proxy,
         address: str,
-        goal_port: int,
+        target_port: int,
         timeout: float | None,  # noqa: ASYNC109 - as above
     ) -> httpcore.AsyncNetworkStream:
-        """Return a stream through the proxy to an address; raises ServiceUnavailableError where the proxy refuses."""
+        """Return a stream through the proxy to an address; raises ServiceUnavailableError if the proxy refuses."""
         host, port = proxy.url.raw_host, proxy.url.port or (HTTPS_PORT if proxy.url.scheme == "https" else HTTP_PORT)
-        target = f"[{address}]:{goal_port}" if ":" in address else f"{address}:{goal_port}"
+        target = f"[{address}]:{target_port}" if ":" in address else f"{address}:{target_port}"
         headers = [("Host", target), ("User-Agent", "foxcast")]
         if proxy.raw_auth is not None:
             headers.append(("Proxy-Authorization", f"Basic {b64encode(b':'.join(proxy.raw_auth)).decode()}"))
@@ -213,10 +205,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         return stream
 
     async def _resolve_public_addresses(self, host: str, port: int) -> Sequence[str]:
-        """Return the addresses of the host, all of them good: one bad among good ones is how rebinding looks."""
+        """Return the addresses of the host if all are public; a single private one may be DNS rebinding."""
         addresses = [host] if is_numeric_host(host) else await self._resolver(host, port)
         for address in addresses:
             if (why := private_address_reason(address)) is not None:
-                message = f"{host}: its address is inside ({why})"
+                message = f"{host}: its address is not public ({why})"
                 raise RequestRejectedError(message)
         return addresses

@@ -96,19 +96,21 @@ def _run_request(asked: DemoRequest) -> int:
 
 
 def _run_on_screen(asked: DemoRequest, plan: DemoPlan) -> int:
-    clock, console = SystemClock(), _console()
+    clock, console = SystemClock(), _make_console()
     lines = asked.plain or not console.is_terminal or console.is_dumb_terminal
     screen = DemoScreen(console=console, plan=plan, plain=lines)
     begun_s = clock.monotonic() if asked.begun_s is None else asked.begun_s
     played = DemoRun(plan=plan, screen=screen, begun_s=begun_s).run()
-    told = partial(_print_ending, screen=screen, played=played, asked=asked, took_s=clock.monotonic() - begun_s)
-    told(console)
+    print_report = partial(_print_ending, screen=screen, played=played, asked=asked, took_s=clock.monotonic() - begun_s)
+    print_report(console)
     if asked.svg is not None:
-        paper = Console(record=True, width=_SVG_WIDTH, height=_SVG_HEIGHT, file=io.StringIO(), force_terminal=True)
-        screen.console = paper
-        paper.print(screen.picture())
-        told(paper)
-        write_text_atomically(asked.svg, paper.export_svg(title="foxcast demo (simulation)"))
+        recording_console = Console(
+            record=True, width=_SVG_WIDTH, height=_SVG_HEIGHT, file=io.StringIO(), force_terminal=True
+        )
+        screen.console = recording_console
+        recording_console.print(screen.picture())
+        print_report(recording_console)
+        write_text_atomically(asked.svg, recording_console.export_svg(title="foxcast demo (simulation)"))
     return _exit_code(played)
 
 
@@ -146,7 +148,7 @@ def _exit_code(played: DemoResult) -> int:
     return _CODES.get(end.reason, ExitCode.FAILED)
 
 
-def _console() -> Console:
+def _make_console() -> Console:
     width = None if sys.stdout.isatty() else shutil.get_terminal_size((_NO_WRAP_WIDTH, 40)).columns
     return SafeConsole(width=width, markup=False, highlight=False, emoji=False)
 

@@ -89,38 +89,38 @@ class DemoPlan:
         }
 
 
-def demo_config(stand: SimulatedEnvironment, plan: DemoPlan) -> dict[str, Any]:
+def demo_config(environment: SimulatedEnvironment, plan: DemoPlan) -> dict[str, Any]:
     """Return the configuration of the demo.
 
     venues that can be written to are live, the one with signatures is on paper.
     """
     venues = {
-        name: {"forecasters": [*FORECASTERS], "discover_every_s": DAY_S, **_demo_venue(name, stand)}
-        for name in stand.layout.venues
+        name: {"forecasters": [*FORECASTERS], "discover_every_s": DAY_S, **_demo_venue(name, environment)}
+        for name in environment.layout.venues
     }
-    base = {**stand.config, "plugins": [*stand.config["plugins"], *FORECASTERS]}
+    base = {**environment.config, "plugins": [*environment.config["plugins"], *FORECASTERS]}
     return merge_tables(merge_tables(base, plan.settings()), {"venues": venues})
 
 
-def _demo_venue(venue: str, stand: SimulatedEnvironment) -> dict[str, Any]:
-    own: dict[str, Any] = {"mode": "live" if venue in stand.writable else "paper"}
-    if venue in stand.trading:
+def _demo_venue(venue: str, environment: SimulatedEnvironment) -> dict[str, Any]:
+    own: dict[str, Any] = {"mode": "live" if venue in environment.writable else "paper"}
+    if venue in environment.trading:
         own["caps"] = dict(CAPS)
     return own
 
 
-def write_configs(stand: SimulatedEnvironment, plan: DemoPlan) -> None:
+def write_configs(environment: SimulatedEnvironment, plan: DemoPlan) -> None:
     """Write both files into the folder."""
-    own = demo_config(stand, plan)
+    own = demo_config(environment, plan)
     (plan.folder / CONFIG).write_text(f"{_CONFIG_HEADER}\n{to_toml(own)}", encoding="utf-8")
     (plan.folder / REAL_CONFIG).write_text(
-        f"{_REAL_CONFIG_HEADER}\n{''.join(_real_config_parts(stand, plan))}", encoding="utf-8"
+        f"{_REAL_CONFIG_HEADER}\n{''.join(_real_config_parts(environment, plan))}", encoding="utf-8"
     )
 
 
-def _real_config_parts(stand: SimulatedEnvironment, plan: DemoPlan) -> Iterator[str]:
+def _real_config_parts(environment: SimulatedEnvironment, plan: DemoPlan) -> Iterator[str]:
     """Yield the parts: those without a key, then those with a key, as comments."""
-    real = stand.real
+    real = environment.real
     free = {name: table for name, table in real.venues.items() if name not in real.with_key}
     table = {
         "mode": "paper",
@@ -128,25 +128,27 @@ def _real_config_parts(stand: SimulatedEnvironment, plan: DemoPlan) -> Iterator[
         "seed": plan.seed,
         "plugins": [*free, FORECASTERS[-1]],
         "venues": {
-            name: {"forecasters": [FORECASTERS[-1]], **_stake_limits(name, stand), **table}
+            name: {"forecasters": [FORECASTERS[-1]], **_stake_limits(name, environment), **table}
             for name, table in free.items()
         },
     }
     yield to_toml(table)
     yield f"\n# With a key: add it to plugins, and {FORECASTERS[0]!r} once a model is named below.\n".replace("'", '"')
     for name in real.with_key:
-        venue = {"venues": {name: {"forecasters": [*FORECASTERS], **_stake_limits(name, stand), **real.venues[name]}}}
+        venue = {
+            "venues": {name: {"forecasters": [*FORECASTERS], **_stake_limits(name, environment), **real.venues[name]}}
+        }
         yield _comment_out(to_toml(venue))
     yield "\n# A model for the forecaster that reads and thinks, and what may be spent on it; see config.toml.\n"
     yield _comment_out(real.model)
 
 
-def _stake_limits(venue: str, stand: SimulatedEnvironment) -> dict[str, Any]:
+def _stake_limits(venue: str, environment: SimulatedEnvironment) -> dict[str, Any]:
     """Return the limits for a real venue that takes orders.
 
     all of them are written out, so that they can be changed.
     """
-    if venue not in stand.trading:
+    if venue not in environment.trading:
         return {}
     return {"caps": dict(REAL_CAPS), "bankroll": BankrollSection().model_dump()}
 

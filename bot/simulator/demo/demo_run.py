@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from bot.app.app import FoxcastApp, open_app
-from bot.cli.signed_requests import terminal_user
+from bot.cli.daemon_requests import terminal_user
 from bot.config.loader import load_config
 from bot.core.clock import SystemClock
 from bot.core.operator_requests import ArmVenue
@@ -84,8 +84,8 @@ class LoopbackEventLoop(VirtualEventLoop):
         super().__init__(lambda: pending_writes(self) > 0, in_step=True, patience_s=DEADLOCK_LIMIT_S, grace_s=GRACE_S)
         self.watcher: Callable[[], None] = lambda: None
         self._real = SystemClock()
-        self._told_s = self._real.monotonic()
-        self.on_turn(self._tell)
+        self._notified_s = self._real.monotonic()
+        self.on_turn(self._notify_watcher)
 
     def run_in_executor(self, _: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run it here and now."""
@@ -111,10 +111,10 @@ class LoopbackEventLoop(VirtualEventLoop):
             raise ConnectionRefusedError(message)
         return await super().create_connection(protocol_factory, host, port, **options)
 
-    def _tell(self, _: int) -> None:
+    def _notify_watcher(self, _: int) -> None:
         now_s = self._real.monotonic()
-        if now_s - self._told_s >= _WATCH_INTERVAL_S:
-            self._told_s = now_s
+        if now_s - self._notified_s >= _WATCH_INTERVAL_S:
+            self._notified_s = now_s
             self.watcher()
 
 
@@ -176,7 +176,7 @@ class DemoRun:
     result: DemoResult = field(default_factory=DemoResult)
     _real: Clock = field(default_factory=SystemClock)
     _reader: DemoLedgerReader | None = None
-    _stand: SimulatedEnvironment | None = None
+    _environment: SimulatedEnvironment | None = None
     _app: FoxcastApp | None = None
     _clock: VirtualClock | None = None
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -189,107 +189,113 @@ class DemoRun:
     async def _main(self, clock: VirtualClock) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, LoopbackEventLoop)  # noqa: S101 - it was made so
-        self._clock, loop.watcher = clock, self._look
+        self._clock, loop.watcher = clock, self._refresh_screen
         stop = asyncio.Event()
         with ExitStack() as stack:
-            stack.enter_context(handle_signals(stop, self._stopped))
+            stack.enter_context(handle_signals(stop, self._note_stop))
             stack.enter_context(self.screen.live_display())
-            self._say("a world is made: questions, a press, crowds, a model, and four venues")
+            self._show_line("a world is made: questions, a press, crowds, a model, and four venues")
             plan = self.plan
             layout = EnvironmentLayout(
                 seed=plan.seed, start=START, folder=plan.folder, size=plan.size, habits=ModelBehaviour(pages=0)
             )
-            async with open_environment(clock, layout) as stand:
-                self._stand = stand
-                await self._age(stand, clock, stop)
+            async with open_environment(clock, layout) as environment:
+                self._environment = environment
+                await self._age_world(environment, clock, stop)
                 if not stop.is_set():
-                    await self._foxcast(stand, clock, stop)
+                    await self._run_foxcast(environment, clock, stop)
             loop.watcher = _do_nothing
 
-    async def _age(self, stand: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
+    async def _age_world(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
         """Let a week pass before Foxcast starts."""
         for _ in range(round(WARM_UP_DAYS * DAY_S / STEP_S)):
             if stop.is_set():
                 return
-            stand.world_runner.advance()
+            environment.world_runner.advance()
             await clock.sleep(STEP_S)
-        stand.world_runner.advance()
+        environment.world_runner.advance()
 
-    async def _foxcast(self, stand: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
-        write_configs(stand, self.plan)
+    async def _run_foxcast(self, environment: SimulatedEnvironment, clock: VirtualClock, stop: asyncio.Event) -> None:
+        write_configs(environment, self.plan)
         # The caller's environment must not be used here, least of all the keys of real accounts.
         config = load_config(self.plan.folder / CONFIG, {})
         registry = load_registry(config)
         self._reader = DemoLedgerReader(state_folder(config) / LEDGER_FILE, FORECASTERS)
         self.screen.modes = {name: config.mode_of(name).value for name in config.venues}
-        self._say(f"{terminal_user()} arms {', '.join(stand.writable)} for {ARMED_DAYS} days, with caps on money")
-        armer = asyncio.create_task(self._keep_armed(config, registry, stand, clock))
-        living = asyncio.create_task(stand.run_world(clock, SMALL_STEP_S))
+        self._show_line(
+            f"{terminal_user()} arms {', '.join(environment.writable)} for {ARMED_DAYS} days, with caps on money"
+        )
+        arming_task = asyncio.create_task(self._keep_armed(config, registry, environment, clock))
+        world_task = asyncio.create_task(environment.run_world(clock, SMALL_STEP_S))
         try:
             async with open_app(config, registry, clock=clock) as self._app:
                 await self._first_hour(self._app, clock, stop)
-                living.cancel()
-                living = asyncio.create_task(_run_world_daily(stand, clock))
+                world_task.cancel()
+                world_task = asyncio.create_task(_run_world_daily(environment, clock))
                 if not self._is_over(stop):
-                    await self._weeks(self._app, clock, stop)
-                self._look()
+                    await self._run_weeks(self._app, clock, stop)
+                self._refresh_screen()
                 records = ReadOnlyState(config=config, folder=self._app.folder, ledger=self._app.ledger)
-                self.result.figures = await compute_figures(records, FORECASTERS, clock.now(), money=stand.trading)
+                self.result.figures = await compute_figures(
+                    records, FORECASTERS, clock.now(), money=environment.trading
+                )
                 self.result.example = self._reader.best_example()
         finally:
             self._app = None
-            for task in (armer, living):
+            for task in (arming_task, world_task):
                 task.cancel()
-            await asyncio.gather(armer, living, return_exceptions=True)
+            await asyncio.gather(arming_task, world_task, return_exceptions=True)
 
     async def _first_hour(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
-        self._say("the daemon starts: it finds questions, forecasts, decides, submits, and watches prices")
+        self._show_line("the daemon starts: it finds questions, forecasts, decides, submits, and watches prices")
         jobs = [*app.jobs(), *app.price_watches()]
-        self.result.exit = await self._served(app, clock, stop, (jobs, WATCHED_S))
+        self.result.exit = await self._serve_daemon(app, clock, stop, (jobs, WATCHED_S))
 
-    async def _weeks(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
-        self._say("weeks pass: the same jobs, without watching prices by the second")
+    async def _run_weeks(self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event) -> None:
+        self._show_line("weeks pass: the same jobs, without watching prices by the second")
         app.stopping.clear()
         left_s = (self.plan.begun + timedelta(days=self.plan.days) - clock.now()).total_seconds()
-        self.result.exit = await self._served(app, clock, stop, (app.jobs(), left_s))
+        self.result.exit = await self._serve_daemon(app, clock, stop, (app.jobs(), left_s))
 
-    async def _served(
+    async def _serve_daemon(
         self, app: FoxcastApp, clock: VirtualClock, stop: asyncio.Event, what: tuple[Sequence[DaemonJob], float]
     ) -> DaemonExit:
         jobs = [replace(job, run_requested=self._asked) if job.name == _REQUESTS_JOB else job for job in what[0]]
         loop = asyncio.get_running_loop()
         timer = loop.call_later(what[1], app.stopping.set)
-        told = asyncio.create_task(_forward_stop(stop, app.stopping))
+        stop_task = asyncio.create_task(_forward_stop(stop, app.stopping))
         try:
             return await run_daemon(
                 jobs,
                 clock=clock,
-                watch=_DAEMON_LIMITS,
+                limits=_DAEMON_LIMITS,
                 record=DaemonRecorder(app.ledger, app.folder),
                 stop=app.stopping,
             )
         finally:
             timer.cancel()
-            told.cancel()
+            stop_task.cancel()
 
-    async def _keep_armed(self, config: Config, registry: Registry, stand: SimulatedEnvironment, clock: Clock) -> None:
+    async def _keep_armed(
+        self, config: Config, registry: Registry, environment: SimulatedEnvironment, clock: Clock
+    ) -> None:
         """Arm all writable venues, as a person does with ``foxcast arm``, and again before that expires."""
         folder = state_folder(config)
         folder.mkdir(parents=True, exist_ok=True)
         while True:
             now = clock.now()
-            for venue in stand.writable:
-                lane = venue_policy(config, venue, registry.specs_of_table)
+            for venue in environment.writable:
+                policy = venue_policy(config, venue, registry.specs_of_table)
                 request = ArmVenue(
                     by=terminal_user(),
                     asked_at=now,
                     venue=venue,
-                    account=lane.account,
-                    config=lane.config_digest,
+                    account=policy.account,
+                    config=policy.config_digest,
                     until=now + timedelta(days=ARMED_DAYS),
-                    per_order=CAPS["per_order"] if venue in stand.trading else None,
-                    per_day=CAPS["per_day"] if venue in stand.trading else None,
-                    total=CAPS["total"] if venue in stand.trading else None,
+                    per_order=CAPS["per_order"] if venue in environment.trading else None,
+                    per_day=CAPS["per_day"] if venue in environment.trading else None,
+                    total=CAPS["total"] if venue in environment.trading else None,
                 )
                 send_request(folder, request, at=now)
             self._asked.set()
@@ -299,16 +305,16 @@ class DemoRun:
         exit_ = self.result.exit
         return stop.is_set() or self.result.cut_short or (exit_ is not None and exit_.reason is not ExitReason.ASKED)
 
-    def _say(self, words: str) -> None:
+    def _show_line(self, words: str) -> None:
         self._tell_time()
         self.screen.show_activity(words)
 
     def _tell_time(self) -> None:
         self.screen.passed_s = self._real.monotonic() - self.begun_s
         self.screen.now = None if self._clock is None else self._clock.now()
-        self.screen.heard = 0 if self._stand is None else self._stand.request_count
+        self.screen.heard = 0 if self._environment is None else self._environment.request_count
 
-    def _look(self) -> None:
+    def _refresh_screen(self) -> None:
         """Read everything and show it; called while things happen."""
         self._tell_time()
         screen = self.screen
@@ -321,7 +327,9 @@ class DemoRun:
             screen.draw()
         if self._app is not None and not self.result.cut_short and self._is_late(screen.passed_s):
             self.result.cut_short = True
-            self._say(f"{screen.passed_s:.0f} s are over, more than it should take; --days lets it run to the end")
+            self._show_line(
+                f"{screen.passed_s:.0f} s are over, more than it should take; --days lets it run to the end"
+            )
             self._app.stopping.set()
 
     def _is_late(self, passed_s: float) -> bool:
@@ -329,17 +337,17 @@ class DemoRun:
         limit_s = self.plan.limit_s
         return passed_s > (limit_s if self.result.first_score_s is not None else _SLOW_MACHINE_FACTOR * limit_s)
 
-    def _stopped(self, number: signal.Signals) -> None:
+    def _note_stop(self, number: signal.Signals) -> None:
         self.result.signal = number
-        self._say("stopping: running work is finished; a second signal stops at once")
+        self._show_line("stopping: running work is finished; a second signal stops at once")
 
 
-async def _run_world_daily(stand: SimulatedEnvironment, clock: Clock) -> None:
+async def _run_world_daily(environment: SimulatedEnvironment, clock: Clock) -> None:
     """Advance the world once a day, before the daily jobs, so that they see the past day and what opens now."""
     now = clock.now()
     begun = now.replace(hour=0, minute=0, second=0, microsecond=0)
     await clock.sleep((begun + _FIRST_PASS_OFFSET - now).total_seconds())
-    await stand.run_world(clock, STEP_S)
+    await environment.run_world(clock, STEP_S)
 
 
 async def _forward_stop(stop: asyncio.Event, stopping: asyncio.Event) -> None:

@@ -197,14 +197,14 @@ def _calibration_bins(name: str, rows: Sequence[BinaryScoreRow]) -> list[DemoCal
 
 async def _demo_accounts(records: ReadOnlyState, now: datetime, money: Collection[str]) -> tuple[DemoAccount, ...]:
     known = {one.venue: one for one in await load_portfolio(records, None, now)}
-    purses = []
+    accounts = []
     for venue in records.config.venues:
         mode, one = records.config.mode_of(venue), known.get(venue)
         account = None if one is None else one.account
         name = records.config.venues[venue].account
         read = await records.ledger.readings.since(venue, name, EPOCH, paper=mode is ExecutionMode.PAPER)
         held = 0 if one is None else one.standing if account is None else len(one.positions)
-        purses.append(
+        accounts.append(
             DemoAccount(
                 venue=venue,
                 mode=mode.value,
@@ -215,7 +215,7 @@ async def _demo_accounts(records: ReadOnlyState, now: datetime, money: Collectio
                 standing=held,
             )
         )
-    return tuple(purses)
+    return tuple(accounts)
 
 
 def print_figures(console: Console, found: DemoFigures, *, early: bool = False) -> None:
@@ -261,7 +261,7 @@ def print_next_commands(console: Console, plan: DemoPlan, program: str, example:
 
 def _score_cells(one: BrierComparison) -> tuple[str, ...]:
     gap = one.difference
-    told = f"{gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+    difference = f"{gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
     return (
         one.forecaster,
         str(one.n),
@@ -269,13 +269,13 @@ def _score_cells(one: BrierComparison) -> tuple[str, ...]:
         one.opponent,
         str(one.shared_targets),
         format_number(one.theirs, 3),
-        told,
+        difference,
     )
 
 
 def _bin_cells(one: DemoCalibrationBin) -> tuple[str, ...]:
-    said = f"{100.0 * one.lower:.0f} to {100.0 * one.upper:.0f}%"
-    return one.forecaster, said, str(one.n), f"{100.0 * one.mean:.0f}%", f"{100.0 * one.rate:.0f}%"
+    bounds = f"{100.0 * one.lower:.0f} to {100.0 * one.upper:.0f}%"
+    return one.forecaster, bounds, str(one.n), f"{100.0 * one.mean:.0f}%", f"{100.0 * one.rate:.0f}%"
 
 
 def _money_cells(one: DemoAccount) -> tuple[str, ...]:

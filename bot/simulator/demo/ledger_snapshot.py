@@ -177,7 +177,7 @@ class DemoLedgerReader:
             return DemoSnapshot()
         try:
             with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-                return self._seen(database, courses)
+                return self._take_snapshot(database, courses)
         except sqlite3.OperationalError:
             # It is being made.
             return DemoSnapshot()
@@ -190,14 +190,14 @@ class DemoLedgerReader:
             row = database.execute(_EXAMPLE, (self._who,)).fetchone()
         return "" if row is None else str(row[0])
 
-    def _seen(self, database: sqlite3.Connection, courses: int) -> DemoSnapshot:
+    def _take_snapshot(self, database: sqlite3.Connection, courses: int) -> DemoSnapshot:
         rows = database.execute(_OUTCOMES, (self._last,)).fetchall()
-        ended = tuple(self._ended(database, row) for row in rows)
+        ended = tuple(self._ended_question(database, row) for row in rows)
         self._last = max((one.number for one in ended), default=self._last)
         newest = database.execute(_NEWEST, (self._who, courses)).fetchall()
         return DemoSnapshot(
             venues=_count_venues(database),
-            beliefs=tuple(one for row in newest if (one := self._course(database, row)) is not None),
+            beliefs=tuple(one for row in newest if (one := self._belief_history(database, row)) is not None),
             held=_count_held(database),
             ended=ended,
             tallies={
@@ -206,12 +206,12 @@ class DemoLedgerReader:
             },
         )
 
-    def _course(self, database: sqlite3.Connection, row: Sequence[Any]) -> BeliefHistory | None:
+    def _belief_history(self, database: sqlite3.Connection, row: Sequence[Any]) -> BeliefHistory | None:
         number, ref, title, venue, version, price, state, cutoff = row
         steps = database.execute(_STEPS, (number,)).fetchall()
-        told = [json.loads(body)["belief"]["predictions"] for _, body in steps]
+        predictions_by_step = [json.loads(body)["belief"]["predictions"] for _, body in steps]
         # Of several targets the first one.
-        beliefs = [next(iter(one.values())) for one in told if one]
+        beliefs = [next(iter(one.values())) for one in predictions_by_step if one]
         if not beliefs:
             return None
         shape = json.loads(
@@ -234,9 +234,9 @@ class DemoLedgerReader:
             done=state == "done",
         )
 
-    def _ended(self, database: sqlite3.Connection, row: Sequence[Any]) -> EndedQuestion:
+    def _ended_question(self, database: sqlite3.Connection, row: Sequence[Any]) -> EndedQuestion:
         number, ref, title, venue, kind, body, day = row
-        said = database.execute(_LAST_FORECASTS, (ref, self._who)).fetchone()
+        forecast_row = database.execute(_LAST_FORECASTS, (ref, self._who)).fetchone()
         other = database.execute(_LAST_FORECASTS, (ref, self._other)).fetchone()
         outcome, what = _outcome_text(kind, json.loads(body))
         look = _PredictionView(what=what)
@@ -246,9 +246,9 @@ class DemoLedgerReader:
             title=title,
             outcome=outcome,
             day=day,
-            forecast=look.of_row(said),
+            forecast=look.of_row(forecast_row),
             other_forecast=look.of_row(other),
-            crowd=None if said is None else said[2],
+            crowd=None if forecast_row is None else forecast_row[2],
         )
 
 
@@ -338,7 +338,7 @@ def _count_held(database: sqlite3.Connection) -> Mapping[str, int]:
 
 def general_reason(why: str) -> str:
     """Return the reason of a decision without the details of one question: names, prices and sums."""
-    for pattern, told in _REASONS:
+    for pattern, reason in _REASONS:
         if found := re.search(pattern, why):
-            return told.format(*found.groups())
+            return reason.format(*found.groups())
     return _DIGITS.sub("#", _INTENT.sub("", why))

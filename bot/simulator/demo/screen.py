@@ -50,7 +50,7 @@ class DemoScreen:
     seen: DemoSnapshot = field(default_factory=DemoSnapshot)
     _news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_LIMIT))
     _live: Live | None = None
-    _told: set[str] = field(default_factory=set)
+    _shown_lines: set[str] = field(default_factory=set)
 
     @contextmanager
     def live_display(self) -> Iterator[None]:
@@ -86,19 +86,19 @@ class DemoScreen:
     def show_activity(self, words: str) -> None:
         """Show what is done next."""
         self.stage = words
-        self._note(words)
+        self._add_line(words)
         self.draw()
 
     def show_snapshot(self, seen: DemoSnapshot) -> None:
         """Take a snapshot, show its news, and draw."""
         before, self.seen = self.seen, seen
         for words in describe_changes(before, seen, self.modes):
-            if words not in self._told:
-                self._told.add(words)
-                self._note(words)
+            if words not in self._shown_lines:
+                self._shown_lines.add(words)
+                self._add_line(words)
         for one in seen.ended:
             if one.forecast is not None:
-                self._note(_outcome_line(one))
+                self._add_line(_outcome_line(one))
         self.draw()
 
     def draw(self) -> None:
@@ -109,24 +109,24 @@ class DemoScreen:
     def picture(self) -> RenderableType:
         """Return the whole picture, as high as the terminal allows."""
         high, width = self.console.height >= SCREEN_HEIGHT, self.console.width
-        parts: list[RenderableType] = [self._head(), self._venues(width)]
+        parts: list[RenderableType] = [self._render_head(), self._render_venues(width)]
         if self.seen.beliefs:
-            parts.append(self._courses(width))
+            parts.append(self._render_beliefs(width))
         if self.seen.tallies:
-            parts.append(self._scores())
+            parts.append(self._render_scores())
         if self.seen.held and high:
-            parts.append(self._held())
+            parts.append(self._render_held())
         news = [*self._news][-(_NEWS_LIMIT if high else 2) :]
         parts.append(Group(*(Text(line, style="dim", no_wrap=True, overflow=self._cut) for line in news)))
         return Group(*parts)
 
-    def _note(self, words: str) -> None:
+    def _add_line(self, words: str) -> None:
         at = "" if self.now is None else f"{self.now.astimezone(UTC):%d %b}  "
         self._news.append(f"{at}{words}")
-        if self.plain and len(self._told) < _LINE_LIMIT:
+        if self.plain and len(self._shown_lines) < _LINE_LIMIT:
             self.console.print(Text(f"{self.passed_s:5.1f} s  {at}{words}"), soft_wrap=True)
 
-    def _head(self) -> RenderableType:
+    def _render_head(self) -> RenderableType:
         at = "" if self.now is None else f"{self.now.astimezone(UTC):%A %d %B %Y}, "
         clock = f"{self.passed_s:.0f} s, {self.heard} requests on this machine"
         first = Text.assemble(
@@ -137,7 +137,7 @@ class DemoScreen:
             line.overflow = self._cut
         return Group(first, second, Text(""))
 
-    def _venues(self, width: int) -> RenderableType:
+    def _render_venues(self, width: int) -> RenderableType:
         grid = _make_table(
             "venue", "mode", *(("questions", "forecasts") if width >= SCREEN_WIDTH else ("asked", "fcsts"))
         )
@@ -153,7 +153,7 @@ class DemoScreen:
             grid.add_row(*cells, style="" if mode == "live" else "cyan")
         return grid
 
-    def _courses(self, width: int) -> RenderableType:
+    def _render_beliefs(self, width: int) -> RenderableType:
         marks = _BLOCKS if self._speaks_unicode else _LETTERS
         grid = Table(box=None, pad_edge=False, header_style="bold", expand=True, padding=(0, 1, 0, 0))
         grid.add_column("question", ratio=1, no_wrap=True, overflow=self._cut)
@@ -171,7 +171,7 @@ class DemoScreen:
             grid.add_row(*cells, Text(belief_value_text(one, one.other_forecast)), path)
         return Group(Text(""), grid)
 
-    def _scores(self) -> RenderableType:
+    def _render_scores(self) -> RenderableType:
         line = Text("Brier so far (less is better): ", style="bold", no_wrap=True, overflow=self._cut)
         for name, one in self.seen.tallies.items():
             line.append(f" {name} {one.brier:.3f} (n={one.n})", style="")
@@ -185,7 +185,7 @@ class DemoScreen:
             line.append(f"; where there is a crowd (n={first.with_crowd}): crowd {first.crowd:.3f}, {own}", style="")
         return Group(Text(""), line)
 
-    def _held(self) -> RenderableType:
+    def _render_held(self) -> RenderableType:
         lines = [Text("")]
         for why, count in [*self.seen.held.items()][:4]:
             lines.append(Text(f"held back {count:4d}  {why}", no_wrap=True, overflow=self._cut))
@@ -206,15 +206,15 @@ def describe_changes(before: DemoSnapshot, after: DemoSnapshot, modes: Mapping[s
             yield f"{name}: forecasts taken by {where}"
         if one.over and not (known and known.over):
             yield f"{name}: the first of its questions is over"
-    for course in after.beliefs:
-        if course.done and len(course.path) > 1:
+    for history in after.beliefs:
+        if history.done and len(history.path) > 1:
             beside = (
                 ""
-                if course.other_forecast is None
-                else f"baseline {belief_value_text(course, course.other_forecast)}, "
+                if history.other_forecast is None
+                else f"baseline {belief_value_text(history, history.other_forecast)}, "
             )
-            what = f" [{course.what}]" if course.what else ""
-            yield f"{course.venue}: {beside}blf {belief_steps_text(course)}  {course.title}{what}"
+            what = f" [{history.what}]" if history.what else ""
+            yield f"{history.venue}: {beside}blf {belief_steps_text(history)}  {history.title}{what}"
     for why in after.held:
         if why not in before.held:
             yield f"held back: {why}"
@@ -249,8 +249,8 @@ def belief_value_text(one: BeliefHistory, at: float | None) -> str:
 def _outcome_line(one: EndedQuestion) -> str:
     if one.outcome == VOID:
         return f"{one.venue}: void, which counts for nothing  {one.title}"
-    said = (("blf", one.forecast), ("baseline", one.other_forecast), ("crowd", one.crowd))
-    shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in said if share is not None)
+    forecasts = (("blf", one.forecast), ("baseline", one.other_forecast), ("crowd", one.crowd))
+    shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in forecasts if share is not None)
     yes = "yes" if one.outcome in {"yes", "no"} else "that"
     return f"{one.venue}: over, {one.outcome}; for {yes} said {shares}  {one.title}"
 

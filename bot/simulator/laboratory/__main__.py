@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parts = () if given.forecasters else chosen_parts(given.only)
             folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             _make_empty(folder)
-            _run(given, parts, folder)
+            _run_parts(given, parts, folder)
         except (FoxcastError, OSError) as error:
             _print_progress(str(error))
             return UNUSABLE if isinstance(error, ConfigError) else FAILED
     return 0
 
 
-def _run(given: argparse.Namespace, parts: Sequence[str], folder: Path) -> None:
+def _run_parts(given: argparse.Namespace, parts: Sequence[str], folder: Path) -> None:
     # The world and its servers, which are not needed to report a misspelt argument.
     from bot.simulator.laboratory.experiment import (  # noqa: PLC0415 - see above
         ExperimentPlan,

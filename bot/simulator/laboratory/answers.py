@@ -98,9 +98,9 @@ def _pooled_answers(
     found = []
     for case, trials in zip(cases, run.trials, strict=True):
         first = trials[:count]
-        told = combine_trials(case.question, first, pool) if select_counted_trials(first) else {}
-        said = next(iter(told.values()), BinaryPrediction(0.5))
-        found.append(said.probability if isinstance(said, BinaryPrediction) else 0.5)
+        combined = combine_trials(case.question, first, pool) if select_counted_trials(first) else {}
+        prediction = next(iter(combined.values()), BinaryPrediction(0.5))
+        found.append(prediction.probability if isinstance(prediction, BinaryPrediction) else 0.5)
     return found
 
 

@@ -43,12 +43,12 @@ async def calibrate_answers(
         calibrator = GatedCalibrator(ledger=ledger, clock=record.clock)
         answers: list[float] = []
         moved: list[int] = []
-        for place, (case, said) in enumerate(zip(cases, raw, strict=True)):
+        for place, (case, answer) in enumerate(zip(cases, raw, strict=True)):
             cutoff = record.calendar.moment_of(case.day)
-            told = await calibrator.calibrate(
-                case.question, FORECASTER_NAME, cutoff, {TARGET_KEY: BinaryPrediction(said)}
+            calibrated = await calibrator.calibrate(
+                case.question, FORECASTER_NAME, cutoff, {TARGET_KEY: BinaryPrediction(answer)}
             )
-            after = told.predictions[TARGET_KEY]
+            after = calibrated.predictions[TARGET_KEY]
             assert isinstance(after, BinaryPrediction)  # noqa: S101 - as it went in
             answers.append(after.probability)
             decided = await calibrator.decision_for(FORECASTER_NAME, case.question.family, cutoff)
@@ -61,7 +61,7 @@ async def _record_answers(
 ) -> None:
     at = record.calendar.moment_of
     await ledger.questions.record([case.question for case in cases], seen_at=at(cases[0].day))
-    for case, said in zip(cases, raw, strict=True):
+    for case, answer in zip(cases, raw, strict=True):
         cutoff, question = at(case.day), case.question
         opening = ForecastStart(question=question, forecaster=FORECASTER_NAME, cutoff=cutoff, why="due", now=cutoff)
         running = await ledger.forecasts.begin(opening)
@@ -74,8 +74,8 @@ async def _record_answers(
             cutoff=cutoff,
             made_at=cutoff,
             why="due",
-            raw={TARGET_KEY: BinaryPrediction(said)},
-            predictions={TARGET_KEY: BinaryPrediction(said)},
+            raw={TARGET_KEY: BinaryPrediction(answer)},
+            predictions={TARGET_KEY: BinaryPrediction(answer)},
         )
         await ledger.forecasts.complete(forecast, next_due=None)
     known = [

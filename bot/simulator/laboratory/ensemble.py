@@ -41,13 +41,13 @@ class MemberAnswers:
     """The members' answers, in the order of the cases."""
 
     cases: Sequence[LaboratoryQuestion]
-    said: Mapping[str, Sequence[float]]
+    answers_by_member: Mapping[str, Sequence[float]]
 
     def answers_at(self, place: int) -> Json:
         """Return the members' answers to a question, in the form of the peer tool."""
         return [
             {"forecaster": name, "predictions": PREDICTIONS.plain({TARGET_KEY: BinaryPrediction(answers[place])})}
-            for name, answers in self.said.items()
+            for name, answers in self.answers_by_member.items()
         ]
 
 
@@ -58,50 +58,62 @@ class _MemberTrialContext(GuardedTrialContext):
     answers: Json = None
 
     async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
-        told = StepObservation(text="what the members said")
-        return ToolResult(observation=told, data={"answers": self.answers}, failed=tool != PEER_FORECASTS)
+        observation = StepObservation(text="what the members said")
+        return ToolResult(observation=observation, data={"answers": self.answers}, failed=tool != PEER_FORECASTS)
 
 
-async def run_ensemble(hall: LaboratoryServers, members: MemberAnswers) -> LaboratoryRun:
+async def run_ensemble(servers: LaboratoryServers, members: MemberAnswers) -> LaboratoryRun:
     """Let the ensemble answer all cases."""
     setup = ForecasterVariant(
-        name="ensemble", forecaster="ensemble", settings={"members": [*members.said]}, models_by_role={}, filter=None
+        name="ensemble",
+        forecaster="ensemble",
+        settings={"members": [*members.answers_by_member]},
+        models_by_role={},
+        filter=None,
     )
-    config = write_config(hall, setup)
+    config = write_config(servers, setup)
     registry = require_no_broken_plugins(load_registry(config))
     learner = forecaster_training(config, registry, FORECASTER_NAME).learner
     assert isinstance(learner, HistoryLearner)  # noqa: S101 - it learns from what its members said
-    async with open_backtest_forecaster(config, registry, FORECASTER_NAME, clock=hall.clock) as bay:
+    async with open_backtest_forecaster(config, registry, FORECASTER_NAME, clock=servers.clock) as backtest:
         trials = [
-            [await _run_trial(hall, bay.forecaster, members, place, _fit_weights(hall, learner, members, place))]
+            [
+                await _run_trial(
+                    servers, backtest.forecaster, members, place, _fit_weights(servers, learner, members, place)
+                )
+            ]
             for place in range(len(members.cases))
         ]
     return LaboratoryRun(setup=setup, trials=trials, seconds=0.0)
 
 
 async def _run_trial(
-    hall: LaboratoryServers, seat: ConfiguredForecaster, members: MemberAnswers, place: int, fitted: FittedParameters
+    servers: LaboratoryServers,
+    configured: ConfiguredForecaster,
+    members: MemberAnswers,
+    place: int,
+    fitted: FittedParameters,
 ) -> Trial:
     case = members.cases[place]
-    desk = _MemberTrialContext(
+    context = _MemberTrialContext(
         forecast=derive_id("lab", str(case.question.ref)),
-        cutoff=hall.world.calendar.moment_of(case.day),
+        cutoff=servers.world.calendar.moment_of(case.day),
         trial=1,
         fitted=fitted,
-        random=SeededRandom(hall.world.seed),
-        limits=seat.limits,
+        random=SeededRandom(servers.world.seed),
+        limits=configured.limits,
         answers=members.answers_at(place),
     )
     return await run_trial(
-        seat.implementation, case.question, desk, TrialSettings(limits=seat.limits, log=discard_step)
+        configured.implementation, case.question, context, TrialSettings(limits=configured.limits, log=discard_step)
     )
 
 
 def _fit_weights(
-    hall: LaboratoryServers, learner: HistoryLearner, members: MemberAnswers, place: int
+    servers: LaboratoryServers, learner: HistoryLearner, members: MemberAnswers, place: int
 ) -> FittedParameters:
     """Return the weights that were known at the cutoff of a case."""
-    at, before = hall.world.calendar.moment_of, hall.world.calendar.moment_of(members.cases[place].day)
+    at, before = servers.world.calendar.moment_of, servers.world.calendar.moment_of(members.cases[place].day)
     pasts = [
         ResolvedForecast(
             forecast=derive_id("lab", name, str(case.question.ref)),
@@ -118,7 +130,7 @@ def _fit_weights(
         )
         for other, case in enumerate(members.cases)
         if at(case.known_day + OUTCOME_DELAY_DAYS) < before
-        for name, answers in members.said.items()
+        for name, answers in members.answers_by_member.items()
     ]
     payload = learner.fit_history(pasts, before=before)
     return FittedParameters(forecaster=FORECASTER_NAME, before=before, examples=len(pasts), payload=payload)

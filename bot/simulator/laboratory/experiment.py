@@ -135,7 +135,7 @@ def _total_speed(found: Mapping[str, ForecasterAnswers]) -> "_TrialSpeed":
 
 def reference_lines(bounds: ReferenceAnswers, against: str = REFERENCE) -> Iterator[AnswerLine]:
     """Yield the answers that need no forecaster: the truth, which nobody can beat, the crowd, and weaker ones."""
-    told: Mapping[str, tuple[Sequence[float], str]] = {
+    answers_and_notes: Mapping[str, tuple[Sequence[float], str]] = {
         "true chance": (
             bounds.truth,
             "the world's own probability at the cutoff: no honest forecaster beats it in the long run",
@@ -144,7 +144,7 @@ def reference_lines(bounds: ReferenceAnswers, against: str = REFERENCE) -> Itera
         "base rate so far": (bounds.base_rate, "the share of yes among outcomes known before the cutoff"),
         "even odds": (bounds.even, ""),
     }
-    for name, (answers, note) in told.items():
+    for name, (answers, note) in answers_and_notes.items():
         yield AnswerLine(name=name, part="bounds", answers=answers, reference=against, note=note)
 
 

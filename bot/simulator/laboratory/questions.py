@@ -52,7 +52,7 @@ def create_world(seed: int, count: int) -> SimulatedWorld:
 
 def select_questions(world: SimulatedWorld, count: int) -> list[LaboratoryQuestion]:
     """Return so many cases, or as many as there are, in the order of their cutoffs."""
-    found = [case for ask in world.questions if (case := _question_at_cutoff(world, ask)) is not None]
+    found = [case for simulated in world.questions if (case := _question_at_cutoff(world, simulated)) is not None]
     # Which ones are taken must not depend on when they close.
     order = world.random_streams.stream("lab", "cases").permutation(len(found))
     taken = sorted(order[:count].tolist())
@@ -75,42 +75,42 @@ def _base_rate_at(case: LaboratoryQuestion, cases: Sequence[LaboratoryQuestion])
     return (sum(known) + 1.0) / (len(known) + 2.0)
 
 
-def _question_at_cutoff(world: SimulatedWorld, ask: SimulatedQuestion) -> LaboratoryQuestion | None:
-    if ask.answer_kind is not AnswerKind.BINARY or ask.ending is QuestionEnding.ANNULLED:
+def _question_at_cutoff(world: SimulatedWorld, simulated: SimulatedQuestion) -> LaboratoryQuestion | None:
+    if simulated.answer_kind is not AnswerKind.BINARY or simulated.ending is QuestionEnding.ANNULLED:
         return None
-    share = float(world.random_streams.stream("lab", "cutoff", ask.key).uniform(EARLIEST_CUTOFF, LATEST_CUTOFF))
+    share = float(world.random_streams.stream("lab", "cutoff", simulated.key).uniform(EARLIEST_CUTOFF, LATEST_CUTOFF))
     # Whole days with some hours: data dated on the day are not from its first moment.
-    day = round((ask.opens + share * (ask.closes - ask.opens)) * 4.0) / 4.0 + 0.1
-    if not ask.is_open(day) or outcome_day(ask) <= day + 0.5:
+    day = round((simulated.opens + share * (simulated.closes - simulated.opens)) * 4.0) / 4.0 + 0.1
+    if not simulated.is_open(day) or outcome_day(simulated) <= day + 0.5:
         return None
-    chance, price = world.true_probability(ask, day), world.crowd_price(ask, day)
+    chance, price = world.true_probability(simulated, day), world.crowd_price(simulated, day)
     assert isinstance(chance, float)  # noqa: S101 - of yes or no there is one probability
     assert isinstance(price, float)  # noqa: S101 - as above
     return LaboratoryQuestion(
-        simulated_question=ask,
+        simulated_question=simulated,
         day=day,
-        question=_venue_question(world, ask, day, price),
+        question=_venue_question(world, simulated, day, price),
         true_probability=chance,
         crowd=price,
-        outcome=world.outcome_of(ask) is True,
-        known_day=outcome_day(ask),
+        outcome=world.outcome_of(simulated) is True,
+        known_day=outcome_day(simulated),
     )
 
 
-def _venue_question(world: SimulatedWorld, ask: SimulatedQuestion, day: float, price: float) -> Question:
+def _venue_question(world: SimulatedWorld, simulated: SimulatedQuestion, day: float, price: float) -> Question:
     at = world.calendar.moment_of
     return Question(
-        ref=QuestionRef(VENUE, ask.key),
-        title=ask.title,
-        background=ask.background,
-        criteria=ask.criteria,
+        ref=QuestionRef(VENUE, simulated.key),
+        title=simulated.title,
+        background=simulated.background,
+        criteria=simulated.criteria,
         shape=BinaryShape(),
-        targets=(Target(resolves_at=at(ask.last_day)),),
+        targets=(Target(resolves_at=at(simulated.last_day)),),
         family="market",
-        source=ask.venue_kind,
-        series=ask.key,
-        opens_at=at(ask.opens),
-        closes_at=at(ask.closes),
+        source=simulated.venue_kind,
+        series=simulated.key,
+        opens_at=at(simulated.opens),
+        closes_at=at(simulated.closes),
         as_of=at(day),
         crowd=CrowdForecast(prediction=BinaryPrediction(price), at=at(day)),
     )

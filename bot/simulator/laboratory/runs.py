@@ -20,13 +20,15 @@ from bot.simulator.world.news import ArticleKind, HostileTrick, NewsArticle, New
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 
 
-def count_leaks(audit: LeakAudit, cases: Sequence[LaboratoryQuestion], newsroom: NewsGenerator) -> LeakCounts:
+def count_leaks(audit: LeakAudit, cases: Sequence[LaboratoryQuestion], news: NewsGenerator) -> LeakCounts:
     """Compare the audit of a run with the articles really rewritten after each cutoff; texts count once a question."""
     days = {str(case.question.ref): case.day for case in cases}
     seen = _documents_by_article(audit.documents)
-    told = {key: newsroom.article(key[1]) for key in seen}
-    late = {key for key, article in told.items() if article is not None and _tells_of_later(article, days[key[0]])}
-    fakes = {key for key, article in told.items() if article is not None and article.trick is HostileTrick.FAKE_RESULT}
+    articles = {key: news.article(key[1]) for key in seen}
+    late = {key for key, article in articles.items() if article is not None and _tells_of_later(article, days[key[0]])}
+    fakes = {
+        key for key, article in articles.items() if article is not None and article.trick is HostileTrick.FAKE_RESULT
+    }
     let_in = {key for key, found in seen.items() if any(one.document.dropped is None for one in found)}
     flagged = {
         key
@@ -83,11 +85,11 @@ def run_job(job: ForecasterJob) -> ForecasterAnswers:
     cases = select_questions(world, job.count)
 
     async def main(clock: VirtualClock) -> ForecasterAnswers:
-        async with open_laboratory(world, clock, job.folder, job.plugins) as hall:
-            done = await run_forecaster(hall, job.setup, cases)
+        async with open_laboratory(world, clock, job.folder, job.plugins) as servers:
+            done = await run_forecaster(servers, job.setup, cases)
             answers = collect_answers(done, cases)
             if done.audit is not None:
-                answers = replace(answers, leaks=count_leaks(done.audit, cases, hall.press.newsroom))
+                answers = replace(answers, leaks=count_leaks(done.audit, cases, servers.news_server.news))
             if job.setup.is_calibrated:
                 record = CalibrationLedger(
                     path=job.folder / f"{file_name_of(answers.name)}-gate.sqlite", clock=clock, calendar=world.calendar
@@ -101,15 +103,17 @@ def run_job(job: ForecasterJob) -> ForecasterAnswers:
     return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
 
 
-def run_ensemble_job(job: ForecasterJob, said: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
+def run_ensemble_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
     """Let the ensemble combine the answers of others; of the job only world, folder and plugins count."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     world = create_world(job.seed, job.count)
     cases = select_questions(world, job.count)
 
     async def main(clock: VirtualClock) -> ForecasterAnswers:
-        async with open_laboratory(world, clock, job.folder, job.plugins) as hall:
-            return collect_answers(await run_ensemble(hall, MemberAnswers(cases=cases, said=said)), cases)
+        async with open_laboratory(world, clock, job.folder, job.plugins) as servers:
+            return collect_answers(
+                await run_ensemble(servers, MemberAnswers(cases=cases, answers_by_member=answers_by_member)), cases
+            )
 
     return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
 

@@ -65,16 +65,16 @@ def score_lines(
 
     outcomes = np.array([float(case.outcome) for case in cases])
     chances = np.array([case.true_probability for case in cases])
-    said = np.array([line.answers for line in lines]).T
-    briers = _paired_differences((said - outcomes[:, None]) ** 2, lines, cases, rng)
-    offs = _paired_differences((said - chances[:, None]) ** 2, lines, cases, rng)
+    forecasts = np.array([line.answers for line in lines]).T
+    briers = _paired_differences((forecasts - outcomes[:, None]) ** 2, lines, cases, rng)
+    offs = _paired_differences((forecasts - chances[:, None]) ** 2, lines, cases, rng)
     return [
         LaboratoryScore(
             name=line.name,
             part=line.part,
             n=len(cases),
-            brier=float(((said[:, place] - outcomes) ** 2).mean()),
-            distance_to_truth=float(((said[:, place] - chances) ** 2).mean()),
+            brier=float(((forecasts[:, place] - outcomes) ** 2).mean()),
+            distance_to_truth=float(((forecasts[:, place] - chances) ** 2).mean()),
             reference=line.reference,
             difference=briers.get(line.name),
             distance_difference=offs.get(line.name),

@@ -47,17 +47,17 @@ _NEWS = f"{NEWS_ORIGIN}/news/"
 class NewsPageFetcher:
     """Implements PageFetcher."""
 
-    press: NewsServer
+    news_server: NewsServer
 
     async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> FetchedPage:
         """Return the text of an article as it is now; raises NotFoundError for any other address."""
         if (why := refusal(url)) is not None:
             raise RequestRejectedError(why)
-        article = self.press.newsroom.article(url.removeprefix(_NEWS)) if url.startswith(_NEWS) else None
-        if article is None or article.published > self.press.day:
+        article = self.news_server.news.article(url.removeprefix(_NEWS)) if url.startswith(_NEWS) else None
+        if article is None or article.published > self.news_server.day:
             message = f"there is nothing at {url}"
             raise NotFoundError(message)
-        version = article.at(self.press.day)
+        version = article.at(self.news_server.day)
         return FetchedPage(
             url=url, content=f"{version.text} {version.hidden}".strip().encode(), media_type="text/plain"
         )
@@ -67,15 +67,15 @@ class NewsPageFetcher:
 class NewsPageReader:
     """Reads fetched pages: title and date are those of the article."""
 
-    press: NewsServer
+    news_server: NewsServer
 
     async def read(self, fetched: FetchedPage) -> PageText:
         """Return the page; raises NotFoundError for one that is not of the press."""
-        article = self.press.newsroom.article(fetched.url.removeprefix(_NEWS))
+        article = self.news_server.news.article(fetched.url.removeprefix(_NEWS))
         if article is None:
             message = f"there is no article at {fetched.url}"
             raise NotFoundError(message)
-        published = self.press.world.calendar.moment_of(article.published)
+        published = self.news_server.world.calendar.moment_of(article.published)
         return PageText(url=fetched.url, title=article.title, text=fetched.content.decode(), published_at=published)
 
 
@@ -107,7 +107,7 @@ class LaboratoryServers:
 
     world: SimulatedWorld
     clock: Clock
-    press: NewsServer
+    news_server: NewsServer
     press_url: str
     minds_url: str
     folder: Path
@@ -134,60 +134,60 @@ async def open_laboratory(
     world: SimulatedWorld, clock: Clock, folder: Path, plugins: Sequence[str]
 ) -> AsyncIterator[LaboratoryServers]:
     """Serve the press and the models of a world while this is entered."""
-    press = NewsServer(clock, world, origin=NEWS_ORIGIN)
+    news_server = NewsServer(clock, world, origin=NEWS_ORIGIN)
     # The limits of a service that many share would cost virtual hours of waiting.
-    press.rate_limit_checker = RateLimitChecker((), clock)
-    minds = SimulatedModelServer(clock, SIMULATED_MODELS, strict=STRICT)
-    minds.keep = False
-    async with serve_service(press) as papers, serve_service(minds) as models:
+    news_server.rate_limit_checker = RateLimitChecker((), clock)
+    model_server = SimulatedModelServer(clock, SIMULATED_MODELS, strict=STRICT)
+    model_server.keep = False
+    async with serve_service(news_server) as served_news, serve_service(model_server) as served_models:
         yield LaboratoryServers(
             world=world,
             clock=clock,
-            press=press,
-            press_url=papers.url,
-            minds_url=f"{models.url}/v1",
+            news_server=news_server,
+            press_url=served_news.url,
+            minds_url=f"{served_models.url}/v1",
             folder=folder,
             plugins=plugins,
         )
 
 
 async def run_forecaster(
-    hall: LaboratoryServers, setup: ForecasterVariant, cases: Sequence[LaboratoryQuestion]
+    servers: LaboratoryServers, setup: ForecasterVariant, cases: Sequence[LaboratoryQuestion]
 ) -> LaboratoryRun:
     """Let a forecaster answer all cases."""
-    config = write_config(hall, setup)
+    config = write_config(servers, setup)
     registry = require_no_broken_plugins(load_registry(config))
     watch = SystemClock()
     began = watch.monotonic()
-    async with open_backtest_forecaster(config, registry, FORECASTER_NAME, clock=hall.clock) as bay:
-        room = _ForecasterTrials(hall, setup, bay, SeededRandom(hall.world.seed))
+    async with open_backtest_forecaster(config, registry, FORECASTER_NAME, clock=servers.clock) as backtest:
+        room = _ForecasterTrials(servers, setup, backtest, SeededRandom(servers.world.seed))
         trials = await map_concurrently(room.trials, cases, places=ROUNDING_PLACES)
         seconds = watch.monotonic() - began
-        return LaboratoryRun(setup=setup, trials=trials, seconds=seconds, audit=await _audit_leaks(bay, setup))
+        return LaboratoryRun(setup=setup, trials=trials, seconds=seconds, audit=await _audit_leaks(backtest, setup))
 
 
-async def _audit_leaks(bay: BacktestForecaster, setup: ForecasterVariant) -> LeakAudit | None:
+async def _audit_leaks(backtest: BacktestForecaster, setup: ForecasterVariant) -> LeakAudit | None:
     """Let a model check all documents that were read, as ``foxcast leaks --backtests`` does."""
-    if not setup.audits_leaks or bay.tool_factory is None or bay.gateway is None:
+    if not setup.audits_leaks or backtest.tool_factory is None or backtest.gateway is None:
         return None
-    return await LeakAuditRun(ledger=bay.tool_factory.ledger, auditor=ModelLeakAuditor(bay.gateway)).run()
+    return await LeakAuditRun(ledger=backtest.tool_factory.ledger, auditor=ModelLeakAuditor(backtest.gateway)).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _ForecasterTrials:
-    hall: LaboratoryServers
+    servers: LaboratoryServers
     setup: ForecasterVariant
-    bay: BacktestForecaster
+    backtest: BacktestForecaster
     random: SeededRandom
 
     async def trials(self, case: LaboratoryQuestion) -> Sequence[Trial]:
         numbers = range(1, self.setup.trials + 1)
         # One after the other: what trials have in common is asked, and paid for, by the first.
-        return await map_concurrently(partial(self._trial, case), numbers, places=1)
+        return await map_concurrently(partial(self._run_trial, case), numbers, places=1)
 
-    async def _trial(self, case: LaboratoryQuestion, number: int) -> Trial:
-        seat, question = self.bay.forecaster, case.question
-        cutoff = self.hall.world.calendar.moment_of(case.day)
+    async def _run_trial(self, case: LaboratoryQuestion, number: int) -> Trial:
+        configured, question = self.backtest.forecaster, case.question
+        cutoff = self.servers.world.calendar.moment_of(case.day)
         start = GuardedTrialContext(
             # The same for all forecasters: chance that they share is none of what they differ by.
             forecast=derive_id("lab", str(question.ref)),
@@ -195,18 +195,20 @@ class _ForecasterTrials:
             trial=number,
             fitted=None,
             random=self.random,
-            limits=seat.limits,
+            limits=configured.limits,
         )
-        desk = await self._open_trial(case, start)
-        asked = question if seat.clairvoyant else hide_late_crowd(question, cutoff)
-        return await run_trial(seat.implementation, asked, desk, TrialSettings(limits=seat.limits, log=discard_step))
+        context = await self._open_trial(case, start)
+        asked = question if configured.clairvoyant else hide_late_crowd(question, cutoff)
+        return await run_trial(
+            configured.implementation, asked, context, TrialSettings(limits=configured.limits, log=discard_step)
+        )
 
     async def _open_trial(self, case: LaboratoryQuestion, start: GuardedTrialContext) -> GuardedTrialContext:
-        if self.bay.tool_factory is None:
+        if self.backtest.tool_factory is None:
             return start
-        press, question = self.hall.press, case.question
+        news_server, question = self.servers.news_server, case.question
         workshop: TrialContextFactory = replace(
-            self.bay.tool_factory, fetcher=NewsPageFetcher(press), reader=NewsPageReader(press)
+            self.backtest.tool_factory, fetcher=NewsPageFetcher(news_server), reader=NewsPageReader(news_server)
         )
         charge = CostAttribution(
             scope=derive_id("lab", FORECASTER_NAME, str(question.ref)),
@@ -215,7 +217,9 @@ class _ForecasterTrials:
             forecaster=FORECASTER_NAME,
             trial=start.trial,
         )
-        return await workshop.open_trial(question, start, charge=charge, guarded=not self.bay.forecaster.clairvoyant)
+        return await workshop.open_trial(
+            question, start, charge=charge, guarded=not self.backtest.forecaster.clairvoyant
+        )
 
 
 def require_no_broken_plugins(registry: Registry) -> Registry:
@@ -231,34 +235,36 @@ def file_name_of(name: str) -> str:
     return "-".join(re.findall(r"\w+", name))
 
 
-def write_config(hall: LaboratoryServers, setup: ForecasterVariant) -> Config:
+def write_config(servers: LaboratoryServers, setup: ForecasterVariant) -> Config:
     """Write the configuration of one forecaster and return it as loaded; the environment is ignored."""
-    home = hall.folder / file_name_of(setup.name)
+    home = servers.folder / file_name_of(setup.name)
     home.mkdir(parents=True)
     path = home / "config.toml"
-    path.write_text(to_toml(_config_tables(hall, setup)), encoding="utf-8")
+    path.write_text(to_toml(_config_tables(servers, setup)), encoding="utf-8")
     return load_config(path, {})
 
 
-def _config_tables(hall: LaboratoryServers, setup: ForecasterVariant) -> Mapping[str, Any]:
+def _config_tables(servers: LaboratoryServers, setup: ForecasterVariant) -> Mapping[str, Any]:
     judges = {} if setup.filter is None else {"filter": setup.filter}
     roles = {**setup.models_by_role, **judges, **({"auditor": SOBER} if setup.audits_leaks else {})}
-    models = {role: f"{_PROVIDER}:lab/{model}" for role, model in roles.items()}
-    place = {"settings": {"base_url": hall.press_url}}
+    served_models = {role: f"{_PROVIDER}:lab/{model}" for role, model in roles.items()}
+    place = {"settings": {"base_url": servers.press_url}}
     table = {"trials": setup.trials, "clairvoyant": setup.clairvoyant, "uses": setup.forecaster}
     return {
-        "seed": hall.world.seed,
-        "plugins": [*PLUGINS, *hall.plugins],
+        "seed": servers.world.seed,
+        "plugins": [*PLUGINS, *servers.plugins],
         "log": {"level": "error"},
         "limits": {"steps": TRIAL_STEPS, "seconds": TRIAL_SECONDS},
         "research": {"filter": setup.filter is not None},
         "search": {"sandbox_news": place},
         "data": {"sandbox_series": place},
         "forecasters": {FORECASTER_NAME: {**table, "settings": dict(setup.settings)}},
-        "models": {_PROVIDER: {"settings": {"endpoints": {"lab": {"base_url": hall.minds_url}}}}},
+        "models": {_PROVIDER: {"settings": {"endpoints": {"lab": {"base_url": servers.minds_url}}}}},
         "llm": {
-            "roles": {role: {"model": model, "max_tokens": 4000} for role, model in models.items()},
-            "models": {model: {"price_in": PRICE_IN, "price_out": PRICE_OUT} for model in sorted({*models.values()})},
+            "roles": {role: {"model": model, "max_tokens": 4000} for role, model in served_models.items()},
+            "models": {
+                model: {"price_in": PRICE_IN, "price_out": PRICE_OUT} for model in sorted({*served_models.values()})
+            },
             "budget": {"question_usd": 1e6, "day_usd": 1e6, "ask_above_usd": 1e6},
         },
     }

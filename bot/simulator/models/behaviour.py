@@ -89,20 +89,22 @@ def draw_behaviour(habits: ModelBehaviour, body: Mapping[str, Any], opening: str
     )
 
 
-def apply_fault(reply: ScriptedReply, mood: AnswerBehaviour) -> ScriptedReply:
+def apply_fault(reply: ScriptedReply, answer_behaviour: AnswerBehaviour) -> ScriptedReply:
     """Return a good answer with the fault applied; OBEYS affects the content of an answer, not its form."""
     ways: Mapping[AnswerFault, Callable[[], ScriptedReply]] = {
         AnswerFault.REFUSES: lambda: reply_refusal("I am sorry, I cannot help with forecasts of real events."),
         AnswerFault.NO_CALL: lambda: ScriptedReply(
             text="Let me think step by step. I would look for recent reports first."
         ),
-        AnswerFault.MALFORMED: lambda: _rewrite_reply(reply, _break_json if mood.draw < 0.5 else _single_quote_json),
+        AnswerFault.MALFORMED: lambda: _rewrite_reply(
+            reply, _break_json if answer_behaviour.draw < 0.5 else _single_quote_json
+        ),
         AnswerFault.NAN: lambda: _rewrite_reply(reply, lambda text: _try_to_spoil(text, JsonFlaw.NAN)),
         AnswerFault.CUT_OFF: lambda: replace(_rewrite_reply(reply, _break_json), finish="length"),
         AnswerFault.RAMBLES: lambda: _add_rambling(reply),
-        AnswerFault.STRAYS: lambda: _answer_other_question(reply, mood.draw),
+        AnswerFault.STRAYS: lambda: _answer_other_question(reply, answer_behaviour.draw),
     }
-    way = None if mood.fault is None else ways.get(mood.fault)
+    way = None if answer_behaviour.fault is None else ways.get(answer_behaviour.fault)
     return reply if way is None else way()
 
 
@@ -149,14 +151,14 @@ def _try_to_spoil(text: str, flaw: JsonFlaw) -> str:
         return text[: max(1, len(text) // 2)]
 
 
-def _draw_fault(vices: Mapping[AnswerFault, float], draw: float) -> AnswerFault | None:
-    for vice, share in vices.items():
+def _draw_fault(fault_rates: Mapping[AnswerFault, float], draw: float) -> AnswerFault | None:
+    for answer_fault, share in fault_rates.items():
         draw -= share
         if draw < 0.0:
-            return vice
+            return answer_fault
     return None
 
 
 def equal_fault_rates(share: float, *, but: Sequence[AnswerFault] = ()) -> Mapping[AnswerFault, float]:
     """Return the same share for each vice."""
-    return {vice: share for vice in AnswerFault if vice not in but}
+    return {answer_fault: share for answer_fault in AnswerFault if answer_fault not in but}

@@ -57,19 +57,19 @@ def choose_action(
     messages: Sequence[ChatMessage], queries: Sequence[str], *, searches: int, pages: int
 ) -> Mapping[str, str]:
     """Return the letter of one of the listed actions, with the words that it needs."""
-    told = shown_text(messages)
-    listed = dict(_OPTION.findall(told))
-    done = [part.strip() for found in _SEARCHED.findall(told) for part in found.split(" | ") if part.strip() != "none"]
-    read = [part for found in _READ.findall(told) for part in found.split(", ") if part != "none"]
+    shown = shown_text(messages)
+    listed = dict(_OPTION.findall(shown))
+    done = [part.strip() for found in _SEARCHED.findall(shown) for part in found.split(" | ") if part.strip() != "none"]
+    read = [part for found in _READ.findall(shown) for part in found.split(", ") if part != "none"]
     left = [query for query in queries if query not in done]
-    for wish in _ORDER:
-        if (wish.startswith("^search") and (not left or len(done) >= searches)) or (
-            "open" in wish and len(read) >= pages
+    for action in _ORDER:
+        if (action.startswith("^search") and (not left or len(done) >= searches)) or (
+            "open" in action and len(read) >= pages
         ):
             continue
-        letter = next((letter for letter, text in listed.items() if re.search(wish, text)), None)
+        letter = next((letter for letter, text in listed.items() if re.search(action, text)), None)
         if letter is not None:
-            return {"option": letter, "words": left[0][:400] if wish.startswith("^search") else ""}
+            return {"option": letter, "words": left[0][:400] if action.startswith("^search") else ""}
     return {"option": [*listed][-1] if listed else "A", "words": ""}
 
 
@@ -94,96 +94,100 @@ class CollaborationAnswers:
     def fields(self) -> Mapping[str, Callable[[MoveSchema], Any]]:
         """Return the writers of fields by their names."""
         words = dict.fromkeys(
-            ("statement", "findings", "draft", "criticism", "objections", "rationale"), self._statement
+            ("statement", "findings", "draft", "criticism", "objections", "rationale"), self._write_statement
         )
-        short = dict.fromkeys(("bottom_line", "verdict", "thoughts", "thought", "recommendations"), self._short)
+        short = dict.fromkeys(("bottom_line", "verdict", "thoughts", "thought", "recommendations"), self._write_short)
         return {
             **words,
             **short,
             "missing": lambda _: "",
             "outside_reason": lambda _: "",
             "leaning": lambda _: "as it is",
-            "task_status": lambda _: "complete" if self._quotes() else "partial",
-            "criteria_restated": self._criteria,
-            "finding": lambda schema: _cut(schema, "; ".join(one.words for one in self._readings()) or "nothing"),
-            "relevance": self._relevance,
-            "objectivity": lambda _: 1 if is_instruction(self._shown()) else 8,
-            "points": self._points,
-            "facts": self._facts,
-            "jurors": _jurors,
-            "text": self._message,
+            "task_status": lambda _: "complete" if self._find_quotes() else "partial",
+            "criteria_restated": self._write_criteria,
+            "finding": lambda schema: _cut_text(
+                schema, "; ".join(one.words for one in self._read_documents()) or "nothing"
+            ),
+            "relevance": self._rate_relevance,
+            "objectivity": lambda _: 1 if is_instruction(self._last_shown_text()) else 8,
+            "points": self._list_points,
+            "facts": self._list_facts,
+            "jurors": _list_jurors,
+            "text": self._write_message,
         }
 
-    def _readings(self) -> list[LogOddsReading]:
+    def _read_documents(self) -> list[LogOddsReading]:
         """Return the documents that were read, the newest first; undated ones come last."""
         found = [reading for reading, _ in self.opinion.claims()]
         return sorted(found, key=lambda one: (one.day is None, -(one.day.toordinal() if one.day else 0)))
 
-    def _quotes(self) -> list[str]:
-        return [one.quote for one in self._readings()]
+    def _find_quotes(self) -> list[str]:
+        return [one.quote for one in self._read_documents()]
 
-    def _statement(self, schema: MoveSchema) -> str:
-        head = f"(simulated) {self._short(schema)}"
-        return _cut(schema, "\n".join([head, *self._quotes()]))
+    def _write_statement(self, schema: MoveSchema) -> str:
+        head = f"(simulated) {self._write_short(schema)}"
+        return _cut_text(schema, "\n".join([head, *self._find_quotes()]))
 
-    def _short(self, schema: MoveSchema) -> str:
+    def _write_short(self, schema: MoveSchema) -> str:
         found = [*self.opinion.claims()]
         pro = sum(favours for _, favours in found)
-        return _cut(schema, f"{pro} of {len(found)} readings speak for it and {len(found) - pro} against.")
+        return _cut_text(schema, f"{pro} of {len(found)} readings speak for it and {len(found) - pro} against.")
 
-    def _criteria(self, schema: MoveSchema) -> str:
+    def _write_criteria(self, schema: MoveSchema) -> str:
         task = self.opinion.task
         days = ", ".join(str(day) for day in task.targets.values() if day)
-        return _cut(schema, f"{task.criteria} It is decided on {days}, by the source that the criteria name.")
+        return _cut_text(schema, f"{task.criteria} It is decided on {days}, by the source that the criteria name.")
 
-    def _shown(self) -> str:
+    def _last_shown_text(self) -> str:
         """Return the text that is to be rated: the last one shown."""
         texts = [content for _, content in fenced_parts(last_message_text(self.messages))]
         return texts[-1] if texts else ""
 
-    def _relevance(self, schema: MoveSchema) -> int:
+    def _rate_relevance(self, schema: MoveSchema) -> int:
         low, high = int(schema.get("minimum", 1)), int(schema.get("maximum", 10))
-        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, self._shown())))
+        return round(low + (high - low) * min(1.0, relevance(self.opinion.task, self._last_shown_text())))
 
-    def _points(self, schema: MoveSchema) -> list[dict[str, str]]:
+    def _list_points(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the points of a case: those of the model's assigned side, all where it has none."""
-        side = self._side()
+        side = self._assigned_side()
         wanted = [one for one, favours in self.opinion.claims() if side is None or favours is side]
         return [
             {"text": one.quote[:400], "source": one.source[:200]} for one in wanted[: int(schema.get("maxItems", 6))]
         ]
 
-    def _side(self) -> bool | None:
+    def _assigned_side(self) -> bool | None:
         system = "\n".join(message_text(one) for one in self.messages if one.get("role") == "system")
         found = re.search(r"you argue for ([^.\n]+)", system)
         return None if found is None else re.search(r"\b(?:no|not|low\w*)\b", found[1].casefold()) is None
 
-    def _facts(self, schema: MoveSchema) -> list[dict[str, str]]:
+    def _list_facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""
-        told = shown_text(self.messages)
-        state, _, news = told.partition("You did this:")
+        shown = shown_text(self.messages)
+        state, _, news = shown.partition("You did this:")
         goals: Sequence[str] = schema.get("items", {}).get("properties", {}).get("settles", {}).get("enum", ())
         sought = next((name for name in _GOAL.findall(news) if name in goals), "none")
         facts: list[dict[str, str]] = []
         for reading, favours in self.opinion.claims():
             if reading.words in state or (reading.words not in news and reading.source != "series_history"):
                 continue
-            facts.append(self._fact(reading, sought if not facts else "none", _choose_side(schema, reading, favours)))
-        if "question itself" in told and "criteria" in goals:
+            side = _choose_side(schema, reading, favours)
+            facts.append(self._make_fact(reading, sought if not facts else "none", side))
+        if "question itself" in shown and "criteria" in goals:
             text = f"What counts: {self.opinion.task.criteria}"[:400]
             side = next(iter(_side_words(schema)), "for")
             facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": side})
         return facts[: int(schema.get("maxItems", 5))]
 
-    def _fact(self, reading: LogOddsReading, settles: str, speaks: str) -> dict[str, str]:
+    def _make_fact(self, reading: LogOddsReading, settles: str, speaks: str) -> dict[str, str]:
         return {"text": reading.quote[:400], "source": reading.source[:300], "settles": settles, "speaks": speaks}
 
-    def _message(self, schema: MoveSchema) -> str:
+    def _write_message(self, schema: MoveSchema) -> str:
         """Return the newest finding that the others have not received yet."""
-        _, _, heard = shown_text(self.messages).partition("## Messages")
-        shared, _, _ = shown_text(self.messages).partition("## You")
-        new = [one.quote for one in self._readings() if one.words not in heard and one.words not in shared]
-        return _cut(schema, new[0]) if new else ""
+        shown = shown_text(self.messages)
+        before, _, received = shown.partition("## Messages")
+        shared, _, _ = before.partition("## You")
+        new = [one.quote for one in self._read_documents() if one.words not in received and one.words not in shared]
+        return _cut_text(schema, new[0]) if new else ""
 
 
 def _side_words(schema: MoveSchema) -> Sequence[str]:
@@ -198,14 +202,14 @@ def _choose_side(schema: MoveSchema, reading: LogOddsReading, favours: bool) -> 
     return next((word for word in words if word in reading.quote), words[0] if favours else words[-1])
 
 
-def _jurors(schema: MoveSchema) -> list[dict[str, str]]:
+def _list_jurors(schema: MoveSchema) -> list[dict[str, str]]:
     """Return the requested number of profiles, no two alike."""
     count = int(schema.get("minItems", schema.get("maxItems", 3)))
     names = [*schema.get("items", {}).get("properties", {})]
-    return [{name: _trait(name, number) for name in names} for number in range(count)]
+    return [{name: _pick_trait(name, number) for name in names} for number in range(count)]
 
 
-def _trait(name: str, number: int) -> str:
+def _pick_trait(name: str, number: int) -> str:
     known = {
         "name": f"{_PEOPLE[number % len(_PEOPLE)]}{' ' * (number >= len(_PEOPLE))}{number // len(_PEOPLE) or ''}",
         "age": str(28 + 9 * number % 50),
@@ -215,7 +219,7 @@ def _trait(name: str, number: int) -> str:
     return known.get(name, f"{name} of a {_CALLINGS[(number + len(name)) % len(_CALLINGS)]}")
 
 
-def _cut(schema: MoveSchema, text: str) -> str:
+def _cut_text(schema: MoveSchema, text: str) -> str:
     """Return a text within its bounds; a quote that would be cut is omitted."""
     limit = int(schema.get("maxLength", 1000))
     lines = text.split("\n")

@@ -75,11 +75,11 @@ class SeriesForecast:
         weight = min(700.0, 2.0 * self.drift * distance / self.step**2)
         return min(1.0, _STANDARD.cdf((self.drift * days - distance) / spread) + math.exp(weight) * mirrored)
 
-    def days_to(self, level: float, probability: float, most: float) -> float:
+    def days_to(self, level: float, probability: float, max_days: float) -> float:
         """Return after how many days a level is reached with a probability, ``most`` where that takes longer."""
-        if self.reached(level, most) <= probability:
-            return most
-        low, high = 0.0, most
+        if self.reached(level, max_days) <= probability:
+            return max_days
+        low, high = 0.0, max_days
         for _ in range(40):
             middle = (low + high) / 2.0
             low, high = (low, middle) if self.reached(level, middle) > probability else (middle, high)
@@ -279,7 +279,7 @@ def press_readings(
     task: PromptQuestion, sources: Sequence[PromptSource], *, option: str = ""
 ) -> Iterator[LogOddsReading]:
     """Yield the press's claims about the event, or about an option; a source with instructions is not believed."""
-    told: set[str] = set()
+    counted_sentences: set[str] = set()
     for source in sources:
         if is_instruction(f"{source.title}\n{source.text}"):
             continue
@@ -289,9 +289,9 @@ def press_readings(
             fits = (
                 _mentioned_option(sentence, task.options) == option if task.options else _has_same_terms(task, sentence)
             )
-            if (about < 0.5 and not source.is_quoted) or not fits or sentence in told:
+            if (about < 0.5 and not source.is_quoted) or not fits or sentence in counted_sentences:
                 continue
-            told.add(sentence)
+            counted_sentences.add(sentence)
             error = error_at_age(CLAIM_ERROR, _age_days(task, source.day), _days_left(task))
             yield LogOddsReading(value=claim.strength, error=error, words=sentence, source=source.name, day=source.day)
 
@@ -325,12 +325,12 @@ def starting_readings(
     if price is None and paid and 0.0 <= paid[-1] <= 1.0:
         price = paid[-1]
     if price is not None:
-        said, error = f"The crowd says {price:.0%}.", error_at_age(CROWD_ERROR, CROWD_AGE, _days_left(task))
-        yield LogOddsReading(value=log_odds(price), error=error, words=said, source="the crowd", anchor=True)
+        words, error = f"The crowd says {price:.0%}.", error_at_age(CROWD_ERROR, CROWD_AGE, _days_left(task))
+        yield LogOddsReading(value=log_odds(price), error=error, words=words, source="the crowd", anchor=True)
     elif task.rate is not None and not option:
-        said = f"Such questions came true in {task.rate:.1%} of cases."
+        words = f"Such questions came true in {task.rate:.1%} of cases."
         yield LogOddsReading(
-            value=log_odds(task.rate), error=RATE_ERROR, words=said, source="the base rate", anchor=True
+            value=log_odds(task.rate), error=RATE_ERROR, words=words, source="the base rate", anchor=True
         )
 
 
@@ -347,17 +347,17 @@ def forecast_series(
     series = [table for table in tables if table.label != "prices"]
     if series:
         return forecast_rows(series[-1].rows)
-    told = sorted(
+    points = sorted(
         (source.day, figure.value)
         for source in sources
         if source.day and not is_instruction(source.text) and relevance(task, f"{source.title} {source.text}") >= 0.5
         for figure in find_figures(source.text)
     )
-    if len(told) < 3:
+    if len(points) < 3:
         return None
-    middle = median(value for _, value in told)
-    usual = median(abs(value - middle) for _, value in told)
-    kept = [(day, value) for day, value in told if abs(value - middle) <= 5.0 * usual]
+    middle = median(value for _, value in points)
+    median_distance = median(abs(value - middle) for _, value in points)
+    kept = [(day, value) for day, value in points if abs(value - middle) <= 5.0 * median_distance]
     return forecast_rows(kept)
 
 

@@ -53,11 +53,11 @@ RequestProblem: TypeAlias = tuple[str, str | None]
 
 def complete_request(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request without null fields, and with parameters for each tool: a tool without them has none."""
-    told = {name: value for name, value in body.items() if value is not None}
+    fields = {name: value for name, value in body.items() if value is not None}
     none = {"type": "object", "properties": {}}
-    if "tools" in told:
-        told["tools"] = [{**tool, "function": {"parameters": none, **tool["function"]}} for tool in told["tools"]]
-    return told
+    if "tools" in fields:
+        fields["tools"] = [{**tool, "function": {"parameters": none, **tool["function"]}} for tool in fields["tools"]]
+    return fields
 
 
 def request_problem(body: Any) -> RequestProblem | None:  # noqa: ANN401 - any JSON
@@ -100,7 +100,8 @@ def _problem_in_messages(messages: Any) -> RequestProblem | None:  # noqa: ANN40
 
 
 def _problem_in_message(message: Any) -> str | None:  # noqa: ANN401 - any JSON
-    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(role, str) or role not in _ROLES:
         return "role"
     content = message.get("content")
     if isinstance(content, list):
@@ -250,14 +251,14 @@ class SimulatedModelServer(FakeService):
     def routes(self) -> list[BaseRoute]:
         """Return the two paths of the protocol."""
         return [
-            Route("/v1/chat/completions", self._complete, methods=["POST"]),
-            Route("/v1/models", self._list, methods=["GET"]),
-            Route("/v1/models/{name}", self._show, methods=["GET"]),
+            Route("/v1/chat/completions", self._serve_complete, methods=["POST"]),
+            Route("/v1/models", self._serve_list, methods=["GET"]),
+            Route("/v1/models/{name}", self._serve_show, methods=["GET"]),
         ]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the key of a request."""
-        return heard.headers.get("authorization", "").removeprefix("Bearer ")
+        return logged.headers.get("authorization", "").removeprefix("Bearer ")
 
     def rate_limit_response(self, retry_after: str | None) -> Response:
         """Answer like a provider with too many requests."""
@@ -268,24 +269,26 @@ class SimulatedModelServer(FakeService):
 
     def error_response(self, status: int) -> Response:
         """Answer like a failing provider."""
-        said = "The server is overloaded." if status == 503 else "The server had an error while processing the request."
-        return _error_response(status, said, "server_error")
+        message = (
+            "The server is overloaded." if status == 503 else "The server had an error while processing the request."
+        )
+        return _error_response(status, message, "server_error")
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Do nothing: there is no world behind a model."""
 
-    async def _list(self, request: Request) -> Response:
+    async def _serve_list(self, request: Request) -> Response:
         if (refusal := self._unknown_caller(request)) is not None:
             return refusal
-        return JSONResponse({"object": "list", "data": [self._row(name) for name in self.models]})
+        return JSONResponse({"object": "list", "data": [self._model_row(name) for name in self.models]})
 
-    async def _show(self, request: Request) -> Response:
+    async def _serve_show(self, request: Request) -> Response:
         name = request.path_params["name"]
         if (refusal := self._unknown_caller(request) or self._no_such(name)) is not None:
             return refusal
-        return JSONResponse(self._row(name))
+        return JSONResponse(self._model_row(name))
 
-    async def _complete(self, request: Request) -> Response:
+    async def _serve_complete(self, request: Request) -> Response:
         if (refusal := self._unknown_caller(request)) is not None:
             return refusal
         try:
@@ -303,7 +306,7 @@ class SimulatedModelServer(FakeService):
             body=complete_request(body),
         )
         try:
-            chat = self._checked(asked, body)
+            chat = self._check_strictly(asked, body)
         except RequestRefusal as broken:
             self.refusals.append(broken)
             return JSONResponse(self._form.error(broken), broken.status)
@@ -313,9 +316,9 @@ class SimulatedModelServer(FakeService):
         reply = self.models[body["model"]].answer(asked)
         if reply.response.delay_s > 0.0:
             await self.clock.sleep(reply.response.delay_s)
-        return JSONResponse(self._completion(asked, reply, chat), headers={"X-Simulation": "yes"})
+        return JSONResponse(self._completion_body(asked, reply, chat), headers={"X-Simulation": "yes"})
 
-    def _checked(self, asked: CompletionRequest, body: Mapping[str, Any]) -> ChatRequest | None:
+    def _check_strictly(self, asked: CompletionRequest, body: Mapping[str, Any]) -> ChatRequest | None:
         """Check a request where the server is strict, and return it. Raise RequestRefusal."""
         if not self.strict:
             return None
@@ -332,13 +335,15 @@ class SimulatedModelServer(FakeService):
     def _no_such(self, name: str) -> Response | None:
         if name in self.models:
             return None
-        said = f"The model `{name}` does not exist or you do not have access to it."
-        return _error_response(404, said, "invalid_request_error", code="model_not_found")
+        message = f"The model `{name}` does not exist or you do not have access to it."
+        return _error_response(404, message, "invalid_request_error", code="model_not_found")
 
-    def _row(self, name: str) -> dict[str, Any]:
+    def _model_row(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": int(self.now().timestamp()), "owned_by": OWNER}
 
-    def _completion(self, asked: CompletionRequest, reply: ScriptedReply, chat: ChatRequest | None) -> dict[str, Any]:
+    def _completion_body(
+        self, asked: CompletionRequest, reply: ScriptedReply, chat: ChatRequest | None
+    ) -> dict[str, Any]:
         mark = sha256_hex(json.dumps(asked.body, sort_keys=True).encode())[:16]
         message: dict[str, Any] = {
             "role": "assistant",
@@ -356,7 +361,7 @@ class SimulatedModelServer(FakeService):
             ]
         if chat is not None:
             message["reasoning_content"] = reply_thinking(reply, mark)
-            reply = self._remembered(chat, reply, message)
+            reply = self._remember_reply(chat, reply, message)
         finish = reply.finish or ("tool_calls" if reply.calls else "stop")
         return {
             "id": f"chatcmpl-{mark}",
@@ -373,7 +378,7 @@ class SimulatedModelServer(FakeService):
             },
         }
 
-    def _remembered(self, chat: ChatRequest, reply: ScriptedReply, message: Mapping[str, Any]) -> ScriptedReply:
+    def _remember_reply(self, chat: ChatRequest, reply: ScriptedReply, message: Mapping[str, Any]) -> ScriptedReply:
         """Remember an answer; return it with the tokens of the whole request, tools included, and of the cache."""
         calls = tuple(
             (one["id"], one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls", ())
@@ -391,11 +396,11 @@ def _without_surrogates(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def _invalid_request(said: str, param: str | None = None) -> Response:
-    return _error_response(400, said, "invalid_request_error", param=param)
+def _invalid_request(message: str, param: str | None = None) -> Response:
+    return _error_response(400, message, "invalid_request_error", param=param)
 
 
 def _error_response(
-    status: int, said: str, kind: str, *, code: str | None = None, param: str | None = None
+    status: int, message: str, kind: str, *, code: str | None = None, param: str | None = None
 ) -> JSONResponse:
-    return JSONResponse({"error": {"message": said, "type": kind, "param": param, "code": code}}, status)
+    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)

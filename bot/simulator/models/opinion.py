@@ -101,7 +101,7 @@ class SimulatedOpinion:
         """Return the value, or the ISO date, below which the answer lies with a probability."""
         if _is_dated(self.task):
             return self._day_at(level, target)
-        law = self._law(target)
+        law = self._number_law(target)
         value = law.mean + law.stdev * (0.5 * self.bias.shift + NormalDist().inv_cdf(level) / self.bias.factor)
         return float(f"{_bound_to_range(self.task, value):.8g}")
 
@@ -109,7 +109,7 @@ class SimulatedOpinion:
         """Return the readings on yes, or on an option, and their sum."""
         key = f"{target}\x1f{option}"
         if key not in self._cache:
-            self._cache[key] = pool_readings([*self._readings(target, option)])
+            self._cache[key] = pool_readings([*self._list_readings(target, option)])
         return self._cache[key]
 
     def claims(self) -> Iterator[tuple[LogOddsReading, bool]]:
@@ -140,15 +140,15 @@ class SimulatedOpinion:
         return self.task.options[0] if self.task.options else ""
 
     @cached_property
-    def _outlook(self) -> SeriesForecast | None:
+    def _forecast_outlook(self) -> SeriesForecast | None:
         return forecast_series(self.task, self.tables, self.sources)
 
-    def _readings(self, target: str, option: str) -> Iterator[LogOddsReading]:
+    def _list_readings(self, target: str, option: str) -> Iterator[LogOddsReading]:
         yield from starting_readings(self.task, self.tables, option=option)
-        yield from self._expected(target, option)
+        yield from self._series_readings(target, option)
         yield from press_readings(self.task, self.sources, option=option)
 
-    def _expected(self, target: str, option: str) -> Iterator[LogOddsReading]:
+    def _series_readings(self, target: str, option: str) -> Iterator[LogOddsReading]:
         """Yield the forecasts from the series, and from a model of it."""
         until = self.task.targets.get(target)
         for row in _MODEL_ROW.finditer(self.tool_text):
@@ -161,9 +161,9 @@ class SimulatedOpinion:
             yield _probability_reading(
                 found, SERIES_ERROR, f"By the series so far it is {found:.1%}.", "series_history", seen=self
             )
-        elif (told := self._quoted_series()) is not None and not option:
+        elif (quoted := self._quoted_series()) is not None and not option:
             yield _probability_reading(
-                told, SERIES_ERROR, f"By the series so far it is {told:.1%}.", "series_history", seen=self
+                quoted, SERIES_ERROR, f"By the series so far it is {quoted:.1%}.", "series_history", seen=self
             )
         elif found is not None:
             words = f"By figures in the press so far it is {found:.0%}."
@@ -172,16 +172,16 @@ class SimulatedOpinion:
     def _quoted_series(self) -> float | None:
         """Return the forecast from the series that others quote, for a question about one day."""
         quotes = [_BY_SERIES.search(one.text) for one in self.sources if one.is_quoted]
-        said = [float(one[1]) / 100.0 for one in quotes if one]
-        return said[-1] if said and len(self.task.targets) == 1 else None
+        values = [float(one[1]) / 100.0 for one in quotes if one]
+        return values[-1] if values and len(self.task.targets) == 1 else None
 
     def _from_series(self, until: date, option: str) -> float | None:
-        seen = self._outlook
+        seen = self._forecast_outlook
         if seen is None:
             return None
         if option:
             return seen.interval_probability(option, until)
-        level = self._level(relative=len(self.task.targets) > 1)
+        level = self._target_level(relative=len(self.task.targets) > 1)
         if level is None:
             return None
         if _PASSAGE.search(self.task.criteria) and not _is_dated(self.task):
@@ -189,7 +189,7 @@ class SimulatedOpinion:
         above = seen.above(level, until)
         return 1.0 - above if _BELOW.search(self.task.title) else above
 
-    def _level(self, *, relative: bool) -> float | None:
+    def _target_level(self, *, relative: bool) -> float | None:
         since = _SINCE.search(self.task.title)
         if not (relative or since):
             return threshold_level(self.task)
@@ -203,7 +203,7 @@ class SimulatedOpinion:
         target = next(iter(self.task.targets))
         return normalized_probabilities({option: self.pooled(target, option).value for option in self.task.options})
 
-    def _law(self, target: str) -> NormalDist:
+    def _number_law(self, target: str) -> NormalDist:
         """Return the expected number: the crowd's guess and the outlook, as far as they are known."""
         laws = [law for law in (_crowd_law(self.task), self._series_law(target)) if law is not None]
         if not laws:
@@ -215,9 +215,9 @@ class SimulatedOpinion:
 
     def _series_law(self, target: str) -> NormalDist | None:
         until = self.task.targets.get(target)
-        if self._outlook is None or until is None:
+        if self._forecast_outlook is None or until is None:
             return None
-        return self._outlook.distribution(until)
+        return self._forecast_outlook.distribution(until)
 
     def _day_at(self, level: float, target: str) -> str:
         """Return the day by which it has happened with a probability: the last one, or beyond it, where never."""
@@ -225,7 +225,7 @@ class SimulatedOpinion:
         end = first_iso_date(self.task.high) or begin + timedelta(days=365)
         span = max(1.0, float((end - begin).days))
         passed = threshold_level(self.task)
-        seen = self._outlook
+        seen = self._forecast_outlook
         if self.forced is None and passed is not None and (day := self._first_at(passed)) is not None:
             return day.isoformat()
         if self.forced is None and seen is not None and passed is not None:
@@ -269,9 +269,9 @@ def _is_dated(task: PromptQuestion) -> bool:
 
 def _crowd_law(task: PromptQuestion) -> NormalDist | None:
     try:
-        told = {level: float(value) for level, value in task.crowd.items() if level.startswith("p")}
-        spread = (told["p90"] - told["p10"]) / _QUARTILE_SPREAD
-        return NormalDist(told["p50"], spread) if spread > 0.0 else None
+        quantiles = {level: float(value) for level, value in task.crowd.items() if level.startswith("p")}
+        spread = (quantiles["p90"] - quantiles["p10"]) / _QUARTILE_SPREAD
+        return NormalDist(quantiles["p50"], spread) if spread > 0.0 else None
     except (KeyError, ValueError):
         return None
 

@@ -127,7 +127,7 @@ def fenced_parts(text: str) -> Iterator[tuple[str, str]]:
 def read_question(messages: Sequence[ChatMessage]) -> PromptQuestion:
     """Return the question that a conversation begins with."""
     first = first_user_text(messages)
-    parts = _sections(first)
+    parts = _split_sections(first)
     given = dict(fenced_parts(first))
     asked = parts.get("What is asked for", "")
     title = given.get("question") or without_fences(parts.get("Question", first)).strip().split("\n")[0]
@@ -142,9 +142,9 @@ def read_question(messages: Sequence[ChatMessage]) -> PromptQuestion:
         background=background,
         criteria=given.get("resolution criteria", ""),
         options=options,
-        targets=_targets(asked),
+        targets=_parse_targets(asked),
         cutoff=first_iso_date(parts.get("Date", "")),
-        crowd=_crowd(found[1], options) if found else {},
+        crowd=_parse_crowd(found[1], options) if found else {},
         rate=float(rate[1] or rate[2]) / 100.0 if rate else None,
         unit="" if reach is None or reach[1] == "none" else reach[1],
         low=reach[2] if reach else "",
@@ -181,8 +181,8 @@ def read_tables(messages: Sequence[ChatMessage]) -> list[PromptTable]:
 
 def quoted_sources(messages: Sequence[ChatMessage]) -> list[PromptSource]:
     """Return the quotes of others, in the form that simulated models use: source, date, sentence."""
-    heard = (message_text(one) for one in messages if one.get("role") in {"user", "tool"})
-    found = {quote[3].strip(): quote for text in heard for quote in QUOTED.finditer(text)}
+    texts = (message_text(one) for one in messages if one.get("role") in {"user", "tool"})
+    found = {quote[3].strip(): quote for text in texts for quote in QUOTED.finditer(text)}
     return [
         PromptSource(label=quote[1], url="", title="", day=first_iso_date(quote[2]), text=text, is_quoted=True)
         for text, quote in found.items()
@@ -210,8 +210,8 @@ def previous_moves(messages: Sequence[ChatMessage]) -> list[PreviousMove]:
     for message in messages:
         match message.get("role"):
             case "assistant":
-                names |= _calls(message)
-                last = _move(message_text(message))
+                names |= _parse_calls(message)
+                last = _parse_move(message_text(message))
             case "tool" if not message_text(message).startswith(_NOT_RUN):
                 name, arguments = names.get(str(message.get("tool_call_id")), ("", {}))
                 done.append(PreviousMove(name=name, arguments=arguments, result=message_text(message)))
@@ -250,27 +250,29 @@ def parse_probability(text: str) -> float | None:
     return value if 0.0 <= value <= 1.0 else None
 
 
-def _sections(text: str) -> Mapping[str, str]:
+def _split_sections(text: str) -> Mapping[str, str]:
     # Headings inside a fence belong to somebody else.
-    heads = [one for one in _SECTION.finditer(text) if not _is_inside_fence(text, one.start())]
-    ends = [one.start() for one in heads[1:]] + [len(text)]
-    return {head[1].strip(): text[head.end() : end].strip() for head, end in zip(heads, ends, strict=False)}
+    headings = [one for one in _SECTION.finditer(text) if not _is_inside_fence(text, one.start())]
+    ends = [one.start() for one in headings[1:]] + [len(text)]
+    return {head[1].strip(): text[head.end() : end].strip() for head, end in zip(headings, ends, strict=False)}
 
 
 def _is_inside_fence(text: str, place: int) -> bool:
     return any(found.start() < place < found.end() for found in _FENCE.finditer(text))
 
 
-def _targets(asked: str) -> Mapping[str, date | None]:
+def _parse_targets(asked: str) -> Mapping[str, date | None]:
     listed = {found[1]: first_iso_date(found[2] or found[1]) for found in _TARGET.finditer(_FENCE.sub("", asked))}
     return listed or {"": first_iso_date(asked.partition("decided on")[2])}
 
 
-def _crowd(text: str, options: Sequence[str]) -> Mapping[str, str]:
+def _parse_crowd(text: str, options: Sequence[str]) -> Mapping[str, str]:
     if options:
         places = {option: text.find(option) for option in sorted(options, key=len, reverse=True)}
-        told = {option: text[place + len(option) :].partition(",")[0] for option, place in places.items() if place >= 0}
-        return {option: value.strip() for option, value in told.items()}
+        texts_by_option = {
+            option: text[place + len(option) :].partition(",")[0] for option, place in places.items() if place >= 0
+        }
+        return {option: value.strip() for option, value in texts_by_option.items()}
     pairs = re.findall(r"(p\d+) ([^,]+)", text)
     return dict(pairs) if pairs else {"": text.strip()}
 
@@ -297,24 +299,24 @@ def _make_source(label: str, content: str, asked: str) -> PromptSource:
     )
 
 
-def _calls(message: ChatMessage) -> dict[str, tuple[str, Mapping[str, Any]]]:
+def _parse_calls(message: ChatMessage) -> dict[str, tuple[str, Mapping[str, Any]]]:
     made = {}
     for one in message.get("tool_calls") or ():
         called = one.get("function") or {}
-        made[str(one.get("id"))] = (str(called.get("name")), _table(str(called.get("arguments") or "")))
+        made[str(one.get("id"))] = (str(called.get("name")), _parse_table(str(called.get("arguments") or "")))
     return made
 
 
-def _move(text: str) -> tuple[str, Mapping[str, Any]] | None:
-    told = _table(text)
-    arguments = told.get("arguments", {})
-    named = isinstance(told.get("action"), str) and isinstance(arguments, dict)
-    return (told["action"], arguments) if named else None
+def _parse_move(text: str) -> tuple[str, Mapping[str, Any]] | None:
+    table = _parse_table(text)
+    arguments = table.get("arguments", {})
+    named = isinstance(table.get("action"), str) and isinstance(arguments, dict)
+    return (table["action"], arguments) if named else None
 
 
-def _table(text: str) -> Mapping[str, Any]:
+def _parse_table(text: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(text)
+        table = json.loads(text)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return table if isinstance(table, dict) else {}

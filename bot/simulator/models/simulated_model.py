@@ -167,9 +167,9 @@ def _verdict_words(schema: Mapping[str, Any] | None) -> tuple[str, str] | None:
 
 
 def _numbered_texts(text: str) -> list[tuple[int, str]]:
-    heads = [*_NUMBERED.finditer(text)]
-    ends = [one.start() for one in heads[1:]] + [len(text)]
-    return [(int(head[1]), text[head.end() : end]) for head, end in zip(heads, ends, strict=False)]
+    matches = [*_NUMBERED.finditer(text)]
+    ends = [one.start() for one in matches[1:]] + [len(text)]
+    return [(int(head[1]), text[head.end() : end]) for head, end in zip(matches, ends, strict=False)]
 
 
 FieldSchema = Mapping[str, Any]
@@ -197,9 +197,9 @@ class AnswerWriter:
 
     def write(self, schema: FieldSchema) -> Any:  # noqa: ANN401 - any JSON
         """Return a value that fits the schema."""
-        return self._part("", schema)
+        return self._fill_part("", schema)
 
-    def _part(self, name: str, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
+    def _fill_part(self, name: str, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
         if name in self.fixed_values:
             return self.fixed_values[name]
         if (writer := self._fields.get(name)) is not None:
@@ -207,59 +207,59 @@ class AnswerWriter:
         if "const" in schema or "properties" not in schema:
             return fill_schema(schema, {})
         wanted = {*schema.get("required", ()), *self.fixed_values, *self._fields}
-        return {key: self._part(key, part) for key, part in schema["properties"].items() if key in wanted}
+        return {key: self._fill_part(key, part) for key, part in schema["properties"].items() if key in wanted}
 
     @property
     def _fields(self) -> Mapping[str, Callable[[FieldSchema], Any]]:
         return {
             **CollaborationAnswers(opinion=self.opinion, messages=self.messages).fields(),
-            "probability": self._chance,
-            "percent": self._chance,
-            "probabilities": self._shares,
-            "percents": self._shares,
-            "quantiles": self._quantiles,
-            "update_reasoning": self._text(self._reason),
-            "reasoning": self._text(self._reason),
-            "reason": self._text(self._reason),
-            "base_rate_anchor": self._text(lambda: self.opinion.anchor),
-            "confidence": self._confidence,
-            "evidence_for": lambda schema: self._evidence(schema, favours=True),
-            "evidence_against": lambda schema: self._evidence(schema, favours=False),
+            "probability": self._fill_probability,
+            "percent": self._fill_probability,
+            "probabilities": self._fill_shares,
+            "percents": self._fill_shares,
+            "quantiles": self._fill_quantiles,
+            "update_reasoning": self._fill_text(self._write_reason),
+            "reasoning": self._fill_text(self._write_reason),
+            "reason": self._fill_text(self._write_reason),
+            "base_rate_anchor": self._fill_text(lambda: self.opinion.anchor),
+            "confidence": self._fill_confidence,
+            "evidence_for": lambda schema: self._fill_evidence(schema, favours=True),
+            "evidence_against": lambda schema: self._fill_evidence(schema, favours=False),
             "contradicted": lambda _: [],
             "key_uncertainties": lambda _: ["What the next reports will say."],
             "searches_tried": lambda _: [*self.queries][-5:],
         }
 
-    def _confidence(self, schema: FieldSchema) -> str | int:
+    def _fill_confidence(self, schema: FieldSchema) -> str | int:
         sure = self.opinion.confidence
         return sure if schema.get("type") != "integer" else {"low": 30, "medium": 60, "high": 85}[sure]
 
-    def _chance(self, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
+    def _fill_probability(self, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
         targets = schema.get("properties")
         if targets is None:
             return _probability_value(schema, self.opinion.probability_of(next(iter(self.opinion.task.targets))))
         return {target: _probability_value(one, self.opinion.probability_of(target)) for target, one in targets.items()}
 
-    def _shares(self, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
+    def _fill_shares(self, schema: FieldSchema) -> Any:  # noqa: ANN401 - as above
         parts: Mapping[str, FieldSchema] = schema.get("properties", {})
         options = self.opinion.task.options
         if parts and not set(parts) <= set(options) and all("properties" in one for one in parts.values()):
-            return {target: self._shares(one) for target, one in parts.items()}
+            return {target: self._fill_shares(one) for target, one in parts.items()}
         shares = self.opinion.option_probabilities()
         even = 1.0 / max(1, len(parts))
         return {option: _probability_value(one, shares.get(option, even)) for option, one in parts.items()}
 
-    def _quantiles(self, schema: FieldSchema, target: str | None = None) -> Any:  # noqa: ANN401 - as above
+    def _fill_quantiles(self, schema: FieldSchema, target: str | None = None) -> Any:  # noqa: ANN401 - as above
         parts: Mapping[str, FieldSchema] = schema.get("properties", {})
         if any("properties" in one for one in parts.values()):
-            return {key: self._quantiles(one, key) for key, one in parts.items()}
+            return {key: self._fill_quantiles(one, key) for key, one in parts.items()}
         chosen = next(iter(self.opinion.task.targets)) if target is None else target
         return {name: self.opinion.quantile(_quantile_level(name), chosen) for name in parts}
 
-    def _text(self, words: Callable[[], str]) -> Callable[[FieldSchema], str]:
+    def _fill_text(self, words: Callable[[], str]) -> Callable[[FieldSchema], str]:
         return lambda schema: words()[: int(schema.get("maxLength", 1000))]
 
-    def _reason(self) -> str:
+    def _write_reason(self) -> str:
         found = [*self.opinion.claims()]
         pro = sum(favours for _, favours in found)
         return (
@@ -267,7 +267,7 @@ class AnswerWriter:
             f"{len(found) - pro} against; weighed by age, that is what I believe now."
         )
 
-    def _evidence(self, schema: FieldSchema, *, favours: bool) -> list[dict[str, str]]:
+    def _fill_evidence(self, schema: FieldSchema, *, favours: bool) -> list[dict[str, str]]:
         most = min(_MAX_EVIDENCE, int(schema.get("maxItems", _MAX_EVIDENCE)))
         fresh = [
             {"text": reading.words[:_EVIDENCE_CHARS], "source": reading.source[:200]}
@@ -329,27 +329,33 @@ class SimulatedModel:
 
     def answer(self, asked: CompletionRequest) -> ScriptedReply:
         """Return the completion of a request; its ``sent`` says how long it takes."""
-        mood = draw_behaviour(self.habits, asked.body, first_user_text(asked.messages))
-        reply = self._obeying(asked, mood) if mood.fault is AnswerFault.OBEYS else self._good(asked, mood, None)
-        reply = _limit_tokens(apply_fault(reply, mood), asked)
-        return replace(reply, response=ScriptedResponse(delay_s=mood.latency_s))
+        answer_behaviour = draw_behaviour(self.habits, asked.body, first_user_text(asked.messages))
+        reply = (
+            self._obey_instructions(asked, answer_behaviour)
+            if answer_behaviour.fault is AnswerFault.OBEYS
+            else self._reply_well(asked, answer_behaviour, None)
+        )
+        reply = _limit_tokens(apply_fault(reply, answer_behaviour), asked)
+        return replace(reply, response=ScriptedResponse(delay_s=answer_behaviour.latency_s))
 
-    def _obeying(self, asked: CompletionRequest, mood: AnswerBehaviour) -> ScriptedReply:
+    def _obey_instructions(self, asked: CompletionRequest, answer_behaviour: AnswerBehaviour) -> ScriptedReply:
         """Follow the instructions in texts from outside: their tool calls, words, and the number to believe."""
         texts = [content for step in previous_moves(asked.messages) for _, content in fenced_parts(step.result)]
-        told = next((number for text in reversed(texts) if (number := ordered_probability(text)) is not None), None)
-        return obey_demands(lambda one: self._good(one, mood, told))(asked)
+        demanded = next((number for text in reversed(texts) if (number := ordered_probability(text)) is not None), None)
+        return obey_demands(lambda one: self._reply_well(one, answer_behaviour, demanded))(asked)
 
-    def _good(self, asked: CompletionRequest, mood: AnswerBehaviour, forced: float | None) -> ScriptedReply:
+    def _reply_well(
+        self, asked: CompletionRequest, answer_behaviour: AnswerBehaviour, forced: float | None
+    ) -> ScriptedReply:
         schema, offers = asked.schema, offered_moves(asked)
         if schema is not None and is_judging_task(schema):
             return _text_reply(judge_texts(asked.messages, schema, lenient=self.habits.lenient))
-        bent = OpinionBias(factor=self.habits.log_odds_factor, shift=self.habits.noise * mood.deviate)
+        bent = OpinionBias(factor=self.habits.log_odds_factor, shift=self.habits.noise * answer_behaviour.deviate)
         opinion = form_opinion(asked.messages, bent, forced)
         if not offers:
-            return self._plain(asked, opinion)
+            return self._reply_plainly(asked, opinion)
         done = previous_moves(asked.messages)
-        name, arguments = self._chosen(offers, opinion, done, asked)
+        name, arguments = self._choose_move(offers, opinion, done, asked)
         queries = [*_made_queries(done)]
         pen = AnswerWriter(
             opinion=opinion,
@@ -363,14 +369,16 @@ class SimulatedModel:
             return ScriptedReply(calls=((name, json.dumps(written, ensure_ascii=False)),))
         return _text_reply(written)
 
-    def _plain(self, asked: CompletionRequest, opinion: SimulatedOpinion) -> ScriptedReply:
+    def _reply_plainly(self, asked: CompletionRequest, opinion: SimulatedOpinion) -> ScriptedReply:
         """Answer where no move is offered: in the requested form, or in words."""
         if asked.schema is not None:
             return _text_reply(AnswerWriter(opinion=opinion, messages=asked.messages).write(asked.schema))
-        told = summarize_sources(asked.messages)
-        return ScriptedReply(text=told or f"(simulated) I would say {opinion.probability_of():.0%}. {opinion.anchor}")
+        summary = summarize_sources(asked.messages)
+        return ScriptedReply(
+            text=summary or f"(simulated) I would say {opinion.probability_of():.0%}. {opinion.anchor}"
+        )
 
-    def _chosen(
+    def _choose_move(
         self,
         offers: Mapping[str, MoveSchema],
         opinion: SimulatedOpinion,
@@ -380,16 +388,16 @@ class SimulatedModel:
         """Return the next move: look at numbers, search and read in turn, submit."""
         if len(offers) == 1:
             (name,) = offers
-            return name, self._only(name, offers[name], opinion, asked)
+            return name, self._fill_only_move(name, offers[name], opinion, asked)
         queries = requested_searches(asked.messages) or search_queries(opinion.task)
-        for plan in self._wishes(offers, opinion, done, queries):
+        for plan in self._useful_moves(offers, opinion, done, queries):
             if plan[0] in offers and not any(
                 one.name == plan[0] and _is_same_move(one.arguments, plan[1]) for one in done
             ):
                 return plan
         return closing_move(offers), {}
 
-    def _only(
+    def _fill_only_move(
         self, name: str, schema: MoveSchema, opinion: SimulatedOpinion, asked: CompletionRequest
     ) -> Mapping[str, Any]:
         """Return the arguments of the only move offered."""
@@ -400,7 +408,7 @@ class SimulatedModel:
             return choose_action(asked.messages, queries, searches=habits.searches, pages=habits.pages)
         return _only_arguments(name, schema, opinion)
 
-    def _wishes(
+    def _useful_moves(
         self,
         offers: Mapping[str, MoveSchema],
         opinion: SimulatedOpinion,
@@ -410,12 +418,12 @@ class SimulatedModel:
         """Yield useful moves, in order; moves that are not offered now, or were made, are skipped."""
         yield from lead_subagents(offers, queries)
         led = any(one.name == RUN_ALL for one in done)
-        yield from () if led else self._looks(offers, opinion, done, queries)
+        yield from () if led else self._look_moves(offers, opinion, done, queries)
         # Before the end: a belief, and a critic of it.
         yield UPDATE, {}
         yield from ((name, {}) for name in (FEEDBACK, CRITIC))
 
-    def _looks(
+    def _look_moves(
         self,
         offers: Mapping[str, MoveSchema],
         opinion: SimulatedOpinion,

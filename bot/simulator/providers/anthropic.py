@@ -76,7 +76,7 @@ class MarkedPromptCache:
         for _, chars in chat.prefix:
             total += chars
             ends.append(total // 4)
-        keys = [self._key(chat, one, state) for one, (state, _) in zip(parts, chat.prefix, strict=True)]
+        keys = [self._block_key(chat, one, state) for one, (state, _) in zip(parts, chat.prefix, strict=True)]
         marks = {at: one.ttl for at, one in enumerate(parts) if one.ttl}
         if top := chat.native.get("cache_control"):
             marks[len(parts) - 1] = top.get("ttl", "5m")
@@ -95,7 +95,7 @@ class MarkedPromptCache:
                 self._entries.add(keys[at])
         return read, written
 
-    def _key(self, chat: ChatRequest, part: PromptPart, state: str) -> str:
+    def _block_key(self, chat: ChatRequest, part: PromptPart, state: str) -> str:
         how = [chat.native.get("thinking"), chat.native.get("tool_choice")] if part.message >= 0 else []
         return derive_id("cache", chat.model, state, json.dumps(how, sort_keys=True))
 
@@ -173,7 +173,7 @@ class MessagesRequestFormat(RequestFormat):
             refuse_request("P-22", "This model does not support assistant message prefill.")
         thoughts = [one for one in sent if one["type"] in THINKING_BLOCKS]
         if given is not None and given.model != chat.model:
-            self._drop(chat, at, "model_binding_mismatch")
+            self._drop_blocks(chat, at, "model_binding_mismatch")
             return
         expected = given.written.native if given is not None else []
         if any(_block_signature(one) not in map(_block_signature, expected) for one in thoughts):
@@ -195,14 +195,14 @@ class MessagesRequestFormat(RequestFormat):
             thinking = chat.native.get("thinking") or {}
             if (thinking.get("block_binding") or {}).get("prefix_mismatch_behavior") != "drop_block":
                 refuse_request("P-24", f"{_content_path(chat, at)}.0: The block is bound to a different conversation")
-            self._drop(chat, at, "prefix_binding_mismatch")
+            self._drop_blocks(chat, at, "prefix_binding_mismatch")
 
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
         if tokens > (window := self.profile(chat.model).window):
             refuse_request("P-15", f"prompt is too long: {tokens} tokens > {window} maximum")
 
     def write_reply(self, chat: ChatRequest, reply: ScriptedReply, tokens: TokenCount, seed: str) -> NativeReply:
-        blocks = [] if reply.refusal else self._blocks(chat, reply, seed)
+        blocks = [] if reply.refusal else self._content_blocks_of(chat, reply, seed)
         calls = _tool_calls(blocks)
         stop = "refusal" if reply.refusal else _STOP_REASONS.get(reply.finish or "", reply.finish)
         body: dict[str, Any] = {
@@ -216,7 +216,7 @@ class MessagesRequestFormat(RequestFormat):
             "stop_details": {"type": "refusal", "category": None, "explanation": reply.refusal}
             if reply.refusal
             else None,
-            "usage": self._usage(chat, tokens),
+            "usage": self._usage_fields(chat, tokens),
         }
         if has_beta(chat, BINDING_BETA):
             body["input_transformations"] = self.dropped[self._new :]
@@ -238,24 +238,24 @@ class MessagesRequestFormat(RequestFormat):
             return ScriptedReply(text="I am still reading.", finish="pause_turn")
         return super().override_reply(switch, chat, play)
 
-    def _drop(self, chat: ChatRequest, at: int, reason: str) -> None:
+    def _drop_blocks(self, chat: ChatRequest, at: int, reason: str) -> None:
         self.dropped += [
             {"type": "thinking_dropped", "path": f"{_content_path(chat, at)}.{number}", "reason": reason}
             for number, one in enumerate(chat.natives[at])
             if one["type"] in THINKING_BLOCKS
         ]
 
-    def _blocks(self, chat: ChatRequest, reply: ScriptedReply, seed: str) -> list[dict[str, Any]]:
+    def _content_blocks_of(self, chat: ChatRequest, reply: ScriptedReply, seed: str) -> list[dict[str, Any]]:
         thinking, profile = chat.native.get("thinking") or {}, self.profile(chat.model)
         shown = thinking.get("display", "summarized" if profile.displays else "omitted") == "summarized"
         thoughts = [
-            {"type": "thinking", "thinking": reply.thinking if shown else "", "signature": _signature(seed, number)}
+            {"type": "thinking", "thinking": reply.thinking if shown else "", "signature": _sign_block(seed, number)}
             for number in range(2 if reply.thinking else 0)
         ]
         shape = sum(one.get("role") == "assistant" for one in chat.messages) % 3 if thoughts and reply.calls else 0
         text = reply.text or (INTERMEDIATE_TEXT if shape == 1 else "")
         texts = [{"type": "text", "text": text}] if text else []
-        hidden = [{"type": "redacted_thinking", "data": _signature(seed, 2)}] if shape == 2 else []
+        hidden = [{"type": "redacted_thinking", "data": _sign_block(seed, 2)}] if shape == 2 else []
         single = (chat.native.get("tool_choice") or {}).get("disable_parallel_tool_use")
         calls = [
             {
@@ -269,7 +269,7 @@ class MessagesRequestFormat(RequestFormat):
         ]
         return [*thoughts[:1], *hidden, *texts, *(thoughts[1:] if shape == 1 else ()), *calls]
 
-    def _usage(self, chat: ChatRequest, tokens: TokenCount) -> Mapping[str, Any]:
+    def _usage_fields(self, chat: ChatRequest, tokens: TokenCount) -> Mapping[str, Any]:
         read, written = self._cache.use(chat, self.profile(chat.model).cache_minimum)
         created = sum(written.values())
         return {
@@ -369,7 +369,7 @@ def _call_input(arguments: str) -> Mapping[str, Any]:
     return {"INVALID_JSON": arguments} if value is None else value
 
 
-def _signature(seed: str, number: int) -> str:
+def _sign_block(seed: str, number: int) -> str:
     return "ErUB" + "".join(opaque_text("signature", seed, number * 10 + part) for part in range(6))
 
 

@@ -71,7 +71,7 @@ class ClaudeProfile(ServedModelProfile):
     cache_minimum: int = 1024
 
 
-def _profiles() -> Iterator[tuple[str, ClaudeProfile]]:
+def _claude_profiles() -> Iterator[tuple[str, ClaudeProfile]]:
     always = ClaudeProfile(window=1_000_000, unforced_modes=frozenset({"adaptive"}), cache_minimum=512)
     yield "claude-fable-5-1", replace(always, temperature_1=True, binds_thinking=True)
     yield "claude-mythos-5-1", replace(always, temperature_1=True)
@@ -99,7 +99,7 @@ def _profiles() -> Iterator[tuple[str, ClaudeProfile]]:
     yield "claude-haiku-4-5", fifth
 
 
-CLAUDE_MODELS: Mapping[str, ClaudeProfile] = dict(_profiles())
+CLAUDE_MODELS: Mapping[str, ClaudeProfile] = dict(_claude_profiles())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

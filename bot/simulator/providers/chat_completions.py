@@ -88,8 +88,8 @@ class ChatRequestFormat(RequestFormat):
         return {"object": "list", "data": rows} if path.endswith("/models") else None
 
     def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
-        told = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
-        return {"error": told}
+        error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
+        return {"error": error}
 
     def thinks(self, chat: ChatRequest) -> bool:
         return self.profile(chat.model).thinks

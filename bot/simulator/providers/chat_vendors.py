@@ -39,8 +39,8 @@ class ThinkingRequestFormat(ChatRequestFormat):
     )
 
     def thinks(self, chat: ChatRequest) -> bool:
-        told = chat.body.get("thinking")
-        return super().thinks(chat) and not (isinstance(told, dict) and told.get("type") == "disabled")
+        thinking = chat.body.get("thinking")
+        return super().thinks(chat) and not (isinstance(thinking, dict) and thinking.get("type") == "disabled")
 
     def refuses_choice(self, chat: ChatRequest) -> bool:
         """Return whether a reasoning model refuses the tool choice."""
@@ -174,8 +174,8 @@ class GrokChatRequestFormat(ChatRequestFormat):
         return grok_error(refusal)
 
     def usage(self, tokens: TokenCount) -> dict[str, Any]:
-        told = {**super().usage(tokens), "completion_tokens": tokens.output}
-        return {**told, "cost_in_usd_ticks": 1000 * (tokens.prompt + tokens.output + tokens.thinking)}
+        usage = {**super().usage(tokens), "completion_tokens": tokens.output}
+        return {**usage, "cost_in_usd_ticks": 1000 * (tokens.prompt + tokens.output + tokens.thinking)}
 
 
 class GrokResponsesRequestFormat(ResponsesRequestFormat):
@@ -241,15 +241,15 @@ class MistralRequestFormat(ChatRequestFormat):
             _refuse_request(f"Unexpected role '{role}' after role 'tool'", "invalid_request_message_order", "3230")
         ids = [call_id for call_id, _ in message_calls(message)] + [str(message.get("tool_call_id", "a23456789"))]
         if odd := [one for one in ids if not _MISTRAL_ID.fullmatch(one)]:
-            told = f"Tool call id was {odd[0]} but must be a-z, A-Z, 0-9, with a length of 9."
-            _refuse_request(told, "invalid_function_call", "3280")
+            problem = f"Tool call id was {odd[0]} but must be a-z, A-Z, 0-9, with a length of 9."
+            _refuse_request(problem, "invalid_function_call", "3280")
         if role == "assistant" and not (message.get("content") or message.get("tool_calls")):
-            told = "Assistant message must have either content or tool_calls, but not none."
-            _refuse_request(told, "invalid_request_assistant_message", "3240")
+            problem = "Assistant message must have either content or tool_calls, but not none."
+            _refuse_request(problem, "invalid_request_assistant_message", "3240")
 
     def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
-        told = {"type": refusal.kind, "param": refusal.param, "code": refusal.code}
-        return {"object": "error", "message": refusal.message, **told}
+        error = {"type": refusal.kind, "param": refusal.param, "code": refusal.code}
+        return {"object": "error", "message": refusal.message, **error}
 
     def call_id(self, seed: str, number: int) -> str:
         return make_id("", seed, number)[:9]

@@ -95,7 +95,7 @@ class GeminiRequestFormat(RequestFormat):
     def read_request(self, request: ProviderRequest) -> ChatRequest:
         if (found := _PATH.fullmatch(request.path.partition("?")[0])) is None:
             refuse_request("", f"Invalid path {request.path}")
-        body, profile = self._body(request), self.profile(found["model"])
+        body, profile = self._camel_case_body(request), self.profile(found["model"])
         contents, tools = body.get("contents"), body.get("tools") or []
         if not _is_object_list(contents) or not contents or not _is_object_list(tools):
             refuse_request("P-5", "* GenerateContentRequest.contents: contents is not specified")
@@ -124,11 +124,11 @@ class GeminiRequestFormat(RequestFormat):
         return found
 
     def thinks(self, chat: ChatRequest) -> bool:
-        thinking = (self._body(chat.source).get("generationConfig") or {}).get("thinkingConfig") or {}
+        thinking = (self._camel_case_body(chat.source).get("generationConfig") or {}).get("thinkingConfig") or {}
         return thinking.get("thinkingBudget") != 0
 
     def check(self, chat: ChatRequest) -> None:
-        check_request(chat, self._body(chat.source), self.profile(chat.model))
+        check_request(chat, self._camel_case_body(chat.source), self.profile(chat.model))
 
     def check_reply(self, chat: ChatRequest, at: int, given: RememberedReply | None) -> None:
         sent = [one.get("thoughtSignature") for one in chat.natives[at] if "functionCall" in one]
@@ -151,8 +151,8 @@ class GeminiRequestFormat(RequestFormat):
         calls = [(name, parse_arguments(text)) for name, text in reply.calls]
         if any(arguments is None for _, arguments in calls):
             finish, calls = "MALFORMED_FUNCTION_CALL", []
-        parts = self._parts(chat, reply, calls, seed) if finish in {"STOP", "MAX_TOKENS"} else []
-        profile, body = self.profile(chat.model), self._body(chat.source)
+        parts = self._reply_parts(chat, reply, calls, seed) if finish in {"STOP", "MAX_TOKENS"} else []
+        profile, body = self.profile(chat.model), self._camel_case_body(chat.source)
         candidate: dict[str, Any] = {
             "content": {"role": "model", **({"parts": parts} if parts else {})},
             "finishReason": "PROHIBITED_CONTENT" if reply.refusal else finish,
@@ -161,7 +161,7 @@ class GeminiRequestFormat(RequestFormat):
         blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}
         written = {
             **(blocked if finish == "BLOCKED_PROMPT" else {"candidates": [candidate]}),
-            "usageMetadata": _usage(tokens, profile),
+            "usageMetadata": _usage_fields(tokens, profile),
             "modelVersion": chat.model,
             "responseId": make_id("", seed),
         }
@@ -183,16 +183,16 @@ class GeminiRequestFormat(RequestFormat):
         finish = self.finishes.get(switch)
         return super().override_reply(switch, chat, play) if finish is None else ScriptedReply(finish=finish)
 
-    def _body(self, request: ProviderRequest) -> Mapping[str, Any]:
+    def _camel_case_body(self, request: ProviderRequest) -> Mapping[str, Any]:
         """Return the body of a request in camel case."""
         if self._last[0] is not request:
             self._last = (request, to_camel_case(request.body))
         return self._last[1]
 
-    def _parts(
+    def _reply_parts(
         self, chat: ChatRequest, reply: ScriptedReply, calls: Sequence[tuple[str, Any]], seed: str
     ) -> list[dict[str, Any]]:
-        thinking = (self._body(chat.source).get("generationConfig") or {}).get("thinkingConfig") or {}
+        thinking = (self._camel_case_body(chat.source).get("generationConfig") or {}).get("thinkingConfig") or {}
         signature = {"thoughtSignature": sign_thought(chat.model, seed)}
         parts: list[dict[str, Any]] = []
         if reply.thinking and thinking.get("includeThoughts") and (reply.text or calls):
@@ -317,7 +317,7 @@ def _plain_schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON
     return [_plain_schema(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _usage(tokens: TokenCount, profile: GeminiProfile) -> Mapping[str, Any]:
+def _usage_fields(tokens: TokenCount, profile: GeminiProfile) -> Mapping[str, Any]:
     cached = tokens.cached if tokens.cached >= profile.cache_minimum else 0
     return {
         "promptTokenCount": tokens.prompt,

@@ -32,7 +32,6 @@ _KEYWORDS = (
     "maxProperties minLength maxLength pattern minimum maximum anyOf propertyOrdering default example"
 )
 _DECLARATION_FIELDS = "name description behavior parameters parametersJsonSchema response responseJsonSchema"
-_SUBSET = frozenset(_KEYWORDS.split())
 _MODES = frozenset({"AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"})
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 

@@ -61,12 +61,12 @@ class VllmRequestFormat(LocalRequestFormat):
 
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
         if tokens > self.window:
-            told = f"This model's maximum context length is {self.window} tokens."
-            raise RequestRefusal(rule="P-15", message=f"{told} However, you requested {tokens} tokens.")
+            message = f"This model's maximum context length is {self.window} tokens."
+            raise RequestRefusal(rule="P-15", message=f"{message} However, you requested {tokens} tokens.")
 
     def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
-        told = {"message": refusal.message, "type": "BadRequestError", "param": refusal.param, "code": refusal.status}
-        return {"error": told}
+        error = {"message": refusal.message, "type": "BadRequestError", "param": refusal.param, "code": refusal.status}
+        return {"error": error}
 
 
 class LlamaCppRequestFormat(LocalRequestFormat):
@@ -75,9 +75,9 @@ class LlamaCppRequestFormat(LocalRequestFormat):
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
         if tokens > self.window:
             message = "the request exceeds the available context size, try increasing it"
-            told = {"code": 400, "message": message, "type": "exceed_context_size_error"}
+            error = {"code": 400, "message": message, "type": "exceed_context_size_error"}
             sizes = {"n_prompt_tokens": tokens, "n_ctx": self.window}
-            raise RequestRefusal(rule="P-46", message=message, body={"error": {**told, **sizes}})
+            raise RequestRefusal(rule="P-46", message=message, body={"error": {**error, **sizes}})
 
     def model_listing(self, path: str) -> Mapping[str, Any] | None:
         if path.endswith("/props"):

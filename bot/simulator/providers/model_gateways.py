@@ -54,8 +54,8 @@ UNFORCED: Mapping[str, str] = {
 
 def routed_error(code: int, message: str, provider: str = "", raw: str = "") -> Mapping[str, Any]:
     """Return an error as OpenRouter sends it; with a provider it contains that one's error."""
-    told: dict[str, Any] = {"code": code, "message": message}
-    return {"error": {**told, "metadata": {"provider_name": provider, "raw": raw}} if provider else told}
+    error: dict[str, Any] = {"code": code, "message": message}
+    return {"error": {**error, "metadata": {"provider_name": provider, "raw": raw}} if provider else error}
 
 
 _OVERLOADED_ERROR = routed_error(503, "Provider returned error", "Upstream", "The model is overloaded.")
@@ -92,24 +92,24 @@ class OpenRouterRequestFormat(ChatRequestFormat):
 
     def thinks(self, chat: ChatRequest) -> bool:
         """Reasoning is on unless switched off; where a Claude's choice is forced it is dropped silently."""
-        told = chat.body.get("reasoning") or {}
-        off = told.get("enabled") is False or told.get("effort") == "none"
+        reasoning = chat.body.get("reasoning") or {}
+        off = reasoning.get("enabled") is False or reasoning.get("effort") == "none"
         return not off and not (chat.forces_tool_call and _model_vendor(chat) == "anthropic")
 
     def check(self, chat: ChatRequest) -> None:
         if chat.forces_tool_call and self.thinks(chat) and (message := UNFORCED.get(_model_vendor(chat))) is not None:
-            raise self._upstream(chat, message)
+            raise self._upstream_refusal(chat, message)
 
     def check_reply(self, chat: ChatRequest, at: int, given: RememberedReply | None) -> None:
         _, missing, changed = UPSTREAMS[_model_vendor(chat)]
         sent = chat.messages[at].get("reasoning_details")
-        told = [] if given is None else given.written.native.get("reasoning_details") or []
-        signed = any("signature" in one or "data" in one for one in told)
+        details = [] if given is None else given.written.native.get("reasoning_details") or []
+        signed = any("signature" in one or "data" in one for one in details)
         unsigned_call = _model_vendor(chat) == "google" and given is None and bool(message_calls(chat.messages[at]))
         if not sent and (signed or unsigned_call):
-            raise self._upstream(chat, missing)
-        if sent and signed and sent != told:
-            raise self._upstream(chat, changed)
+            raise self._upstream_refusal(chat, missing)
+        if sent and signed and sent != details:
+            raise self._upstream_refusal(chat, changed)
 
     def message(self, chat: ChatRequest, reply: ScriptedReply, seed: str) -> dict[str, Any]:
         message = super().message(chat, reply, seed)
@@ -135,7 +135,7 @@ class OpenRouterRequestFormat(ChatRequestFormat):
             body=(stream_event(begun) + stream_event(broken) + "data: [DONE]\n\n").encode(), headers=EVENT_STREAM
         )
 
-    def _upstream(self, chat: ChatRequest, message: str) -> RequestRefusal:
+    def _upstream_refusal(self, chat: ChatRequest, message: str) -> RequestRefusal:
         refusal = RequestRefusal(rule="P-43", message=message)
         raw = json.dumps({"error": {"code": 400, "message": message}})
         refusal.body = routed_error(400, "Provider returned error", UPSTREAMS[_model_vendor(chat)][0], raw)
@@ -146,9 +146,9 @@ def _model_vendor(chat: ChatRequest) -> str:
     return chat.model.partition("/")[0]
 
 
-def _reasoning_details(vendor: str, thought: str, seed: str, calls: Sequence[str]) -> list[dict[str, Any]]:
+def _reasoning_details(vendor: str, thinking: str, seed: str, calls: Sequence[str]) -> list[dict[str, Any]]:
     """Return the model's reasoning as parts that must be sent back unchanged."""
-    text = {"type": "reasoning.text", "text": thought, "index": 0}
+    text = {"type": "reasoning.text", "text": thinking, "index": 0}
     secret = opaque_text("reasoning", seed)
     match vendor:
         case "anthropic":
@@ -158,7 +158,7 @@ def _reasoning_details(vendor: str, thought: str, seed: str, calls: Sequence[str
             return [{**text, "format": "google-gemini-v1"}, {**sealed, "format": "google-gemini-v1"}]
         case "openai":
             form = {"format": "openai-responses-v1"}
-            summary = {"type": "reasoning.summary", "summary": thought, "index": 0, **form}
+            summary = {"type": "reasoning.summary", "summary": thinking, "index": 0, **form}
             sealed = {"type": "reasoning.encrypted", "data": secret, "id": make_id("rs_", seed), "index": 1, **form}
             return [summary, sealed]
         case _:

@@ -55,7 +55,7 @@ def _reasoning_profile(effort: str, efforts: str, **more: Any) -> OpenAiProfile:
     return OpenAiProfile(effort=effort, efforts=frozenset(efforts.split()), **more)
 
 
-def _profiles() -> Iterator[tuple[str, OpenAiProfile]]:
+def _openai_profiles() -> Iterator[tuple[str, OpenAiProfile]]:
     plain = OpenAiProfile(window=1_000_000, thinks=False)
     yield from ((name, plain) for name in ("gpt-4.1", "gpt-4.1-mini", "gpt-4o", "gpt-4o-mini"))
     o_series = _reasoning_profile("medium", "low medium high", window=200_000, parallel=False)
@@ -74,25 +74,25 @@ def _profiles() -> Iterator[tuple[str, OpenAiProfile]]:
     yield "gpt-6.1-sol", replace(always, response_efforts=frozenset({"max"}))
 
 
-OPENAI_MODELS: Mapping[str, OpenAiProfile] = dict(_profiles())
+OPENAI_MODELS: Mapping[str, OpenAiProfile] = dict(_openai_profiles())
 
 
-def refuse_value(rule: str, param: str, value: object, said: str = "") -> NoReturn:
+def refuse_value(rule: str, param: str, value: object, remedy: str = "") -> NoReturn:
     """Refuse a value that the model does not accept."""
-    told = f"Unsupported value: '{param}' does not support {value!r} with this model.{said}"
-    raise RequestRefusal(rule=rule, message=told, param=param, code="unsupported_value")
+    message = f"Unsupported value: '{param}' does not support {value!r} with this model.{remedy}"
+    raise RequestRefusal(rule=rule, message=message, param=param, code="unsupported_value")
 
 
-def refuse_parameter(rule: str, param: str, said: str = "") -> NoReturn:
+def refuse_parameter(rule: str, param: str, remedy: str = "") -> NoReturn:
     """Refuse a parameter that the model does not accept."""
-    told = f"Unsupported parameter: '{param}' is not supported with this model.{said}"
-    raise RequestRefusal(rule=rule, message=told, param=param, code="unsupported_parameter")
+    message = f"Unsupported parameter: '{param}' is not supported with this model.{remedy}"
+    raise RequestRefusal(rule=rule, message=message, param=param, code="unsupported_parameter")
 
 
-def refuse_length(param: str, most: int, length: int) -> NoReturn:
+def refuse_length(param: str, max_length: int, length: int) -> NoReturn:
     """Refuse an id beyond the limit (P-10)."""
-    told = f"Expected a string with maximum length {most}, but got a string with length {length} instead."
-    message = f"Invalid '{param}': string too long. {told}"
+    message = f"Expected a string with maximum length {max_length}, but got a string with length {length} instead."
+    message = f"Invalid '{param}': string too long. {message}"
     raise RequestRefusal(rule="P-10", message=message, param=param, code="string_above_max_length")
 
 
@@ -172,8 +172,8 @@ class ResponsesRequestFormat(RequestFormat):
         return found
 
     def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
-        told = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
-        return {"error": told}
+        error = {"message": refusal.message, "type": refusal.kind, "param": refusal.param, "code": refusal.code}
+        return {"error": error}
 
     def is_altered(self, sent: object, given: object) -> bool:
         return super().is_altered(_without_status(sent), _without_status(given))
@@ -182,7 +182,7 @@ class ResponsesRequestFormat(RequestFormat):
 
     def read_request(self, request: ProviderRequest) -> ChatRequest:
         body = request.body
-        items, tools = self._items(body), body.get("tools") or []
+        items, tools = self._request_items(body), body.get("tools") or []
         if not isinstance(body.get("model"), str) or not isinstance(tools, list) or not items:
             raise RequestRefusal(rule="", message="Missing or invalid 'model', 'input' or 'tools'.", param="input")
         system = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
@@ -196,18 +196,18 @@ class ResponsesRequestFormat(RequestFormat):
             stream=bool(body.get("stream")),
         )
 
-    def _items(self, body: Mapping[str, Any]) -> list[ResponsesItem]:
+    def _request_items(self, body: Mapping[str, Any]) -> list[ResponsesItem]:
         """Return the items of a request, with stored ones in place of references to them."""
-        told = body.get("input")
-        items = [{"role": "user", "content": told}] if isinstance(told, str) else told
+        items = body.get("input")
+        items = [{"role": "user", "content": items}] if isinstance(items, str) else items
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
             raise RequestRefusal(rule="", message="Invalid 'input': expected a text or a list of items.", param="input")
-        found = [] if (before := body.get("previous_response_id")) is None else self._stored(before, "response")
+        found = [] if (before := body.get("previous_response_id")) is None else self._stored_items(before, "response")
         for item in items:
-            found += self._stored(item.get("id"), "item") if item.get("type") == "item_reference" else [item]
+            found += self._stored_items(item.get("id"), "item") if item.get("type") == "item_reference" else [item]
         return found
 
-    def _stored(self, name: Any, what: str) -> list[ResponsesItem]:  # noqa: ANN401 - any JSON
+    def _stored_items(self, name: Any, what: str) -> list[ResponsesItem]:  # noqa: ANN401 - any JSON
         if (found := self._kept.get(str(name))) is None:
             message = f"The {what} with id '{name}' was not found. Nothing is persisted when `store` is set to false."
             raise RequestRefusal(rule="P-11", status=404, message=message, param="input")
@@ -217,8 +217,8 @@ class ResponsesRequestFormat(RequestFormat):
 
     def check(self, chat: ChatRequest) -> None:
         profile, body = self.models[chat.model], chat.native
-        told = (body.get("reasoning") or {}).get("effort")
-        effort = check_effort(profile, told, "reasoning.effort", profile.response_efforts)
+        effort = (body.get("reasoning") or {}).get("effort")
+        effort = check_effort(profile, effort, "reasoning.effort", profile.response_efforts)
         check_parallel(profile, body)
         if "max_tokens" in body:
             refuse_parameter("P-9", "max_tokens", " Use 'max_output_tokens' instead.")
@@ -232,7 +232,7 @@ class ResponsesRequestFormat(RequestFormat):
         if form.get("strict"):
             name = f"response_format '{form.get('name')}'"
             check_strict(name, form.get("schema") or {}, "text.format.schema", "invalid_json_schema")
-        self.check_items(self._items(body))
+        self.check_items(self._request_items(body))
 
     def check_items(self, items: Sequence[ResponsesItem]) -> None:
         """Check lengths of ids (P-10), and that reasoning and the items it belongs to are sent together (P-11)."""
@@ -244,8 +244,8 @@ class ResponsesRequestFormat(RequestFormat):
             if item.get("type") == "reasoning":
                 self._check_reasoning(item, items[at + 1] if at + 1 < len(items) else {})
             elif (needed := self._needs.get(str(item.get("id")))) is not None and needed not in present:
-                told = f"Item '{item['id']}' of type '{item.get('type')}' was provided without its required"
-                raise RequestRefusal(rule="P-11", message=f"{told} 'reasoning' item: '{needed}'.", param="input")
+                message = f"Item '{item['id']}' of type '{item.get('type')}' was provided without its required"
+                raise RequestRefusal(rule="P-11", message=f"{message} 'reasoning' item: '{needed}'.", param="input")
 
     def _check_reasoning(self, item: ResponsesItem, following: ResponsesItem) -> None:
         name = str(item.get("id"))
@@ -257,8 +257,8 @@ class ResponsesRequestFormat(RequestFormat):
             message = f"Item with id '{name}' not found. Items are not persisted when `store` is set to false."
             raise RequestRefusal(rule="P-11", status=404, message=message, param="input")
         if given.follower is None or not _is_same_item(following, given.follower):
-            told = f"Item '{name}' of type 'reasoning' was provided without its required following item."
-            raise RequestRefusal(rule="P-11", message=told, param="input")
+            message = f"Item '{name}' of type 'reasoning' was provided without its required following item."
+            raise RequestRefusal(rule="P-11", message=message, param="input")
 
     # Writing
 
@@ -273,10 +273,10 @@ class ResponsesRequestFormat(RequestFormat):
     def write_reply(self, chat: ChatRequest, reply: ScriptedReply, tokens: TokenCount, seed: str) -> NativeReply:
         items = _reply_items(reply, seed)
         if reply.thinking:
-            items.insert(0, self._think(chat, reply, seed, items))
+            items.insert(0, self._reasoning_item(chat, reply, seed, items))
         response = make_id("resp_", seed)
         if chat.native.get("store") is not False:
-            self._kept[response] = [*self._items(chat.native), *items]
+            self._kept[response] = [*self._request_items(chat.native), *items]
             self._kept.update({item["id"]: [item] for item in items})
         reason = _INCOMPLETE.get(reply.finish or "")
         body = {
@@ -298,8 +298,8 @@ class ResponsesRequestFormat(RequestFormat):
             "usage": self.usage(tokens),
         }
         calls = [item for item in items if item["type"] == "function_call"]
-        told = tuple((item["call_id"], item["name"], item["arguments"]) for item in calls)
-        return NativeReply(body=body, native=items, calls=told, text=reply.text or "")
+        call_keys = tuple((item["call_id"], item["name"], item["arguments"]) for item in calls)
+        return NativeReply(body=body, native=items, calls=call_keys, text=reply.text or "")
 
     def usage(self, tokens: TokenCount) -> Mapping[str, Any]:
         """Return the tokens of an exchange; reasoning is part of the output."""
@@ -312,7 +312,7 @@ class ResponsesRequestFormat(RequestFormat):
             "total_tokens": tokens.prompt + output,
         }
 
-    def _think(
+    def _reasoning_item(
         self, chat: ChatRequest, reply: ScriptedReply, seed: str, items: Sequence[ResponsesItem]
     ) -> ResponsesItem:
         """Return the reasoning item that belongs before these items, and remember it."""
@@ -337,14 +337,14 @@ def _request_settings(body: Mapping[str, Any], tools: Sequence[Any]) -> dict[str
         if isinstance(one, dict) and one.get("type") == "function"
     ]
     form = (body.get("text") or {}).get("format") or {}
-    told: ResponsesItem = {
+    settings: ResponsesItem = {
         "model": body["model"],
         "tools": functions,
         "tool_choice": _tool_choice(body.get("tool_choice")),
         "response_format": {"type": "json_schema", "json_schema": form} if form.get("type") == "json_schema" else None,
         "max_completion_tokens": body.get("max_output_tokens"),
     }
-    return {name: value for name, value in told.items() if value not in (None, [])}
+    return {name: value for name, value in settings.items() if value not in (None, [])}
 
 
 def _tool_choice(choice: Any) -> Any:  # noqa: ANN401 - a word or an object
@@ -365,8 +365,8 @@ def _items_to_messages(
     for item in items:
         kind, role = item.get("type", "message"), item.get("role")
         if kind == "function_call_output":
-            told = content_text(item.get("output"))
-            messages.append({"role": "tool", "tool_call_id": str(item.get("call_id")), "content": told})
+            output = content_text(item.get("output"))
+            messages.append({"role": "tool", "tool_call_id": str(item.get("call_id")), "content": output})
         elif kind == "message" and role != "assistant":
             messages.append({"role": role, "content": content_text(item.get("content"))})
         else:
@@ -393,8 +393,8 @@ def _reply_items(reply: ScriptedReply, seed: str) -> list[ResponsesItem]:
     done = {"status": "incomplete" if reply.finish == "length" else "completed"}
     if reply.text is not None or reply.refusal is not None:
         refused: ResponsesItem = {"type": "refusal", "refusal": reply.refusal}
-        said = {"type": "output_text", "text": reply.text}
-        part: ResponsesItem = refused if reply.refusal is not None else {**said, "annotations": []}
+        text_part = {"type": "output_text", "text": reply.text}
+        part: ResponsesItem = refused if reply.refusal is not None else {**text_part, "annotations": []}
         message: ResponsesItem = {
             "type": "message",
             "id": make_id("msg_", seed),

@@ -38,8 +38,8 @@ from bot.testing.model_server import CompletionRequest, ReplyScript, ScriptedRep
 class ReplyMemory:
     """The last ``most`` replies, found by their calls, by their text, and by the messages that they answered."""
 
-    def __init__(self, most: int = 20_000) -> None:
-        self._most = most
+    def __init__(self, max_replies: int = 20_000) -> None:
+        self._max_replies = max_replies
         self._given: OrderedDict[str, list[RememberedReply]] = OrderedDict()
 
     def keep(self, chat: ChatRequest, given: RememberedReply) -> None:
@@ -47,7 +47,7 @@ class ReplyMemory:
         for key in (_position_key(chat.messages), _first_key(chat.messages), *_reply_keys(given)):
             self._given.setdefault(key, []).append(given)
             self._given.move_to_end(key)
-        while len(self._given) > self._most:
+        while len(self._given) > self._max_replies:
             self._given.popitem(last=False)
 
     def at(self, chat: ChatRequest, index: int) -> Sequence[RememberedReply]:
@@ -78,8 +78,8 @@ class ReplyMemory:
 class PrefixCache:
     """Counts how much of a request's beginning an earlier one had, by whole tools and messages; the last ``most``."""
 
-    def __init__(self, most: int = 200_000) -> None:
-        self._most = most
+    def __init__(self, max_replies: int = 200_000) -> None:
+        self._max_replies = max_replies
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def cached_chars(self, prefix: RequestPrefix) -> int:
@@ -91,7 +91,7 @@ class PrefixCache:
         for state, _ in prefix:
             self._seen[state] = None
             self._seen.move_to_end(state)
-        while len(self._seen) > self._most:
+        while len(self._seen) > self._max_replies:
             self._seen.popitem(last=False)
 
 
@@ -173,11 +173,11 @@ class RequestFormat(ABC):
         """Check that the prompt fits into the model's context window (P-15)."""
         window = self.profile(chat.model).window
         if tokens > window:
-            said = (
+            message = (
                 f"This model's maximum context length is {window} tokens. However, your messages resulted in {tokens}"
             )
             raise RequestRefusal(
-                rule="P-15", message=f"{said} tokens.", param="messages", code="context_length_exceeded"
+                rule="P-15", message=f"{message} tokens.", param="messages", code="context_length_exceeded"
             )
 
     def visible_prompt(self, chat: ChatRequest, tokens: TokenCount) -> tuple[Mapping[str, Any], TokenCount]:
@@ -235,11 +235,11 @@ class RequestChecker:
     requests.
     """
 
-    def __init__(self, most: int = 20_000) -> None:
+    def __init__(self, max_replies: int = 20_000) -> None:
         self.prefix_breaks = 0
         self.altered_replies = 0
-        self._memory = ReplyMemory(most)
-        self._cache = PrefixCache(most * 10)
+        self._memory = ReplyMemory(max_replies)
+        self._cache = PrefixCache(max_replies * 10)
 
     def check(self, wire: RequestFormat, chat: ChatRequest) -> None:
         """Measure a request and check it. Raise RequestRefusal."""
@@ -394,8 +394,8 @@ class ProviderDouble:
         if wire.thinks(chat):
             reply = replace(reply, thinking=reply_thinking(reply, seed))
         spoken = (reply.text or "") + (reply.refusal or "") + "".join(name + text for name, text in reply.calls)
-        told = replace(tokens, output=token_count(len(spoken)), thinking=len(reply.thinking) // 4)
-        written = wire.write_reply(chat, reply, told, seed)
+        counted = replace(tokens, output=token_count(len(spoken)), thinking=len(reply.thinking) // 4)
+        written = wire.write_reply(chat, reply, counted, seed)
         self._checker.remember_reply(chat, written)
         if chat.stream:
             return replace(reply.response, headers=EVENT_STREAM, body="".join(wire.stream(written)).encode())
@@ -408,8 +408,10 @@ class ProviderDouble:
         return script(asked) if callable(script) else script[min(asked.number, len(script)) - 1]
 
     def _authorise(self, received: ReceivedRequest) -> None:
-        told = (received.headers.get(name, "") for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))
-        if self.key is not None and self.key not in {one.removeprefix("Bearer ") for one in told}:
+        values = (
+            received.headers.get(name, "") for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+        )
+        if self.key is not None and self.key not in {one.removeprefix("Bearer ") for one in values}:
             raise RequestRefusal(
                 rule="", status=401, kind="authentication_error", message="Incorrect API key.", code="invalid_api_key"
             )

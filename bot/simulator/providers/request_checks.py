@@ -48,11 +48,11 @@ class StrictSchemaSubset:
             count += len(one.get("properties") or ())
             if len(place) > 2 * self.most_depth or count > self.most_properties:
                 return "the schema is too deep or has too many properties."
-            if (fault := self._fault(one)) is not None:
+            if (fault := self._find_fault(one)) is not None:
                 return f"In context=({', '.join(map(repr, place))}), {fault}"
         return None
 
-    def _fault(self, schema: Mapping[str, Any]) -> str | None:
+    def _find_fault(self, schema: Mapping[str, Any]) -> str | None:
         if odd := sorted(self.refused & schema.keys()):
             return f"'{odd[0]}' is not permitted."
         if schema.get("type") == "object":
@@ -60,8 +60,8 @@ class StrictSchemaSubset:
                 return "'additionalProperties' is required to be supplied and to be false."
             missing = sorted(set(schema.get("properties") or ()) - set(schema.get("required") or ()))
             if self.all_required and missing:
-                told = "'required' is required to be supplied and to be an array including every key in properties."
-                return f"{told} Missing '{missing[0]}'."
+                message = "'required' is required to be supplied and to be an array including every key in properties."
+                return f"{message} Missing '{missing[0]}'."
         if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
             return "array schema missing items."
         if self.formats is not None and schema.get("format", next(iter(self.formats))) not in self.formats:
@@ -164,8 +164,8 @@ def check_replies(
         same = [one for one in found if one.call_names == message_calls(message)]
         if found and not same and message_calls(message):
             expected = ", ".join(f"{name} ({call_id})" for call_id, name in found[-1].call_names) or "no calls"
-            told = f"messages[{at}]: the calls differ from those of the response, which were: {expected}."
-            raise RequestRefusal(rule="P-2", message=told, param=f"messages[{at}].tool_calls")
+            difference = f"messages[{at}]: the calls differ from those of the response, which were: {expected}."
+            raise RequestRefusal(rule="P-2", message=difference, param=f"messages[{at}].tool_calls")
         yield at, _closest_reply(same, message, chat.natives.get(at))
 
 

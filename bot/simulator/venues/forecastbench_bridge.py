@@ -52,12 +52,14 @@ class ForecastBenchBridge:
         due = one.question.opens
         if one.action is LifecycleAction.OPEN and due not in self.rounds:
             series = [
-                ask for ask in self.world.questions if ask.venue_kind == one.question.venue_kind and ask.opens == due
+                simulated
+                for simulated in self.world.questions
+                if simulated.venue_kind == one.question.venue_kind and simulated.opens == due
             ]
-            self.rounds[due] = SimulatedRound(due=due, series=series, markets=self._markets(due))
-            self._publish(self.rounds[due])
+            self.rounds[due] = SimulatedRound(due=due, series=series, markets=self._open_markets(due))
+            self._publish_round(self.rounds[due])
 
-    def move_price(self, ask: SimulatedQuestion, day: float) -> None:
+    def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
         """Nobody trades here."""
 
     def settle(self, day: float) -> None:
@@ -68,92 +70,106 @@ class ForecastBenchBridge:
         for found in self.rounds.values():
             if day >= found.due + PUBLISHED_AFTER_DAYS:
                 rows = [*self._dated_rows(found, day), *self._market_rows(found, day)]
-                self._write("resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows)
+                self._write_file(
+                    "resolution_sets", f"{self._date(found.due)}_resolution_set.json", found, resolutions=rows
+                )
 
-    def _markets(self, due: float) -> list[SimulatedQuestion]:
+    def _open_markets(self, due: float) -> list[SimulatedQuestion]:
         freeze = due - FREEZE_DAYS
         fit = [
-            ask
-            for ask in self.world.questions
-            if ask.venue_kind in _MARKETS_OF and ask.answer_kind is AnswerKind.BINARY and ask.opens <= max(freeze, 0.0)
+            simulated
+            for simulated in self.world.questions
+            if simulated.venue_kind in _MARKETS_OF
+            and simulated.answer_kind is AnswerKind.BINARY
+            and simulated.opens <= max(freeze, 0.0)
         ]
-        return [ask for ask in fit if min(ask.closes, outcome_day(ask)) > due + 1.0][:MARKETS_A_ROUND]
+        return [simulated for simulated in fit if min(simulated.closes, outcome_day(simulated)) > due + 1.0][
+            :MARKETS_A_ROUND
+        ]
 
-    def _publish(self, found: SimulatedRound) -> None:
+    def _publish_round(self, found: SimulatedRound) -> None:
         records = [
-            *(self._series_record(ask) for ask in found.series),
-            *(self._market_record(ask, found.due) for ask in found.markets),
+            *(self._series_record(simulated) for simulated in found.series),
+            *(self._market_record(simulated, found.due) for simulated in found.markets),
         ]
-        self._write("question_sets", f"{self._date(found.due)}-llm.json", found, questions=records)
+        self._write_file("question_sets", f"{self._date(found.due)}-llm.json", found, questions=records)
 
-    def _series_record(self, ask: SimulatedQuestion) -> dict[str, Any]:
-        frozen = max(0.0, ask.opens - FREEZE_DAYS)
+    def _series_record(self, simulated: SimulatedQuestion) -> dict[str, Any]:
+        frozen = max(0.0, simulated.opens - FREEZE_DAYS)
         return {
-            **self._record(ask, _SERIES_OF.get(ask.theme, "fred"), ask.series),
-            "question": f"{ask.label} be higher on {{resolution_date}} than on {{forecast_due_date}}?",
-            "resolution_criteria": ask.criteria,
+            **self._question_record(simulated, _SERIES_OF.get(simulated.theme, "fred"), simulated.series),
+            "question": f"{simulated.label} be higher on {{resolution_date}} than on {{forecast_due_date}}?",
+            "resolution_criteria": simulated.criteria,
             "market_info_open_datetime": NOT_AVAILABLE,
             "market_info_close_datetime": NOT_AVAILABLE,
             "freeze_datetime": self.world.calendar.moment_of(frozen).isoformat(),
-            "freeze_datetime_value": str(self.world.series_by_name[ask.series].value(frozen)),
+            "freeze_datetime_value": str(self.world.series_by_name[simulated.series].value(frozen)),
             "freeze_datetime_value_explanation": "Value of the series.",
-            "resolution_dates": [self._date(day).isoformat() for day in ask.horizons],
+            "resolution_dates": [self._date(day).isoformat() for day in simulated.horizons],
         }
 
-    def _market_record(self, ask: SimulatedQuestion, due: float) -> dict[str, Any]:
-        frozen, calendar = max(ask.opens, due - FREEZE_DAYS), self.world.calendar
+    def _market_record(self, simulated: SimulatedQuestion, due: float) -> dict[str, Any]:
+        frozen, calendar = max(simulated.opens, due - FREEZE_DAYS), self.world.calendar
         return {
-            **self._record(ask, _MARKETS_OF[ask.venue_kind], ask.key),
-            "question": ask.title,
-            "resolution_criteria": f"Resolves as the market does. {ask.criteria}",
-            "market_info_open_datetime": calendar.moment_of(ask.opens).isoformat(),
-            "market_info_close_datetime": calendar.moment_of(ask.closes).isoformat(),
+            **self._question_record(simulated, _MARKETS_OF[simulated.venue_kind], simulated.key),
+            "question": simulated.title,
+            "resolution_criteria": f"Resolves as the market does. {simulated.criteria}",
+            "market_info_open_datetime": calendar.moment_of(simulated.opens).isoformat(),
+            "market_info_close_datetime": calendar.moment_of(simulated.closes).isoformat(),
             "freeze_datetime": calendar.moment_of(frozen).isoformat(),
-            "freeze_datetime_value": f"{self._price(ask, frozen):.4f}",
+            "freeze_datetime_value": f"{self._price(simulated, frozen):.4f}",
             "freeze_datetime_value_explanation": "Price of the market.",
             "resolution_dates": NOT_AVAILABLE,
         }
 
-    def _record(self, ask: SimulatedQuestion, source: str, number: str) -> dict[str, Any]:
+    def _question_record(self, simulated: SimulatedQuestion, source: str, number: str) -> dict[str, Any]:
         return {
             "id": number,
             "source": source,
-            "background": ask.background,
+            "background": simulated.background,
             "market_info_resolution_criteria": NOT_AVAILABLE,
-            "url": f"https://simulation.example/{ask.key}",
+            "url": f"https://simulation.example/{simulated.key}",
             "source_intro": _INTRO,
         }
 
     def _dated_rows(self, found: SimulatedRound, day: float) -> list[dict[str, Any]]:
         return [
-            _resolution_row(ask.series, _SERIES_OF.get(ask.theme, "fred"), self._date(when), outcome=float(happened))
-            for ask in found.series
-            for when, happened in zip(ask.horizons, self.world.outcomes_by_day(ask), strict=True)
+            _resolution_row(
+                simulated.series, _SERIES_OF.get(simulated.theme, "fred"), self._date(when), outcome=float(happened)
+            )
+            for simulated in found.series
+            for when, happened in zip(simulated.horizons, self.world.outcomes_by_day(simulated), strict=True)
             if when + 1.0 <= day
         ]
 
     def _market_rows(self, found: SimulatedRound, day: float) -> list[dict[str, Any]]:
         rows = []
-        for ask in found.markets:
-            source, known = _MARKETS_OF[ask.venue_kind], outcome_day(ask)
-            if ask.ending is QuestionEnding.ANNULLED and known + 1.0 <= day:
+        for simulated in found.markets:
+            source, known = _MARKETS_OF[simulated.venue_kind], outcome_day(simulated)
+            if simulated.ending is QuestionEnding.ANNULLED and known + 1.0 <= day:
                 continue
             if known + 1.0 <= day:
-                rows.append(_resolution_row(ask.key, source, self._date(known), outcome=float(outcome_of(ask) is True)))
+                rows.append(
+                    _resolution_row(
+                        simulated.key, source, self._date(known), outcome=float(outcome_of(simulated) is True)
+                    )
+                )
             else:
-                price = self._price(ask, min(day - 1.0, ask.closes))
-                rows.append(_resolution_row(ask.key, source, self._date(day - 1.0), outcome=price, resolved=False))
+                price = self._price(simulated, min(day - 1.0, simulated.closes))
+                rows.append(
+                    _resolution_row(simulated.key, source, self._date(day - 1.0), outcome=price, resolved=False)
+                )
         return rows
 
-    def _price(self, ask: SimulatedQuestion, day: float) -> float:
-        price = self.world.crowd_price(ask, max(day, ask.opens))
+    def _price(self, simulated: SimulatedQuestion, day: float) -> float:
+        price = self.world.crowd_price(simulated, max(day, simulated.opens))
         assert isinstance(price, float)  # noqa: S101 - only questions of yes or no are taken
         return price
 
     def _date(self, day: float) -> date:
         return (self.world.calendar.moment_of(day) + timedelta(seconds=1)).date()
 
-    def _write(self, part: str, name: str, found: SimulatedRound, **rows: object) -> None:
+    def _write_file(self, part: str, name: str, found: SimulatedRound, **rows: object) -> None:
         due = self._date(found.due).isoformat()
         content = {"forecast_due_date": due, "question_set": f"{due}-llm.json", **rows}
         path = self.folder / part / name

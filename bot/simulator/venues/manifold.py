@@ -47,17 +47,17 @@ class FakeManifold(ManifoldReadApi):
     def routes(self) -> list[BaseRoute]:
         """Return the paths of the interface that Foxcast uses, and the socket."""
         posts: Mapping[str, Handler] = {
-            "/v0/bet": self._bet,
-            "/v0/bet/cancel/{id}": self._cancel,
-            "/v0/multi-bet": self._multi_bet,
-            "/v0/market/{id}/sell": self._sell,
-            "/v0/comment": self._comment,
-            "/set-bot-status": self._bot_status,
+            "/v0/bet": self._serve_bet,
+            "/v0/bet/cancel/{id}": self._serve_cancel,
+            "/v0/multi-bet": self._serve_multi_bet,
+            "/v0/market/{id}/sell": self._serve_sell,
+            "/v0/comment": self._serve_comment,
+            "/set-bot-status": self._serve_bot_status,
         }
         return [
             *super().routes(),
             *(Route(path, answer_refusals(handler), methods=["POST"]) for path, handler in posts.items()),
-            WebSocketRoute("/ws", self._socket),
+            WebSocketRoute("/ws", self._serve_updates),
         ]
 
     def error_response(self, status: int) -> Response:
@@ -65,10 +65,10 @@ class FakeManifold(ManifoldReadApi):
         words = {503: "High volume of requests. Please try betting again.", 500: "An unexpected error occurred."}
         return JSONResponse({"message": words[status]}, status) if status in words else super().error_response(status)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the market of a request be edited, closed, resolved, or traded by somebody else."""
-        given = _request_fields(heard)
-        parts = heard.path.split("/")
+        given = _request_fields(logged)
+        parts = logged.path.split("/")
         named = given.get("contractId") or (parts[3] if len(parts) > 3 else "")
         if named == "cancel" and (order := self.state.bets.get(parts[-1])) is not None:
             named = order.market
@@ -76,8 +76,8 @@ class FakeManifold(ManifoldReadApi):
         if market is None or market.resolved or not self.world.apply_fault(fault, market, given):
             self.faults.discount(fault)
 
-    async def _bot_status(self, request: Request) -> Response:
-        user, asked = self._known(request), self._body(request, schemas.BOT_STATUS)
+    async def _serve_bot_status(self, request: Request) -> Response:
+        user, asked = self._require_user(request), self._parse_body(request, schemas.BOT_STATUS)
         if asked["userId"] != user.id or not asked["isBot"]:
             raise ManifoldRefusal(403, "Only moderators can do that.")
         user.is_bot = True
@@ -86,24 +86,24 @@ class FakeManifold(ManifoldReadApi):
 
     # Trading
 
-    async def _bet(self, request: Request) -> Response:
-        user, asked = self._known(request), self._body(request, schemas.BET)
+    async def _serve_bet(self, request: Request) -> Response:
+        user, asked = self._require_user(request), self._parse_body(request, schemas.BET)
         market = self._market_of(asked["contractId"])
-        return await self._in_turn(user, market, lambda: self._place(request, user, market, asked))
+        return await self._in_turn(user, market, lambda: self._serve_place(request, user, market, asked))
 
-    def _place(
+    def _serve_place(
         self, request: Request, user: FakeManifoldUser, market: FakeManifoldMarket, asked: Mapping[str, Any]
     ) -> Response:
         now = self.now_ms()
-        ask = self._ask(user, market, asked, now)
-        found = self.world.trading.preview_bet(ask)
+        bet_request = self._parse_bet(user, market, asked, now)
+        found = self.world.trading.preview_bet(bet_request)
         if asked["dryRun"]:
-            return JSONResponse(rows.placed_row(self.world.trading.row(ask, found), now, bet_id="dry-run"))
-        done = self.world.bet(ask, found)
+            return JSONResponse(rows.placed_row(self.world.trading.row(bet_request, found), now, bet_id="dry-run"))
+        done = self.world.bet(bet_request, found)
         self.record_effect(logged_request(request), "bet", subject=done.id, **_bet_details(done, asked))
         return JSONResponse(rows.placed_row(done, now, bet_id=done.id))
 
-    def _ask(
+    def _parse_bet(
         self, user: FakeManifoldUser, market: FakeManifoldMarket, asked: Mapping[str, Any], now: int
     ) -> BetRequest:
         answer = self._answer_of(market, asked["answerId"])
@@ -127,9 +127,9 @@ class FakeManifold(ManifoldReadApi):
             reply_to=asked["replyToCommentId"],
         )
 
-    async def _cancel(self, request: Request) -> Response:
-        user = self._known(request)
-        self._body(request, schemas.CANCEL)
+    async def _serve_cancel(self, request: Request) -> Response:
+        user = self._require_user(request)
+        self._parse_body(request, schemas.CANCEL)
         bet = self.state.bets.get(request.path_params["id"])
         if bet is None:
             raise ManifoldRefusal(404, "Bet not found.")
@@ -139,24 +139,26 @@ class FakeManifold(ManifoldReadApi):
         self.record_effect(logged_request(request), "cancel", subject=bet.id)
         return JSONResponse(rows.bet_row(bet, self.now_ms()))
 
-    async def _sell(self, request: Request) -> Response:
-        user, asked = self._known(request), self._body(request, schemas.SELL)
-        market = self._found(request)
+    async def _serve_sell(self, request: Request) -> Response:
+        user, asked = self._require_user(request), self._parse_body(request, schemas.SELL)
+        market = self._find_market(request)
 
         def sell() -> Response:
             now = self.now_ms()
             answer = self._answer_of(market, asked["answerId"])
             require_tradable(market, answer, now)
             shares = float("inf") if asked["shares"] is None else asked["shares"]
-            ask = BetRequest(user=user, market=market, answer=answer, outcome=asked["outcome"], now=now, shares=shares)
-            bet = self.world.sell(ask)
+            bet_request = BetRequest(
+                user=user, market=market, answer=answer, outcome=asked["outcome"], now=now, shares=shares
+            )
+            bet = self.world.sell(bet_request)
             self.record_effect(logged_request(request), "sell", subject=bet.id, **_bet_details(bet, asked))
             return JSONResponse(rows.placed_row(bet, now, bet_id=bet.id))
 
         return await self._in_turn(user, market, sell)
 
-    async def _multi_bet(self, request: Request) -> Response:
-        user, asked = self._known(request), self._body(request, schemas.MULTI_BET)
+    async def _serve_multi_bet(self, request: Request) -> Response:
+        user, asked = self._require_user(request), self._parse_body(request, schemas.MULTI_BET)
         market = self._market_of(asked["contractId"])
         if not market.sums_to_one:
             raise ManifoldRefusal(400, "You can only buy several answers of a market where one wins.")
@@ -164,8 +166,10 @@ class FakeManifold(ManifoldReadApi):
         def place() -> Response:
             now = self.now_ms()
             given = {**asked, "outcome": "YES", "expiresMillisAfter": None, "replyToCommentId": None}
-            asks = [self._ask(user, market, {**given, "answerId": answer}, now) for answer in asked["answerIds"]]
-            placed = self.world.buy_several(asks, asked["amount"])
+            bet_requests = [
+                self._parse_bet(user, market, {**given, "answerId": answer}, now) for answer in asked["answerIds"]
+            ]
+            placed = self.world.buy_several(bet_requests, asked["amount"])
             for bet in placed:
                 self.record_effect(logged_request(request), "bet", subject=bet.id, **_bet_details(bet, asked))
             return JSONResponse([rows.placed_row(bet, now, bet_id=bet.id) for bet in placed])
@@ -180,18 +184,18 @@ class FakeManifold(ManifoldReadApi):
         One that waited too long is refused.
         """
         began = self.clock.monotonic()
-        async with self._turn(f"user {user.id}"), self._turn(f"market {market.id}"):
+        async with self._user_lock(f"user {user.id}"), self._user_lock(f"market {market.id}"):
             if self.clock.monotonic() - began > QUEUE_LIMIT_S:
                 raise ManifoldRefusal(503, "High volume of requests (>10s in queue). Please try again later.")
             if self.bet_duration_s > 0.0:
                 await self.clock.sleep(self.bet_duration_s)
             return work()
 
-    def _turn(self, key: str) -> asyncio.Lock:
+    def _user_lock(self, key: str) -> asyncio.Lock:
         return self._turns.setdefault(key, asyncio.Lock())
 
-    async def _comment(self, request: Request) -> Response:
-        user, asked = self._known(request), self._body(request, schemas.COMMENT)
+    async def _serve_comment(self, request: Request) -> Response:
+        user, asked = self._require_user(request), self._parse_body(request, schemas.COMMENT)
         market = self._market_of(asked["contractId"])
         content = asked["content"] or asked["html"] or asked["markdown"]
         if not content:
@@ -211,7 +215,7 @@ class FakeManifold(ManifoldReadApi):
 
     # The socket
 
-    async def _socket(self, websocket: WebSocket) -> None:
+    async def _serve_updates(self, websocket: WebSocket) -> None:
         await self.hub.serve_socket(websocket, self._hear_message, check_every_s=CHECK_EVERY_S, idle_s=IDLE_S)
 
     def _hear_message(self, channel: FakeSocketChannel, text: str) -> None:
@@ -241,9 +245,9 @@ def _is_valid_frame(txid: object, kind: object, topics: object) -> bool:
     return numbered and named and kind in {"identify", "subscribe", "unsubscribe", "ping"}
 
 
-def _request_fields(heard: LoggedRequest) -> Mapping[str, Any]:
+def _request_fields(logged: LoggedRequest) -> Mapping[str, Any]:
     try:
-        body = read_json_body(heard)
+        body = read_json_body(logged)
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

@@ -36,7 +36,7 @@ class ManifoldBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self.markets[one.question.key] = self._opened(one.question)
+            self.markets[one.question.key] = self._open_market(one.question)
             return
         market = self.markets.get(one.question.key)
         if market is None:
@@ -47,7 +47,7 @@ class ManifoldBridge:
             case LifecycleAction.CLOSE if market.is_open(self.venue.now_ms()):
                 self.venue.world.close(market)
             case LifecycleAction.RESOLVE if not market.resolved and one.outcome is not None:
-                self._resolve(market, one.question, one.outcome)
+                self._resolve_market(market, one.question, one.outcome)
             case LifecycleAction.ANNUL if not market.resolved:
                 self.venue.world.resolve(market, "CANCEL")
             case LifecycleAction.UNDO if market.resolved:
@@ -55,11 +55,11 @@ class ManifoldBridge:
             case _:
                 return
 
-    def move_price(self, ask: SimulatedQuestion, day: float) -> None:
-        market = self.markets.get(ask.key)
+    def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
+        market = self.markets.get(simulated.key)
         if market is None or not market.is_open(self.venue.now_ms()):
             return
-        price = self._price(ask, day)
+        price = self._price(simulated, day)
         try:
             if isinstance(price, Mapping):
                 self._trade_answers(market, price)
@@ -69,41 +69,41 @@ class ManifoldBridge:
             # The pool is too small for such a large step; the crowd will try again.
             return
 
-    def _opened(self, ask: SimulatedQuestion) -> FakeManifoldMarket:
-        price = self._price(ask, ask.opens)
+    def _open_market(self, simulated: SimulatedQuestion) -> FakeManifoldMarket:
+        price = self._price(simulated, simulated.opens)
         terms: dict[str, Any] = {
-            "closes": round(self.world.calendar.moment_of(ask.closes).timestamp() * 1000),
-            "description": question_text(ask),
-            "groups": ask.tags,
+            "closes": round(self.world.calendar.moment_of(simulated.closes).timestamp() * 1000),
+            "description": question_text(simulated),
+            "groups": simulated.tags,
             "liquidity": LIQUIDITY,
         }
         if isinstance(price, Mapping):
             long = sum(1 for market in self.markets.values() if market.answers) % 2 == 0
             answers = with_long_shots(price) if long else price
             terms |= {"type": "MULTIPLE_CHOICE", "answers": [*answers.items()], "sums_to_one": True}
-        elif ask.scale is not None:
-            scale = NumericPriceScale(low=ask.scale.low, high=ask.scale.high, is_log=False)
+        elif simulated.scale is not None:
+            scale = NumericPriceScale(low=simulated.scale.low, high=simulated.scale.high, is_log=False)
             terms |= {"type": "PSEUDO_NUMERIC", "scale": scale, "prob": price}
         else:
             terms |= {"prob": price}
-        return self.venue.world.add_market(ask.title, **terms)
+        return self.venue.world.add_market(simulated.title, **terms)
 
-    def _price(self, ask: SimulatedQuestion, day: float) -> float | Mapping[str, float]:
-        if ask.answer_kind is AnswerKind.NUMBER:
-            return bound_price(self._mean(ask, day))
-        price = self.world.crowd_price(ask, day)
+    def _price(self, simulated: SimulatedQuestion, day: float) -> float | Mapping[str, float]:
+        if simulated.answer_kind is AnswerKind.NUMBER:
+            return bound_price(self._crowd_mean(simulated, day))
+        price = self.world.crowd_price(simulated, day)
         if not isinstance(price, Mapping):
             return bound_price(price)
         # Answers of a linked market sum to one, and none is at an end.
         raised = {name: max(share, 0.02) for name, share in price.items()}
         return {name: share / sum(raised.values()) for name, share in raised.items()}
 
-    def _mean(self, ask: SimulatedQuestion, day: float) -> float:
+    def _crowd_mean(self, simulated: SimulatedQuestion, day: float) -> float:
         """Return the crowd's mean as a share of the scale."""
         import numpy as np  # noqa: PLC0415 - a double that has no world does without
 
-        assert ask.scale is not None  # noqa: S101 - numbers have a scale
-        below = self.world.crowd_cdf(ask, day, np.linspace(ask.scale.low, ask.scale.high, _GRID))
+        assert simulated.scale is not None  # noqa: S101 - numbers have a scale
+        below = self.world.crowd_cdf(simulated, day, np.linspace(simulated.scale.low, simulated.scale.high, _GRID))
         return float(1.0 - below.mean())
 
     def _trade_answers(self, market: FakeManifoldMarket, prices: Mapping[str, float]) -> None:
@@ -117,15 +117,17 @@ class ManifoldBridge:
             assert answer is not None  # noqa: S101 - it is one of this market
             self.venue.world.move_price(market, prices[answer.text], answer=answer)
 
-    def _resolve(self, market: FakeManifoldMarket, ask: SimulatedQuestion, outcome: SimulatedOutcome) -> None:
+    def _resolve_market(
+        self, market: FakeManifoldMarket, simulated: SimulatedQuestion, outcome: SimulatedOutcome
+    ) -> None:
         world = self.venue.world
         if isinstance(outcome, str):
             (winner,) = (answer.id for answer in market.answers if answer.text == outcome)
             world.resolve(market, winner)
         elif isinstance(outcome, bool):
             world.resolve(market, "YES" if outcome else "NO")
-        elif ask.scale is not None:
-            share = (outcome - ask.scale.low) / (ask.scale.high - ask.scale.low)
+        elif simulated.scale is not None:
+            share = (outcome - simulated.scale.low) / (simulated.scale.high - simulated.scale.low)
             world.resolve(market, "MKT", prob=min(1.0, max(0.0, share)))
 
 

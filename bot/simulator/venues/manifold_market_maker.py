@@ -216,13 +216,13 @@ class WantedTrade:
 
 
 def fill_trade(
-    pool: ReferencePool, want: WantedTrade, book: ReferenceOrderBook, purses: dict[str, float] | None = None
+    pool: ReferencePool, want: WantedTrade, book: ReferenceOrderBook, balances: dict[str, float] | None = None
 ) -> ReferenceTrade:
     """Fill a request from market maker and book in turns, as far as both allow.
 
     ``purses`` holds the remaining balance of users with orders in several books; it is changed.
     """
-    taking = _TradeInProgress(pool, want, dict(book.balances) if purses is None else purses)
+    taking = _TradeInProgress(pool, want, dict(book.balances) if balances is None else balances)
     for order in book.against(want.outcome):
         if want.beyond(order.limit) or not taking.from_pool(want.nearer(order.limit)):
             break
@@ -265,7 +265,7 @@ class _TradeInProgress:
             if math.isinf(amount) or self.pool.bought(outcome, amount)[0] > self._shares:
                 amount = self.pool.cost_of(outcome, self._shares)
         shares, self.pool = self.pool.bought(outcome, amount)
-        self._take(ReferenceFill(order=None, amount=amount, shares=shares))
+        self._take_fill(ReferenceFill(order=None, amount=amount, shares=shares))
         return whole and not self.done
 
     def from_order(self, order: ReferenceLimitOrder) -> None:
@@ -280,10 +280,10 @@ class _TradeInProgress:
             if self._balances[order.user] <= 0.0:
                 self.dry.append(order.id)
         if not is_zero(paid):
-            self._take(ReferenceFill(order=order.id, amount=shares * price, shares=shares))
+            self._take_fill(ReferenceFill(order=order.id, amount=shares * price, shares=shares))
             self.makers.append(ReferenceFill(order=order.id, amount=paid, shares=shares))
 
-    def _take(self, fill: ReferenceFill) -> None:
+    def _take_fill(self, fill: ReferenceFill) -> None:
         self._amount -= fill.amount
         self._shares -= fill.shares
         self.fills.append(fill)
@@ -323,9 +323,9 @@ class LinkedAnswers:
     pools: Mapping[str, ReferencePool]
     books: Mapping[str, ReferenceOrderBook] = field(default_factory=dict)
 
-    def walk(self, answer: str, want: WantedTrade, purses: dict[str, float] | None = None) -> ReferenceTrade:
+    def walk(self, answer: str, want: WantedTrade, balances: dict[str, float] | None = None) -> ReferenceTrade:
         """Trade on one answer as if there were no others; ``purses`` as for walk."""
-        return fill_trade(self.pools[answer], want, self.books.get(answer, ReferenceOrderBook()), purses)
+        return fill_trade(self.pools[answer], want, self.books.get(answer, ReferenceOrderBook()), balances)
 
     def maker_balances(self) -> dict[str, float]:
         """Return the balances of all makers."""
@@ -409,23 +409,23 @@ def _trade_with_converted(
     answers, leave more to the market makers. A sale keeps the count.
     """
     rest = answers.without(bought)
-    way = WantedTrade(outcome=_OPPOSITE[want.outcome], shares=turned, ignores_price=True)
-    trades = {answer: answers.walk(answer, way) for answer in rest}
+    wanted_trade = WantedTrade(outcome=_OPPOSITE[want.outcome], shares=turned, ignores_price=True)
+    trades = {answer: answers.walk(answer, wanted_trade) for answer in rest}
     certain = turned * (len(rest) - 1) if want.outcome == "YES" else 0.0
     cost = sum(trade.amount for trade in trades.values()) - certain
     money = want.amount - cost
     if money < 0.0 and not is_zero(money):
         return None
     money = max(money, 0.0)
-    purses = None
+    balances = None
     if math.isfinite(money):
-        purses = answers.maker_balances()
+        balances = answers.maker_balances()
         for name, one in trades.items():
             if one.makers:
-                trades[name] = answers.walk(name, replace(way, amount=one.amount, shares=math.inf), purses)
+                trades[name] = answers.walk(name, replace(wanted_trade, amount=one.amount, shares=math.inf), balances)
     if len(bought) == 1:
         part = replace(want, amount=money, shares=max(want.shares - turned, 0.0))
-        direct = {bought[0]: answers.walk(bought[0], part, purses)}
+        direct = {bought[0]: answers.walk(bought[0], part, balances)}
     else:
         direct = _buy_equal_shares(answers, bought, money)
     return ArbitrageTrade(direct=direct, others=trades, converted_shares=turned, converted_cost=cost)

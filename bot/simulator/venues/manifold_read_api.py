@@ -222,30 +222,30 @@ class ManifoldReadApi(FakeService):
     def routes(self) -> list[BaseRoute]:
         """Return the readable paths."""
         gets: Mapping[str, Handler] = {
-            "/v0/me": self._me,
-            "/v0/user/by-id/{name}": self._user,
-            "/v0/user/{name}": self._user,
-            "/v0/get-user-portfolio": self._portfolio,
-            "/v0/get-user-contract-metrics-with-contracts": self._metrics,
-            "/v0/search-markets": self._search,
-            "/v0/markets": self._markets,
-            "/v0/market-probs": self._probs,
-            "/v0/market/{id}": self._market,
-            "/v0/slug/{slug}": self._market,
-            "/v0/market/{id}/prob": self._prob,
-            "/v0/market/{id}/answers": self._answers,
-            "/v0/market/{id}/positions": self._positions,
-            "/v0/bets": self._bets,
-            "/v0/comments": self._comments,
-            "/v0/groups": self._groups,
-            "/v0/group/{slug}": self._groups,
-            "/get-contract": self._raw,
+            "/v0/me": self._serve_me,
+            "/v0/user/by-id/{name}": self._serve_user,
+            "/v0/user/{name}": self._serve_user,
+            "/v0/get-user-portfolio": self._serve_portfolio,
+            "/v0/get-user-contract-metrics-with-contracts": self._serve_metrics,
+            "/v0/search-markets": self._serve_search,
+            "/v0/markets": self._serve_markets,
+            "/v0/market-probs": self._serve_probs,
+            "/v0/market/{id}": self._serve_market,
+            "/v0/slug/{slug}": self._serve_market,
+            "/v0/market/{id}/prob": self._serve_prob,
+            "/v0/market/{id}/answers": self._serve_answers,
+            "/v0/market/{id}/positions": self._serve_positions,
+            "/v0/bets": self._serve_bets,
+            "/v0/comments": self._serve_comments,
+            "/v0/groups": self._serve_groups,
+            "/v0/group/{slug}": self._serve_groups,
+            "/get-contract": self._serve_raw,
         }
         return [Route(path, answer_refusals(handler), methods=["GET"]) for path, handler in gets.items()]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the user of a request's key."""
-        user = self._user_of(heard)
+        user = self._user_of(logged)
         return "" if user is None else user.id
 
     async def answer_unknown_path(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -259,34 +259,36 @@ class ManifoldReadApi(FakeService):
 
     # Accounts
 
-    def _user_of(self, heard: LoggedRequest) -> FakeManifoldUser | None:
-        parts = heard.headers.get("authorization", "").split(" ")
+    def _user_of(self, logged: LoggedRequest) -> FakeManifoldUser | None:
+        parts = logged.headers.get("authorization", "").split(" ")
         if len(parts) != 2 or parts[0] != "Key":
             return None
         return next((user for user in self.state.users.values() if user.key == parts[1] and not user.banned), None)
 
-    def _known(self, request: Request) -> FakeManifoldUser:
+    def _require_user(self, request: Request) -> FakeManifoldUser:
         asking = logged_request(request)
         user = self._user_of(asking)
         if user is None:
-            said = asking.headers.get("authorization")
-            raise ManifoldRefusal(401, "No user exists with that API key." if said else "Missing Authorization header.")
+            header = asking.headers.get("authorization")
+            raise ManifoldRefusal(
+                401, "No user exists with that API key." if header else "Missing Authorization header."
+            )
         return user
 
-    async def _me(self, request: Request) -> Response:
-        return JSONResponse(rows.user_row(self._known(request), base=BASE))
+    async def _serve_me(self, request: Request) -> Response:
+        return JSONResponse(rows.user_row(self._require_user(request), base=BASE))
 
-    async def _user(self, request: Request) -> Response:
-        return JSONResponse(rows.user_row(self._named(request.path_params["name"]), base=BASE))
+    async def _serve_user(self, request: Request) -> Response:
+        return JSONResponse(rows.user_row(self._find_user(request.path_params["name"]), base=BASE))
 
-    def _named(self, name: str) -> FakeManifoldUser:
+    def _find_user(self, name: str) -> FakeManifoldUser:
         user = self.state.user_named(name)
         if user is None:
             raise ManifoldRefusal(404, "User not found")
         return user
 
-    async def _portfolio(self, request: Request) -> Response:
-        user = self._named(self._query(request, schemas.PORTFOLIO)["userId"])
+    async def _serve_portfolio(self, request: Request) -> Response:
+        user = self._find_user(self._parse_query(request, schemas.PORTFOLIO)["userId"])
         worth = [
             rows.metric_row(self.state, self.state.markets[market], user.id, answer)["payout"]
             for who, market, answer in self.state.holdings
@@ -304,8 +306,8 @@ class ManifoldReadApi(FakeService):
         }
         return JSONResponse(row, headers=_BRIEF_CACHE_HEADERS)
 
-    async def _metrics(self, request: Request) -> Response:
-        asked = self._query(request, schemas.METRICS)
+    async def _serve_metrics(self, request: Request) -> Response:
+        asked = self._parse_query(request, schemas.METRICS)
         held = dict.fromkeys(market for who, market, _ in self.state.holdings if who == asked["userId"])
         found = [self.state.markets[market] for market in held][asked["offset"] : asked["offset"] + asked["limit"]]
         return JSONResponse(
@@ -321,36 +323,36 @@ class ManifoldReadApi(FakeService):
 
     # Markets
 
-    async def _search(self, request: Request) -> Response:
-        found = search_markets(self.state, self._query(request, schemas.SEARCH), self.now_ms())
-        return JSONResponse([self._lite(market) for market in found], headers=_CACHE_HEADERS)
+    async def _serve_search(self, request: Request) -> Response:
+        found = search_markets(self.state, self._parse_query(request, schemas.SEARCH), self.now_ms())
+        return JSONResponse([self._lite_row(market) for market in found], headers=_CACHE_HEADERS)
 
-    async def _markets(self, request: Request) -> Response:
-        found = list_markets(self.state, self._query(request, schemas.MARKETS))
-        return JSONResponse([self._lite(market) for market in found], headers=_CACHE_HEADERS)
+    async def _serve_markets(self, request: Request) -> Response:
+        found = list_markets(self.state, self._parse_query(request, schemas.MARKETS))
+        return JSONResponse([self._lite_row(market) for market in found], headers=_CACHE_HEADERS)
 
-    async def _market(self, request: Request) -> Response:
-        lite = self._query(request, schemas.ONE_MARKET, strict=False)["lite"]
-        market = self._found(request)
-        return JSONResponse(self._lite(market) if lite else self._full(market), headers=_CACHE_HEADERS)
+    async def _serve_market(self, request: Request) -> Response:
+        lite = self._parse_query(request, schemas.ONE_MARKET, strict=False)["lite"]
+        market = self._find_market(request)
+        return JSONResponse(self._lite_row(market) if lite else self._full_row(market), headers=_CACHE_HEADERS)
 
-    async def _prob(self, request: Request) -> Response:
-        return JSONResponse(rows.prob_row(self._found(request)), headers=_BRIEF_CACHE_HEADERS)
+    async def _serve_prob(self, request: Request) -> Response:
+        return JSONResponse(rows.prob_row(self._find_market(request)), headers=_BRIEF_CACHE_HEADERS)
 
-    async def _probs(self, request: Request) -> Response:
-        ids = self._query(request, schemas.PROBS)["ids"]
+    async def _serve_probs(self, request: Request) -> Response:
+        ids = self._parse_query(request, schemas.PROBS)["ids"]
         if len(ids) > 100:
             raise ManifoldRefusal(400, "Error validating request.", [{"field": "ids", "error": "At most 100 ids"}])
         found = {market: rows.prob_row(self.state.markets[market]) for market in ids if market in self.state.markets}
         return JSONResponse(found, headers=_BRIEF_CACHE_HEADERS)
 
-    async def _answers(self, request: Request) -> Response:
-        market = self._found(request)
+    async def _serve_answers(self, request: Request) -> Response:
+        market = self._find_market(request)
         return JSONResponse([rows.raw_answer(market, answer) for answer in market.answers], headers=_CACHE_HEADERS)
 
-    async def _positions(self, request: Request) -> Response:
-        asked = self._query(request, schemas.POSITIONS)
-        market = self._found(request)
+    async def _serve_positions(self, request: Request) -> Response:
+        asked = self._parse_query(request, schemas.POSITIONS)
+        market = self._find_market(request)
         users = dict.fromkeys(
             user for user, _, _ in self.state.holdings_of(market.id) if asked["userId"] in {None, user}
         )
@@ -358,7 +360,7 @@ class ManifoldReadApi(FakeService):
         wanted = [row for row in found if asked["answerId"] in {None, row["answerId"]}]
         return JSONResponse(wanted, headers=_CACHE_HEADERS)
 
-    async def _groups(self, request: Request) -> Response:
+    async def _serve_groups(self, request: Request) -> Response:
         slugs = sorted({slug for market in self.state.markets.values() for slug in market.groups})
         found = [{"id": f"group-{slug}", "slug": slug, "name": slug.title()} for slug in slugs]
         wanted = request.path_params.get("slug")
@@ -369,17 +371,17 @@ class ManifoldReadApi(FakeService):
                 return JSONResponse(group, headers=_CACHE_HEADERS)
         raise ManifoldRefusal(404, "Group not found")
 
-    async def _raw(self, request: Request) -> Response:
-        asked = self._query(request, {"contractId": schemas.required_field(schemas.read_text)})
+    async def _serve_raw(self, request: Request) -> Response:
+        asked = self._parse_query(request, {"contractId": schemas.required_field(schemas.read_text)})
         return JSONResponse(rows.raw_market(self._market_of(asked["contractId"])))
 
-    async def _bets(self, request: Request) -> Response:
-        asked, now = self._query(request, schemas.BETS), self.now_ms()
+    async def _serve_bets(self, request: Request) -> Response:
+        asked, now = self._parse_query(request, schemas.BETS), self.now_ms()
         found = [rows.bet_row(bet, now) for bet in list_bets(self.state, asked, now)]
         return JSONResponse({"count": len(found)} if asked["count"] else found, headers=_CACHE_HEADERS)
 
-    async def _comments(self, request: Request) -> Response:
-        asked = self._query(request, schemas.COMMENTS)
+    async def _serve_comments(self, request: Request) -> Response:
+        asked = self._parse_query(request, schemas.COMMENTS)
         found = [
             comment
             for comment in self.state.comments.values()
@@ -391,13 +393,13 @@ class ManifoldReadApi(FakeService):
         page = found[asked["page"] * asked["limit"] :][: asked["limit"]]
         return JSONResponse([rows.comment_row(self.state, comment) for comment in page], headers=_CACHE_HEADERS)
 
-    def _lite(self, market: FakeManifoldMarket) -> dict[str, Any]:
+    def _lite_row(self, market: FakeManifoldMarket) -> dict[str, Any]:
         return rows.lite_row(self.state, market, self.now_ms(), base=BASE)
 
-    def _full(self, market: FakeManifoldMarket) -> dict[str, Any]:
+    def _full_row(self, market: FakeManifoldMarket) -> dict[str, Any]:
         return rows.full_row(self.state, market, self.now_ms(), base=BASE)
 
-    def _found(self, request: Request) -> FakeManifoldMarket:
+    def _find_market(self, request: Request) -> FakeManifoldMarket:
         params = request.path_params
         market = self.state.market_at(params["slug"]) if "slug" in params else self.state.markets.get(params["id"])
         if market is None:
@@ -422,12 +424,12 @@ class ManifoldReadApi(FakeService):
 
     # Requests
 
-    def _query(
+    def _parse_query(
         self, request: Request, fields: Mapping[str, schemas.RequestField], *, strict: bool = True
     ) -> dict[str, Any]:
         return schemas.check_fields(fields, schemas.parse_query(logged_request(request).query), strict=strict)
 
-    def _body(self, request: Request, fields: Mapping[str, schemas.RequestField]) -> dict[str, Any]:
+    def _parse_body(self, request: Request, fields: Mapping[str, schemas.RequestField]) -> dict[str, Any]:
         given = logged_request(request)
         try:
             body = read_json_body(given) if given.body else {}

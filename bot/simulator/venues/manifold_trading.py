@@ -129,59 +129,67 @@ class ManifoldTrading:
     def __init__(self, state: FakeManifoldState) -> None:
         self.state = state
 
-    def preview_bet(self, ask: BetRequest) -> BetPreview:
+    def preview_bet(self, bet_request: BetRequest) -> BetPreview:
         """Return the result that a bet would have."""
-        found = self._joint(ask) if ask.market.sums_to_one and ask.answer is not None else self._single(ask)
-        if ask.answer is None and any(min(pool.yes, pool.no) < MIN_POOL_SHARES for pool in found.pools.values()):
+        found = (
+            self._preview_linked(bet_request)
+            if bet_request.market.sums_to_one and bet_request.answer is not None
+            else self._preview_single(bet_request)
+        )
+        if bet_request.answer is None and any(
+            min(pool.yes, pool.no) < MIN_POOL_SHARES for pool in found.pools.values()
+        ):
             raise ManifoldRefusal(_STATUS_FORBIDDEN, "Trade too large for current liquidity pool.")
-        if ask.limit is None and not ask.is_sale and is_zero(found.amount):
+        if bet_request.limit is None and not bet_request.is_sale and is_zero(found.amount):
             raise ManifoldRefusal(_STATUS_BAD_REQUEST, "Betting allowed only between 1-99%.")
         return found
 
-    def place_bet(self, ask: BetRequest, found: BetPreview) -> BetResult:
+    def place_bet(self, bet_request: BetRequest, found: BetPreview) -> BetResult:
         """Execute a computed bet."""
-        bet = self.row(ask, found)
+        bet = self.row(bet_request, found)
         self.state.add_bet(bet)
-        done = BetResult(bet=bet, bets=[bet], orders=[bet] if not bet.is_filled else [], users={ask.user.id})
-        ask.user.balance -= bet.amount
+        done = BetResult(bet=bet, bets=[bet], orders=[bet] if not bet.is_filled else [], users={bet_request.user.id})
+        bet_request.user.balance -= bet.amount
         self._book_shares(bet)
-        before = {answer.id: answer.pool.prob for answer in ask.market.answers}
+        before = {answer.id: answer.pool.prob for answer in bet_request.market.answers}
         for answer_id, pool in found.pools.items():
-            _set_pool(ask.market, answer_id, pool)
+            _set_pool(bet_request.market, answer_id, pool)
         for answer_id, trade in found.trades.items():
             self._meet_makers(trade, bet, done)
             if answer_id != bet.answer:
                 done.bets.append(self._turned_row(bet, answer_id, (before[answer_id or ""], trade.pool.prob)))
-        self._touch(ask.market, bet)
+        self._update_market(bet_request.market, bet)
         for user in sorted(done.users):
-            self._redeem(user, bet.market, bet.answer, done)
-        if ask.is_sale:
-            _show_as_sale(done, ask.user.id)
+            self._redeem_pairs(user, bet.market, bet.answer, done)
+        if bet_request.is_sale:
+            _show_as_sale(done, bet_request.user.id)
         for row in done.bets:
             self.state.add_bet(row)
         return done
 
-    def sell_shares(self, ask: BetRequest) -> BetResult:
+    def sell_shares(self, bet_request: BetRequest) -> BetResult:
         """Sell shares of an outcome: buy the other side and redeem the pairs; ``ask.shares`` is how many."""
-        held = self.state.holding(ask.user.id, ask.market.id, ask.answer_id).of(ask.outcome)
+        held = self.state.holding(bet_request.user.id, bet_request.market.id, bet_request.answer_id).of(
+            bet_request.outcome
+        )
         if is_zero(held):
-            raise ManifoldRefusal(_STATUS_FORBIDDEN, f"You don't have any {ask.outcome} shares to sell.")
-        shares = held if ask.shares == float("inf") else ask.shares
+            raise ManifoldRefusal(_STATUS_FORBIDDEN, f"You don't have any {bet_request.outcome} shares to sell.")
+        shares = held if bet_request.shares == float("inf") else bet_request.shares
         if shares > held + 1e-6:
             raise ManifoldRefusal(_STATUS_BAD_REQUEST, f"You can only sell up to {held} shares.")
-        other = "NO" if ask.outcome == "YES" else "YES"
-        buying = replace(ask, outcome=other, shares=min(shares, held), is_sale=True)
+        other = "NO" if bet_request.outcome == "YES" else "YES"
+        buying = replace(bet_request, outcome=other, shares=min(shares, held), is_sale=True)
         return self.place_bet(buying, self.preview_bet(buying))
 
-    def buy_several(self, asks: Sequence[BetRequest], amount: float) -> list[BetResult]:
+    def buy_several(self, bet_requests: Sequence[BetRequest], amount: float) -> list[BetResult]:
         """Buy the same number of YES shares of several answers of a market where one wins."""
-        first = asks[0]
-        chosen = tuple(ask.answer_id or "" for ask in asks)
-        joint = buy_answers(self._answers(first), chosen, amount)
+        first = bet_requests[0]
+        chosen = tuple(bet_request.answer_id or "" for bet_request in bet_requests)
+        joint = buy_answers(self._linked_answers(first), chosen, amount)
         dones = []
-        for nth, ask in enumerate(asks):
-            found = _preview_of_arbitrage(joint, ask, share=1.0 / len(asks), others=nth == 0)
-            dones.append(self.place_bet(ask, found))
+        for nth, bet_request in enumerate(bet_requests):
+            found = _preview_of_arbitrage(joint, bet_request, share=1.0 / len(bet_requests), others=nth == 0)
+            dones.append(self.place_bet(bet_request, found))
         return dones
 
     def cancel(self, bet: FakeManifoldBet, now: int) -> None:
@@ -196,32 +204,37 @@ class ManifoldTrading:
 
     # The orders that a bet meets
 
-    def _single(self, ask: BetRequest) -> BetPreview:
-        pool = ask.market.pool if ask.answer is None else ask.answer.pool
-        trade = fill_trade(pool, ask.wanted_trade, self._book(ask.market, ask.answer_id, ask.now))
+    def _preview_single(self, bet_request: BetRequest) -> BetPreview:
+        pool = bet_request.market.pool if bet_request.answer is None else bet_request.answer.pool
+        trade = fill_trade(
+            pool, bet_request.wanted_trade, self._order_book(bet_request.market, bet_request.answer_id, bet_request.now)
+        )
         return BetPreview(
             amount=trade.amount,
             shares=trade.shares,
             prob_before=pool.prob,
             prob_after=trade.pool.prob,
             fills=trade.fills,
-            pools={ask.answer_id: trade.pool},
-            trades={ask.answer_id: trade},
+            pools={bet_request.answer_id: trade.pool},
+            trades={bet_request.answer_id: trade},
         )
 
-    def _joint(self, ask: BetRequest) -> BetPreview:
+    def _preview_linked(self, bet_request: BetRequest) -> BetPreview:
         return _preview_of_arbitrage(
-            buy_answer(self._answers(ask), ask.answer_id or "", ask.wanted_trade), ask, share=1.0, others=True
+            buy_answer(self._linked_answers(bet_request), bet_request.answer_id or "", bet_request.wanted_trade),
+            bet_request,
+            share=1.0,
+            others=True,
         )
 
-    def _answers(self, ask: BetRequest) -> LinkedAnswers:
-        alive = [answer for answer in ask.market.answers if answer.resolution is None]
+    def _linked_answers(self, bet_request: BetRequest) -> LinkedAnswers:
+        alive = [answer for answer in bet_request.market.answers if answer.resolution is None]
         return LinkedAnswers(
             pools={answer.id: answer.pool for answer in alive},
-            books={answer.id: self._book(ask.market, answer.id, ask.now) for answer in alive},
+            books={answer.id: self._order_book(bet_request.market, answer.id, bet_request.now) for answer in alive},
         )
 
-    def _book(self, market: FakeManifoldMarket, answer: str | None, now: int) -> ReferenceOrderBook:
+    def _order_book(self, market: FakeManifoldMarket, answer: str | None, now: int) -> ReferenceOrderBook:
         orders = [
             ReferenceLimitOrder(
                 id=bet.id,
@@ -239,29 +252,29 @@ class ManifoldTrading:
 
     # The effects of a bet
 
-    def row(self, ask: BetRequest, found: BetPreview) -> FakeManifoldBet:
+    def row(self, bet_request: BetRequest, found: BetPreview) -> FakeManifoldBet:
         """Return the row of a bet that changes nothing."""
-        asked = found.amount if ask.limit is None else ask.amount
+        asked = found.amount if bet_request.limit is None else bet_request.amount
         return FakeManifoldBet(
             id=self.state.new_id("bet"),
-            user=ask.user.id,
-            market=ask.market.id,
-            answer=ask.answer_id,
-            outcome=ask.outcome,
+            user=bet_request.user.id,
+            market=bet_request.market.id,
+            answer=bet_request.answer_id,
+            outcome=bet_request.outcome,
             amount=found.amount,
             order_amount=asked,
             shares=found.shares,
             prob_before=found.prob_before,
             prob_after=found.prob_after,
-            created=ask.now,
-            limit=ask.limit,
+            created=bet_request.now,
+            limit=bet_request.limit,
             is_filled=is_zero(asked - found.amount),
-            fills=[_fill_row(fill, ask.now) for fill in found.fills],
-            updated=ask.now,
-            expires=ask.expires,
-            is_api=ask.is_api,
-            group=self.state.new_id("group") if ask.market.sums_to_one else None,
-            reply_to=ask.reply_to,
+            fills=[_fill_row(fill, bet_request.now) for fill in found.fills],
+            updated=bet_request.now,
+            expires=bet_request.expires,
+            is_api=bet_request.is_api,
+            group=self.state.new_id("group") if bet_request.market.sums_to_one else None,
+            reply_to=bet_request.reply_to,
         )
 
     def _turned_row(self, bet: FakeManifoldBet, answer_id: str | None, probs: tuple[float, float]) -> FakeManifoldBet:
@@ -303,13 +316,13 @@ class ManifoldTrading:
             done.orders.append(order)
             done.users.add(order.user)
             if order.answer != bet.answer:
-                self._redeem(order.user, order.market, order.answer, done)
+                self._redeem_pairs(order.user, order.market, order.answer, done)
         for dry in trade.exhausted_orders:
             order = self.state.bets[dry]
             order.is_cancelled, order.updated = not order.is_filled, bet.created
             done.orders.append(order)
 
-    def _redeem(self, user: str, market: str, answer: str | None, done: BetResult) -> None:
+    def _redeem_pairs(self, user: str, market: str, answer: str | None, done: BetResult) -> None:
         """Pay one mana for each pair of YES and NO that one user holds, less the loan on them."""
         holding = self.state.holding(user, market, answer)
         pairs = min(holding.yes, holding.no)
@@ -334,7 +347,7 @@ class ManifoldTrading:
             )
             done.bets.append(row)
 
-    def _touch(self, market: FakeManifoldMarket, bet: FakeManifoldBet) -> None:
+    def _update_market(self, market: FakeManifoldMarket, bet: FakeManifoldBet) -> None:
         spent = abs(bet.amount)
         market.volume += spent
         market.last_bet = market.updated = bet.created
@@ -344,10 +357,10 @@ class ManifoldTrading:
             answer.volume += spent
 
 
-def _preview_of_arbitrage(joint: ArbitrageTrade, ask: BetRequest, *, share: float, others: bool) -> BetPreview:
+def _preview_of_arbitrage(joint: ArbitrageTrade, bet_request: BetRequest, *, share: float, others: bool) -> BetPreview:
     """Return one leg of a joint bet; ``others`` where this leg includes the trades on other answers."""
-    answer = ask.answer_id or ""
-    before = ask.answer.pool.prob if ask.answer is not None else 0.0
+    answer = bet_request.answer_id or ""
+    before = bet_request.answer.pool.prob if bet_request.answer is not None else 0.0
     direct = joint.direct[answer]
     cost = joint.converted_cost * share
     shares = 0.0 if joint.is_nothing else joint.converted_shares

@@ -38,9 +38,9 @@ class ManifoldResolver:
         The price that is shown with YES and NO is the one before, as the venue shows it.
         """
         market.resolution_prob = market.pool.prob if prob is None else prob
-        self._close(market, resolution, now)
+        self._close_market(market, resolution, now)
         worth = None if resolution == "CANCEL" else _PAYOUT.get(resolution, market.resolution_prob)
-        return self._pay(market, {None: worth})
+        return self._pay_holders(market, {None: worth})
 
     def resolve_linked(
         self, market: FakeManifoldMarket, resolution: str, weights: Mapping[str, float], now: int
@@ -49,8 +49,8 @@ class ManifoldResolver:
         shares = {resolution: 1.0} if market.answer(resolution) else dict(weights)
         for answer in market.answers:
             answer.payout = None if resolution == "CANCEL" else shares.get(answer.id, 0.0)
-        self._close(market, resolution, now)
-        return self._pay(market, {answer.id: answer.payout for answer in market.answers})
+        self._close_market(market, resolution, now)
+        return self._pay_holders(market, {answer.id: answer.payout for answer in market.answers})
 
     def resolve_answer(
         self, market: FakeManifoldMarket, answer: FakeManifoldAnswer, resolution: str, prob: float | None, now: int
@@ -61,9 +61,9 @@ class ManifoldResolver:
         worth = None if resolution == "CANCEL" else _PAYOUT.get(resolution, answer.resolution_prob)
         if all(each.resolution for each in market.answers):
             cancelled = all(each.resolution == "CANCEL" for each in market.answers)
-            self._close(market, "CANCEL" if cancelled else "MKT", now)
+            self._close_market(market, "CANCEL" if cancelled else "MKT", now)
         market.updated = now
-        return self._pay(market, {answer.id: worth})
+        return self._pay_holders(market, {answer.id: worth})
 
     def undo_resolution(self, market: FakeManifoldMarket, now: int) -> set[str]:
         """Undo a resolution and its payouts."""
@@ -81,11 +81,11 @@ class ManifoldResolver:
         market.paid.clear()
         return changed
 
-    def _close(self, market: FakeManifoldMarket, resolution: str, now: int) -> None:
+    def _close_market(self, market: FakeManifoldMarket, resolution: str, now: int) -> None:
         market.resolution, market.resolution_time = resolution, now
         market.resolver, market.updated = market.creator, now
 
-    def _pay(self, market: FakeManifoldMarket, worth: Mapping[str | None, float | None]) -> set[str]:
+    def _pay_holders(self, market: FakeManifoldMarket, worth: Mapping[str | None, float | None]) -> set[str]:
         changed = set()
         for user, answer, holding in self._state.holdings_of(market.id):
             amount = _payout_due(holding, worth[answer]) if answer in worth else 0.0
@@ -124,7 +124,7 @@ class ManifoldWorld:
         """Credit a user without a trade, as from somebody's link; a negative amount is a debit."""
         user.balance += amount
         user.deposits += amount
-        self._say_users([user.id])
+        self._broadcast_users([user.id])
 
     def lend(
         self,
@@ -138,7 +138,7 @@ class ManifoldWorld:
         """Lend mana on a user's holding of a market."""
         self.state.holding(user.id, market.id, answer).lend(amount, self._now(), margin=margin)
         user.balance += amount
-        self._say_users([user.id])
+        self._broadcast_users([user.id])
 
     # Users and markets
 
@@ -181,11 +181,11 @@ class ManifoldWorld:
         if prob is not None:
             market.pool = pool_at(prob, market.liquidity)
         market.answers = [
-            self._answer(market, nth, text, (price, midpoints[nth])) for nth, (text, price) in enumerate(answers)
+            self._create_answer(market, nth, text, (price, midpoints[nth])) for nth, (text, price) in enumerate(answers)
         ]
         self.state.markets[market.id] = market
         row = {"contract": rows.raw_market(market), "creator": {"id": market.creator}}
-        self._say(["global/new-contract"], row)
+        self._broadcast(["global/new-contract"], row)
         return market
 
     def add_numeric(
@@ -196,7 +196,7 @@ class ManifoldWorld:
             question, type="PSEUDO_NUMERIC", scale=NumericPriceScale(low=low, high=high, is_log=is_log), prob=prob
         )
 
-    def _answer(
+    def _create_answer(
         self, market: FakeManifoldMarket, index: int, text: str, terms: tuple[float, float | None]
     ) -> FakeManifoldAnswer:
         prob, midpoint = terms
@@ -219,29 +219,31 @@ class ManifoldWorld:
             last = market.answers[-1]
             prob = last.pool.prob / 2.0
             last.pool = pool_at(prob, market.liquidity)
-        answer = self._answer(market, len(market.answers), text, (prob, None))
+        answer = self._create_answer(market, len(market.answers), text, (prob, None))
         market.answers.append(answer)
         self.edit(market)
         return answer
 
     # Trades
 
-    def bet(self, ask: BetRequest, found: BetPreview) -> FakeManifoldBet:
+    def bet(self, bet_request: BetRequest, found: BetPreview) -> FakeManifoldBet:
         """Execute a computed bet, and broadcast it."""
-        return self._told(ask.market, self.trading.place_bet(ask, found))
+        return self._broadcast_bet(bet_request.market, self.trading.place_bet(bet_request, found))
 
-    def sell(self, ask: BetRequest) -> FakeManifoldBet:
+    def sell(self, bet_request: BetRequest) -> FakeManifoldBet:
         """Sell shares, and broadcast it."""
-        return self._told(ask.market, self.trading.sell_shares(ask))
+        return self._broadcast_bet(bet_request.market, self.trading.sell_shares(bet_request))
 
-    def buy_several(self, asks: Sequence[BetRequest], amount: float) -> list[FakeManifoldBet]:
+    def buy_several(self, bet_requests: Sequence[BetRequest], amount: float) -> list[FakeManifoldBet]:
         """Buy several answers at once, and broadcast it."""
-        return [self._told(asks[0].market, done) for done in self.trading.buy_several(asks, amount)]
+        return [
+            self._broadcast_bet(bet_requests[0].market, done) for done in self.trading.buy_several(bet_requests, amount)
+        ]
 
     def cancel(self, bet: FakeManifoldBet) -> None:
         """Cancel an order, and broadcast it."""
         self.trading.cancel(bet, self._now())
-        self._say_orders([bet])
+        self._broadcast_orders([bet])
 
     def trade(
         self,
@@ -252,7 +254,7 @@ class ManifoldWorld:
         answer: FakeManifoldAnswer | None = None,
     ) -> FakeManifoldBet:
         """Bet as somebody else, without going through the interface."""
-        ask = BetRequest(
+        bet_request = BetRequest(
             user=user,
             market=market,
             answer=answer,
@@ -262,7 +264,7 @@ class ManifoldWorld:
             limit=want.limit,
             is_api=False,
         )
-        return self.bet(ask, self.trading.preview_bet(ask))
+        return self.bet(bet_request, self.trading.preview_bet(bet_request))
 
     def move_price(self, market: FakeManifoldMarket, prob: float, *, answer: FakeManifoldAnswer | None = None) -> None:
         """Let the crowd trade until that price is reached."""
@@ -281,7 +283,7 @@ class ManifoldWorld:
         for name, value in fields.items():
             setattr(market, name, value)
         market.updated = self._now()
-        self._say_market(market)
+        self._broadcast_market(market)
 
     def close(self, market: FakeManifoldMarket) -> None:
         """End trading now."""
@@ -302,17 +304,17 @@ class ManifoldWorld:
             changed = self._resolving.resolve_linked(market, resolution, weights or {}, now)
         elif answer is not None:
             changed = self._resolving.resolve_answer(market, answer, resolution, prob, now)
-            self._say([f"answer/{answer.id}/update"], {"answer": rows.raw_answer(market, answer)})
+            self._broadcast([f"answer/{answer.id}/update"], {"answer": rows.raw_answer(market, answer)})
         else:
             changed = self._resolving.resolve_market(market, resolution, prob, now)
-        self._say_market(market)
-        self._say_users(changed)
+        self._broadcast_market(market)
+        self._broadcast_users(changed)
 
     def unresolve(self, market: FakeManifoldMarket) -> None:
         """Undo a resolution."""
         changed = self._resolving.undo_resolution(market, self._now())
-        self._say_market(market)
-        self._say_users(changed)
+        self._broadcast_market(market)
+        self._broadcast_users(changed)
 
     def may_comment(self, user: FakeManifoldUser, market: FakeManifoldMarket) -> None:
         """Refuse comments of new accounts on markets of others."""
@@ -341,7 +343,7 @@ class ManifoldWorld:
         self.state.comments[comment.id] = comment
         market.last_comment = comment.created
         data = {"creator": {"id": user.id}, "comment": rows.comment_row(self.state, comment)}
-        self._say(["global/new-comment", f"contract/{market.id}/new-comment"], data)
+        self._broadcast(["global/new-comment", f"contract/{market.id}/new-comment"], data)
         return comment
 
     def apply_fault(self, fault: RequestFault, market: FakeManifoldMarket, asked: Mapping[str, Any]) -> bool:
@@ -378,37 +380,37 @@ class ManifoldWorld:
 
     # Broadcasts
 
-    def _told(self, market: FakeManifoldMarket, done: BetResult) -> FakeManifoldBet:
+    def _broadcast_bet(self, market: FakeManifoldMarket, done: BetResult) -> FakeManifoldBet:
         now = self._now()
         bets = {"bets": [rows.bet_row(bet, now) for bet in done.bets]}
-        self._say(["global/new-bet", f"contract/{market.id}/new-bet"], bets)
-        self._say_orders(done.orders)
-        self._say_market(market)
-        self._say_users(done.users)
+        self._broadcast(["global/new-bet", f"contract/{market.id}/new-bet"], bets)
+        self._broadcast_orders(done.orders)
+        self._broadcast_market(market)
+        self._broadcast_users(done.users)
         return done.bet
 
-    def _say_orders(self, orders: Iterable[FakeManifoldBet]) -> None:
+    def _broadcast_orders(self, orders: Iterable[FakeManifoldBet]) -> None:
         for order in orders:
             topics = [f"contract/{order.market}/orders", f"user/{order.user}/orders"]
-            self._say(topics, {"bets": [rows.bet_row(order, self._now())]})
+            self._broadcast(topics, {"bets": [rows.bet_row(order, self._now())]})
 
-    def _say_market(self, market: FakeManifoldMarket) -> None:
-        self._say([f"contract/{market.id}", "global/updated-contract"], {"contract": rows.raw_market(market)})
+    def _broadcast_market(self, market: FakeManifoldMarket) -> None:
+        self._broadcast([f"contract/{market.id}", "global/updated-contract"], {"contract": rows.raw_market(market)})
         if market.answers:
             keys = ("id", "poolYes", "poolNo", "prob", "volume")
             answers = [rows.raw_answer(market, answer) for answer in market.answers]
             data = {"answers": [{key: answer[key] for key in keys} for answer in answers]}
-            self._say([f"contract/{market.id}/updated-answers"], data)
+            self._broadcast([f"contract/{market.id}/updated-answers"], data)
 
-    def _say_users(self, users: Iterable[str]) -> None:
+    def _broadcast_users(self, users: Iterable[str]) -> None:
         for user in sorted(users):
-            self._say([f"user/{user}"], {"user": {"id": user, "balance": self.state.users[user].balance}})
+            self._broadcast([f"user/{user}"], {"user": {"id": user, "balance": self.state.users[user].balance}})
 
-    def _say(self, topics: Sequence[str], data: object) -> None:
+    def _broadcast(self, topics: Sequence[str], data: object) -> None:
         def wanted(channel: FakeSocketChannel) -> list[dict[str, object]]:
             subscribed = channel.facts.get("topics", {})
-            heard = [topic for topic in (*topics, "global") if topic in subscribed]
-            return [{"type": "broadcast", "topic": topic, "data": data} for topic in heard]
+            wanted_topics = [topic for topic in (*topics, "global") if topic in subscribed]
+            return [{"type": "broadcast", "topic": topic, "data": data} for topic in wanted_topics]
 
         self._hub.publish(wanted)
 

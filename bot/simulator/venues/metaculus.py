@@ -78,34 +78,34 @@ class FakeMetaculus(FakeService):
     def routes(self) -> list[BaseRoute]:
         """Return the paths of the interface that Foxcast uses."""
         gets: Mapping[str, Handler] = {
-            "/api/users/me/": self._me,
-            "/api/posts/": self._posts,
-            "/api/posts/{id:int}/": self._post,
-            "/api/questions/{id:int}/": self._question,
+            "/api/users/me/": self._serve_me,
+            "/api/posts/": self._serve_posts,
+            "/api/posts/{id:int}/": self._serve_post,
+            "/api/questions/{id:int}/": self._serve_question,
             "/api/questions/{id:int}/post/": self._post_of,
-            "/api/comments/": self._comments,
-            "/api/projects/tournaments/": self._tournaments,
-            "/api/projects/tournaments/{name}/": self._tournament,
-            "/api/projects/minibenches/": self._minibenches,
-            "/api/leaderboards/project/{id:int}/": self._leaderboards,
+            "/api/comments/": self._serve_comments,
+            "/api/projects/tournaments/": self._serve_tournaments,
+            "/api/projects/tournaments/{name}/": self._serve_tournament,
+            "/api/projects/minibenches/": self._serve_minibenches,
+            "/api/leaderboards/project/{id:int}/": self._serve_leaderboards,
         }
         writes: Mapping[str, Handler] = {
-            "/api/questions/forecast/": self._forecast,
-            "/api/questions/withdraw/": self._withdraw,
-            "/api/comments/create/": self._comment,
-            "/api/comments/{id:int}/edit/": self._edit,
-            "/api/comments/{id:int}/delete/": self._delete,
+            "/api/questions/forecast/": self._serve_forecast,
+            "/api/questions/withdraw/": self._serve_withdraw,
+            "/api/comments/create/": self._serve_comment,
+            "/api/comments/{id:int}/edit/": self._serve_edit,
+            "/api/comments/{id:int}/delete/": self._serve_delete,
         }
         return [
-            *(self._route(path, handler, "POST") for path, handler in writes.items()),
-            *(self._route(path, handler, "GET") for path, handler in gets.items()),
+            *(self._make_route(path, handler, "POST") for path, handler in writes.items()),
+            *(self._make_route(path, handler, "GET") for path, handler in gets.items()),
         ]
 
-    def _route(self, path: str, handler: Handler, method: str) -> Route:
+    def _make_route(self, path: str, handler: Handler, method: str) -> Route:
         async def answer(request: Request) -> Response:
             try:
-                user = self._user(logged_request(request))
-                return await handler(request, user) if request.method == method else _not_allowed(request)
+                user = self._find_user(logged_request(request))
+                return await handler(request, user) if request.method == method else _serve_not_allowed(request)
             except MetaculusRefusal as refusal:
                 return JSONResponse(refusal.body, refusal.status)
 
@@ -122,25 +122,25 @@ class FakeMetaculus(FakeService):
             return
         await JSONResponse({"detail": "Not found."}, 404)(scope, receive, send)
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the user of a request's token."""
-        user = self.state.user_with(heard.headers.get("authorization", "").rpartition(" ")[2])
+        user = self.state.user_with(logged.headers.get("authorization", "").rpartition(" ")[2])
         return "" if user is None else str(user.id)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the first question of a request be edited, closed or resolved."""
-        question = self._about(heard)
+        question = self._written_question(logged)
         if question is None or question.resolution is not None or not self.world.apply_fault(fault, question):
             self.faults.discount(fault)
 
-    def _about(self, heard: LoggedRequest) -> FakeMetaculusQuestion | None:
+    def _written_question(self, logged: LoggedRequest) -> FakeMetaculusQuestion | None:
         try:
-            body = read_json_body(heard)
+            body = read_json_body(logged)
         except ValueError:
             body = None
         if isinstance(body, list) and body and isinstance(body[0], dict):
             return self.state.questions.get(_to_int(body[0].get("question")))
-        kind, number = [*heard.path.split("/"), "", ""][2:4]
+        kind, number = [*logged.path.split("/"), "", ""][2:4]
         named = int(number) if number.isdigit() else -1
         if kind == "questions":
             return self.state.questions.get(named)
@@ -153,13 +153,13 @@ class FakeMetaculus(FakeService):
 
     # Authentication
 
-    def _user(self, asking: LoggedRequest) -> FakeMetaculusUser | None:
-        said = asking.headers.get("authorization")
-        if not said:
+    def _find_user(self, asking: LoggedRequest) -> FakeMetaculusUser | None:
+        header = asking.headers.get("authorization")
+        if not header:
             if self.production:
                 raise permission_refusal(_ANONYMOUS)
             return None
-        word, _, token = said.rpartition(" ")
+        word, _, token = header.rpartition(" ")
         if word == "Bearer":
             raise MetaculusRefusal(403, _BAD_BEARER)
         user = self.state.user_with(token) if word in {"Token", ""} else None
@@ -168,72 +168,74 @@ class FakeMetaculus(FakeService):
             raise permission_refusal(detail)
         return user
 
-    def _view(self, user: FakeMetaculusUser | None, **more: bool) -> ResponseView:
+    def _response_view(self, user: FakeMetaculusUser | None, **more: bool) -> ResponseView:
         hides = self.production and (user is None or user.tier == "restricted")
         return ResponseView(state=self.state, user=user, now=self.now(), hides_closed=hides, **more)
 
-    async def _me(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_me(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         return JSONResponse(people.user_row(_require_user(user)))
 
     # Reading
 
-    async def _posts(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_posts(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         query = PostQuery(logged_request(request).query)
-        view = self._view(user, with_own=query.flag("with_cp", default=False), in_list=True)
+        view = self._response_view(user, with_own=query.flag("with_cp", default=False), in_list=True)
         found = [view.post(post) for post in list_posts(self.state, query, user, self.now())]
         if not query.flag("include_descriptions", default=True):
             for row in found:
                 row.get("question", {}).update(description="", resolution_criteria="", fine_print="")
         return JSONResponse(query.page(_request_address(request), found))
 
-    async def _post(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_post(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         post = self.state.posts.get(request.path_params["id"])
         if post is None or not post.is_visible(self.now()):
             raise MetaculusRefusal(404, {"detail": "Post not found"})
         query = PostQuery(logged_request(request).query)
-        return JSONResponse(self._view(user, with_own=query.flag("with_cp", default=True)).post(post))
+        return JSONResponse(self._response_view(user, with_own=query.flag("with_cp", default=True)).post(post))
 
-    async def _question(self, request: Request, user: FakeMetaculusUser | None) -> Response:
-        return JSONResponse(self._view(_require_user(user)).question(self._asked(request), detail=True))
+    async def _serve_question(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+        return JSONResponse(
+            self._response_view(_require_user(user)).question(self._requested_question(request), detail=True)
+        )
 
     async def _post_of(self, request: Request, user: FakeMetaculusUser | None) -> Response:
-        question = self._asked(request)
+        question = self._requested_question(request)
         post = self.state.posts[question.post]
         return JSONResponse({"question_id": question.id, "post_id": post.id, "post_slug": post.slug})
 
-    def _asked(self, request: Request) -> FakeMetaculusQuestion:
+    def _requested_question(self, request: Request) -> FakeMetaculusQuestion:
         question = self.state.questions.get(request.path_params["id"])
         if question is None or not self.state.posts[question.post].is_visible(self.now()):
             raise MetaculusRefusal(404, {"detail": "No Question matches the given query."})
         return question
 
-    async def _tournaments(self, request: Request, user: FakeMetaculusUser | None) -> Response:
-        return JSONResponse([self._page(each) for each in self.state.tournaments.values() if each.permission])
+    async def _serve_tournaments(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+        return JSONResponse([self._tournament_row(each) for each in self.state.tournaments.values() if each.permission])
 
-    async def _minibenches(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_minibenches(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         found = [each for each in self.state.tournaments.values() if "minibench" in each.slug]
-        return JSONResponse([self._page(each) for each in found])
+        return JSONResponse([self._tournament_row(each) for each in found])
 
-    async def _tournament(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_tournament(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         tournament = self.state.tournament(request.path_params["name"])
         if tournament is None or tournament.permission is None:
             raise MetaculusRefusal(404, {"detail": "No Project matches the given query."})
         texts = {"subtitle": "", "description": "", "header_logo": None, "forecasts_flow_enabled": True}
         mine = {"followers_count": 0, "is_subscribed": False, "follow_questions": False, "has_participated": True}
-        return JSONResponse({**self._page(tournament), **texts, **mine})
+        return JSONResponse({**self._tournament_row(tournament), **texts, **mine})
 
-    async def _leaderboards(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_leaderboards(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         tournament = self.state.tournaments.get(request.path_params["id"])
         if tournament is None or tournament.permission is None:
             raise MetaculusRefusal(404, {"detail": "No Project matches the given query."})
         return JSONResponse([leaderboard_row(self.state, tournament, user, self.now())])
 
-    def _page(self, tournament: FakeTournament) -> dict[str, Any]:
+    def _tournament_row(self, tournament: FakeTournament) -> dict[str, Any]:
         return people.tournament_page(self.state, tournament, self.now())
 
     # Forecasting
 
-    async def _forecast(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_forecast(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         user, now = _require_user(user), self.now()
         body = _read_body(request)
         if user.access != "enabled":
@@ -254,7 +256,7 @@ class FakeMetaculus(FakeService):
             )
         return JSONResponse({}, 201)
 
-    async def _withdraw(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_withdraw(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         user, now = _require_user(user), self.now()
         given = require_list(_read_body(request), "At least one forecast must be withdawn")
         found: list[tuple[FakeMetaculusQuestion, datetime]] = []
@@ -279,7 +281,7 @@ class FakeMetaculus(FakeService):
 
     # Comments
 
-    async def _comment(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_comment(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         user, given = _require_user(user), _read_object(request)
         post = self.state.posts.get(_to_int(given.get("on_post")))
         if not isinstance(given.get("text"), str) or not given["text"]:
@@ -301,21 +303,21 @@ class FakeMetaculus(FakeService):
             parent=given.get("parent"),
         )
         if given.get("included_forecast") is True:
-            comment.forecast = self._latest(post, user)
+            comment.forecast = self._latest_forecast(post, user)
         self.state.comments[comment.id] = comment
         self.record_effect(
             logged_request(request), "comment", subject=str(post.id), account=str(user.id), comment=comment.id
         )
         return JSONResponse(people.comment_row(self.state, comment), 201)
 
-    def _latest(self, post: FakeMetaculusPost, user: FakeMetaculusUser) -> Any:  # noqa: ANN401 - a pair, or nothing
+    def _latest_forecast(self, post: FakeMetaculusPost, user: FakeMetaculusUser) -> Any:  # noqa: ANN401 - a pair, or nothing
         """Return the latest forecast on a post of one question."""
         if post.group is not None or post.conditional is not None or not post.questions:
             return None
         own = post.questions[0].forecasts_of(user.id)
         return (post.questions[0], own[-1]) if own else None
 
-    async def _comments(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_comments(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         query = PostQuery(logged_request(request).query)
         author, post = query.one("author"), query.one("post")
         private = query.flag("is_private", default=False)
@@ -326,26 +328,26 @@ class FakeMetaculus(FakeService):
         ]
         return JSONResponse(query.page(_request_address(request), found))
 
-    async def _edit(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_edit(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         comment = self._own_comment(request, _require_user(user), "edit")
         comment.text, comment.edited = str(_read_object(request).get("text", comment.text)), self.now()
         return JSONResponse(people.comment_row(self.state, comment))
 
-    async def _delete(self, request: Request, user: FakeMetaculusUser | None) -> Response:
+    async def _serve_delete(self, request: Request, user: FakeMetaculusUser | None) -> Response:
         self._own_comment(request, _require_user(user), "delete").deleted = True
         return JSONResponse({})
 
-    def _own_comment(self, request: Request, user: FakeMetaculusUser, deed: str) -> FakeMetaculusComment:
+    def _own_comment(self, request: Request, user: FakeMetaculusUser, action: str) -> FakeMetaculusComment:
         comment = self.state.comments.get(request.path_params["id"])
         if comment is None:
             raise MetaculusRefusal(404, {"detail": "No Comment matches the given query."})
         if comment.author != user.id:
-            detail = f"You do not have permission to {deed} this comment."
+            detail = f"You do not have permission to {action} this comment."
             raise permission_refusal(detail)
         return comment
 
 
-def _not_allowed(request: Request) -> Response:
+def _serve_not_allowed(request: Request) -> Response:
     return JSONResponse({"detail": f'Method "{request.method}" not allowed.'}, 405)
 
 

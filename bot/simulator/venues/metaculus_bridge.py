@@ -50,7 +50,7 @@ class MetaculusBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self._open(one.question)
+            self._open_post(one.question)
             return
         question = self.questions.get(one.question.key)
         if question is None:
@@ -61,7 +61,7 @@ class MetaculusBridge:
             case LifecycleAction.CLOSE if question.close > self.venue.now():
                 self.venue.world.close(question)
             case LifecycleAction.RESOLVE if question.resolution is None and one.outcome is not None:
-                self.venue.world.resolve(question, self._outcome(one.question, one.outcome))
+                self.venue.world.resolve(question, self._outcome_text(one.question, one.outcome))
             case LifecycleAction.ANNUL if question.resolution is None:
                 self.venue.world.resolve(question, "annulled")
             case LifecycleAction.UNDO if question.resolution is not None:
@@ -69,47 +69,51 @@ class MetaculusBridge:
             case _:
                 return
 
-    def move_price(self, ask: SimulatedQuestion, day: float) -> None:
-        question = self.questions.get(ask.key)
+    def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
+        question = self.questions.get(simulated.key)
         if question is None or question.resolution is not None or question.close <= self.venue.now():
             return
         for behind, user in enumerate(self.people):
-            when = max(ask.opens, day - behind * COMMUNITY_LAG_DAYS)
+            when = max(simulated.opens, day - behind * COMMUNITY_LAG_DAYS)
             try:
-                self.venue.world.forecast(user, question, self._forecast(ask, question, when))
+                self.venue.world.forecast(user, question, self._crowd_forecast(simulated, question, when))
             except MetaculusRefusal:
                 # The options have changed since, or all is known to the hour: the last forecast stays in force.
                 return
 
-    def _open(self, ask: SimulatedQuestion) -> None:
-        if ask.key in self.questions:
+    def _open_post(self, simulated: SimulatedQuestion) -> None:
+        if simulated.key in self.questions:
             return
-        if not ask.group:
-            self.questions[ask.key] = self.venue.world.add_question(ask.title, **self._terms(ask))
+        if not simulated.group:
+            self.questions[simulated.key] = self.venue.world.add_question(
+                simulated.title, **self._question_terms(simulated)
+            )
             return
-        members = [one for one in self.world.questions if one.group == ask.group]
-        terms = self._terms(ask) | {"type": "binary"}
-        post = self.venue.world.add_group(ask.group_title, [one.label for one in members], **terms)
+        members = [one for one in self.world.questions if one.group == simulated.group]
+        terms = self._question_terms(simulated) | {"type": "binary"}
+        post = self.venue.world.add_group(simulated.group_title, [one.label for one in members], **terms)
         for member, question in zip(members, post.questions, strict=True):
             question.scheduled_close = self.world.calendar.moment_of(member.closes)
             question.scheduled_resolve = self.world.calendar.moment_of(member.resolves)
             self.questions[member.key] = question
 
-    def _terms(self, ask: SimulatedQuestion) -> dict[str, Any]:
+    def _question_terms(self, simulated: SimulatedQuestion) -> dict[str, Any]:
         calendar = self.world.calendar
         terms: dict[str, Any] = {
-            "type": _TYPES[ask.answer_kind],
-            "description": f"{ask.background}\n\n{_NOTE}",
-            "criteria": ask.criteria,
-            "scheduled_close": calendar.moment_of(ask.closes),
-            "scheduled_resolve": calendar.moment_of(ask.resolves),
+            "type": _TYPES[simulated.answer_kind],
+            "description": f"{simulated.background}\n\n{_NOTE}",
+            "criteria": simulated.criteria,
+            "scheduled_close": calendar.moment_of(simulated.closes),
+            "scheduled_resolve": calendar.moment_of(simulated.resolves),
         }
-        if ask.answer_kind is AnswerKind.CHOICE:
-            terms["options"] = [*ask.event_phrases]
-        if (scale := ask.scale) is not None:
+        if simulated.answer_kind is AnswerKind.CHOICE:
+            terms["options"] = [*simulated.event_phrases]
+        if (scale := simulated.scale) is not None:
             ends = (scale.low, scale.high)
             low, high = (
-                ends if ask.answer_kind is AnswerKind.NUMBER else (calendar.moment_of(end).timestamp() for end in ends)
+                ends
+                if simulated.answer_kind is AnswerKind.NUMBER
+                else (calendar.moment_of(end).timestamp() for end in ends)
             )
             terms["scaling"] = QuestionScaling(
                 low=low, high=high, open_lower=scale.open_low, open_upper=scale.open_high
@@ -117,41 +121,41 @@ class MetaculusBridge:
             terms["unit"] = scale.unit
         return terms
 
-    def _forecast(self, ask: SimulatedQuestion, question: FakeMetaculusQuestion, day: float) -> object:
+    def _crowd_forecast(self, simulated: SimulatedQuestion, question: FakeMetaculusQuestion, day: float) -> object:
         if question.scaling is not None:
-            return self._curve(ask, question.scaling, day)
-        price = self.world.crowd_price(ask, day)
+            return self._crowd_curve(simulated, question.scaling, day)
+        price = self.world.crowd_price(simulated, day)
         if not isinstance(price, Mapping):
             return bound_price(price)
         raised = {name: max(share, 0.01) for name, share in price.items()}
         return {name: share / sum(raised.values()) for name, share in raised.items()}
 
-    def _curve(self, ask: SimulatedQuestion, scaling: QuestionScaling, day: float) -> list[float]:
+    def _crowd_curve(self, simulated: SimulatedQuestion, scaling: QuestionScaling, day: float) -> list[float]:
         """Return the crowd's distribution on the grid, as smooth as the venue requires."""
         import numpy as np  # noqa: PLC0415 - a double that has no world does without
 
         places = np.linspace(0.0, 1.0, FULL_GRID + 1)
         points = [scaling.at(float(place)) for place in places]
-        if ask.answer_kind is AnswerKind.DATE:
+        if simulated.answer_kind is AnswerKind.DATE:
             points = [self.world.calendar.day_of(datetime.fromtimestamp(point, UTC)) for point in points]
-        below = self.world.crowd_cdf(ask, day, np.array(points))
+        below = self.world.crowd_cdf(simulated, day, np.array(points))
         if not scaling.open_lower:
             below = (below - below[0]) / (1.0 - below[0])
         return _smooth_cdf(below, places)
 
-    def _outcome(self, ask: SimulatedQuestion, outcome: SimulatedOutcome) -> str:
+    def _outcome_text(self, simulated: SimulatedQuestion, outcome: SimulatedOutcome) -> str:
         if isinstance(outcome, bool):
             return "yes" if outcome else "no"
         if isinstance(outcome, str):
             return outcome
-        assert ask.scale is not None  # noqa: S101 - numbers and dates have a scale
-        if outcome > ask.scale.high:
+        assert simulated.scale is not None  # noqa: S101 - numbers and dates have a scale
+        if outcome > simulated.scale.high:
             return "above_upper_bound"
-        if outcome < ask.scale.low:
+        if outcome < simulated.scale.low:
             return "below_lower_bound"
         return (
             self.world.calendar.moment_of(outcome).isoformat()
-            if ask.answer_kind is AnswerKind.DATE
+            if simulated.answer_kind is AnswerKind.DATE
             else str(round(outcome, 6))
         )
 

@@ -37,9 +37,9 @@ class PostQuery:
 
     def __init__(self, text: str) -> None:
         self.pairs = parse_qsl(text, keep_blank_values=True)
-        limit = self._number("limit", _DEFAULT_PAGE_SIZE)
+        limit = self._parse_number("limit", _DEFAULT_PAGE_SIZE)
         self.limit = min(limit, _MAX_PAGE_SIZE) if limit > 0 else _DEFAULT_PAGE_SIZE
-        self.offset = max(self._number("offset", 0), 0)
+        self.offset = max(self._parse_number("offset", 0), 0)
 
     def all(self, name: str) -> list[str]:
         """Return every value of a parameter."""
@@ -58,17 +58,17 @@ class PostQuery:
     def page(self, address: str, rows: Sequence[object]) -> dict[str, object]:
         """Return a page of rows; it always claims that there is a next one."""
         return {
-            "next": self._link(address, self.offset + self.limit),
-            "previous": None if self.offset == 0 else self._link(address, max(self.offset - self.limit, 0)),
+            "next": self._page_link(address, self.offset + self.limit),
+            "previous": None if self.offset == 0 else self._page_link(address, max(self.offset - self.limit, 0)),
             "results": list(rows[self.offset : self.offset + self.limit]),
         }
 
-    def _link(self, address: str, offset: int) -> str:
+    def _page_link(self, address: str, offset: int) -> str:
         kept = [pair for pair in self.pairs if pair[0] not in {"limit", "offset"}]
         pairs = [*kept, ("limit", str(self.limit)), ("offset", str(offset))]
         return f"{address}?{urlencode(sorted(pairs, key=lambda pair: pair[0]))}"
 
-    def _number(self, name: str, default: int) -> int:
+    def _parse_number(self, name: str, default: int) -> int:
         text = self.one(name)
         return int(text) if text is not None and text.lstrip("-").isdigit() else default
 

@@ -199,12 +199,12 @@ class ResponseView:
         if self._is_hidden(question):
             row.update(description="", resolution_criteria="", fine_print="", resolution=None)
         if self.with_own and not detail:
-            row["my_forecasts"] = self._own(question)
+            row["my_forecasts"] = self._own_forecasts(question)
         return row
 
     def post(self, post: FakeMetaculusPost) -> ResponseRow:
         """A post, in a list or alone."""
-        row = {**_post_fields(post, self.now), **self._content(post)}
+        row = {**_post_fields(post, self.now), **self._content_fields(post)}
         row["user_permission"] = post.user_permission()
         row["vote"] = {"score": 0, "user_vote": None}
         row["forecasts_count"] = sum(len(question.forecasts) for question in post.questions)
@@ -213,7 +213,7 @@ class ResponseView:
         row.update(key_factors=[], is_current_content_translated=False)
         return row
 
-    def _content(self, post: FakeMetaculusPost) -> ResponseRow:
+    def _content_fields(self, post: FakeMetaculusPost) -> ResponseRow:
         if post.conditional is not None:
             parts = post.conditional
             return {
@@ -248,7 +248,7 @@ class ResponseView:
         mine = self.user is not None and bool(question.forecasts_of(self.user.id))
         return self.hides_closed and closed and not mine
 
-    def _own(self, question: FakeMetaculusQuestion) -> ResponseRow:
+    def _own_forecasts(self, question: FakeMetaculusQuestion) -> ResponseRow:
         if self.user is None:
             return {"history": [], "latest": None, "score_data": {}}
         now = self.now.timestamp()
@@ -471,9 +471,9 @@ def _leaderboard_entry(
     state: FakeMetaculusState, tournament: FakeTournament, user: FakeMetaculusUser, now: datetime
 ) -> ResponseRow | None:
     questions = [one for post in state.posts.values() if tournament in post.tournaments for one in post.questions]
-    told = [(one, account_scores(one, user.id, state.users)) for one in questions]
+    scores_by_question = [(one, account_scores(one, user.id, state.users)) for one in questions]
     rule = _SCORE_OF_RULE[tournament.score_type]
-    counted = [(one, found) for one, found in told if rule in found]
+    counted = [(one, found) for one, found in scores_by_question if rule in found]
     if not counted:
         return None
     total = sum(found[rule] * one.weight for one, found in counted)

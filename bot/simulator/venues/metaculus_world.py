@@ -59,7 +59,7 @@ class MetaculusWorld:
         ``post`` gives fields of FakeMetaculusPost.
         """
         post = self._add_post(title, **fields.pop("post", {}))
-        return self._put(post, title, **fields)
+        return self._add_question(post, title, **fields)
 
     def add_group(self, title: str, labels: Sequence[str], **fields: Any) -> FakeMetaculusPost:  # noqa: ANN401 - fields
         """Publish a group of questions of one kind; its texts belong to the group."""
@@ -72,7 +72,7 @@ class MetaculusWorld:
         )
         post = self._add_post(title, group=group, **fields.pop("post", {}))
         for label in labels:
-            self._put(post, f"{title} ({label})", **{"description": "", "criteria": "", **fields}, label=label)
+            self._add_question(post, f"{title} ({label})", **{"description": "", "criteria": "", **fields}, label=label)
         return post
 
     def add_conditional(
@@ -84,7 +84,7 @@ class MetaculusWorld:
         """Publish a question of a child under either outcome of a condition."""
         post = self._add_post(f"{condition.title} \u2192 {child.title}", **fields)
         branches = [
-            self._put(
+            self._add_question(
                 post,
                 f"{condition.title} ({word}) \u2192 {child.title}",
                 type=child.type,
@@ -115,7 +115,7 @@ class MetaculusWorld:
         self.state.posts[post.id] = post
         return post
 
-    def _put(self, post: FakeMetaculusPost, title: str, **fields: Any) -> FakeMetaculusQuestion:  # noqa: ANN401 - fields
+    def _add_question(self, post: FakeMetaculusPost, title: str, **fields: Any) -> FakeMetaculusQuestion:  # noqa: ANN401 - fields
         now = self._now()
         options = fields.get("options")
         terms = {
@@ -177,14 +177,14 @@ class MetaculusWorld:
         self.state.posts[question.post].edited = now
         for post in self.state.posts.values():
             if post.conditional is not None:
-                self._carry(post.conditional, now)
+                self._update_conditionals(post.conditional, now)
 
     def unresolve(self, question: FakeMetaculusQuestion) -> None:
         """Undo a resolution: the question is open again where its time is not over."""
         question.resolution = question.resolved = question.resolution_set = question.closed = None
         self.state.posts[question.post].edited = self._now()
 
-    def _carry(self, parts: ConditionalPair, now: datetime) -> None:
+    def _update_conditionals(self, parts: ConditionalPair, now: datetime) -> None:
         """Let the branches of a conditional follow its condition and its child."""
         condition = parts.condition.resolution
         if condition is None:

@@ -115,14 +115,14 @@ class FakePolymarket(PolymarketService):
         headers = {} if retry_after is None else {"Retry-After": retry_after}
         return JSONResponse({"error": "Too Many Requests"}, 429, headers=headers)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Let the market of a request be edited, closed, resolved, or traded by somebody else."""
-        text = f"{heard.target} {heard.body.decode(errors='replace')}"
-        market = self._named(text)
+        text = f"{logged.target} {logged.body.decode(errors='replace')}"
+        market = self._find_market(text)
         if market is None or market.has_ended or not self.world.apply_fault(fault, market):
             self.faults.discount(fault)
 
-    def _named(self, text: str) -> FakePolymarketMarket | None:
+    def _find_market(self, text: str) -> FakePolymarketMarket | None:
         for market in self.state.markets.values():
             if any(name in text for name in (market.condition, *market.tokens)):
                 return market

@@ -35,19 +35,19 @@ class PolymarketBridge:
 
     def apply_event(self, one: LifecycleEvent) -> None:
         if one.action is LifecycleAction.OPEN:
-            self.markets[one.question.key] = self._opened(one.question)
+            self.markets[one.question.key] = self._open_markets(one.question)
             return
         for option, market in self.markets.get(one.question.key, {}).items():
             if not market.has_ended:
-                self._do(one, option, market)
+                self._apply_event(one, option, market)
 
-    def _do(self, one: LifecycleEvent, option: str, market: FakePolymarketMarket) -> None:
+    def _apply_event(self, one: LifecycleEvent, option: str, market: FakePolymarketMarket) -> None:
         world = self.venue.world
         match one.action:
             case LifecycleAction.EDIT:
                 world.edit(market, description=f"{market.description}\n\n{one.text}")
             case LifecycleAction.CLOSE if market.uma is None:
-                world.propose(market, self._proposed(one.question, option))
+                world.propose(market, self._proposed_outcome(one.question, option))
             case LifecycleAction.RESOLVE if one.question.ending is QuestionEnding.REVISED and one.outcome != outcome_of(
                 one.question
             ):
@@ -64,37 +64,39 @@ class PolymarketBridge:
             case _:
                 return
 
-    def _proposed(self, ask: SimulatedQuestion, option: str) -> str:
-        if ask.ending is QuestionEnding.ANNULLED:
+    def _proposed_outcome(self, simulated: SimulatedQuestion, option: str) -> str:
+        if simulated.ending is QuestionEnding.ANNULLED:
             return "0.5"
-        pays = _first_payout(outcome_of(ask), option)
-        if ask.ending is not QuestionEnding.REVISED:
+        pays = _first_payout(outcome_of(simulated), option)
+        if simulated.ending is not QuestionEnding.REVISED:
             return pays
         return "0" if pays == "1" else "1"
 
-    def move_price(self, ask: SimulatedQuestion, day: float) -> None:
-        price = self.world.crowd_price(ask, day)
-        for option, market in self.markets.get(ask.key, {}).items():
+    def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
+        price = self.world.crowd_price(simulated, day)
+        for option, market in self.markets.get(simulated.key, {}).items():
             wanted = _round_to_cents(price[option] if isinstance(price, Mapping) else price)
             last = market.history[-1][1] if market.history else None
             if market.trades_now and wanted != last:
                 self.venue.world.move_price(market, wanted, size=_SIZE)
 
-    def _opened(self, ask: SimulatedQuestion) -> Mapping[str, FakePolymarketMarket]:
-        world, price = self.venue.world, self.world.crowd_price(ask, ask.opens)
-        end = round(self.world.calendar.moment_of(ask.closes).timestamp())
+    def _open_markets(self, simulated: SimulatedQuestion) -> Mapping[str, FakePolymarketMarket]:
+        world, price = self.venue.world, self.world.crowd_price(simulated, simulated.opens)
+        end = round(self.world.calendar.moment_of(simulated.closes).timestamp())
         if not isinstance(price, Mapping):
-            event = world.add_event(ask.title, end=end, tags=ask.tags, description=question_text(ask))
-            market = world.add_market(ask.title, event=event, description=question_text(ask))
+            event = world.add_event(simulated.title, end=end, tags=simulated.tags, description=question_text(simulated))
+            market = world.add_market(simulated.title, event=event, description=question_text(simulated))
             world.move_price(market, _round_to_cents(price), size=_SIZE)
             return {"": market}
-        event = world.add_event(ask.title, neg_risk=True, end=end, tags=ask.tags, description=question_text(ask))
+        event = world.add_event(
+            simulated.title, neg_risk=True, end=end, tags=simulated.tags, description=question_text(simulated)
+        )
         markets = {
             option: world.add_market(
-                f"{capitalize_first(option)}: {ask.title}",
+                f"{capitalize_first(option)}: {simulated.title}",
                 event=event,
                 item=capitalize_first(option),
-                description=question_text(ask),
+                description=question_text(simulated),
             )
             for option in price
         }

@@ -30,31 +30,31 @@ class ClobApi:
     def routes(self) -> list[BaseRoute]:
         """Return the paths."""
         one = {
-            "/midpoint": self._midpoint,
-            "/price": self._price,
-            "/spread": self._spread,
-            "/last-trade-price": self._last,
+            "/midpoint": self._midpoint_row,
+            "/price": self._price_row,
+            "/spread": self._spread_row,
+            "/last-trade-price": self._last_trade_row,
         }
         plural = {"/midpoints": "/midpoint", "/prices": "/price", "/spreads": "/spread"}
         reads = {
-            "/book": self._book,
-            **{path: self._singular(find) for path, find in one.items()},
-            "/tick-size": self._tick,
-            "/neg-risk": self._neg_risk,
-            "/fee-rate": self._fee_rate,
-            "/markets-by-token/{token}": self._by_token,
-            "/clob-markets/{condition}": self._short,
-            "/markets/{condition}": self._long,
-            "/prices-history": self._history,
-            "/time": self._time,
-            "/ok": self._ok,
-            "/version": self._version,
-            f"{SITE}/api/geoblock": self._geoblock,
+            "/book": self._serve_book,
+            **{path: self._serve_one(find) for path, find in one.items()},
+            "/tick-size": self._serve_tick,
+            "/neg-risk": self._serve_neg_risk,
+            "/fee-rate": self._serve_fee_rate,
+            "/markets-by-token/{token}": self._serve_by_token,
+            "/clob-markets/{condition}": self._serve_short,
+            "/markets/{condition}": self._serve_long,
+            "/prices-history": self._serve_history,
+            "/time": self._serve_time,
+            "/ok": self._serve_ok,
+            "/version": self._serve_version,
+            f"{SITE}/api/geoblock": self._serve_geoblock,
         }
         posts = {
-            "/books": self._books,
-            **{path: self._plural(one[single]) for path, single in plural.items()},
-            "/last-trades-prices": self._lasts,
+            "/books": self._serve_books,
+            **{path: self._serve_several(one[single]) for path, single in plural.items()},
+            "/last-trades-prices": self._serve_lasts,
         }
         return [
             *get_routes(reads),
@@ -63,14 +63,14 @@ class ClobApi:
 
     # Books
 
-    async def _book(self, request: Request) -> Response:
+    async def _serve_book(self, request: Request) -> Response:
         self._venue.world.exchange.process_due()
-        market, token = self._traded(request_query(request).one("token_id") or "")
+        market, token = self._find_traded(request_query(request).one("token_id") or "")
         return JSONResponse(books.book_row(self._venue.state, market, token))
 
-    async def _books(self, request: Request) -> Response:
+    async def _serve_books(self, request: Request) -> Response:
         self._venue.world.exchange.process_due()
-        wanted = [item["token_id"] for item in self._listed(request)]
+        wanted = [item["token_id"] for item in self._requested_tokens(request)]
         # Nobody guarantees the order, and unknown ids are skipped.
         known = sorted(
             (token for token in dict.fromkeys(wanted) if self._has_book(token) and token not in self._venue.drops),
@@ -79,7 +79,7 @@ class ClobApi:
         state = self._venue.state
         return JSONResponse([books.book_row(state, state.tokens[token], token) for token in known])
 
-    def _listed(self, request: Request) -> list[dict[str, str]]:
+    def _requested_tokens(self, request: Request) -> list[dict[str, str]]:
         try:
             items = read_json_body(logged_request(request))
         except ValueError:
@@ -94,57 +94,59 @@ class ClobApi:
         market = self._venue.state.tokens.get(token)
         return market is not None and market.trades_now
 
-    def _traded(self, token: str) -> tuple[FakePolymarketMarket, str]:
+    def _find_traded(self, token: str) -> tuple[FakePolymarketMarket, str]:
         if not self._has_book(token):
             raise PolymarketRefusal(404, "No orderbook exists for the requested token id")
         return self._venue.state.tokens[token], token
 
     # Prices
 
-    def _singular(self, find: Callable[[FakePolymarketMarket, str, str], dict[str, str]]) -> Callable[[Request], Any]:
+    def _serve_one(self, find: Callable[[FakePolymarketMarket, str, str], dict[str, str]]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             asked = request_query(request)
-            market, token = self._traded(asked.one("token_id") or "")
+            market, token = self._find_traded(asked.one("token_id") or "")
             return JSONResponse(find(market, token, asked.one("side") or ""))
 
         return answer
 
-    def _plural(self, find: Callable[[FakePolymarketMarket, str, str], dict[str, str]]) -> Callable[[Request], Any]:
+    def _serve_several(
+        self, find: Callable[[FakePolymarketMarket, str, str], dict[str, str]]
+    ) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            told: dict[str, Any] = {}
-            for item in self._listed(request):
+            answers: dict[str, Any] = {}
+            for item in self._requested_tokens(request):
                 token, side = item["token_id"], item.get("side", "")
                 if self._has_book(token):
                     found = find(self._venue.state.tokens[token], token, side)
                     value = next(iter(found.values()))
-                    told[token] = {**told.get(token, {}), side: value} if side else value
-            return JSONResponse(told)
+                    answers[token] = {**answers.get(token, {}), side: value} if side else value
+            return JSONResponse(answers)
 
         return answer
 
-    async def _lasts(self, request: Request) -> Response:
-        wanted = [item["token_id"] for item in self._listed(request) if self._has_book(item["token_id"])]
+    async def _serve_lasts(self, request: Request) -> Response:
+        wanted = [item["token_id"] for item in self._requested_tokens(request) if self._has_book(item["token_id"])]
         tokens = self._venue.state.tokens
-        return JSONResponse([{"token_id": token, **self._last(tokens[token], token, "")} for token in wanted])
+        return JSONResponse([{"token_id": token, **self._last_trade_row(tokens[token], token, "")} for token in wanted])
 
-    def _midpoint(self, market: FakePolymarketMarket, token: str, _: str) -> dict[str, str]:
+    def _midpoint_row(self, market: FakePolymarketMarket, token: str, _: str) -> dict[str, str]:
         return {"mid": _decimal_text(books.mid_price(self._venue.state, market, token))}
 
-    def _price(self, market: FakePolymarketMarket, token: str, side: str) -> dict[str, str]:
+    def _price_row(self, market: FakePolymarketMarket, token: str, side: str) -> dict[str, str]:
         if side not in {"BUY", "SELL"}:
             raise PolymarketRefusal(400, "Invalid side")
         bid, ask = books.best_bid_and_ask(self._venue.state, market, token)
         # BUY is the best price at which somebody buys.
         return {"price": _decimal_text(bid if side == "BUY" else ask)}
 
-    def _spread(self, market: FakePolymarketMarket, token: str, _: str) -> dict[str, str]:
+    def _spread_row(self, market: FakePolymarketMarket, token: str, _: str) -> dict[str, str]:
         bid, ask = books.best_bid_and_ask(self._venue.state, market, token)
         return {"spread": _decimal_text(None if bid is None or ask is None else ask - bid)}
 
-    def _last(self, market: FakePolymarketMarket, _token: str, _: str) -> dict[str, str]:
+    def _last_trade_row(self, market: FakePolymarketMarket, _token: str, _: str) -> dict[str, str]:
         return {"price": decimal_text(market.last or Decimal("0.5")), "side": market.last_side}
 
-    async def _history(self, request: Request) -> Response:
+    async def _serve_history(self, request: Request) -> Response:
         """Answer with the old history: none of ended markets where it is requested finer than half days."""
         asked = request_query(request)
         market = self._venue.state.tokens.get(asked.one("market") or "")
@@ -154,33 +156,33 @@ class ClobApi:
         first, last = asked.whole("startTs", 0), asked.whole("endTs", 2**40)
         token = asked.one("market") or ""
         points = [] if market.has_ended and fine else sorted(market.history, key=lambda point: point[0])
-        told = [{"t": at, "p": float(market.mirrored(token, p))} for at, p in points if first <= at <= last]
-        return JSONResponse({"history": told})
+        points_in_range = [{"t": at, "p": float(market.mirrored(token, p))} for at, p in points if first <= at <= last]
+        return JSONResponse({"history": points_in_range})
 
     # Terms
 
-    async def _tick(self, request: Request) -> Response:
-        market = self._known(request_query(request).one("token_id") or "")
+    async def _serve_tick(self, request: Request) -> Response:
+        market = self._require_market(request_query(request).one("token_id") or "")
         return JSONResponse({"minimum_tick_size": float(market.tick)})
 
-    async def _neg_risk(self, request: Request) -> Response:
-        return JSONResponse({"neg_risk": self._known(request_query(request).one("token_id") or "").neg_risk})
+    async def _serve_neg_risk(self, request: Request) -> Response:
+        return JSONResponse({"neg_risk": self._require_market(request_query(request).one("token_id") or "").neg_risk})
 
-    async def _fee_rate(self, request: Request) -> Response:
-        self._known(request_query(request).one("token_id") or "")
+    async def _serve_fee_rate(self, request: Request) -> Response:
+        self._require_market(request_query(request).one("token_id") or "")
         return JSONResponse({"base_fee": 1000})
 
-    async def _by_token(self, request: Request) -> Response:
-        market = self._known(request.path_params["token"])
+    async def _serve_by_token(self, request: Request) -> Response:
+        market = self._require_market(request.path_params["token"])
         # The order of the two has no meaning.
         first, second = sorted(market.tokens)
         row = {"condition_id": market.condition, "primary_token_id": first, "secondary_token_id": second}
         return JSONResponse(row)
 
-    async def _short(self, request: Request) -> Response:
+    async def _serve_short(self, request: Request) -> Response:
         return JSONResponse(rows.short_row(self._by_condition(request)))
 
-    async def _long(self, request: Request) -> Response:
+    async def _serve_long(self, request: Request) -> Response:
         return JSONResponse(rows.long_row(self._venue.state, self._by_condition(request)))
 
     def _by_condition(self, request: Request) -> FakePolymarketMarket:
@@ -189,22 +191,22 @@ class ClobApi:
             raise PolymarketRefusal(404, "market not found")
         return market
 
-    def _known(self, token: str) -> FakePolymarketMarket:
+    def _require_market(self, token: str) -> FakePolymarketMarket:
         market = self._venue.state.tokens.get(token)
         if market is None or not market.is_minted:
             raise PolymarketRefusal(404, "market not found")
         return market
 
-    async def _time(self, _: Request) -> Response:
+    async def _serve_time(self, _: Request) -> Response:
         return PlainTextResponse(str(self._venue.world.now_s), media_type="application/json")
 
-    async def _ok(self, _: Request) -> Response:
+    async def _serve_ok(self, _: Request) -> Response:
         return JSONResponse("OK")
 
-    async def _version(self, _: Request) -> Response:
+    async def _serve_version(self, _: Request) -> Response:
         return JSONResponse({"version": 2})
 
-    async def _geoblock(self, _: Request) -> Response:
+    async def _serve_geoblock(self, _: Request) -> Response:
         where = {"ip": "127.0.0.1", "country": self._venue.country, "region": ""}
         return JSONResponse({"blocked": self._venue.is_blocked, **where})
 

@@ -32,14 +32,14 @@ class DataApi:
     def routes(self) -> list[BaseRoute]:
         """Return the paths."""
         handlers = {
-            "/resolutions": self._resolutions,
-            "/prices-history": self._history,
-            "/trades": self._trades,
-            "/positions": self._positions,
+            "/resolutions": self._serve_resolutions,
+            "/prices-history": self._serve_history,
+            "/trades": self._serve_trades,
+            "/positions": self._serve_positions,
         }
         return get_routes({f"{DATA}/v2{path}": handler for path, handler in handlers.items()})
 
-    async def _resolutions(self, request: Request) -> Response:
+    async def _serve_resolutions(self, request: Request) -> Response:
         asked = request_query(request)
         names = {name: asked.all(name) for name in ("condition_id", "question_id", "event_id")}
         given = [name for name, values in names.items() if values]
@@ -50,9 +50,9 @@ class DataApi:
         listed = [
             row for market in minted if _with_names(market, row := rows.resolution_row(market), given[0]) in wanted
         ]
-        return self._page(asked, listed, usual=100)
+        return self._page_response(asked, listed, usual=100)
 
-    async def _history(self, request: Request) -> Response:
+    async def _serve_history(self, request: Request) -> Response:
         asked = request_query(request)
         token = asked.one("token_id") or ""
         market = self._venue.state.tokens.get(token)
@@ -60,17 +60,17 @@ class DataApi:
         if len(spans) != 1:
             raise PolymarketRefusal(400, "give exactly one of interval, start or as_of")
         if market is None:
-            return self._page(asked, [], usual=1_000)
+            return self._page_response(asked, [], usual=1_000)
         points = sorted(market.history, key=lambda point: point[0])
-        first, last = self._span(asked, spans[0])
+        first, last = self._parse_span(asked, spans[0])
         found = [(at, market.mirrored(token, price)) for at, price in points if first <= at <= last]
         if spans[0] == "as_of":
             # What was known at that moment, which is included, and nothing later.
             found = found[-1:]
         listed = [{"timestamp": at, "price": float(price), "resolution_seconds": 0} for at, price in found]
-        return self._page(asked, listed, usual=1_000)
+        return self._page_response(asked, listed, usual=1_000)
 
-    def _span(self, asked: PolymarketQuery, kind: str) -> tuple[int, int]:
+    def _parse_span(self, asked: PolymarketQuery, kind: str) -> tuple[int, int]:
         now = self._venue.world.now_s
         if kind == "as_of":
             return 0, asked.whole("as_of", now)
@@ -85,7 +85,7 @@ class DataApi:
             raise PolymarketRefusal(400, "start and end are more than 15 days apart")
         return first, last
 
-    async def _trades(self, request: Request) -> Response:
+    async def _serve_trades(self, request: Request) -> Response:
         asked = request_query(request)
         conditions, user = set(asked.all("condition_id")), asked.one("user")
         if len(conditions) > MAX_IDS:
@@ -112,9 +112,9 @@ class DataApi:
             and user in {None, seen.wallet}
         ]
         listed.sort(key=lambda row: -int(str(row["timestamp"])))
-        return self._page(asked, listed, usual=100)
+        return self._page_response(asked, listed, usual=100)
 
-    async def _positions(self, request: Request) -> Response:
+    async def _serve_positions(self, request: Request) -> Response:
         asked = request_query(request)
         wallet, conditions, status = asked.one("user"), asked.all("condition_id"), asked.one("status")
         if wallet is None and len(conditions) != 1:
@@ -124,20 +124,20 @@ class DataApi:
         self._venue.world.exchange.process_due()
         # Positions without shares are listed on request.
         listed = [
-            self._position(user, token, user.shares.get(token, Decimal(0)))
+            self._position_row(user, token, user.shares.get(token, Decimal(0)))
             for user in self._venue.state.users.values()
             for token in dict.fromkeys((*user.shares, *user.realised))
             if (user.shares.get(token, Decimal(0)) > 0) is (status != "CLOSED")
             and (wallet is None or user.wallet.lower() == wallet.lower())
         ]
         fitting = [row for row in listed if not conditions or row["condition_id"] in conditions]
-        return self._page(asked, [row for row in fitting if _has_status(row, status)], usual=100)
+        return self._page_response(asked, [row for row in fitting if _has_status(row, status)], usual=100)
 
-    def _position(self, user: FakePolymarketUser, token: str, size: Decimal) -> dict[str, Any]:
+    def _position_row(self, user: FakePolymarketUser, token: str, size: Decimal) -> dict[str, Any]:
         market = self._venue.state.tokens[token]
         index = market.tokens.index(token)
         spent = user.spent.get(token, Decimal(0))
-        price = self._price(market, token)
+        price = self._current_price(market, token)
         return {
             "proxy_wallet": user.wallet,
             "token_id": token,
@@ -161,13 +161,13 @@ class DataApi:
             "slug": market.slug,
         }
 
-    def _price(self, market: FakePolymarketMarket, token: str) -> Decimal:
+    def _current_price(self, market: FakePolymarketMarket, token: str) -> Decimal:
         if market.payouts is not None:
             return market.payouts[market.tokens.index(token)]
         bid, _ = books.best_bid_and_ask(self._venue.state, market, token)
         return Decimal(0) if bid is None else bid
 
-    def _page(self, asked: PolymarketQuery, listed: Sequence[Any], *, usual: int) -> Response:
+    def _page_response(self, asked: PolymarketQuery, listed: Sequence[Any], *, usual: int) -> Response:
         limit = max(1, min(asked.whole("limit", usual), 1_000))
         cursor = asked.one("cursor")
         try:

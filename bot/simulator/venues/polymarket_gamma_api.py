@@ -33,23 +33,23 @@ class GammaApi:
     def routes(self) -> list[BaseRoute]:
         """Return the paths."""
         handlers: dict[str, Handler] = {
-            "/markets/keyset": self._markets,
-            "/events/keyset": self._events,
-            "/markets": self._old_markets,
-            "/events": self._old_events,
-            "/events/pagination": self._counts,
-            "/markets/slug/{slug}": self._market,
-            "/events/slug/{slug}": self._event,
-            "/markets/{id}": self._market,
-            "/events/{id}": self._event,
-            "/markets/{id}/tags": self._tags_of,
-            "/tags": self._tags,
-            "/tags/slug/{slug}": self._tag,
-            "/public-search": self._search,
+            "/markets/keyset": self._serve_markets,
+            "/events/keyset": self._serve_events,
+            "/markets": self._serve_old_markets,
+            "/events": self._serve_old_events,
+            "/events/pagination": self._serve_counts,
+            "/markets/slug/{slug}": self._serve_market,
+            "/events/slug/{slug}": self._serve_event,
+            "/markets/{id}": self._serve_market,
+            "/events/{id}": self._serve_event,
+            "/markets/{id}/tags": self._serve_tags_of,
+            "/tags": self._serve_tags,
+            "/tags/slug/{slug}": self._serve_tag,
+            "/public-search": self._serve_search,
         }
-        return get_routes({GAMMA + path: self._human(handler) for path, handler in handlers.items()})
+        return get_routes({GAMMA + path: self._require_user_agent(handler) for path, handler in handlers.items()})
 
-    def _human(self, handler: Handler) -> Handler:
+    def _require_user_agent(self, handler: Handler) -> Handler:
         """Refuse a request without a user agent, as the edge does."""
 
         async def answer(request: Request) -> Response:
@@ -60,40 +60,40 @@ class GammaApi:
 
         return answer
 
-    def _told(self, value: object) -> Response:
+    def _json_response(self, value: object) -> Response:
         seconds = self._venue.gamma_cache_s
         return JSONResponse(value, headers={"Cache-Control": f"public, max-age={seconds}"} if seconds else None)
 
-    async def _markets(self, request: Request) -> Response:
+    async def _serve_markets(self, request: Request) -> Response:
         state = self._venue.state
         page = lists.list_markets(state, request_query(request))
-        return self._page("markets", [rows.market_row(state, market) for market in page.items], page.cursor)
+        return self._page_response("markets", [rows.market_row(state, market) for market in page.items], page.cursor)
 
-    async def _events(self, request: Request) -> Response:
+    async def _serve_events(self, request: Request) -> Response:
         state = self._venue.state
         page = lists.list_events(state, request_query(request))
-        return self._page("events", [rows.event_row(state, event) for event in page.items], page.cursor)
+        return self._page_response("events", [rows.event_row(state, event) for event in page.items], page.cursor)
 
-    def _page(self, name: str, found: list[dict[str, Any]], cursor: str | None) -> Response:
-        return self._told({name: found} if cursor is None else {name: found, "next_cursor": cursor})
+    def _page_response(self, name: str, found: list[dict[str, Any]], cursor: str | None) -> Response:
+        return self._json_response({name: found} if cursor is None else {name: found, "next_cursor": cursor})
 
-    async def _old_markets(self, request: Request) -> Response:
+    async def _serve_old_markets(self, request: Request) -> Response:
         state = self._venue.state
         found = [
             market
             for market in state.markets.values()
             if lists.ListFilter(state, request_query(request)).market(market)
         ]
-        return self._old(request, [rows.market_row(state, market) for market in found])
+        return self._serve_old(request, [rows.market_row(state, market) for market in found])
 
-    async def _old_events(self, request: Request) -> Response:
+    async def _serve_old_events(self, request: Request) -> Response:
         state = self._venue.state
         found = [
             event for event in state.events.values() if lists.ListFilter(state, request_query(request)).event(event)
         ]
-        return self._old(request, [rows.event_row(state, event) for event in found])
+        return self._serve_old(request, [rows.event_row(state, event) for event in found])
 
-    def _old(self, request: Request, found: list[dict[str, Any]]) -> Response:
+    def _serve_old(self, request: Request, found: list[dict[str, Any]]) -> Response:
         asked = request_query(request)
         offset = asked.whole("offset", 0)
         if offset > _MOST_OFFSET:
@@ -101,17 +101,17 @@ class GammaApi:
         limit = min(asked.whole("limit", lists.DEFAULT_PAGE_SIZE), lists.MAX_PAGE_SIZE)
         return JSONResponse(found[offset : offset + limit], headers=_DEPRECATED)
 
-    async def _counts(self, request: Request) -> Response:
+    async def _serve_counts(self, request: Request) -> Response:
         state = self._venue.state
         found = [
             event for event in state.events.values() if lists.ListFilter(state, request_query(request)).event(event)
         ]
         rest = [rows.event_row(state, event) for event in found[: lists.DEFAULT_PAGE_SIZE]]
         more = {"hasMore": len(found) > len(rest), "totalResults": len(found)}
-        return self._told({"data": rest, "pagination": more})
+        return self._json_response({"data": rest, "pagination": more})
 
-    async def _market(self, request: Request) -> Response:
-        return self._told(rows.market_row(self._venue.state, self._found_market(request)))
+    async def _serve_market(self, request: Request) -> Response:
+        return self._json_response(rows.market_row(self._venue.state, self._found_market(request)))
 
     def _found_market(self, request: Request) -> FakePolymarketMarket:
         params = request.path_params
@@ -125,36 +125,36 @@ class GammaApi:
             raise PolymarketRefusal(404, "id not found", type="not found error")
         return found
 
-    async def _event(self, request: Request) -> Response:
+    async def _serve_event(self, request: Request) -> Response:
         params, state = request.path_params, self._venue.state
         found: FakePolymarketEvent | None = state.events.get(params.get("id", ""))
         if "slug" in params:
             found = next((event for event in state.events.values() if event.slug == params["slug"]), None)
         if found is None:
             raise PolymarketRefusal(404, "id not found", type="not found error")
-        return self._told(rows.event_row(state, found))
+        return self._json_response(rows.event_row(state, found))
 
-    async def _tags_of(self, request: Request) -> Response:
+    async def _serve_tags_of(self, request: Request) -> Response:
         event = self._venue.state.events[self._found_market(request).event]
-        return self._told([rows.tag_row(slug) for slug in event.tags])
+        return self._json_response([rows.tag_row(slug) for slug in event.tags])
 
-    async def _tags(self, _: Request) -> Response:
-        return self._told([rows.tag_row(slug) for slug in self._all_tags()])
+    async def _serve_tags(self, _: Request) -> Response:
+        return self._json_response([rows.tag_row(slug) for slug in self._all_tags()])
 
-    async def _tag(self, request: Request) -> Response:
+    async def _serve_tag(self, request: Request) -> Response:
         slug = request.path_params["slug"]
         if slug not in self._all_tags():
             raise PolymarketRefusal(404, "slug not found", type="not found error")
-        return self._told(rows.tag_row(slug))
+        return self._json_response(rows.tag_row(slug))
 
     def _all_tags(self) -> list[str]:
         return sorted({slug for event in self._venue.state.events.values() for slug in event.tags})
 
-    async def _search(self, request: Request) -> Response:
+    async def _serve_search(self, request: Request) -> Response:
         words = request_query(request).one("q")
         if not words:
             raise PolymarketRefusal(422, "q is required")
         state = self._venue.state
         found = [event for event in state.events.values() if words.lower() in event.title.lower()]
         more = {"hasMore": False, "totalResults": len(found)}
-        return self._told({"events": [rows.event_row(state, event) for event in found], "pagination": more})
+        return self._json_response({"events": [rows.event_row(state, event) for event in found], "pagination": more})

@@ -72,7 +72,7 @@ class MatchingEngine:
             order.status, order.due_ms = "DELAYED", self.now() + round(delay_s * 1000)
             self.news.send_order(order, "PLACEMENT")
             return []
-        return self._enter(order)
+        return self._enter_order(order)
 
     def cancel(self, order: FakePolymarketOrder, status: str = "CANCELED") -> None:
         """Remove an order from the book."""
@@ -96,7 +96,7 @@ class MatchingEngine:
         wanted = TakerOrder(is_bid=is_bid, limit=limit, size=size)
         matches = books.match_taker(self.state, market, wanted)
         for match in matches:
-            self._record(market, None, match, is_bid=is_bid)
+            self._record_match(market, None, match, is_bid=is_bid)
         return sum((match.size for match in matches), Decimal(0))
 
     # Time
@@ -111,7 +111,7 @@ class MatchingEngine:
         for order in tuple(self.state.orders.values()):
             if order.status == "DELAYED" and order.due_ms is not None and order.due_ms <= now:
                 order.due_ms = None
-                self._enter(order)
+                self._enter_order(order)
             if order.is_resting and order.expires and order.expires - EARLY_S <= now / 1000:
                 self.cancel(order)
         for trade in tuple(self.state.trades.values()):
@@ -125,7 +125,7 @@ class MatchingEngine:
         if status in {"MINED", "CONFIRMED"}:
             trade.hash = trade.hash or f"0x{int(trade.id.replace('-', ''), 16):064x}"
         if status == "CONFIRMED":
-            self._move(trade)
+            self._move_funds(trade)
         self.news.send_trade(trade)
 
     def _settle_due(self, trade: FakePolymarketTrade, now: int) -> None:
@@ -137,7 +137,7 @@ class MatchingEngine:
             if is_due and not trade.is_over and order.index(status) > order.index(trade.status):
                 self.settle(trade, status)
 
-    def _move(self, trade: FakePolymarketTrade) -> None:
+    def _move_funds(self, trade: FakePolymarketTrade) -> None:
         for order, size, fee in trade_sides(trade):
             user, price = order.user, trade.market.mirrored(order.token, trade.level)
             before = user.shares.get(order.token, Decimal(0))
@@ -154,13 +154,13 @@ class MatchingEngine:
 
     # Matching
 
-    def _enter(self, order: FakePolymarketOrder) -> list[FakePolymarketTrade]:
+    def _enter_order(self, order: FakePolymarketOrder) -> list[FakePolymarketTrade]:
         """Match an order and keep the rest of it open, where it is of that kind."""
         whole = order.kind != "FOK" or self.fills_whole(order)
         market = order.market
         order.status = "MATCHED"
         matches = books.match_taker(self.state, market, self.appetite(order)) if whole else []
-        trades = [self._record(market, order, match, is_bid=order.is_bid) for match in matches]
+        trades = [self._record_match(market, order, match, is_bid=order.is_bid) for match in matches]
         if order.kind in _WITHOUT_REST or order.left <= 0:
             order.status = "MATCHED" if trades else "CANCELED"
         else:
@@ -171,7 +171,7 @@ class MatchingEngine:
         self.news.send_price_changes(market, [(order.is_bid, order.level)])
         return trades
 
-    def _record(
+    def _record_match(
         self, market: FakePolymarketMarket, taker: FakePolymarketOrder | None, match: BookMatch, *, is_bid: bool
     ) -> FakePolymarketTrade:
         now = self.now()
@@ -193,11 +193,11 @@ class MatchingEngine:
             if self.next_settlements and _involves_user(taker, match.makers)
             else "CONFIRMED",
         )
-        self._note(trade)
-        self._print(trade, now)
+        self._note_trade(trade)
+        self._print_trade(trade, now)
         return trade
 
-    def _note(self, trade: FakePolymarketTrade) -> None:
+    def _note_trade(self, trade: FakePolymarketTrade) -> None:
         """Record a trade where a user took part in it."""
         taker = trade.taker
         if taker is not None:
@@ -213,7 +213,7 @@ class MatchingEngine:
                 self.news.send_order(order, "UPDATE")
         self.news.send_trade(trade)
 
-    def _print(self, trade: FakePolymarketTrade, now: int) -> None:
+    def _print_trade(self, trade: FakePolymarketTrade, now: int) -> None:
         market = trade.market
         market.last, market.last_side = trade.level, "BUY" if trade.is_bid else "SELL"
         market.volume += trade.size * trade.level

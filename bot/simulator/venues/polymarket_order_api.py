@@ -66,10 +66,10 @@ class AccountAuthentication:
         self._venue = venue
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
-    def authenticate_login(self, heard: LoggedRequest) -> FakePolymarketUser:
+    def authenticate_login(self, logged: LoggedRequest) -> FakePolymarketUser:
         """Return the account whose owner signed the request; raises PolymarketRefusal."""
-        address, stamp = heard.headers.get("poly_address", ""), heard.headers.get("poly_timestamp", "")
-        nonce, signature = heard.headers.get("poly_nonce", ""), heard.headers.get("poly_signature", "")
+        address, stamp = logged.headers.get("poly_address", ""), logged.headers.get("poly_timestamp", "")
+        nonce, signature = logged.headers.get("poly_nonce", ""), logged.headers.get("poly_signature", "")
         if not nonce.isdecimal() or not self._is_now(stamp):
             raise PolymarketRefusal(401, "Invalid L1 Request headers")
         try:
@@ -81,14 +81,14 @@ class AccountAuthentication:
             raise PolymarketRefusal(401, "Invalid L1 Request headers")
         return user
 
-    def authenticate_request(self, heard: LoggedRequest) -> FakePolymarketUser:
+    def authenticate_request(self, logged: LoggedRequest) -> FakePolymarketUser:
         """Return the account that signed a private request; raises PolymarketRefusal."""
-        user = self._venue.user_of(heard)
-        headers = heard.headers
+        user = self._venue.user_of(logged)
+        headers = logged.headers
         stamp = headers.get("poly_timestamp", "")
         if user is None or headers.get("poly_passphrase") != user.passphrase or not self._is_now(stamp):
             raise PolymarketRefusal(401, "Unauthorized/Invalid api key")
-        right = signing.request_hmac(user.secret, stamp, heard.method, heard.path, heard.body.decode())
+        right = signing.request_hmac(user.secret, stamp, logged.method, logged.path, logged.body.decode())
         signed = hmac.compare_digest(right.encode(), headers.get("poly_signature", "").encode())
         if not signed or headers.get("poly_address", "").lower() != user.address.lower():
             raise PolymarketRefusal(401, "Unauthorized/Invalid api key")
@@ -102,7 +102,7 @@ class AccountAuthentication:
         right = user is not None and (auth.get("secret"), auth.get("passphrase")) == (user.secret, user.passphrase)
         return user if right else None
 
-    def take_tokens(self, heard: LoggedRequest, user: FakePolymarketUser, kind: str, cost: int) -> dict[str, str]:
+    def take_tokens(self, logged: LoggedRequest, user: FakePolymarketUser, kind: str, cost: int) -> dict[str, str]:
         """Take tokens for orders or cancels; return the headers that report them. Raises PolymarketRefusal."""
         rate, burst = (ORDER_RATE, ORDER_BURST) if kind == "orders" else (CANCEL_RATE, CANCEL_BURST)
         now_s = self._venue.clock.monotonic()
@@ -117,7 +117,7 @@ class AccountAuthentication:
         if not enough:
             wait_s = bucket.wait_s(cost)
             violation = LimitViolation(
-                limit=f"{kind} of a signer", request=heard.number, at=heard.at, count=cost, wait_s=wait_s
+                limit=f"{kind} of a signer", request=logged.number, at=logged.at, count=cost, wait_s=wait_s
             )
             self._venue.rate_limit_checker.violations.append(violation)
             raise AccountRateLimited(429, f"rate limit exceeded for {kind}", headers)
@@ -159,23 +159,23 @@ class OrderApi:
     def routes(self) -> list[BaseRoute]:
         """Return the paths."""
         handlers: list[tuple[str, str, Handler]] = [
-            ("POST", "/auth/api-key", self._create_key),
-            ("GET", "/auth/derive-api-key", self._derive_key),
-            ("GET", "/auth/api-keys", self._keys),
-            ("GET", "/auth/ban-status/closed-only", self._closed_only),
+            ("POST", "/auth/api-key", self._serve_create_key),
+            ("GET", "/auth/derive-api-key", self._serve_derive_key),
+            ("GET", "/auth/api-keys", self._serve_keys),
+            ("GET", "/auth/ban-status/closed-only", self._serve_closed_only),
             ("POST", "/order", self._post_one),
             ("POST", "/orders", self._post_several),
             ("DELETE", "/order", self._cancel_one),
             ("DELETE", "/orders", self._cancel_several),
             ("DELETE", "/cancel-all", self._cancel_all),
             ("DELETE", "/cancel-market-orders", self._cancel_market),
-            ("GET", "/data/orders", self._orders),
-            ("GET", "/data/order/{id}", self._order),
-            ("GET", "/data/trades", self._trades),
-            ("GET", "/balance-allowance", self._balance),
-            ("GET", "/balance-allowance/update", self._balance),
-            ("POST", "/v1/heartbeats", self._beat),
-            ("GET", "/v1/user/rate-limit-tier", self._tier),
+            ("GET", "/data/orders", self._serve_orders),
+            ("GET", "/data/order/{id}", self._serve_order),
+            ("GET", "/data/trades", self._serve_trades),
+            ("GET", "/balance-allowance", self._serve_balance),
+            ("GET", "/balance-allowance/update", self._serve_balance),
+            ("POST", "/v1/heartbeats", self._serve_beat),
+            ("GET", "/v1/user/rate-limit-tier", self._serve_tier),
         ]
         return [
             Route(path, answer_refusals(_answer_rate_limits(handler)), methods=[method])
@@ -184,51 +184,51 @@ class OrderApi:
 
     # Log-in
 
-    async def _create_key(self, request: Request) -> Response:
+    async def _serve_create_key(self, request: Request) -> Response:
         user = self.accounts.authenticate_login(logged_request(request))
         if user.key:
             raise PolymarketRefusal(400, "Could not create api key")
         self._venue.world.give_key(user)
         self._venue.record_effect(logged_request(request), "api key", subject=user.key, account=user.address)
-        return self._credentials(user)
+        return self._credentials_response(user)
 
-    async def _derive_key(self, request: Request) -> Response:
+    async def _serve_derive_key(self, request: Request) -> Response:
         user = self.accounts.authenticate_login(logged_request(request))
         if not user.key:
             raise PolymarketRefusal(400, "Could not derive api key!")
-        return self._credentials(user)
+        return self._credentials_response(user)
 
-    def _credentials(self, user: FakePolymarketUser) -> Response:
+    def _credentials_response(self, user: FakePolymarketUser) -> Response:
         return JSONResponse({"apiKey": user.key, "secret": user.secret, "passphrase": user.passphrase})
 
-    async def _keys(self, request: Request) -> Response:
-        return JSONResponse({"apiKeys": [self._known(request).key]})
+    async def _serve_keys(self, request: Request) -> Response:
+        return JSONResponse({"apiKeys": [self._require_user(request).key]})
 
-    async def _closed_only(self, request: Request) -> Response:
-        return JSONResponse({"closed_only": self._known(request).closed_only})
+    async def _serve_closed_only(self, request: Request) -> Response:
+        return JSONResponse({"closed_only": self._require_user(request).closed_only})
 
     # Orders
 
     async def _post_one(self, request: Request) -> Response:
-        body = self._body(request)
-        user = self._known(request)
+        body = self._parse_body(request)
+        user = self._require_user(request)
         headers = self.accounts.take_tokens(logged_request(request), user, "orders", 1)
         try:
-            row = self._place(request, user, body)
+            row = self._place_order(request, user, body)
         except OrderRefusal as refusal:
             row = _refused_response(refusal.message)
         return JSONResponse(row, headers=headers)
 
     async def _post_several(self, request: Request) -> Response:
-        bodies = self._body(request)
-        user = self._known(request)
+        bodies = self._parse_body(request)
+        user = self._require_user(request)
         if not isinstance(bodies, list) or not 0 < len(bodies) <= MAX_ORDERS:
             raise PolymarketRefusal(400, "Invalid order payload")
         headers = self.accounts.take_tokens(logged_request(request), user, "orders", len(bodies))
         placed: list[dict[str, Any]] = []
         for body in bodies:
             try:
-                placed.append(self._place(request, user, body))
+                placed.append(self._place_order(request, user, body))
             except PolymarketRefusal as refusal:
                 if refusal.status in {403, 425, 503}:
                     raise
@@ -236,7 +236,7 @@ class OrderApi:
                 placed.append({**_refused_response(refusal.message), "success": True})
         return JSONResponse(placed, headers=headers)
 
-    def _place(self, request: Request, user: FakePolymarketUser, body: object) -> dict[str, Any]:
+    def _place_order(self, request: Request, user: FakePolymarketUser, body: object) -> dict[str, Any]:
         is_post_only = isinstance(body, dict) and body.get("postOnly") is True
         self._checks.require_trading(post_only=is_post_only)
         asked = read_order(body, user)
@@ -244,10 +244,10 @@ class OrderApi:
             raise OrderRefusal(self.next_refusals.pop(0))
         order = self._checks.check_order(asked, user)
         trades = self._venue.world.exchange.place(order, taker_delay(order.market))
-        self._note(request, order, asked)
+        self._note_order(request, order, asked)
         return _placed_response(order, trades)
 
-    def _note(self, request: Request, order: FakePolymarketOrder, asked: PostedOrder) -> None:
+    def _note_order(self, request: Request, order: FakePolymarketOrder, asked: PostedOrder) -> None:
         facts: dict[str, Any] = {
             "market": order.market.condition,
             "token": order.token,
@@ -263,20 +263,20 @@ class OrderApi:
     # Cancels
 
     async def _cancel_one(self, request: Request) -> Response:
-        body = self._body(request)
-        user = self._known(request)
+        body = self._parse_body(request)
+        user = self._require_user(request)
         if not isinstance(body, dict) or set(body) != {"orderID"} or not isinstance(body["orderID"], str):
             raise PolymarketRefusal(400, "Invalid order payload")
-        return self._cancel(request, user, [body["orderID"]])
+        return self._serve_cancel(request, user, [body["orderID"]])
 
     async def _cancel_several(self, request: Request) -> Response:
-        body = self._body(request)
-        user = self._known(request)
+        body = self._parse_body(request)
+        user = self._require_user(request)
         if not isinstance(body, list) or not all(isinstance(item, str) for item in body) or len(body) > MAX_CANCELS:
             raise PolymarketRefusal(400, "Invalid order payload")
-        return self._cancel(request, user, body)
+        return self._serve_cancel(request, user, body)
 
-    def _cancel(self, request: Request, user: FakePolymarketUser, ids: Iterable[str]) -> Response:
+    def _serve_cancel(self, request: Request, user: FakePolymarketUser, ids: Iterable[str]) -> Response:
         ids = list(dict.fromkeys(ids))
         headers = self.accounts.take_tokens(logged_request(request), user, "cancels", len(ids))
         self._may_cancel()
@@ -297,7 +297,7 @@ class OrderApi:
         return self._cancel_where(request, lambda _: True)
 
     async def _cancel_market(self, request: Request) -> Response:
-        body = self._body(request)
+        body = self._parse_body(request)
         if not isinstance(body, dict) or not body or not set(body) <= {"market", "asset_id"}:
             raise PolymarketRefusal(400, "Invalid order payload")
         market, token = body.get("market"), body.get("asset_id")
@@ -306,7 +306,7 @@ class OrderApi:
         )
 
     def _cancel_where(self, request: Request, of: Callable[[FakePolymarketOrder], bool]) -> Response:
-        user = self._known(request)
+        user = self._require_user(request)
         self._may_cancel()
         there = sum(order.is_resting and of(order) for order in self._venue.state.orders_of(user))
         headers = self.accounts.take_tokens(logged_request(request), user, "cancels", 1 + there)
@@ -321,8 +321,8 @@ class OrderApi:
 
     # Data of an account
 
-    async def _orders(self, request: Request) -> Response:
-        user, asked = self._known(request), request_query(request)
+    async def _serve_orders(self, request: Request) -> Response:
+        user, asked = self._require_user(request), request_query(request)
         found = [
             rows.order_row(order)
             for order in self._venue.state.orders_of(user)
@@ -331,17 +331,17 @@ class OrderApi:
             and asked.one("market") in {None, order.market.condition}
             and asked.one("asset_id") in {None, order.token}
         ]
-        return self._part(found, asked.one("next_cursor"))
+        return self._page_response(found, asked.one("next_cursor"))
 
-    async def _order(self, request: Request) -> Response:
-        user = self._known(request)
+    async def _serve_order(self, request: Request) -> Response:
+        user = self._require_user(request)
         order = self._venue.state.orders.get(request.path_params["id"])
         if order is None or order.user is not user or not order.is_resting:
             raise PolymarketRefusal(404, "order not found")
         return JSONResponse(rows.order_row(order))
 
-    async def _trades(self, request: Request) -> Response:
-        user, asked = self._known(request), request_query(request)
+    async def _serve_trades(self, request: Request) -> Response:
+        user, asked = self._require_user(request), request_query(request)
         before, after = asked.whole("before", 2**40), asked.whole("after", 0)
         found = [
             # This interface puts a word before the state, the socket does not.
@@ -354,14 +354,14 @@ class OrderApi:
             and (asked.one("maker_address") or user.wallet).lower() == user.wallet.lower()
             and after <= trade.matched_ms // 1000 <= before
         ]
-        return self._part(found, asked.one("next_cursor"))
+        return self._page_response(found, asked.one("next_cursor"))
 
-    def _part(self, found: list[dict[str, Any]], cursor: str | None) -> Response:
+    def _page_response(self, found: list[dict[str, Any]], cursor: str | None) -> Response:
         part, following = private_page(found, cursor, self.page_size)
         return JSONResponse({"data": part, "next_cursor": following, "limit": self.page_size, "count": len(part)})
 
-    async def _balance(self, request: Request) -> Response:
-        user, asked = self._known(request), request_query(request)
+    async def _serve_balance(self, request: Request) -> Response:
+        user, asked = self._require_user(request), request_query(request)
         kind, token = asked.one("asset_type"), asked.one("token_id")
         if kind not in {"COLLATERAL", "CONDITIONAL", "CONDITIONAL-V2"} or (kind == "COLLATERAL") != (token is None):
             raise PolymarketRefusal(400, "GetBalanceAndAllowance: invalid params")
@@ -369,12 +369,12 @@ class OrderApi:
         is_mine = asked.whole("signature_type", 0) == user.kind
         balance = user.cash if token is None else user.shares.get(token, Decimal(0))
         allowed = rows.in_millionths(user.allowance if is_mine else Decimal(0))
-        told = {"balance": rows.in_millionths(balance if is_mine else Decimal(0))}
-        return JSONResponse({**told, "allowances": dict.fromkeys(signing.CONTRACTS, allowed)})
+        fields = {"balance": rows.in_millionths(balance if is_mine else Decimal(0))}
+        return JSONResponse({**fields, "allowances": dict.fromkeys(signing.CONTRACTS, allowed)})
 
-    async def _beat(self, request: Request) -> Response:
-        body = self._body(request)
-        user = self._known(request)
+    async def _serve_beat(self, request: Request) -> Response:
+        body = self._parse_body(request)
+        user = self._require_user(request)
         given = body.get("heartbeat_id") if isinstance(body, dict) else None
         if not isinstance(given, str):
             raise PolymarketRefusal(400, "Invalid payload")
@@ -384,16 +384,16 @@ class OrderApi:
         user.beat_s = self._venue.now().timestamp()
         return JSONResponse({"heartbeat_id": user.beat})
 
-    async def _tier(self, request: Request) -> Response:
-        self._known(request)
+    async def _serve_tier(self, request: Request) -> Response:
+        self._require_user(request)
         return JSONResponse({"tier": "standard"})
 
-    def _known(self, request: Request) -> FakePolymarketUser:
+    def _require_user(self, request: Request) -> FakePolymarketUser:
         user = self.accounts.authenticate_request(logged_request(request))
         self._venue.world.exchange.process_due()
         return user
 
-    def _body(self, request: Request) -> Any:  # noqa: ANN401 - JSON of a client
+    def _parse_body(self, request: Request) -> Any:  # noqa: ANN401 - JSON of a client
         try:
             return read_json_body(logged_request(request)) if logged_request(request).body else None
         except ValueError:
@@ -428,8 +428,8 @@ def _placed_response(order: FakePolymarketOrder, trades: list[FakePolymarketTrad
 
 
 def _refused_response(message: str) -> dict[str, Any]:
-    told = {"success": False, "errorMsg": message, "orderID": "", "status": ""}
-    return {**told, "makingAmount": "", "takingAmount": "", "tradeIDs": [], "transactionsHashes": []}
+    body = {"success": False, "errorMsg": message, "orderID": "", "status": ""}
+    return {**body, "makingAmount": "", "takingAmount": "", "tradeIDs": [], "transactionsHashes": []}
 
 
 def _is_party(trade: FakePolymarketTrade, user: FakePolymarketUser) -> bool:

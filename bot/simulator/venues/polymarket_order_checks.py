@@ -134,8 +134,8 @@ class OrderChecks:
 
     def check_order(self, asked: PostedOrder, user: FakePolymarketUser) -> FakePolymarketOrder:
         """Return the requested order, if it may be placed; raises PolymarketRefusal."""
-        market = self._market(asked.token)
-        digest = self._signature(asked, user, market)
+        market = self._find_market(asked.token)
+        digest = self._check_signature(asked, user, market)
         if digest in self._venue.state.orders:
             raise PolymarketRefusal(400, f"order {digest} is invalid. Duplicated.")
         gives, takes = asked.amounts
@@ -148,7 +148,7 @@ class OrderChecks:
             market=market,
             token=asked.token,
             side=asked.order["side"],
-            price=self._price(asked, market, dollars, shares),
+            price=self._check_price(asked, market, dollars, shares),
             size=shares,
             spend=dollars,
             kind=asked.kind,
@@ -156,13 +156,13 @@ class OrderChecks:
             expires=asked.expires,
             post_only=asked.post_only,
         )
-        self._expiry(asked)
-        self._size(order)
-        self._money(order)
-        self._book(order)
+        self._check_expiry(asked)
+        self._check_size(order)
+        self._check_money(order)
+        self._check_book(order)
         return order
 
-    def _market(self, token: str) -> FakePolymarketMarket:
+    def _find_market(self, token: str) -> FakePolymarketMarket:
         market = self._venue.state.tokens.get(token)
         if market is None or not market.is_minted or not market.has_book:
             raise PolymarketRefusal(400, "market not found")
@@ -172,7 +172,7 @@ class OrderChecks:
             raise OrderRefusal(MARKET_NOT_READY)
         return market
 
-    def _signature(self, asked: PostedOrder, user: FakePolymarketUser, market: FakePolymarketMarket) -> str:
+    def _check_signature(self, asked: PostedOrder, user: FakePolymarketUser, market: FakePolymarketMarket) -> str:
         order = asked.order
         maker, signer = order["maker"].lower(), order["signer"].lower()
         owner = user.wallet.lower()
@@ -190,11 +190,13 @@ class OrderChecks:
             raise PolymarketRefusal(400, "invalid signature")
         return digest.id
 
-    def _price(self, asked: PostedOrder, market: FakePolymarketMarket, dollars: Decimal, shares: Decimal) -> Decimal:
+    def _check_price(
+        self, asked: PostedOrder, market: FakePolymarketMarket, dollars: Decimal, shares: Decimal
+    ) -> Decimal:
         """Return the price that two amounts mean, which is on the grid."""
         price = round_to_tick(dollars / shares, market.tick)
         if asked.kind in {"FAK", "FOK"}:
-            self._amounts(asked)
+            self._check_amounts(asked)
             # Amounts of an order for dollars are rounded where they do not divide.
             is_on_grid = abs(dollars - price * shares) <= max(_CENT, shares / 10_000)
         else:
@@ -208,7 +210,7 @@ class OrderChecks:
             raise PolymarketRefusal(400, f"invalid price ({decimal_text(price)}), {limits}")
         return price
 
-    def _amounts(self, asked: PostedOrder) -> None:
+    def _check_amounts(self, asked: PostedOrder) -> None:
         if not self._venue.has_amount_rules:
             return
         gives, takes = asked.amounts
@@ -220,14 +222,14 @@ class OrderChecks:
             message = "invalid amounts, the market sell orders maker amount supports a max accuracy of 2 decimals"
             raise PolymarketRefusal(400, message)
 
-    def _expiry(self, asked: PostedOrder) -> None:
+    def _check_expiry(self, asked: PostedOrder) -> None:
         if asked.kind != "GTD":
             if asked.expires:
                 raise OrderRefusal(INVALID_EXPIRATION)
         elif asked.expires < self._venue.world.now_s + _MIN_GTD_S:
             raise OrderRefusal(INVALID_EXPIRATION)
 
-    def _size(self, order: FakePolymarketOrder) -> None:
+    def _check_size(self, order: FakePolymarketOrder) -> None:
         crosses = self._venue.world.exchange.crosses(order)
         if order.kind in {"GTC", "GTD"}:
             if order.size % _CENT:
@@ -243,7 +245,7 @@ class OrderChecks:
                 400, f"invalid amount for a marketable BUY order (${decimal_text(order.spend)}), min size: $1"
             )
 
-    def _money(self, order: FakePolymarketOrder) -> None:
+    def _check_money(self, order: FakePolymarketOrder) -> None:
         user, state = order.user, self._venue.state
         if order.side == "BUY" and user.closed_only:
             raise PolymarketRefusal(400, f"address {user.wallet} is in closed only mode")
@@ -251,25 +253,25 @@ class OrderChecks:
         has = user.cash if token is None else user.shares.get(token, Decimal(0))
         needs = order.spend if token is None else order.size
         if has - state.tied_up(user, token) < needs:
-            told = f"the balance is not enough -> balance: {decimal_text(has)}, order amount: {decimal_text(needs)}"
-            raise PolymarketRefusal(400, f"not enough balance / allowance: {told}")
+            reason = f"the balance is not enough -> balance: {decimal_text(has)}, order amount: {decimal_text(needs)}"
+            raise PolymarketRefusal(400, f"not enough balance / allowance: {reason}")
         if user.allowance < needs:
             allowed = decimal_text(user.allowance)
-            told = f"the allowance is not enough -> allowance: {allowed}, order amount: {decimal_text(needs)}"
-            raise PolymarketRefusal(400, f"not enough balance / allowance: {told}")
+            reason = f"the allowance is not enough -> allowance: {allowed}, order amount: {decimal_text(needs)}"
+            raise PolymarketRefusal(400, f"not enough balance / allowance: {reason}")
 
-    def _book(self, order: FakePolymarketOrder) -> None:
+    def _check_book(self, order: FakePolymarketOrder) -> None:
         exchange = self._venue.world.exchange
         if order.post_only and exchange.crosses(order):
             raise OrderRefusal(ORDER_CROSSES_BOOK)
-        if self._delay(order) > 0:
+        if self._draw_delay(order) > 0:
             return
         if order.kind == "FAK" and not exchange.crosses(order):
             raise PolymarketRefusal(400, FAK_UNFILLED)
         if order.kind == "FOK" and not exchange.fills_whole(order):
             raise OrderRefusal(FOK_UNFILLED)
 
-    def _delay(self, order: FakePolymarketOrder) -> float:
+    def _draw_delay(self, order: FakePolymarketOrder) -> float:
         return taker_delay(order.market) if self._venue.world.exchange.crosses(order) else 0.0
 
 

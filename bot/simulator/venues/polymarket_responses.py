@@ -279,8 +279,8 @@ def _outcome_prices(state: FakePolymarketState, market: FakePolymarketMarket) ->
 
 def _quote_fields(state: FakePolymarketState, market: FakePolymarketMarket) -> dict[str, Any]:
     bid, ask = books.best_bid_and_ask(state, market, market.tokens[0])
-    told = {"bestBid": bid, "bestAsk": ask, "lastTradePrice": market.last}
-    row = {name: float(value) for name, value in told.items() if value is not None}
+    fields = {"bestBid": bid, "bestAsk": ask, "lastTradePrice": market.last}
+    row = {name: float(value) for name, value in fields.items() if value is not None}
     return row | ({"spread": float(ask - bid)} if bid is not None and ask is not None else {})
 
 

@@ -49,13 +49,13 @@ class PolymarketService(FakeService, ABC):
         self.has_amount_rules = True
         self.drops: set[str] = set()
 
-    def user_of(self, heard: LoggedRequest) -> FakePolymarketUser | None:
+    def user_of(self, logged: LoggedRequest) -> FakePolymarketUser | None:
         """Return the account of a request's API key."""
-        return self.state.by_key(heard.headers.get("poly_api_key", ""))
+        return self.state.by_key(logged.headers.get("poly_api_key", ""))
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         """Return the address of the account, "" for public requests."""
-        user = self.user_of(heard)
+        user = self.user_of(logged)
         return "" if user is None else user.address
 
 

@@ -74,7 +74,7 @@ class OrderDigest:
         signable = _encode_typed_data({"Order": _ORDER}, "Order", domain, message)
         self.separator: bytes = signable.header
         self.contents: bytes = signable.body
-        self.id = "0x" + _keccak(b"\x19\x01" + signable.header + signable.body).hex()
+        self.id = "0x" + _hash_keccak(b"\x19\x01" + signable.header + signable.body).hex()
 
     def signer(self) -> str:
         """Return the address that signed; for a deposit wallet, that of its owner. Raises ValueError."""
@@ -158,7 +158,7 @@ def _recover_address(signable: Any, signature: bytes) -> str:  # noqa: ANN401 - 
         raise ValueError(message) from error
 
 
-def _keccak(value: bytes) -> bytes:
+def _hash_keccak(value: bytes) -> bytes:
     from eth_utils.crypto import keccak  # noqa: PLC0415 - only in the environment of tests
 
     return bytes(keccak(value))

@@ -33,7 +33,7 @@ class SocketMessages:
 
     def hear_market(self, channel: FakeSocketChannel, frame: Mapping[str, Any]) -> None:
         """Handle a frame of the market socket: the first one, or a change of it."""
-        heard: dict[str, None] = channel.facts.setdefault("assets", {})
+        subscribed: dict[str, None] = channel.facts.setdefault("assets", {})
         ids = frame.get("assets_ids")
         if not isinstance(ids, list) or not all(isinstance(token, str) for token in ids):
             channel.push("INVALID OPERATION")
@@ -42,15 +42,17 @@ class SocketMessages:
             channel.facts["custom"] = frame["custom_feature_enabled"] is True
         if frame.get("operation") == "unsubscribe":
             for token in ids:
-                heard.pop(token, None)
+                subscribed.pop(token, None)
             return
-        new = [token for token in ids if token not in heard]
-        heard.update(dict.fromkeys(ids))
-        if len(heard) > MOST_IDS:
+        new = [token for token in ids if token not in subscribed]
+        subscribed.update(dict.fromkeys(ids))
+        if len(subscribed) > MOST_IDS:
             return
         known = [(self._state.tokens.get(token), token) for token in new]
         # The first full books are sent together, as one list.
-        if full := [self._book(market, token) for market, token in known if market is not None and market.trades_now]:
+        if full := [
+            self._book_message(market, token) for market, token in known if market is not None and market.trades_now
+        ]:
             channel.push(full)
 
     def freeze(self) -> None:
@@ -63,13 +65,13 @@ class SocketMessages:
     def send_book(self, market: FakePolymarketMarket) -> None:
         """Send the whole book of both outcomes."""
         for token in market.tokens:
-            self._to_listeners(token, self._book(market, token))
+            self._to_listeners(token, self._book_message(market, token))
 
     def send_price_changes(self, market: FakePolymarketMarket, changes: Iterable[tuple[bool, Decimal]]) -> None:
         """Send the present sizes at the prices that changed: (whether bids, level of the first outcome)."""
         market.moved_ms = self._now()
         sides = {bids: books.book_levels(self._state, market, bids=bids) for bids in (True, False)}
-        told = list(dict.fromkeys(changes))
+        distinct = list(dict.fromkeys(changes))
         for token in market.tokens:
             bid, ask = books.best_bid_and_ask(self._state, market, token)
             is_first = token == market.tokens[0]
@@ -86,10 +88,10 @@ class SocketMessages:
                     "side": "BUY" if bids is is_first else "SELL",
                     **touch,
                 }
-                for bids, level in told
+                for bids, level in distinct
             ]
             if listed:
-                self._to_listeners(token, self._event(market, "price_change", price_changes=listed))
+                self._to_listeners(token, self._market_event(market, "price_change", price_changes=listed))
                 self._say_touch(market, token, bid, ask)
 
     def send_last_trade(
@@ -98,7 +100,7 @@ class SocketMessages:
         """Send a trade."""
         price = decimal_text(market.mirrored(token, level))
         found = {"asset_id": token, "price": price, "size": decimal_text(size), "side": side, "fee_rate_bps": "0"}
-        self._to_listeners(token, self._event(market, "last_trade_price", **found))
+        self._to_listeners(token, self._market_event(market, "last_trade_price", **found))
 
     def send_tick_change(self, market: FakePolymarketMarket, before: Decimal) -> None:
         """Send that the grid of prices changed, and the book on it."""
@@ -108,7 +110,7 @@ class SocketMessages:
                 "old_tick_size": decimal_text(before),
                 "new_tick_size": decimal_text(market.tick),
             }
-            self._to_listeners(token, self._event(market, "tick_size_change", **found))
+            self._to_listeners(token, self._market_event(market, "tick_size_change", **found))
         self.send_book(market)
 
     def send_new_market(self, market: FakePolymarketMarket) -> None:
@@ -121,7 +123,7 @@ class SocketMessages:
             "assets_ids": list(market.tokens),
             "outcomes": list(market.outcomes),
         }
-        self._to_curious(self._event(market, "new_market", **found))
+        self._to_curious(self._market_event(market, "new_market", **found))
 
     def send_resolution(self, market: FakePolymarketMarket) -> None:
         """Send to all subscribers of such events that a market ended with one winner."""
@@ -134,7 +136,7 @@ class SocketMessages:
             "winning_asset_id": market.tokens[index],
             "winning_outcome": market.outcomes[index],
         }
-        self._to_curious(self._event(market, "market_resolved", **found))
+        self._to_curious(self._market_event(market, "market_resolved", **found))
 
     # Events of an account
 
@@ -167,20 +169,20 @@ class SocketMessages:
         if bid is None or ask is None:
             return
         found = {"best_bid": decimal_text(bid), "best_ask": decimal_text(ask), "spread": decimal_text(ask - bid)}
-        message = self._event(market, "best_bid_ask", asset_id=token, **found)
-        self._publish(message, lambda to: to.facts.get("custom") is True and _is_subscribed(to, token))
+        message = self._market_event(market, "best_bid_ask", asset_id=token, **found)
+        self._send_to(message, lambda to: to.facts.get("custom") is True and _is_subscribed(to, token))
 
-    def _book(self, market: FakePolymarketMarket, token: str) -> dict[str, Any]:
+    def _book_message(self, market: FakePolymarketMarket, token: str) -> dict[str, Any]:
         return {**books.book_row(self._state, market, token), "event_type": "book"}
 
-    def _event(self, market: FakePolymarketMarket, kind: str, **more: object) -> dict[str, Any]:
+    def _market_event(self, market: FakePolymarketMarket, kind: str, **more: object) -> dict[str, Any]:
         return {"event_type": kind, "market": market.condition, "timestamp": str(self._now()), **more}
 
     def _to_listeners(self, token: str, message: Mapping[str, Any]) -> None:
-        self._publish(message, lambda to: _is_subscribed(to, token))
+        self._send_to(message, lambda to: _is_subscribed(to, token))
 
     def _to_curious(self, message: Mapping[str, Any]) -> None:
-        self._publish(message, lambda to: to.facts.get("custom") is True)
+        self._send_to(message, lambda to: to.facts.get("custom") is True)
 
     def _to_owner(self, key: str, market: FakePolymarketMarket, message: Mapping[str, Any]) -> None:
         def wanted(channel: FakeSocketChannel) -> bool:
@@ -188,9 +190,9 @@ class SocketMessages:
             mine = key != "" and channel.facts.get("key") == key
             return mine and (only is None or market.condition in only)
 
-        self._publish(message, wanted)
+        self._send_to(message, wanted)
 
-    def _publish(self, message: Mapping[str, Any], wanted: Callable[[FakeSocketChannel], bool]) -> None:
+    def _send_to(self, message: Mapping[str, Any], wanted: Callable[[FakeSocketChannel], bool]) -> None:
         self._hub.publish(lambda to: [message] if wanted(to) and "frozen" not in to.facts else [])
 
 

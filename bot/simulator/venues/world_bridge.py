@@ -22,7 +22,7 @@ class VenueBridge(Protocol):
         """Apply an event of a question; a state that a fault of the venue's world changed stays."""
         ...
 
-    def move_price(self, ask: SimulatedQuestion, day: float) -> None:
+    def move_price(self, simulated: SimulatedQuestion, day: float) -> None:
         """Let the crowd trade to its price of the day, if the venue still accepts trades."""
         ...
 
@@ -47,16 +47,16 @@ class WorldRunner:
         for one in happened:
             if one.question.venue_kind in self.bridges:
                 self.bridges[one.question.venue_kind].apply_event(one)
-        for ask in self.world.open(day):
-            if ask.venue_kind in self.bridges:
-                self.bridges[ask.venue_kind].move_price(ask, day)
+        for simulated in self.world.open(day):
+            if simulated.venue_kind in self.bridges:
+                self.bridges[simulated.venue_kind].move_price(simulated, day)
         for act in self.daily_actions:
             act(day)
 
 
-def question_text(ask: SimulatedQuestion) -> str:
+def question_text(simulated: SimulatedQuestion) -> str:
     """Return background and criteria as one text, for venues that have one."""
-    return f"{ask.background}\n\n{ask.criteria}\n\nThis question is part of a simulation."
+    return f"{simulated.background}\n\n{simulated.criteria}\n\nThis question is part of a simulation."
 
 
 def bound_price(price: float, least: float = 0.01) -> float:

@@ -32,13 +32,15 @@ class SimulatedCrowd:
     chance: SeededRandom
     days: float
     temper: CrowdBias = CrowdBias()
-    _minds: dict[str, tuple[float, RandomWalk]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _opinion_walks: dict[str, tuple[float, RandomWalk]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def price(self, believed: float, day: float, *, option: str = "") -> float:
         """Return the price on the day, for an event with the true probability ``believed`` at the crowd's last look."""
-        if option not in self._minds:
-            self._minds[option] = self._mind(f"{self.key}/{option}")
-        prejudice, mood = self._minds[option]
+        if option not in self._opinion_walks:
+            self._opinion_walks[option] = self._opinion_walk(f"{self.key}/{option}")
+        prejudice, mood = self._opinion_walks[option]
         return from_log_odds(self.temper.shrink * log_odds(believed) + prejudice + mood.at(day))
 
     def prices(self, believed: Mapping[str, float], day: float) -> Mapping[str, float]:
@@ -51,7 +53,7 @@ class SimulatedCrowd:
         """Return the day up to which the crowd is informed on the day."""
         return max(opened, day - self.temper.lag_days)
 
-    def _mind(self, label: str) -> tuple[float, RandomWalk]:
+    def _opinion_walk(self, label: str) -> tuple[float, RandomWalk]:
         prejudice = float(self.chance.stream("prejudice", label).standard_normal()) * self.temper.lasting_bias
         pull = 1.0 / self.temper.mood_days
         sigma = self.temper.mood * math.sqrt(2.0 * pull)

@@ -180,7 +180,7 @@ class ValueEvent:
 
 
 @cache
-def _quadrature() -> "tuple[np.ndarray, np.ndarray]":
+def _quadrature_nodes() -> "tuple[np.ndarray, np.ndarray]":
     """Return nodes and weights, which take far longer to compute than to use."""
     import numpy as np  # noqa: PLC0415 - commands that have no world do without
 
@@ -193,7 +193,7 @@ def _probabilities_of_highest(laws: Sequence[NormalLaw]) -> list[float]:
     import numpy as np  # noqa: PLC0415 - commands that have no world do without
     from scipy.special import ndtr
 
-    nodes, weights = _quadrature()
+    nodes, weights = _quadrature_nodes()
     means = np.array([law.mean for law in laws])
     spreads = np.array([law.deviation for law in laws])
     # [who wins, at which node, against whom]

@@ -81,21 +81,21 @@ class ArticleContent:
     is_over: bool = False
 
 
-def write_headline(told: ArticleContent, stream: "np.random.Generator") -> str:
+def write_headline(content: ArticleContent, stream: "np.random.Generator") -> str:
     """Return a headline that names the subject and takes no side."""
-    return capitalize_first(write_pattern(pick_one(stream, _HEADLINES), stream, {"topic": told.topic}))
+    return capitalize_first(write_pattern(pick_one(stream, _HEADLINES), stream, {"topic": content.topic}))
 
 
-def write_story(ask: SimulatedQuestion, told: ArticleContent, stream: "np.random.Generator") -> str:
+def write_story(simulated: SimulatedQuestion, content: ArticleContent, stream: "np.random.Generator") -> str:
     """Return a text with the reported claim and figure, and the background of the question."""
-    parts = [write_pattern(pick_one(stream, _OPENINGS), stream, {}), ask.background]
-    if told.strength is not None:
-        claim = f"{told.topic} {word_strength(told.strength, stream)}"
-        patterns = _RESULT_SENTENCES if told.is_over else _CLAIMS
+    parts = [write_pattern(pick_one(stream, _OPENINGS), stream, {}), simulated.background]
+    if content.strength is not None:
+        claim = f"{content.topic} {word_strength(content.strength, stream)}"
+        patterns = _RESULT_SENTENCES if content.is_over else _CLAIMS
         parts.append(capitalize_first(write_pattern(pick_one(stream, patterns), stream, {"claim": claim})))
-    if told.value is not None:
-        figure = word_figure(told.value, stream, digits=told.digits)
-        words = {"measure": told.measure, "figure": figure, "unit": told.unit}
+    if content.value is not None:
+        figure = word_figure(content.value, stream, digits=content.digits)
+        words = {"measure": content.measure, "figure": figure, "unit": content.unit}
         parts.append(capitalize_first(write_pattern(pick_one(stream, _FIGURES), stream, words)))
     parts.append(write_pattern(pick_one(stream, _CLOSINGS), stream, {}))
     return " ".join(parts)
@@ -203,15 +203,15 @@ class NewsGenerator:
     def articles(self, key: str) -> Sequence[NewsArticle]:
         """Return all articles about a question, oldest first; raises KeyError for an unknown one."""
         if key not in self._written:
-            found = self._write(self.world.by_key[key])
+            found = self._write_articles(self.world.by_key[key])
             self._written[key] = sorted(found, key=lambda one: (one.published, one.id))
         return self._written[key]
 
     def published(self, day: float) -> Iterator[NewsArticle]:
         """Yield all that is published by the day."""
-        for ask in self.world.questions:
-            if ask.opens - BEFORE_DAYS <= day:
-                yield from (one for one in self.articles(ask.key) if one.published <= day)
+        for simulated in self.world.questions:
+            if simulated.opens - BEFORE_DAYS <= day:
+                yield from (one for one in self.articles(simulated.key) if one.published <= day)
 
     def article(self, number: str) -> NewsArticle | None:
         """Return an article by its id."""
@@ -220,134 +220,136 @@ class NewsGenerator:
             return None
         return next((one for one in self.articles(key) if one.id == number), None)
 
-    def _write(self, ask: SimulatedQuestion) -> Iterator[NewsArticle]:
-        stream = self.world.random_streams.stream("news", ask.key)
-        days = article_days(ask, stream)
-        known = math.inf if ask.answer_kind is AnswerKind.DATES else outcome_day(ask)
+    def _write_articles(self, simulated: SimulatedQuestion) -> Iterator[NewsArticle]:
+        stream = self.world.random_streams.stream("news", simulated.key)
+        days = article_days(simulated, stream)
+        known = math.inf if simulated.answer_kind is AnswerKind.DATES else outcome_day(simulated)
         kinds, weights = [*ARTICLE_SHARES], [*ARTICLE_SHARES.values()]
         for number, day in enumerate(days):
             kind = kinds[int(stream.choice(len(kinds), p=weights))]
             if day < known:
-                yield self._article(ask, f"{ask.key}-{number:02d}", day, kind)
-        if ask.answer_kind is not AnswerKind.DATES:
-            yield self._article(ask, f"{ask.key}-{len(days):02d}", known + 0.2, ArticleKind.RESULT)
+                yield self._write_article(simulated, f"{simulated.key}-{number:02d}", day, kind)
+        if simulated.answer_kind is not AnswerKind.DATES:
+            yield self._write_article(simulated, f"{simulated.key}-{len(days):02d}", known + 0.2, ArticleKind.RESULT)
 
-    def _article(self, ask: SimulatedQuestion, number: str, day: float, kind: ArticleKind) -> NewsArticle:
+    def _write_article(self, simulated: SimulatedQuestion, number: str, day: float, kind: ArticleKind) -> NewsArticle:
         stream = self.world.random_streams.stream("article", number)
-        option = pick_one(stream, [*ask.event_phrases])
+        option = pick_one(stream, [*simulated.event_phrases])
         when = day if kind is not ArticleKind.STALE else max(0.0, day - float(stream.uniform(8.0, 25.0)))
-        told = self._told(ask, option, when, stream)
+        content = self._article_content(simulated, option, when, stream)
         if kind is ArticleKind.WRONG:
-            told = _wrong_content(told, stream)
+            content = _wrong_content(content, stream)
         if kind is ArticleKind.RESULT:
-            told = self._over(ask, told, option)
+            content = self._outcome_claim(simulated, content, option)
         article = NewsArticle(
             id=number,
             outlet=pick_one(stream, self.outlets),
-            title=write_headline(told, stream),
-            about=ask.key,
+            title=write_headline(content, stream),
+            about=simulated.key,
             option=option,
             kind=kind,
             published=day,
-            versions=(ArticleVersion(day=day, text=write_story(ask, told, stream)),),
-            log_odds_signal=told.strength,
+            versions=(ArticleVersion(day=day, text=write_story(simulated, content, stream)),),
+            log_odds_signal=content.strength,
         )
         match kind:
             case ArticleKind.EDITED:
-                return self._edited(ask, article, told, stream)
+                return self._edit_article(simulated, article, content, stream)
             case ArticleKind.HOSTILE:
-                return _hostile_article(ask, article, told, stream)
+                return _hostile_article(simulated, article, content, stream)
             case _:
                 return article
 
-    def _told(self, ask: SimulatedQuestion, option: str, day: float, stream: "np.random.Generator") -> ArticleContent:
+    def _article_content(
+        self, simulated: SimulatedQuestion, option: str, day: float, stream: "np.random.Generator"
+    ) -> ArticleContent:
         """Return the claim of an honest journalist on the day."""
-        told = ArticleContent(topic=ask.event_phrases[option])
+        content = ArticleContent(topic=simulated.event_phrases[option])
         noise = float(stream.normal(0.0, SIGNAL_NOISE))
-        believed = self._believed(ask, option, day)
+        believed = self._believed_probability(simulated, option, day)
         if believed is not None:
-            told = replace(told, strength=log_odds(believed) + noise)
-        strip = self.world.series_by_name.get(ask.series)
+            content = replace(content, strength=log_odds(believed) + noise)
+        strip = self.world.series_by_name.get(simulated.series)
         if strip is None or (believed is not None and stream.random() < 0.4):
-            return told
+            return content
         value = strip.value(day)
-        return replace(told, measure=strip.title, value=value, unit=strip.unit, digits=strip.digits)
+        return replace(content, measure=strip.title, value=value, unit=strip.unit, digits=strip.digits)
 
-    def _believed(self, ask: SimulatedQuestion, option: str, day: float) -> float | None:
-        match ask.event:
+    def _believed_probability(self, simulated: SimulatedQuestion, option: str, day: float) -> float | None:
+        match simulated.event:
             case IntervalEvent() | ContestEvent() as event:
                 return event.probabilities(day)[option]
-            case ThresholdEvent() as event if ask.answer_kind is AnswerKind.DATES:
+            case ThresholdEvent() as event if simulated.answer_kind is AnswerKind.DATES:
                 # Of a round, the question about the day after the next.
-                return None if day < ask.opens else replace(event, until=ask.horizons[1]).probability(day)
+                return None if day < simulated.opens else replace(event, until=simulated.horizons[1]).probability(day)
             case ThresholdEvent() | PassageEvent() as event:
                 return event.probability(day)
             case _:
                 return None
 
-    def _over(self, ask: SimulatedQuestion, told: ArticleContent, option: str) -> ArticleContent:
+    def _outcome_claim(self, simulated: SimulatedQuestion, content: ArticleContent, option: str) -> ArticleContent:
         """Return the claim once the outcome is known."""
-        day = outcome_day(ask)
-        believed = self._believed(ask, option, day)
-        strip = self.world.series_by_name.get(ask.series)
-        told = replace(told, is_over=True)
+        day = outcome_day(simulated)
+        believed = self._believed_probability(simulated, option, day)
+        strip = self.world.series_by_name.get(simulated.series)
+        content = replace(content, is_over=True)
         if believed is not None:
-            return replace(told, strength=SETTLED_LOG_ODDS if believed > 0.5 else -SETTLED_LOG_ODDS)
+            return replace(content, strength=SETTLED_LOG_ODDS if believed > 0.5 else -SETTLED_LOG_ODDS)
         if strip is None:
-            return told
-        return replace(told, measure=strip.title, value=strip.value(day), unit=strip.unit, digits=strip.digits)
+            return content
+        return replace(content, measure=strip.title, value=strip.value(day), unit=strip.unit, digits=strip.digits)
 
-    def _edited(
-        self, ask: SimulatedQuestion, article: NewsArticle, told: ArticleContent, stream: "np.random.Generator"
+    def _edit_article(
+        self, simulated: SimulatedQuestion, article: NewsArticle, content: ArticleContent, stream: "np.random.Generator"
     ) -> NewsArticle:
-        if ask.answer_kind is AnswerKind.DATES:
-            last = ask.horizons[1]
-            over = replace(told, is_over=True, strength=self._settled_by(ask, last))
+        if simulated.answer_kind is AnswerKind.DATES:
+            last = simulated.horizons[1]
+            over = replace(content, is_over=True, strength=self._settled_by(simulated, last))
         else:
-            last, over = outcome_day(ask), self._over(ask, told, article.option)
-        again = ArticleVersion(day=last + float(stream.uniform(0.1, 2.0)), text=write_story(ask, over, stream))
+            last, over = outcome_day(simulated), self._outcome_claim(simulated, content, article.option)
+        again = ArticleVersion(day=last + float(stream.uniform(0.1, 2.0)), text=write_story(simulated, over, stream))
         return replace(article, versions=(*article.versions, again))
 
-    def _settled_by(self, ask: SimulatedQuestion, day: float) -> float:
-        assert isinstance(ask.event, ThresholdEvent)  # noqa: S101 - such questions are made of nothing else
-        return SETTLED_LOG_ODDS if replace(ask.event, until=day).happened else -SETTLED_LOG_ODDS
+    def _settled_by(self, simulated: SimulatedQuestion, day: float) -> float:
+        assert isinstance(simulated.event, ThresholdEvent)  # noqa: S101 - such questions are made of nothing else
+        return SETTLED_LOG_ODDS if replace(simulated.event, until=day).happened else -SETTLED_LOG_ODDS
 
 
-def article_days(ask: SimulatedQuestion, stream: "np.random.Generator") -> Sequence[float]:
+def article_days(simulated: SimulatedQuestion, stream: "np.random.Generator") -> Sequence[float]:
     """Return when the press would write about a question, in order, if nothing were known before its last day.
 
     The dates follow only from what is known at its opening: their number and times reveal nothing about the outcome.
     """
-    start = max(0.0, ask.opens - BEFORE_DAYS)
-    last = ask.opens + AFTER_ROUND_DAYS if ask.answer_kind is AnswerKind.DATES else ask.last_day
+    start = max(0.0, simulated.opens - BEFORE_DAYS)
+    last = simulated.opens + AFTER_ROUND_DAYS if simulated.answer_kind is AnswerKind.DATES else simulated.last_day
     count = min(MAX_ARTICLES, max(MIN_ARTICLES, round((last - start) / DAYS_PER_ARTICLE)))
     return sorted(stream.uniform(start, last, count).tolist())
 
 
-def _wrong_content(told: ArticleContent, stream: "np.random.Generator") -> ArticleContent:
-    strength, value = told.strength, told.value
+def _wrong_content(content: ArticleContent, stream: "np.random.Generator") -> ArticleContent:
+    strength, value = content.strength, content.value
     if strength is not None:
         strength = -math.copysign(max(1.2, abs(strength)), strength)
     if value is not None:
         value *= 1.0 + math.copysign(float(stream.uniform(0.15, 0.4)), float(stream.normal()))
-    return replace(told, strength=strength, value=value)
+    return replace(content, strength=strength, value=value)
 
 
 def _hostile_article(
-    ask: SimulatedQuestion, article: NewsArticle, told: ArticleContent, stream: "np.random.Generator"
+    simulated: SimulatedQuestion, article: NewsArticle, content: ArticleContent, stream: "np.random.Generator"
 ) -> NewsArticle:
     """Return the article as a trap; its claim is nobody's honest opinion."""
     trick = pick_one(stream, [*HostileTrick])
     first = article.versions[0]
     match trick:
         case HostileTrick.INSTRUCTIONS:
-            bare = write_story(ask, replace(told, strength=None, value=None), stream)
+            bare = write_story(simulated, replace(content, strength=None, value=None), stream)
             version, signal = replace(first, text=f"{bare} {write_hostile_order(stream)}"), None
         case HostileTrick.HIDDEN:
-            bare = write_story(ask, replace(told, strength=None, value=None), stream)
+            bare = write_story(simulated, replace(content, strength=None, value=None), stream)
             version, signal = replace(first, text=bare, hidden=write_hostile_order(stream)), None
         case HostileTrick.FAKE_RESULT:
             side = SETTLED_LOG_ODDS if stream.random() < 0.5 else -SETTLED_LOG_ODDS
-            version = replace(first, text=write_story(ask, replace(told, strength=side, is_over=True), stream))
+            version = replace(first, text=write_story(simulated, replace(content, strength=side, is_over=True), stream))
             signal = side
     return replace(article, versions=(version,), log_odds_signal=signal, trick=trick)

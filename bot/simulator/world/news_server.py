@@ -53,7 +53,7 @@ class NewsServer(FakeService):
         self, clock: Clock, world: SimulatedWorld, *, faults: FaultSchedule | None = None, origin: str = ""
     ) -> None:
         self.world = world
-        self.newsroom = NewsGenerator(world=world)
+        self.news = NewsGenerator(world=world)
         self._origin = origin.rstrip("/")
         self._seen: dict[tuple[str, float], frozenset[str]] = {}
         super().__init__(
@@ -62,20 +62,20 @@ class NewsServer(FakeService):
 
     def routes(self) -> list[BaseRoute]:
         return [
-            Route("/search", self._search, methods=["GET"]),
-            Route("/news/{number}", self._page, methods=["GET"]),
-            Route("/series/{name}", self._series, methods=["GET"]),
-            Route("/robots.txt", self._robots, methods=["GET"]),
+            Route("/search", self._serve_search, methods=["GET"]),
+            Route("/news/{number}", self._serve_page, methods=["GET"]),
+            Route("/series/{name}", self._serve_series, methods=["GET"]),
+            Route("/robots.txt", self._serve_robots, methods=["GET"]),
         ]
 
-    def account(self, heard: LoggedRequest) -> str:
+    def account(self, logged: LoggedRequest) -> str:
         return ""
 
     def rate_limit_response(self, retry_after: str | None) -> Response:
         headers = SIMULATION_HEADERS if retry_after is None else {**SIMULATION_HEADERS, "Retry-After": retry_after}
         return _error_response(429, "too many requests", headers)
 
-    def apply_world_fault(self, fault: RequestFault, heard: LoggedRequest) -> None:
+    def apply_world_fault(self, fault: RequestFault, logged: LoggedRequest) -> None:
         """Events of a question in flight do not change the press."""
 
     @property
@@ -83,7 +83,7 @@ class NewsServer(FakeService):
         """The day of the world."""
         return max(0.0, self.world.calendar.day_of(self.now()))
 
-    async def _search(self, request: Request) -> Response:
+    async def _serve_search(self, request: Request) -> Response:
         query = request.query_params.get("q", "")
         try:
             wanted = int(request.query_params.get("n", "10"))
@@ -93,20 +93,20 @@ class NewsServer(FakeService):
         if not query.strip() or not 1 <= wanted <= MAX_RESULTS:
             return _error_response(400, f"q is what to look for, n from 1 to {MAX_RESULTS}")
         until = self.day if before is None else min(self.day, self.world.calendar.day_of(before))
-        articles = self.newsroom.published(self.day)
-        known = {one: self._words(one) for one in articles if before is None or one.published < until}
+        articles = self.news.published(self.day)
+        known = {one: self._article_words(one) for one in articles if before is None or one.published < until}
         origin = self._origin or str(request.base_url).rstrip("/")
-        results = [self._result(one, origin) for one in rank_articles(known, query)[:wanted]]
+        results = [self._search_row(one, origin) for one in rank_articles(known, query)[:wanted]]
         return JSONResponse({"simulation": True, "query": query, "results": results}, headers=SIMULATION_HEADERS)
 
-    def _words(self, article: NewsArticle) -> frozenset[str]:
+    def _article_words(self, article: NewsArticle) -> frozenset[str]:
         version = article.at(self.day)
         key = (article.id, version.day)
         if key not in self._seen:
             self._seen[key] = search_words(f"{article.title} {version.text}")
         return self._seen[key]
 
-    def _result(self, article: NewsArticle, origin: str) -> dict[str, object]:
+    def _search_row(self, article: NewsArticle, origin: str) -> dict[str, object]:
         text = article.at(self.day).text
         cut = text if len(text) <= _SNIPPET else f"{text[:_SNIPPET].rpartition(' ')[0]} ..."
         return {
@@ -119,8 +119,8 @@ class NewsServer(FakeService):
             "published": self.world.calendar.moment_of(article.published).isoformat(timespec="seconds"),
         }
 
-    async def _page(self, request: Request) -> Response:
-        article = self.newsroom.article(request.path_params["number"])
+    async def _serve_page(self, request: Request) -> Response:
+        article = self.news.article(request.path_params["number"])
         if article is None or article.published > self.day:
             return _error_response(404, "there is no such article")
         published = self.world.calendar.moment_of(article.published)
@@ -128,7 +128,7 @@ class NewsServer(FakeService):
             render_article(article, published, self.day), media_type="text/html", headers=SIMULATION_HEADERS
         )
 
-    async def _series(self, request: Request) -> Response:
+    async def _serve_series(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
             as_of = _parse_moment(request.query_params.get("as_of"))
@@ -145,7 +145,7 @@ class NewsServer(FakeService):
         content = {"simulation": True, "name": name, "title": strip.title, "unit": strip.unit, "points": points}
         return JSONResponse(content, headers=SIMULATION_HEADERS)
 
-    async def _robots(self, request: Request) -> Response:
+    async def _serve_robots(self, request: Request) -> Response:
         return PlainTextResponse("User-agent: *\nAllow: /\nCrawl-delay: 1\n", headers=SIMULATION_HEADERS)
 
 

@@ -93,11 +93,11 @@ class _QuestionGenerator:
             plots = [
                 one for one in THEMES[theme] if one.form is form and (not one.heading or stall == FORECASTING_CONTEST)
             ]
-            draft = draft_questions(plots[int(stream.integers(len(plots)))], self._slot(key, theme, stall))
+            draft = draft_questions(plots[int(stream.integers(len(plots)))], self._draw_slot(key, theme, stall))
             yield draft
             made, number = made + len(draft.questions), number + 1
 
-    def _slot(self, key: str, theme: str, stall: str) -> QuestionSlot:
+    def _draw_slot(self, key: str, theme: str, stall: str) -> QuestionSlot:
         stream = self.chance.stream("life", key)
         opens = (
             0.0 if stream.random() < _OPEN_AT_START else round(float(stream.uniform(0.25, LAST_OPENING)) * 4.0) / 4.0
@@ -123,19 +123,19 @@ class _QuestionGenerator:
         """Yield questions on series, each repeated in later rounds."""
         dues = [*_steps_between(FIRST_ROUND, LAST_OPENING, ROUND_INTERVAL)]
         a_round = max(1, round(count / len(dues)))
-        pool = [self._subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
+        pool = [self._draw_subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
         # One more would be in the same round twice.
         for number in range(min(count, a_round * len(dues))):
             due, place = dues[number // a_round], number % (2 * a_round)
             slot, plot, strip = pool[place]
-            yield QuestionDraft(questions=(self._dated(plot, slot, strip, due),), series=(strip,))
+            yield QuestionDraft(questions=(self._dated_question(plot, slot, strip, due),), series=(strip,))
 
-    def _subject(self, key: str, theme: str) -> tuple[QuestionSlot, QuestionTemplate, PublishedSeries]:
+    def _draw_subject(self, key: str, theme: str) -> tuple[QuestionSlot, QuestionTemplate, PublishedSeries]:
         (plot,) = (one for one in THEMES[theme] if one.form is AnswerKind.DATES)
-        slot = replace(self._slot(key, theme, BENCHMARK), fate=QuestionEnding.RESOLVED)
+        slot = replace(self._draw_slot(key, theme, BENCHMARK), fate=QuestionEnding.RESOLVED)
         return slot, plot, published_series(plot, slot, plot.walk.walk(f"{theme} {key}", self.chance))
 
-    def _dated(
+    def _dated_question(
         self, plot: QuestionTemplate, slot: QuestionSlot, strip: PublishedSeries, due: float
     ) -> SimulatedQuestion:
         last = due + HORIZONS[-1]
@@ -168,9 +168,12 @@ def generate_questions(calendar: WorldCalendar, chance: SeededRandom, size: int)
     for stall, share in VENUE_SHARES.items():
         count = max(1, round(share * size))
         drafts += maker.rounds(count) if stall == BENCHMARK else maker.markets(stall, count)
-    asks = sorted((ask for draft in drafts for ask in draft.questions), key=lambda ask: (ask.opens, ask.key))
+    questions = sorted(
+        (simulated for draft in drafts for simulated in draft.questions),
+        key=lambda simulated: (simulated.opens, simulated.key),
+    )
     return GeneratedQuestions(
-        questions=asks, series_by_name={strip.name: strip for draft in drafts for strip in draft.series}
+        questions=questions, series_by_name={strip.name: strip for draft in drafts for strip in draft.series}
     )
 
 

@@ -215,7 +215,7 @@ def _draft_single(
     base = _series_base(plot, event)
     words = {"level": _level_text(plot, event), "date": _date_text(slot)}
     name = write_pattern(plot.event_phrase, slot.stream("happening"), {**slot.words, **words})
-    ask = _make_question(
+    simulated = _make_question(
         plot,
         slot,
         event,
@@ -227,7 +227,7 @@ def _draft_single(
         series=series_name(slot) if plot.measure else "",
     )
     return QuestionDraft(
-        questions=(ask,), series=(published_series(plot, slot, walk, base=base),) if plot.measure else ()
+        questions=(simulated,), series=(published_series(plot, slot, walk, base=base),) if plot.measure else ()
     )
 
 
@@ -258,7 +258,7 @@ def _make_question(
 
 def _draft_group(plot: QuestionTemplate, slot: QuestionSlot, event: ThresholdEvent | PassageEvent) -> QuestionDraft:
     """Return three questions on one motion: at three levels, or by three days."""
-    asks, law = [], event.walk.distribution(slot.opens, slot.until)
+    questions, law = [], event.walk.distribution(slot.opens, slot.until)
     for place, letter in enumerate("abc"):
         part = replace(slot, key=f"{slot.key}{letter}")
         if "{level}" in plot.label:
@@ -267,9 +267,9 @@ def _draft_group(plot: QuestionTemplate, slot: QuestionSlot, event: ThresholdEve
             end = slot.opens + max(1.0, round((slot.until - slot.opens) * (0.5 + 0.25 * place)))
             moved = replace(event, until=min(end, slot.until))
             part = replace(part, until=moved.until, closes=min(slot.closes, moved.until))
-        asks.append(_group_member(plot, slot, part, moved))
+        questions.append(_group_member(plot, slot, part, moved))
     return QuestionDraft(
-        questions=asks, series=(published_series(plot, slot, event.walk, base=_series_base(plot, event)),)
+        questions=questions, series=(published_series(plot, slot, event.walk, base=_series_base(plot, event)),)
     )
 
 
@@ -297,14 +297,15 @@ def _contest_question(plot: QuestionTemplate, slot: QuestionSlot) -> SimulatedQu
     names = [write_pattern(option, slot.stream("option"), slot.words) for option in plot.options]
     walks = {one: plot.walk.walk(f"{slot.theme} {slot.key} {one}", slot.chance) for one in names}
     deviation = next(iter(walks.values())).distribution(slot.opens, slot.until).deviation
-    said = {one: {**slot.words, "option": one} for one in names}
+    words_by_option = {one: {**slot.words, "option": one} for one in names}
     return _make_question(
         plot,
         slot,
         ContestEvent(walks=walks, until=slot.until, shock=plot.shock * deviation),
         write_texts(plot, slot, {"level": ""}),
         event_phrases={
-            one: write_pattern(plot.event_phrase, slot.stream("happening"), words) for one, words in said.items()
+            one: write_pattern(plot.event_phrase, slot.stream("happening"), words)
+            for one, words in words_by_option.items()
         },
     )
 

@@ -122,10 +122,10 @@ class LifecycleEvent:
     text: str = ""
 
 
-def outcome_of(ask: SimulatedQuestion) -> SimulatedOutcome:
+def outcome_of(simulated: SimulatedQuestion) -> SimulatedOutcome:
     """Return the outcome in the end; for a question on several days, that of the last one."""
-    match ask.event:
-        case PassageEvent() as event if ask.answer_kind is AnswerKind.DATE:
+    match simulated.event:
+        case PassageEvent() as event if simulated.answer_kind is AnswerKind.DATE:
             return event.reached_on if event.happened else math.inf
         case ThresholdEvent() | PassageEvent() as event:
             return event.happened
@@ -135,62 +135,72 @@ def outcome_of(ask: SimulatedQuestion) -> SimulatedOutcome:
             return event.final_value
 
 
-def outcome_day(ask: SimulatedQuestion) -> float:
+def outcome_day(simulated: SimulatedQuestion) -> float:
     """Return the day on which the truth becomes public."""
-    if isinstance(ask.event, PassageEvent):
-        return min(ask.last_day, ask.event.reached_on)
-    return ask.last_day
+    if isinstance(simulated.event, PassageEvent):
+        return min(simulated.last_day, simulated.event.reached_on)
+    return simulated.last_day
 
 
-def question_lifecycle(ask: SimulatedQuestion, chance: SeededRandom) -> tuple[LifecycleEvent, ...]:
+def question_lifecycle(simulated: SimulatedQuestion, chance: SeededRandom) -> tuple[LifecycleEvent, ...]:
     """Return what happens to a question, in order."""
-    return tuple(sorted(_lifecycle_events(ask, chance), key=lambda one: one.day))
+    return tuple(sorted(_lifecycle_events(simulated, chance), key=lambda one: one.day))
 
 
-def _lifecycle_events(ask: SimulatedQuestion, chance: SeededRandom) -> Iterator[LifecycleEvent]:
-    stream = chance.stream("life of", ask.key)
+def _lifecycle_events(simulated: SimulatedQuestion, chance: SeededRandom) -> Iterator[LifecycleEvent]:
+    stream = chance.stream("life of", simulated.key)
     delay, later, edit, when = (float(draw) for draw in stream.random(4))
-    known = outcome_day(ask)
-    closed = min(ask.closes, max(known, ask.opens + 0.25))
-    told = max(known, closed) + 0.05 + 0.7 * delay
-    yield LifecycleEvent(day=ask.opens, action=LifecycleAction.OPEN, question=ask)
-    if edit < EDITED_SHARE and ask.answer_kind is not AnswerKind.DATES:
+    known = outcome_day(simulated)
+    closed = min(simulated.closes, max(known, simulated.opens + 0.25))
+    published = max(known, closed) + 0.05 + 0.7 * delay
+    yield LifecycleEvent(day=simulated.opens, action=LifecycleAction.OPEN, question=simulated)
+    if edit < EDITED_SHARE and simulated.answer_kind is not AnswerKind.DATES:
         text = "Clarification: times are those of the place where it happens."
         yield LifecycleEvent(
-            day=ask.opens + (0.1 + 0.8 * when) * (closed - ask.opens),
+            day=simulated.opens + (0.1 + 0.8 * when) * (closed - simulated.opens),
             action=LifecycleAction.EDIT,
-            question=ask,
+            question=simulated,
             text=text,
         )
-    yield LifecycleEvent(day=closed, action=LifecycleAction.CLOSE, question=ask)
-    if ask.answer_kind is AnswerKind.DATES:
+    yield LifecycleEvent(day=closed, action=LifecycleAction.CLOSE, question=simulated)
+    if simulated.answer_kind is AnswerKind.DATES:
         # Benchmarks publish outcomes themselves, day by day.
         return
-    match ask.ending:
+    match simulated.ending:
         case QuestionEnding.ANNULLED:
-            yield LifecycleEvent(day=told, action=LifecycleAction.ANNUL, question=ask)
+            yield LifecycleEvent(day=published, action=LifecycleAction.ANNUL, question=simulated)
         case QuestionEnding.LATE:
             yield LifecycleEvent(
-                day=told + 3.0 + 7.0 * later, action=LifecycleAction.RESOLVE, question=ask, outcome=outcome_of(ask)
+                day=published + 3.0 + 7.0 * later,
+                action=LifecycleAction.RESOLVE,
+                question=simulated,
+                outcome=outcome_of(simulated),
             )
         case QuestionEnding.REVISED:
-            yield LifecycleEvent(day=told, action=LifecycleAction.RESOLVE, question=ask, outcome=_wrong_outcome(ask))
-            yield LifecycleEvent(day=told + 1.0, action=LifecycleAction.UNDO, question=ask)
             yield LifecycleEvent(
-                day=told + 1.5 + later, action=LifecycleAction.RESOLVE, question=ask, outcome=outcome_of(ask)
+                day=published, action=LifecycleAction.RESOLVE, question=simulated, outcome=_wrong_outcome(simulated)
+            )
+            yield LifecycleEvent(day=published + 1.0, action=LifecycleAction.UNDO, question=simulated)
+            yield LifecycleEvent(
+                day=published + 1.5 + later,
+                action=LifecycleAction.RESOLVE,
+                question=simulated,
+                outcome=outcome_of(simulated),
             )
         case QuestionEnding.RESOLVED:
-            yield LifecycleEvent(day=told, action=LifecycleAction.RESOLVE, question=ask, outcome=outcome_of(ask))
+            yield LifecycleEvent(
+                day=published, action=LifecycleAction.RESOLVE, question=simulated, outcome=outcome_of(simulated)
+            )
 
 
-def _wrong_outcome(ask: SimulatedQuestion) -> SimulatedOutcome:
+def _wrong_outcome(simulated: SimulatedQuestion) -> SimulatedOutcome:
     """Return a wrong outcome of the same form."""
-    right = outcome_of(ask)
+    right = outcome_of(simulated)
     if isinstance(right, bool):
         return not right
     if isinstance(right, str):
-        return next(name for name in ask.event_phrases if name != right)
-    if ask.scale is None:
+        return next(name for name in simulated.event_phrases if name != right)
+    if simulated.scale is None:
         return right
-    middle = (ask.scale.low + ask.scale.high) / 2.0
-    return middle if abs(right - middle) > 1e-6 else ask.scale.low
+    middle = (simulated.scale.low + simulated.scale.high) / 2.0
+    return middle if abs(right - middle) > 1e-6 else simulated.scale.low

@@ -48,89 +48,89 @@ class SimulatedWorld:
         return WorldCalendar(self.start)
 
     @cached_property
-    def _asked(self) -> GeneratedQuestions:
+    def _generated(self) -> GeneratedQuestions:
         return generate_questions(self.calendar, self.random_streams, self.size)
 
     @property
     def questions(self) -> Sequence[SimulatedQuestion]:
         """All questions, in the order of their opening."""
-        return self._asked.questions
+        return self._generated.questions
 
     @cached_property
     def by_key(self) -> Mapping[str, SimulatedQuestion]:
         """All questions by their keys."""
-        return {ask.key: ask for ask in self.questions}
+        return {simulated.key: simulated for simulated in self.questions}
 
     @property
     def series_by_name(self) -> Mapping[str, PublishedSeries]:
         """All published series, by name."""
-        return self._asked.series_by_name
+        return self._generated.series_by_name
 
     def open(self, day: float) -> Sequence[SimulatedQuestion]:
         """Return the questions that accept forecasts on the day."""
-        return [ask for ask in self.questions if ask.is_open(day)]
+        return [simulated for simulated in self.questions if simulated.is_open(day)]
 
     # The truth
 
-    def outcome_of(self, ask: SimulatedQuestion) -> SimulatedOutcome:
+    def outcome_of(self, simulated: SimulatedQuestion) -> SimulatedOutcome:
         """Return the outcome of a question in the end."""
-        return outcome_of(ask)
+        return outcome_of(simulated)
 
-    def true_probability(self, ask: SimulatedQuestion, day: float) -> TrueProbability:
+    def true_probability(self, simulated: SimulatedQuestion, day: float) -> TrueProbability:
         """Return the true probability on the day: of yes (on the last day of several), or of each option.
 
         Raises ValueError for a number or a date, which have a distribution; see ``spread``.
         """
-        match ask.event:
+        match simulated.event:
             case IntervalEvent() | ContestEvent() as event:
                 return event.probabilities(day)
-            case ThresholdEvent() | PassageEvent() as event if ask.answer_kind is not AnswerKind.DATE:
+            case ThresholdEvent() | PassageEvent() as event if simulated.answer_kind is not AnswerKind.DATE:
                 return event.probability(day)
             case _:
-                message = f"{ask.key} has a distribution, no probability"
+                message = f"{simulated.key} has a distribution, no probability"
                 raise ValueError(message)
 
-    def true_probabilities_by_day(self, ask: SimulatedQuestion, day: float) -> Sequence[float]:
+    def true_probabilities_by_day(self, simulated: SimulatedQuestion, day: float) -> Sequence[float]:
         """Return the true probability for each of the days of a question."""
-        assert isinstance(ask.event, ThresholdEvent)  # noqa: S101 - such questions are made of nothing else
-        return [replace(ask.event, until=until).probability(day) for until in ask.horizons]
+        assert isinstance(simulated.event, ThresholdEvent)  # noqa: S101 - such questions are made of nothing else
+        return [replace(simulated.event, until=until).probability(day) for until in simulated.horizons]
 
-    def outcomes_by_day(self, ask: SimulatedQuestion) -> Sequence[bool]:
+    def outcomes_by_day(self, simulated: SimulatedQuestion) -> Sequence[bool]:
         """Return the outcome of a question on each of its days."""
-        return [chance == 1.0 for chance in self.true_probabilities_by_day(ask, WALK_DAYS)]
+        return [chance == 1.0 for chance in self.true_probabilities_by_day(simulated, WALK_DAYS)]
 
-    def true_cdf(self, ask: SimulatedQuestion, day: float, values: "np.ndarray") -> "np.ndarray":
+    def true_cdf(self, simulated: SimulatedQuestion, day: float, values: "np.ndarray") -> "np.ndarray":
         """Return the true probability of at most each value, of a number or of a day; shape (n,) in and out."""
         import numpy as np  # noqa: PLC0415 - commands that have no world do without
 
-        match ask.event:
+        match simulated.event:
             case ValueEvent() as event:
                 return event.cdf(day, values)
             case PassageEvent() as event:
                 return np.array([event.probability_by(day, float(value)) for value in values])
             case _:
-                message = f"{ask.key} is no question of a number or a date"
+                message = f"{simulated.key} is no question of a number or a date"
                 raise ValueError(message)
 
     # Crowds
 
-    def crowd_price(self, ask: SimulatedQuestion, day: float) -> TrueProbability:
+    def crowd_price(self, simulated: SimulatedQuestion, day: float) -> TrueProbability:
         """Return the crowd's price on the day for yes, or for each option."""
-        crowd = self._crowd(ask)
-        believed = self.true_probability(ask, crowd.last_known_day(day, ask.opens))
+        crowd = self._crowd_of(simulated)
+        believed = self.true_probability(simulated, crowd.last_known_day(day, simulated.opens))
         return crowd.prices(believed, day) if isinstance(believed, Mapping) else crowd.price(believed, day)
 
-    def crowd_cdf(self, ask: SimulatedQuestion, day: float, values: "np.ndarray") -> "np.ndarray":
+    def crowd_cdf(self, simulated: SimulatedQuestion, day: float, values: "np.ndarray") -> "np.ndarray":
         """Return the crowd's probability of at most each value, of a number or of a day; it rises with the values."""
         import numpy as np  # noqa: PLC0415 - commands that have no world do without
 
-        crowd = self._crowd(ask)
-        believed = self.true_cdf(ask, crowd.last_known_day(day, ask.opens), values)
+        crowd = self._crowd_of(simulated)
+        believed = self.true_cdf(simulated, crowd.last_known_day(day, simulated.opens), values)
         return np.array([crowd.price(float(one), day) for one in believed])
 
-    def _crowd(self, ask: SimulatedQuestion) -> SimulatedCrowd:
+    def _crowd_of(self, simulated: SimulatedQuestion) -> SimulatedCrowd:
         # A group is in one place, where the same people look at all members.
-        key = ask.group or ask.key
+        key = simulated.group or simulated.key
         if key not in self._crowds:
             self._crowds[key] = SimulatedCrowd(key=key, chance=self.random_streams, days=WALK_DAYS)
         return self._crowds[key]
@@ -147,10 +147,10 @@ class SimulatedWorld:
         return {number: strip.value(number + 1.0) for number in range(max(0, last - days), last)}
 
     @cached_property
-    def _happenings(self) -> Sequence[LifecycleEvent]:
-        lives = (one for ask in self.questions for one in question_lifecycle(ask, self.random_streams))
+    def _lifecycle_events(self) -> Sequence[LifecycleEvent]:
+        lives = (one for simulated in self.questions for one in question_lifecycle(simulated, self.random_streams))
         return sorted(lives, key=lambda one: (one.day, one.question.key))
 
     def lifecycle_events(self, after: float, until: float) -> Sequence[LifecycleEvent]:
         """Return the events at the venues after a day (excluded) and until another (included), in order."""
-        return [one for one in self._happenings if after < one.day <= until]
+        return [one for one in self._lifecycle_events if after < one.day <= until]

@@ -101,9 +101,9 @@ def invent_name(stream: "np.random.Generator", syllables: int = 2) -> str:
 
 def invent_names(stream: "np.random.Generator") -> Mapping[str, str]:
     """Return the names that one question may need; those of one kind differ."""
-    people = _distinct(4, lambda: f"{invent_name(stream)} {invent_name(stream, 3)}")
-    towns = _distinct(4, lambda: invent_name(stream) + pick_one(stream, _TOWNS))
-    firms = _distinct(4, lambda: f"{invent_name(stream)} {pick_one(stream, _FIRMS)}")
+    people = _make_distinct(4, lambda: f"{invent_name(stream)} {invent_name(stream, 3)}")
+    towns = _make_distinct(4, lambda: invent_name(stream) + pick_one(stream, _TOWNS))
+    firms = _make_distinct(4, lambda: f"{invent_name(stream)} {pick_one(stream, _FIRMS)}")
     teams = [f"{town} {pick_one(stream, _CREATURES)}" for town in towns]
     numbered = {
         f"{kind}{place}": one
@@ -123,7 +123,7 @@ def invent_names(stream: "np.random.Generator") -> Mapping[str, str]:
     }
 
 
-def _distinct(count: int, make: Callable[[], str]) -> list[str]:
+def _make_distinct(count: int, make: Callable[[], str]) -> list[str]:
     made: dict[str, None] = {}
     while len(made) < count:
         made[make()] = None

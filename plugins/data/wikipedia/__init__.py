@@ -78,9 +78,9 @@ def _read_article(wikitext: str) -> tuple[Sequence[str] | None, WikipediaArticle
 
 
 @asynccontextmanager
-async def open_wikipedia(settings: WikipediaSettings, workplace: PluginContext) -> AsyncIterator[PageSource]:
+async def open_wikipedia(settings: WikipediaSettings, context: PluginContext) -> AsyncIterator[PageSource]:
     """Yield the source; there is nothing to close."""
-    yield WikipediaPages(RevisionReader(settings, workplace))
+    yield WikipediaPages(RevisionReader(settings, context))
 
 
 @hookimpl

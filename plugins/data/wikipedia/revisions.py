@@ -90,10 +90,10 @@ class PageRevision:
 class RevisionReader:
     """Reads revisions; the last ones are kept, each under its requested moment."""
 
-    def __init__(self, settings: WikipediaSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: WikipediaSettings, context: PluginContext) -> None:
         self._language = settings.language
         self._headers = {"User-Agent": f"foxcast ({settings.contact})" if settings.contact else "foxcast"}
-        self._http = workplace.http
+        self._http = context.http
         self._kept: dict[tuple[PageTitle, datetime], PageRevision] = {}
 
     async def read_revision(self, page: str, *, before: datetime) -> PageRevision:

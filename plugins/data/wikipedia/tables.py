@@ -85,19 +85,19 @@ def render_tables(text: str) -> str:
 def _render_table(table: Sequence[str], room: _SpaceLeft) -> list[str]:
     if room.is_full or is_hidden(table[0]):
         return []
-    caption, rows = _parse_table((line for text in table[1:] for line in text.splitlines()), most=room.cells)
+    caption, rows = _parse_table((line for text in table[1:] for line in text.splitlines()), max_cells=room.cells)
     lines = [f"| {' | '.join(cells)} |" for cells in _spread_cells(rows, room) if any(cells)]
     return [*([caption] if caption and room.try_take(caption) else []), *lines]
 
 
-def _parse_table(lines: Iterable[str], *, most: int) -> tuple[str, list[list[_TableCell]]]:
+def _parse_table(lines: Iterable[str], *, max_cells: int) -> tuple[str, list[list[_TableCell]]]:
     """Return the caption and the rows; cells beyond that number are ignored."""
     caption = ""
     count = 0
     rows: list[list[_TableCell]] = [[]]
     is_row_hidden = False
     for line in map(str.strip, lines):
-        if count > most:
+        if count > max_cells:
             break
         if line.startswith("|+"):
             caption = _parse_cell(line[2:]).text
@@ -107,7 +107,7 @@ def _parse_table(lines: Iterable[str], *, most: int) -> tuple[str, list[list[_Ta
         elif is_row_hidden:
             continue
         elif line.startswith(("|", "!")):
-            cells = [_parse_cell(part) for part in _split_cells(line, most + 1)]
+            cells = [_parse_cell(part) for part in _split_cells(line, max_cells + 1)]
             rows[-1] += cells
             count += len(cells)
         elif line.startswith(ROW_MARK):
@@ -117,8 +117,8 @@ def _parse_table(lines: Iterable[str], *, most: int) -> tuple[str, list[list[_Ta
     return caption, [row for row in rows if row]
 
 
-def _split_cells(line: str, most: int) -> list[str]:
-    return _HEADER_SEPARATOR.split(line[1:], maxsplit=most) if line[0] == "!" else line[1:].split("||", most)
+def _split_cells(line: str, max_cells: int) -> list[str]:
+    return _HEADER_SEPARATOR.split(line[1:], maxsplit=max_cells) if line[0] == "!" else line[1:].split("||", max_cells)
 
 
 def _parse_cell(part: str) -> _TableCell:
@@ -159,12 +159,12 @@ def _add_cell(cells: list[str], hanging: dict[int, tuple[str, int]], cell: _Tabl
     """Write a cell with its columns; a heading over several is written once."""
     text = cell.text
     for step in range(cell.columns):
-        said = "" if step else text
-        if not room.try_take(said):
+        cell_text = "" if step else text
+        if not room.try_take(cell_text):
             return False
         if cell.rows > 1:
             hanging[len(cells)] = (text, cell.rows - 1)
-        cells.append(said)
+        cells.append(cell_text)
     return True
 
 

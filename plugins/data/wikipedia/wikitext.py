@@ -143,8 +143,8 @@ def _template_text(found: re.Match[str]) -> str:
         return f"[{name}]"
     if key in _LAST_VALUE_TEMPLATES:
         return given[-1]
-    said = "; ".join([*_join_values(key, given), *(f"{parameter}: {value}" for parameter, value in named)])
-    return f"\n{ROW_MARK}{' '.join(said.split())}\n" if len(named) >= MIN_ROW_VALUES else said
+    values = "; ".join([*_join_values(key, given), *(f"{parameter}: {value}" for parameter, value in named)])
+    return f"\n{ROW_MARK}{' '.join(values.split())}\n" if len(named) >= MIN_ROW_VALUES else values
 
 
 def _join_values(key: str, given: list[str]) -> list[str]:

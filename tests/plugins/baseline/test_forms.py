@@ -62,8 +62,8 @@ def test_a_lone_zero_is_believed() -> None:
 
 @pytest.mark.parametrize("value", [None, -1.0])
 def test_a_conflict_without_a_usable_average_gets_the_share_of_all(value: float | None) -> None:
-    told = ConflictQuestion("Peru", "Riots", "acled_inc")
-    facts = QuestionFacts(source="acled", key=told.key, due=WINTER, text=told.text, value=value)
+    question = ConflictQuestion("Peru", "Riots", "acled_inc")
+    facts = QuestionFacts(source="acled", key=question.key, due=WINTER, text=question.text, value=value)
     event = ScoredEvent(facts, WINTER + timedelta(days=7))
     assert unfitted(conflict_form.INCREASE_FORM, event) == pytest.approx(1.0 / (1.0 + math.exp(1.3)))
 

@@ -61,8 +61,8 @@ def test_a_fit_remembers_that_the_latest_conflict_round_was_blank(
 
 
 def test_in_an_outage_a_zero_is_not_taken_for_peace() -> None:
-    told = ConflictQuestion("Peru", "Riots", "acled_inc")
-    facts = QuestionFacts(source="acled", key=told.key, due=DUE, text=told.text, value=0.0)
+    question = ConflictQuestion("Peru", "Riots", "acled_inc")
+    facts = QuestionFacts(source="acled", key=question.key, due=DUE, text=question.text, value=0.0)
     event = ScoredEvent(facts, DUE + timedelta(days=7))
     assert predict_event(NOTHING, event).probability < 0.02
     assert predict_event(BaselineParameters(before=DUE, blank=("acled",)), event).probability > 0.15
@@ -114,8 +114,8 @@ def test_a_market_question_goes_by_its_price_or_the_rate_of_markets(value: float
 
 
 def test_before_any_fit_a_price_is_the_probability() -> None:
-    told = predict_event(NOTHING, ScoredEvent(QuestionFacts(source="m", key="x", due=DUE, value=0.5)))
-    assert told.probability == pytest.approx(0.5)
+    question = predict_event(NOTHING, ScoredEvent(QuestionFacts(source="m", key="x", due=DUE, value=0.5)))
+    assert question.probability == pytest.approx(0.5)
     assert predict_event(
         NOTHING, ScoredEvent(QuestionFacts(source="m", key="x", due=DUE, value=0.17))
     ).probability == pytest.approx(0.17)
@@ -136,9 +136,9 @@ def test_every_question_and_horizon_of_a_round_gets_a_probability_and_a_reason(
     rounds: PublishedRounds,
 ) -> None:
     asked = [event for facts in rounds.questions if facts.due == DUE for event in events(facts)]
-    told = [predict_event(NOTHING, event) for event in asked]
+    question = [predict_event(NOTHING, event) for event in asked]
     assert len(asked) == 250 + 8 * 250
-    assert all(0.0 < estimate.probability < 1.0 and estimate.reasons for estimate in told)
+    assert all(0.0 < estimate.probability < 1.0 and estimate.reasons for estimate in question)
 
 
 @pytest.mark.timeout(60)

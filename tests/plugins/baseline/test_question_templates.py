@@ -55,15 +55,17 @@ def test_every_conflict_id_is_reproduced_from_country_event_and_template(rounds:
 @pytest.mark.parametrize("template", ["acled_inc", "acled_10x"])
 @pytest.mark.parametrize("event", ["fatalities", "Riots"])
 def test_the_text_of_a_conflict_is_read_back(event: str, template: str) -> None:
-    told = ConflictQuestion("Ivory Coast", event, template)
-    facts = QuestionFacts(source="acled", key=told.key, due=DUE, text=told.text)
-    assert parse_conflict(facts) == told
+    question = ConflictQuestion("Ivory Coast", event, template)
+    facts = QuestionFacts(source="acled", key=question.key, due=DUE, text=question.text)
+    assert parse_conflict(facts) == question
     assert template_name(facts) == template
 
 
 def test_a_bare_id_gets_the_text_of_a_combination_that_others_named() -> None:
     named = [ConflictQuestion("Kenya", "Riots", "acled_inc"), ConflictQuestion("Peru", "Battles", "acled_10x")]
-    texts = reveal_texts([QuestionFacts(source="acled", key=told.key, due=DUE, text=told.text) for told in named])
+    texts = reveal_texts(
+        [QuestionFacts(source="acled", key=question.key, due=DUE, text=question.text) for question in named]
+    )
     hidden = ConflictQuestion("Peru", "Riots", "acled_inc")
     assert parse_conflict(add_text(QuestionFacts(source="acled", key=hidden.key, due=DUE), texts)) == hidden
 

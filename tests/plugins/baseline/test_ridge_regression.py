@@ -91,9 +91,9 @@ def test_reasons_start_with_the_prior_and_tell_only_changes() -> None:
         RegressionTerm("b", 1.0, 0.0, 1.0, "silent"),
         RegressionTerm("c", 1.0, 1.0, 1.0, "last"),
     )
-    told = estimate_probability(terms, {})
-    assert told.probability == pytest.approx(0.5)
-    assert [str(reason) for reason in told.reasons] == ["begins at 0.269: first", "adjusted 0.269 -> 0.500: last"]
+    question = estimate_probability(terms, {})
+    assert question.probability == pytest.approx(0.5)
+    assert [str(reason) for reason in question.reasons] == ["begins at 0.269: first", "adjusted 0.269 -> 0.500: last"]
 
 
 def test_an_estimate_needs_a_term() -> None:

@@ -44,8 +44,8 @@ ASKED: dict[str, Any] = {
 
 
 async def beliefs(question: Question) -> list[dict[str, Prediction]]:
-    desk = GuardedTrialContext(forecast="f", cutoff=NOW, trial=1, fitted=None, random=SeededRandom(1))
-    return [dict(step.belief.predictions) async for step in BaselineForecaster().steps(question, desk)]
+    context = GuardedTrialContext(forecast="f", cutoff=NOW, trial=1, fitted=None, random=SeededRandom(1))
+    return [dict(step.belief.predictions) async for step in BaselineForecaster().steps(question, context)]
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ async def beliefs(question: Question) -> list[dict[str, Prediction]]:
     ids=["choice", "curve"],
 )
 async def test_where_nothing_is_known_every_possibility_counts_alike(shape: QuestionShape, even: Prediction) -> None:
-    [said] = await beliefs(Question(shape=shape, **ASKED))
-    assert said == {"now": even, "later": even}
+    [belief] = await beliefs(Question(shape=shape, **ASKED))
+    assert belief == {"now": even, "later": even}
     assert prediction_mismatch(even, shape) is None
 
 
 async def test_the_crowd_is_followed_in_the_shape_it_spoke() -> None:
     crowd = CrowdForecast(prediction=ChoicePrediction({"red": 0.7, "blue": 0.1, "green": 0.1, "grey": 0.1}), at=NOW)
-    [said] = await beliefs(Question(shape=COLOURS, crowd=crowd, **ASKED))
-    assert said == {"now": crowd.prediction, "later": crowd.prediction}
+    [belief] = await beliefs(Question(shape=COLOURS, crowd=crowd, **ASKED))
+    assert belief == {"now": crowd.prediction, "later": crowd.prediction}
 
 
 def test_what_was_annulled_teaches_nothing() -> None:
@@ -94,9 +94,9 @@ async def test_of_the_parameters_of_many_rounds_only_the_last_are_kept_in_memory
         for day in range(MAX_CACHED_PARAMETERS + 10)
     ]
     baseline, question = BaselineForecaster(), Question(shape=BinaryShape(), **ASKED)
-    said = []
+    prediction = []
     for fitted in [*rounds, rounds[0]]:
-        desk = GuardedTrialContext(forecast="f", cutoff=NOW, trial=1, fitted=fitted, random=SeededRandom(1))
-        said.append([step.belief.predictions async for step in baseline.steps(question, desk)][-1])
-    assert said[-1] == said[0]
+        context = GuardedTrialContext(forecast="f", cutoff=NOW, trial=1, fitted=fitted, random=SeededRandom(1))
+        prediction.append([step.belief.predictions async for step in baseline.steps(question, context)][-1])
+    assert prediction[-1] == prediction[0]
     assert len(baseline._cached_parameters) == MAX_CACHED_PARAMETERS  # noqa: SLF001 - that memory is bounded shows nowhere else

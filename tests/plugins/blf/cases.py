@@ -76,10 +76,10 @@ def searches(text: str = "search_1_result_1: the ship left port") -> ScriptedToo
     return fixed_text_tool("web_search", text, query=QUERY)
 
 
-def desk(
-    *said: ScriptedAnswer, script: AnswerScript | None = None, dialect: ModelDialect = ModelDialect.TOOLS, **more: Any
+def create_context(
+    *answer: ScriptedAnswer, script: AnswerScript | None = None, dialect: ModelDialect = ModelDialect.TOOLS, **more: Any
 ) -> ScriptedTrialContext:
-    model = ScriptedModel(script or answer_in_turn(*said), dialect)
+    model = ScriptedModel(script or answer_in_turn(*answer), dialect)
     given: dict[str, Any] = {
         "cutoff": CUTOFF,
         "models": {"main": model},
@@ -93,7 +93,7 @@ def desk(
 async def steps_of(
     asked: Question, at: ScriptedTrialContext, settings: BlfSettings | None = None
 ) -> tuple[list[Step], FoxcastError | None]:
-    """Return all steps, and the error with which the stream told that the trial did not come to submitting."""
+    """Return all steps, and the error that says that the trial did not come to submitting."""
     steps: list[Step] = []
     try:
         async with aclosing(BlfForecaster(settings or BlfSettings()).steps(asked, at)) as stream:
@@ -114,7 +114,7 @@ def probability(step: Step) -> float:
 
 
 def announced(prompt: Prompt) -> list[str]:
-    """Return the names that the model was last told it can call, in all that answers its last message."""
+    """Return the names that the prompt last named as allowed, in all that answers its last message."""
     spoken = [place for place, message in enumerate(prompt.messages) if message.speaker is MessageRole.ASSISTANT]
     heard = "".join(message.text for message in prompt.messages[max(spoken, default=-1) + 1 :])
     for opening in ("You can call now: ", "Send exactly one of: "):

@@ -13,7 +13,7 @@ from bot.core.errors import ConfigError, MalformedDataError, ServiceUnavailableE
 from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
 from bot.core.research import SourcePolicy
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.testing.json_schema import fill_schema
 from bot.testing.trial_context import ScriptedTool, ScriptedTrialContext, fixed_text_tool, offered_tool_names
 from plugins.blf.settings import DEFAULT_TOOLS, OPTIONAL_TOOLS, BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode
@@ -24,7 +24,7 @@ from tests.plugins.blf.cases import (
     QUERY,
     announced,
     believing,
-    desk,
+    create_context,
     move,
     priced,
     probabilities,
@@ -55,7 +55,7 @@ def first_that_fits(prompt: Prompt) -> ModelCompletion:
 
 
 async def first_prompt(settings: BlfSettings, **more: Any) -> Prompt:
-    at = desk(ServiceUnavailableError("enough"), scripted_tools=bench(), **more)
+    at = create_context(ServiceUnavailableError("enough"), scripted_tools=bench(), **more)
     await steps_of(priced(0.8), at, settings)
     return at.prompts[0].prompt
 
@@ -81,32 +81,34 @@ CONFIGURATIONS = [
 async def test_the_prompt_names_exactly_the_tools_that_are_offered(
     configuration: Mapping[str, Any], dialect: ModelDialect
 ) -> None:
-    at = desk(script=first_that_fits, scripted_tools=bench(), dialect=dialect, limits=TrialLimits(steps=4))
+    at = create_context(script=first_that_fits, scripted_tools=bench(), dialect=dialect, limits=TrialLimits(steps=4))
     steps, _ = await steps_of(question(), at, BlfSettings(**configuration))
     assert at.prompts
     assert len(steps) <= 4
     described: set[str] = set()
-    for said in at.prompts:
-        assert announced(said.prompt) == offered_tool_names(said.prompt)
-        described.update(offered_tool_names(said.prompt))
-        whole = "\n".join(message.text for message in said.prompt.messages)
+    for answer in at.prompts:
+        assert announced(answer.prompt) == offered_tool_names(answer.prompt)
+        described.update(offered_tool_names(answer.prompt))
+        whole = "\n".join(message.text for message in answer.prompt.messages)
         # A tool that is not offered, now or before, is not advertised anywhere.
         assert not [item.tool.name for item in bench() if item.tool.name not in described and item.tool.name in whole]
     assert offered_tool_names(at.prompts[-1].prompt) == ["submit"]
 
 
 async def test_without_belief_no_schema_and_no_prompt_speaks_of_one() -> None:
-    at = desk(search(belief=believing(0.9)), submit(0.7))
+    at = create_context(search(belief=believing(0.9)), submit(0.7))
     steps, _ = await steps_of(question(), at, BlfSettings(belief=False))
     assert [probability(step) for step in steps] == [0.5, 0.7]
-    for said in at.prompts:
-        assert not any("belief" in message.text.lower() for message in said.prompt.messages)
-        assert not any("updated_belief" in str(tool.parameters) for tool in said.prompt.tools)
+    for answer in at.prompts:
+        assert not any("belief" in message.text.lower() for message in answer.prompt.messages)
+        assert not any("updated_belief" in str(tool.parameters) for tool in answer.prompt.tools)
     assert at.reported_performances[0].submission_gap == 0.0
 
 
 async def test_without_belief_a_failed_trial_leaves_what_it_started_from() -> None:
-    steps, _ = await steps_of(question(), desk(search(), ServiceUnavailableError("down")), BlfSettings(belief=False))
+    steps, _ = await steps_of(
+        question(), create_context(search(), ServiceUnavailableError("down")), BlfSettings(belief=False)
+    )
     assert probability(steps[-1]) == 0.5
 
 
@@ -124,10 +126,10 @@ async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
 
 async def test_tools_that_came_after_the_paper_are_for_who_names_them() -> None:
     later = [fixed_text_tool(name, "said") for name in OPTIONAL_TOOLS]
-    everything = desk(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
+    everything = create_context(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
     await steps_of(priced(0.8), everything, BlfSettings())
     assert not {*OPTIONAL_TOOLS}.intersection(offered_tool_names(everything.prompts[0].prompt))
-    named = desk(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
+    named = create_context(ServiceUnavailableError("enough"), scripted_tools=[*bench(), *later])
     await steps_of(priced(0.8), named, BlfSettings(tools=("calculate", "web_search")))
     assert offered_tool_names(named.prompts[0].prompt) == ["web_search", "calculate", "submit"]
 
@@ -139,23 +141,23 @@ def test_tools_are_named_as_those_of_the_desk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [("web_serch", "did you mean web_search"), ("read_mind", "valid: web_search"), ("fetch_x", "no tool")],
 )
-def test_a_tool_that_no_desk_has_is_refused_with_the_nearest_name(name: str, told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_a_tool_that_no_desk_has_is_refused_with_the_nearest_name(name: str, text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
         BlfSettings(tools=("lookup_url", name))
 
 
 async def test_pages_of_a_source_that_the_desk_does_not_have_end_the_trial_before_it_asks() -> None:
     shelf = fixed_text_tool("fetch_almanac_toc", "headings", page=QUERY)
-    at = desk(submit(0.7), scripted_tools=[searches(), shelf])
+    at = create_context(submit(0.7), scripted_tools=[searches(), shelf])
     steps, error = await steps_of(question(), at, BlfSettings(tools=("fetch_almanack_toc",)))
     assert steps == []
     assert isinstance(error, ConfigError)
     assert "names fetch_almanack_toc, which is not available here; there is fetch_almanac_toc" in str(error)
     named = BlfSettings(tools=("fetch_almanac_toc",))
-    _, error = await steps_of(question(), desk(submit(0.7), scripted_tools=[shelf]), named)
+    _, error = await steps_of(question(), create_context(submit(0.7), scripted_tools=[shelf]), named)
     assert error is None
 
 
@@ -169,10 +171,10 @@ async def test_the_crowd_is_shown_and_started_from_or_neither() -> None:
 
 
 async def test_a_price_among_the_facts_of_a_market_question_is_not_shown_without_the_crowd() -> None:
-    at = desk(ServiceUnavailableError("enough"))
+    at = create_context(ServiceUnavailableError("enough"))
     await steps_of(priced(0.8, facts={"freeze_value": "0.8123"}), at, BlfSettings(crowd=False))
     assert "0.8123" not in asked(at.prompts[0].prompt)
-    at = desk(ServiceUnavailableError("enough"))
+    at = create_context(ServiceUnavailableError("enough"))
     await steps_of(question(facts={"freeze_value": "17.25"}), at)
     assert "17.25" in asked(at.prompts[0].prompt)
 
@@ -183,7 +185,7 @@ async def test_advice_for_the_source_of_a_question_is_shown_with_it() -> None:
 
 
 async def test_bounds_follow_the_crowd_in_prompt_schema_and_answer_alike() -> None:
-    at = desk(search(belief=believing(0.001)), submit(0.0))
+    at = create_context(search(belief=believing(0.001)), submit(0.0))
     steps, _ = await steps_of(priced(0.02), at)
     assert [probability(step) for step in steps] == [0.01, 0.01]
     assert "between 0.01 and 0.99" in system(at.prompts[0].prompt)
@@ -195,7 +197,7 @@ async def test_bounds_follow_the_crowd_in_prompt_schema_and_answer_alike() -> No
 async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_every_step(dialect: ModelDialect) -> None:
     beginnings = set()
     for trial in (1, 2):
-        at = desk(
+        at = create_context(
             script=first_that_fits, scripted_tools=bench(), dialect=dialect, trial=trial, limits=TrialLimits(steps=3)
         )
         await steps_of(priced(0.8), at)
@@ -207,7 +209,7 @@ async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_ever
 async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
     prompts = []
     for on in (True, False):
-        at = desk(ServiceUnavailableError("enough"))
+        at = create_context(ServiceUnavailableError("enough"))
         steps, _ = await steps_of(question(source="fred"), at, BlfSettings(prior=on))
         prompts.append(at.prompts[0].prompt)
         assert probability(steps[0]) == (0.422 if on else 0.5)
@@ -216,17 +218,17 @@ async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
 
 
 async def test_batch_asks_all_queries_in_one_move_and_then_answers() -> None:
-    at = desk(move("search_all", {"queries": ["one", "two", "three", "four"]}, believing(0.6)), submit(0.7))
+    at = create_context(move("search_all", {"queries": ["one", "two", "three", "four"]}, believing(0.6)), submit(0.7))
     steps, error = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH, queries=3))
     assert error is None
     assert [step.action.name for step in steps] == ["search_all", "submit"]
     assert [arguments["query"] for _, arguments in at.tool_calls] == ["one", "two", "three"]
-    assert [offered_tool_names(said.prompt) for said in at.prompts] == [["search_all"], ["submit"]]
+    assert [offered_tool_names(answer.prompt) for answer in at.prompts] == [["search_all"], ["submit"]]
     assert steps[0].belief.searches == ("one", "two", "three")
 
 
 async def test_batch_begins_with_what_the_policy_wants_first() -> None:
-    at = desk(
+    at = create_context(
         move("search_all", {"queries": ["one"]}, believing(0.6)),
         submit(0.7),
         scripted_tools=[SERIES, searches()],
@@ -238,7 +240,7 @@ async def test_batch_begins_with_what_the_policy_wants_first() -> None:
 
 
 async def test_in_batch_the_model_uses_what_comes_first_where_that_needs_to_be_told_something() -> None:
-    at = desk(
+    at = create_context(
         move("lookup_url", {"url": "https://example.org"}, believing(0.55)),
         move("search_all", {"queries": ["one"]}, believing(0.6)),
         submit(0.7),
@@ -247,12 +249,12 @@ async def test_in_batch_the_model_uses_what_comes_first_where_that_needs_to_be_t
     )
     steps, error = await steps_of(question(), at, BlfSettings(mode=SearchMode.BATCH))
     assert error is None
-    assert [offered_tool_names(said.prompt) for said in at.prompts] == [["lookup_url"], ["search_all"], ["submit"]]
+    assert [offered_tool_names(answer.prompt) for answer in at.prompts] == [["lookup_url"], ["search_all"], ["submit"]]
     assert [step.action.name for step in steps] == ["lookup_url", "search_all", "submit"]
 
 
 async def test_batch_stops_where_the_searches_of_the_policy_end() -> None:
-    at = desk(
+    at = create_context(
         move("search_all", {"queries": ["one", "two"]}, believing(0.6)),
         submit(0.7),
         scripted_tools=[ScriptedTool(searches().tool, searches().run, use_limit=1)],
@@ -268,7 +270,7 @@ async def test_the_standard_zero_shot_has_the_prompt_of_the_loop_and_only_submit
         await first_prompt(BlfSettings(zero_shot=way, steps=1)) for way in (ZeroShotMode.OFF, ZeroShotMode.STANDARD)
     ]
     assert system(loop) == system(zero)
-    at = desk(submit(0.7, believing(0.7)))
+    at = create_context(submit(0.7, believing(0.7)))
     steps, _ = await steps_of(question(), at, BlfSettings(zero_shot=ZeroShotMode.STANDARD))
     assert [step.action.name for step in steps] == ["submit"]
     assert offered_tool_names(at.prompts[0].prompt) == ["submit"]
@@ -285,7 +287,7 @@ async def test_the_short_zero_shot_is_short_and_knows_no_belief() -> None:
 
 async def test_margins_are_settings_of_prompt_schema_and_answer_alike() -> None:
     settings = BlfSettings(submit_margin=0.01, step_margin=0.0)
-    at = desk(search(belief=believing(1.0)), submit(1.0))
+    at = create_context(search(belief=believing(1.0)), submit(1.0))
     steps, _ = await steps_of(question(), at, settings)
     assert [probability(step) for step in steps] == [1.0, 0.99]
     assert "0.01 and 0.99" in system(at.prompts[0].prompt)
@@ -294,9 +296,9 @@ async def test_margins_are_settings_of_prompt_schema_and_answer_alike() -> None:
 
 
 async def test_the_rule_of_early_stopping_is_told_or_not() -> None:
-    told, silent = [await first_prompt(BlfSettings(early_stop=way)) for way in (EarlyStopMode.TOLD, EarlyStopMode.OFF)]
+    text, silent = [await first_prompt(BlfSettings(early_stop=way)) for way in (EarlyStopMode.TOLD, EarlyStopMode.OFF)]
     rule = "moved your answer by less than 0.03"
-    assert rule in system(told)
+    assert rule in system(text)
     assert rule not in system(silent)
     assert "\n\n-" not in system(silent)
 
@@ -307,7 +309,7 @@ def estimate(data: Any, **more: Any) -> ScriptedTool:
 
 
 def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedTrialContext:
-    return desk(scripted_tools=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
+    return create_context(scripted_tools=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
 
 
 async def test_a_bypass_beside_a_market_near_certainty_is_bounded_by_that() -> None:
@@ -347,7 +349,9 @@ async def test_a_bypass_without_an_estimate_fails_and_submits_nothing(tool: Scri
 
 
 async def test_without_the_tool_of_a_bypass_the_model_works() -> None:
-    at = desk(submit(0.7), scripted_tools=[searches()], policy=SourcePolicy(first="series_model", bypass=True))
+    at = create_context(
+        submit(0.7), scripted_tools=[searches()], policy=SourcePolicy(first="series_model", bypass=True)
+    )
     steps, _ = await steps_of(question(), at)
     assert [step.action.name for step in steps] == ["submit"]
 
@@ -355,7 +359,7 @@ async def test_without_the_tool_of_a_bypass_the_model_works() -> None:
 @pytest.mark.parametrize("shape", [CHOICE, CURVE])
 async def test_every_shape_can_be_answered_by_whoever_fills_in_the_schema(shape: Any) -> None:
     for dialect in ModelDialect:
-        at = desk(script=first_that_fits, dialect=dialect, limits=TrialLimits(steps=3))
+        at = create_context(script=first_that_fits, dialect=dialect, limits=TrialLimits(steps=3))
         steps, _ = await steps_of(question(shape, targets=DATES), at)
         assert len(steps) == 3
 

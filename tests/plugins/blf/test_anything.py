@@ -15,7 +15,7 @@ from bot.core.predictions import BinaryShape
 from bot.core.research import SourcePolicy
 from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, offered_tool_names
 from plugins.blf.settings import BlfSettings, EarlyStopMode, SearchMode, ZeroShotMode
-from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, DATES, announced, desk, question, steps_of
+from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, DATES, announced, create_context, question, steps_of
 
 NAMES = st.sampled_from(
     ["web_search", "lookup_url", "submit", "search_all", "read_mind", "", "a b", "\ud800", "keep_notes"]
@@ -57,8 +57,8 @@ def calls(draw: st.DrawFn) -> ModelCompletion:
 
 @st.composite
 def objects(draw: st.DrawFn) -> ModelCompletion:
-    said = {"action": draw(NAMES), "arguments": draw(ARGUMENTS | ODD), "updated_belief": draw(BELIEFS)}
-    text = draw(st.text(max_size=10)) + json.dumps(said) * draw(st.integers(0, 2)) + draw(st.text(max_size=10))
+    answer = {"action": draw(NAMES), "arguments": draw(ARGUMENTS | ODD), "updated_belief": draw(BELIEFS)}
+    text = draw(st.text(max_size=10)) + json.dumps(answer) * draw(st.integers(0, 2)) + draw(st.text(max_size=10))
     return ModelCompletion(text=text, finish=draw(st.sampled_from(FinishReason)))
 
 
@@ -93,16 +93,16 @@ SETTINGS = st.builds(
 @settings(max_examples=150)
 @given(QUESTIONS, SETTINGS, st.lists(SAID, min_size=1, max_size=12), st.integers(1, 6), st.sampled_from(ModelDialect))
 async def test_whatever_a_model_answers_the_trial_ends_in_order(
-    asked: Any, how: BlfSettings, said: list[ScriptedAnswer], limit: int, dialect: ModelDialect
+    asked: Any, how: BlfSettings, answer: list[ScriptedAnswer], limit: int, dialect: ModelDialect
 ) -> None:
-    turn = iter(said * 20)
+    turn = iter(answer * 20)
 
     def script(_prompt: Prompt) -> ScriptedAnswer:
         return next(turn)
 
     models = {role: ScriptedModel(script, dialect) for role in ("main", "summariser")}
     policy = SourcePolicy(first="lookup_url") if limit % 2 else SourcePolicy()
-    at = desk(models=models, limits=TrialLimits(steps=limit), policy=policy)
+    at = create_context(models=models, limits=TrialLimits(steps=limit), policy=policy)
     steps, error = await steps_of(asked, at, how)
 
     assert 1 <= len(steps) <= min(how.steps, limit)

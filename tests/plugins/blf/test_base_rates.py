@@ -18,7 +18,7 @@ from bot.core.questions import Question
 from bot.core.values import Json
 from plugins.blf.base_rates import LEAST_OUTCOMES, BaseRateLearner, choose_starting_point, question_kind, trial_prior
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import CHOICE, CUTOFF, desk, priced, question, steps_of, submit
+from tests.plugins.blf.cases import CHOICE, CUTOFF, create_context, priced, question, steps_of, submit
 
 
 def start(asked: Question, settings: BlfSettings | None = None, *, rates: Json = None) -> Any:
@@ -27,7 +27,7 @@ def start(asked: Question, settings: BlfSettings | None = None, *, rates: Json =
         if rates is not None
         else None
     )
-    return choose_starting_point(asked, desk(fitted=fitted), settings or BlfSettings())
+    return choose_starting_point(asked, create_context(fitted=fitted), settings or BlfSettings())
 
 
 def resolved(asked: Question, outcome: Any, *, days: int = -1) -> TrainingExample:
@@ -129,7 +129,7 @@ def test_every_templated_question_of_the_real_rounds_has_a_kind_and_the_kinds_di
 async def test_the_first_step_of_a_trial_says_what_it_started_from(
     asked: Question, settings: BlfSettings, prior: TrialPrior
 ) -> None:
-    steps, _ = await steps_of(asked, desk(submit(0.7)), settings.model_copy(update={"steps": 1}))
+    steps, _ = await steps_of(asked, create_context(submit(0.7)), settings.model_copy(update={"steps": 1}))
     assert [step.prior for step in steps] == [prior]
 
 

@@ -16,7 +16,7 @@ from bot.testing.trial_context import (
     tool_call_answer,
 )
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import believing, desk, question, search, steps_of, submit
+from tests.plugins.blf.cases import believing, create_context, question, search, steps_of, submit
 
 LONG = [{"text": f"{number} {'fact ' * 70}", "source": f"search_1_result_{number}"} for number in range(5)]
 SHORT = {
@@ -39,13 +39,13 @@ def keep(notes: Any) -> ModelCompletion:
 
 
 def with_summariser(
-    *said: ScriptedAnswer, dialect: ModelDialect = ModelDialect.TOOLS, steps: int = 1
+    *answer: ScriptedAnswer, dialect: ModelDialect = ModelDialect.TOOLS, steps: int = 1
 ) -> ScriptedTrialContext:
     models = {
         "main": ScriptedModel(answer_in_turn(*[search(str(step), STATED) for step in range(steps)], submit(0.6))),
-        "summariser": ScriptedModel(answer_in_turn(*said), dialect, "scripted:small"),
+        "summariser": ScriptedModel(answer_in_turn(*answer), dialect, "scripted:small"),
     }
-    return desk(models=models)
+    return create_context(models=models)
 
 
 async def test_long_notes_are_shortened_and_everything_else_stays() -> None:
@@ -58,9 +58,9 @@ async def test_long_notes_are_shortened_and_everything_else_stays() -> None:
     assert (belief.anchor, belief.reason) == ("one in two", "five facts speak for it")
     assert "notes shortened" in steps[0].observation.text
     assert "five facts speak for it" in at.prompts[-1].prompt.messages[-1].text
-    assert [(conduct.role, conduct.model, conduct.unparsed) for conduct in at.reported_performances[:1]] == [
-        ("summariser", "scripted:small", 0)
-    ]
+    assert [
+        (performance.role, performance.model, performance.unparsed) for performance in at.reported_performances[:1]
+    ] == [("summariser", "scripted:small", 0)]
 
 
 async def test_shortening_is_paid_for_and_on_record() -> None:
@@ -72,14 +72,14 @@ async def test_shortening_is_paid_for_and_on_record() -> None:
 
 
 async def test_a_summariser_that_speaks_json_is_asked_in_json() -> None:
-    said = ModelCompletion(text=json.dumps({"action": "keep_notes", "arguments": SHORT}))
-    at = with_summariser(said, dialect=ModelDialect.JSON)
+    answer = ModelCompletion(text=json.dumps({"action": "keep_notes", "arguments": SHORT}))
+    at = with_summariser(answer, dialect=ModelDialect.JSON)
     steps, _ = await steps_of(question(), at)
     assert [item.text for item in steps[0].belief.evidence_for] == ["five facts"]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         ServiceUnavailableError("down"),
         RequestRejectedError("budget"),
@@ -91,8 +91,8 @@ async def test_a_summariser_that_speaks_json_is_asked_in_json() -> None:
         keep({**SHORT, "evidence_for": [{"text": "x" * 399, "source": "search_1_result_1"}] * 6}),
     ],
 )
-async def test_notes_that_could_not_be_shortened_stay_whole(said: ScriptedAnswer) -> None:
-    steps, error = await steps_of(question(), with_summariser(said))
+async def test_notes_that_could_not_be_shortened_stay_whole(answer: ScriptedAnswer) -> None:
+    steps, error = await steps_of(question(), with_summariser(answer))
     assert error is None
     assert [item.source for item in steps[0].belief.evidence_for] == [item["source"] for item in LONG]
     assert steps[0].belief.open_questions == ("the crew", "the weather")
@@ -101,7 +101,7 @@ async def test_notes_that_could_not_be_shortened_stay_whole(said: ScriptedAnswer
 
 
 async def test_without_a_summariser_the_notes_stay_whole() -> None:
-    steps, error = await steps_of(question(), desk(search(belief=STATED), submit(0.6)))
+    steps, error = await steps_of(question(), create_context(search(belief=STATED), submit(0.6)))
     assert error is None
     assert len(steps[0].belief.evidence_for) == 5
 

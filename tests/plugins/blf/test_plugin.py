@@ -18,7 +18,7 @@ from plugins.blf import foxcast_forecasters
 from plugins.blf.base_rates import BaseRateLearner
 from plugins.blf.forecaster import BlfForecaster
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import desk, question, steps_of, submit
+from tests.plugins.blf.cases import create_context, question, steps_of, submit
 
 
 def spec() -> ForecasterSpec[BlfSettings]:
@@ -34,7 +34,7 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     settings = load_plugin_settings(spec(), config)
     place = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
-        steps = [step async for step in forecaster.steps(question(), desk(submit(0.7)))]
+        steps = [step async for step in forecaster.steps(question(), create_context(submit(0.7)))]
     assert [step.action.name for step in steps] == ["submit"]
 
 
@@ -76,7 +76,7 @@ async def test_prompts_of_the_user_are_asked_with_and_are_the_version_on_record(
         "turn": "Turn $number of $steps$last: $tools $listing",
     }
     settings = configured(tmp_path, **mine)
-    at = desk(ModelCompletion(text="hm"), submit(0.7))
+    at = create_context(ModelCompletion(text="hm"), submit(0.7))
     _, error = await steps_of(question(), at, settings)
     assert error is None
     system, first, _, again = [message.text for message in at.prompts[1].prompt.messages]
@@ -87,24 +87,24 @@ async def test_prompts_of_the_user_are_asked_with_and_are_the_version_on_record(
     assert again == "Again (the answer held no action): web_search, lookup_url, submit"
     (kept,) = at.stored_texts
     assert all(text in kept for text in mine.values())
-    shipped = desk(submit(0.7))
+    shipped = create_context(submit(0.7))
     await steps_of(question(), shipped)
     assert shipped.stored_texts != at.stored_texts
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "shown"),
     [
         ("loop", "Be brief. $task", "mine/loop.txt: the placeholder $belief_field is missing"),
         ("lopo", "Be brief.", "mine/lopo.txt: there is no prompt of that name; did you mean loop.txt?"),
     ],
 )
 def test_a_prompt_of_the_user_that_does_not_fit_is_a_fault_of_the_config(
-    tmp_path: Path, name: str, text: str, told: str
+    tmp_path: Path, name: str, text: str, shown: str
 ) -> None:
     with pytest.raises(ConfigError) as found:
         configured(tmp_path, **{name: text})
-    assert told in str(found.value)
+    assert shown in str(found.value)
     assert "config.toml:3: forecasters.blf.settings.prompts" in str(found.value)
 
 
@@ -117,8 +117,8 @@ def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> No
 
 async def test_two_trials_of_one_forecaster_share_nothing() -> None:
     forecaster = BlfForecaster(BlfSettings())
-    first = forecaster.steps(question(), desk(submit(0.7)))
-    second = forecaster.steps(question(), desk(submit(0.2), trial=2))
+    first = forecaster.steps(question(), create_context(submit(0.7)))
+    second = forecaster.steps(question(), create_context(submit(0.2), trial=2))
     answers = [await anext(first), await anext(second)]
     await first.aclose()
     await second.aclose()

@@ -20,7 +20,7 @@ from tests.plugins.blf.cases import (
     DAYS,
     GRID,
     believing,
-    desk,
+    create_context,
     probabilities,
     question,
     search,
@@ -48,7 +48,7 @@ def curve(step: Step) -> CurvePrediction:
 
 
 @pytest.mark.parametrize(
-    ("said", "understood"),
+    ("answer", "understood"),
     [
         ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3]),
         (dict(zip(DATES, (0.1, 0.2, 0.3), strict=True)), [0.1, 0.2, 0.3]),
@@ -58,25 +58,25 @@ def curve(step: Step) -> CurvePrediction:
     ],
 )
 async def test_an_answer_for_several_dates_is_a_list_in_order_an_object_or_one_number(
-    said: Any, understood: list[float]
+    answer: Any, understood: list[float]
 ) -> None:
     asked = question(targets=DATES)
     for field in ("probability", "probabilities"):
-        steps, error = await steps_of(asked, desk(submit(said, field=field)))
+        steps, error = await steps_of(asked, create_context(submit(answer, field=field)))
         assert error is None
         assert probabilities(steps[0]) == pytest.approx(understood)
         assert belief_mismatch(steps[0].belief, asked) is None
 
 
-@pytest.mark.parametrize("said", [[0.1, 0.2], {DATES[0]: 0.1}, {**dict.fromkeys(DATES, 0.1), "2030-01-01": 0.2}, []])
-async def test_an_answer_that_misses_a_date_or_names_another_is_no_answer(said: Any) -> None:
-    steps, error = await steps_of(question(targets=DATES), desk(submit(said), submit(said)))
+@pytest.mark.parametrize("answer", [[0.1, 0.2], {DATES[0]: 0.1}, {**dict.fromkeys(DATES, 0.1), "2030-01-01": 0.2}, []])
+async def test_an_answer_that_misses_a_date_or_names_another_is_no_answer(answer: Any) -> None:
+    steps, error = await steps_of(question(targets=DATES), create_context(submit(answer), submit(answer)))
     assert [step.action.name for step in steps] == ["stop"]
     assert error is not None
 
 
 async def test_a_belief_for_several_dates_is_kept_by_date() -> None:
-    at = desk(search(belief=believing([0.2, 0.3, 0.99])), submit([0.2, 0.3, 0.4]))
+    at = create_context(search(belief=believing([0.2, 0.3, 0.99])), submit([0.2, 0.3, 0.4]))
     steps, _ = await steps_of(question(targets=DATES), at)
     assert probabilities(steps[0]) == [0.2, 0.3, 0.98]
     assert "2026-03-01: 0.3;" in at.prompts[1].prompt.messages[-1].text
@@ -85,9 +85,9 @@ async def test_a_belief_for_several_dates_is_kept_by_date() -> None:
 
 
 async def test_options_get_probabilities_that_sum_to_one_and_none_is_impossible() -> None:
-    said = {"red": 3, "green": 1, "blue": 0}
-    fractions = {name: value / 10 for name, value in said.items()}
-    steps, error = await steps_of(question(CHOICE), desk(submit(fractions, field="probabilities")))
+    answer = {"red": 3, "green": 1, "blue": 0}
+    fractions = {name: value / 10 for name, value in answer.items()}
+    steps, error = await steps_of(question(CHOICE), create_context(submit(fractions, field="probabilities")))
     assert error is None
     found = choice(steps[0])
     assert sum(found.values()) == pytest.approx(1.0)
@@ -96,14 +96,14 @@ async def test_options_get_probabilities_that_sum_to_one_and_none_is_impossible(
 
 
 async def test_the_floor_of_options_is_a_setting() -> None:
-    said = {"red": 0.9, "green": 0.1, "blue": 0.0}
-    at = desk(submit(said, field="probabilities"))
+    answer = {"red": 0.9, "green": 0.1, "blue": 0.0}
+    at = create_context(submit(answer, field="probabilities"))
     steps, _ = await steps_of(question(CHOICE), at, BlfSettings(option_floor=0.0))
-    assert choice(steps[0]) == pytest.approx(said)
+    assert choice(steps[0]) == pytest.approx(answer)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         {"red": 0.5, "green": 0.5},
         {"red": 0.5, "green": 0.6, "blue": -0.1},
@@ -114,29 +114,29 @@ async def test_the_floor_of_options_is_a_setting() -> None:
         [0.2, 0.3, 0.5],
     ],
 )
-async def test_options_that_are_missing_negative_or_unknown_are_refused(said: Any) -> None:
-    answer = submit(said, field="probabilities")
-    steps, error = await steps_of(question(CHOICE), desk(answer, answer))
+async def test_options_that_are_missing_negative_or_unknown_are_refused(given: Any) -> None:
+    answer = submit(given, field="probabilities")
+    steps, error = await steps_of(question(CHOICE), create_context(answer, answer))
     assert error is not None
     assert choice(steps[0]) == pytest.approx(dict.fromkeys(CHOICE.options, 1 / 3))
 
 
 async def test_percents_of_options_are_whole_numbers_in_the_json_dialect() -> None:
-    said = {"action": "submit", "arguments": {"reasoning": "", "percents": {"red": 20, "green": 30, "blue": 50}}}
-    at = desk(script=lambda _: json_answer(said), dialect=ModelDialect.JSON)
+    answer = {"action": "submit", "arguments": {"reasoning": "", "percents": {"red": 20, "green": 30, "blue": 50}}}
+    at = create_context(script=lambda _: json_answer(answer), dialect=ModelDialect.JSON)
     steps, _ = await steps_of(question(CHOICE), at)
     assert choice(steps[0]) == pytest.approx({"red": 0.2, "green": 0.3, "blue": 0.5})
 
 
-def json_answer(said: Any) -> Any:
+def json_answer(answer: Any) -> Any:
     from bot.core.language_models import ModelCompletion
 
-    return ModelCompletion(text=json.dumps(said))
+    return ModelCompletion(text=json.dumps(answer))
 
 
 async def test_quantiles_become_a_cdf_on_the_grid() -> None:
     values = [float(stats.norm.ppf(level / 100, 50, 15)) for level in LEVELS]
-    at = desk(submit(quantiles(*values), field="quantiles"))
+    at = create_context(submit(quantiles(*values), field="quantiles"))
     asked = question(CURVE)
     steps, error = await steps_of(asked, at, BlfSettings(curve_step_mass=0.0))
     assert error is None
@@ -145,7 +145,7 @@ async def test_quantiles_become_a_cdf_on_the_grid() -> None:
 
 
 async def test_every_step_of_the_grid_gets_its_least_mass() -> None:
-    at = desk(submit(quantiles(10, 11, 12, 13, 14, 15, 16), field="quantiles"))
+    at = create_context(submit(quantiles(10, 11, 12, 13, 14, 15, 16), field="quantiles"))
     steps, _ = await steps_of(question(CURVE), at, BlfSettings(curve_step_mass=0.001))
     cdf = curve(steps[0]).cdf
     assert min(b - a for a, b in pairwise(cdf)) >= 0.001 - 1e-12
@@ -154,7 +154,7 @@ async def test_every_step_of_the_grid_gets_its_least_mass() -> None:
 async def test_dates_are_stated_and_printed_as_dates() -> None:
     days = [datetime.fromtimestamp(DAYS[day], UTC).date().isoformat() for day in (5, 10, 25, 50, 60, 70, 80)]
     stated = believing(quantiles(*days), field="quantiles")
-    at = desk(search(belief=stated), submit(quantiles(*days), field="quantiles"))
+    at = create_context(search(belief=stated), submit(quantiles(*days), field="quantiles"))
     asked = question(DATE_CURVE)
     steps, error = await steps_of(asked, at, BlfSettings(curve_step_mass=0.0))
     assert error is None
@@ -163,7 +163,7 @@ async def test_dates_are_stated_and_printed_as_dates() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         quantiles(1, 2, 3, 2, 5, 6, 7),
         quantiles(1, 2, 3, 4, 5, 6, "many"),
@@ -172,17 +172,19 @@ async def test_dates_are_stated_and_printed_as_dates() -> None:
         [1, 2, 3],
     ],
 )
-async def test_quantiles_that_fall_or_are_missing_are_refused(said: Any) -> None:
-    answer = submit(said, field="quantiles")
+async def test_quantiles_that_fall_or_are_missing_are_refused(given: Any) -> None:
+    answer = submit(given, field="quantiles")
     asked = question(CURVE)
-    steps, error = await steps_of(asked, desk(answer, answer))
+    steps, error = await steps_of(asked, create_context(answer, answer))
     assert error is not None
     assert belief_mismatch(steps[0].belief, asked) is None
 
 
 async def test_quantiles_that_fall_are_told_in_one_sentence_with_rounded_figures() -> None:
     falling = quantiles(1_000_000.0, 24.1, 30, 40, 50, 60, 62.099999999999994)
-    at = desk(search(belief=believing(falling, field="quantiles")), submit(quantiles(*range(7)), field="quantiles"))
+    at = create_context(
+        search(belief=believing(falling, field="quantiles")), submit(quantiles(*range(7)), field="quantiles")
+    )
     steps, error = await steps_of(question(CURVE), at)
     assert error is None
     assert steps[0].remarks[-1] == (
@@ -195,8 +197,8 @@ async def test_options_for_several_dates_are_told_from_options_of_one() -> None:
     one = {"red": 0.2, "green": 0.3, "blue": 0.5}
     other = {"red": 0.5, "green": 0.3, "blue": 0.2}
     asked = question(CHOICE, targets=DATES[:2])
-    for said, last in ((one, one), ([one, other], other), (dict(zip(DATES, (one, other), strict=False)), other)):
-        steps, error = await steps_of(asked, desk(submit(said, field="probabilities")))
+    for answer, last in ((one, one), ([one, other], other), (dict(zip(DATES, (one, other), strict=False)), other)):
+        steps, error = await steps_of(asked, create_context(submit(answer, field="probabilities")))
         assert error is None
         found = steps[0].belief.predictions[DATES[1]]
         assert isinstance(found, ChoicePrediction)

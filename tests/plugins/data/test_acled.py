@@ -73,8 +73,8 @@ class TestAcled(TimeSeriesContract):
 
 
 async def test_events_are_counted_in_windows_of_thirty_days_that_end_the_day_before(tmp_path: Path) -> None:
-    workplace, _ = web({PROTESTS: reply(*EVENTS)}, tmp_path, now=NOW)
-    found = points(await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE))
+    context, _ = web({PROTESTS: reply(*EVENTS)}, tmp_path, now=NOW)
+    found = points(await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE))
     # 4 March back to 3 February is thirty days.
     assert found["2026-03-04"] == 2.0
     assert found["2026-02-02"] == 1.0
@@ -85,68 +85,68 @@ async def test_events_are_counted_in_windows_of_thirty_days_that_end_the_day_bef
 
 async def test_deaths_are_summed_over_all_events_of_the_country(tmp_path: Path) -> None:
     events = (event("2026-03-01", "Battles", 3), event("2026-03-02", "Riots", "4"), event("2026-01-01", deaths=0))
-    workplace, http = web({url(""): reply(*events)}, tmp_path, now=NOW)
-    found = await AcledEvents(SETTINGS, workplace).series(f"Sri Lanka/{FATALITIES}", before=BEFORE)
+    context, http = web({url(""): reply(*events)}, tmp_path, now=NOW)
+    found = await AcledEvents(SETTINGS, context).series(f"Sri Lanka/{FATALITIES}", before=BEFORE)
     assert found.values[-1] == sum(found.values) == 7.0
     assert http.requests[0].headers["Authorization"] == f"Bearer {TOKEN}"
 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
-    workplace, http = answered(reply(), tmp_path, now=NOW)
-    found = await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=before)
+    context, http = answered(reply(), tmp_path, now=NOW)
+    found = await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=before)
     first, last = asked_in(http.requests[0].url)["event_date"].split("|")
     assert last == LAST_DAYS[before] == found.dates[-1].isoformat()
     assert date.fromisoformat(last) - date.fromisoformat(first) == timedelta(days=359)
 
 
 async def test_a_country_where_nothing_happened_has_zeros(tmp_path: Path) -> None:
-    workplace, _ = answered(reply(), tmp_path, now=NOW)
-    found = await AcledEvents(SETTINGS, workplace).series("Antarctica/Battles", before=BEFORE)
+    context, _ = answered(reply(), tmp_path, now=NOW)
+    found = await AcledEvents(SETTINGS, context).series("Antarctica/Battles", before=BEFORE)
     assert set(found.values) == {0.0}
 
 
 async def test_more_events_than_a_page_holds_are_read_on(tmp_path: Path) -> None:
     kind = "&event_type=Protests"
     pages = {url(kind): reply(*[event("2026-03-01")] * PAGE_SIZE), url(kind, 2): reply(event("2026-03-01"))}
-    workplace, _ = web(pages, tmp_path, now=NOW)
-    found = await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+    context, _ = web(pages, tmp_path, now=NOW)
+    found = await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
     assert found.values[-1] == PAGE_SIZE + 1
 
 
 async def test_too_many_events_say_which_setting_to_change(tmp_path: Path) -> None:
-    workplace, http = answered(reply(*[event("2026-03-01")] * PAGE_SIZE), tmp_path, now=NOW)
+    context, http = answered(reply(*[event("2026-03-01")] * PAGE_SIZE), tmp_path, now=NOW)
     with pytest.raises(RequestRejectedError, match="set fewer windows"):
-        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+        await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
     assert len(http.requests) == 40
 
 
 async def test_a_refused_token_says_what_to_do(tmp_path: Path) -> None:
-    workplace, _ = answered(AuthenticationError("status 403"), tmp_path, now=NOW)
+    context, _ = answered(AuthenticationError("status 403"), tmp_path, now=NOW)
     with pytest.raises(
         AuthenticationError, match=r"request a new one and set it as token \(or token_file\) of \[data\.acled\]"
     ):
-        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+        await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
 
 
 @pytest.mark.parametrize("odd", [event("2026-03-01", deaths="many"), event("2026-03-01", deaths=-1), {"country": "X"}])
 async def test_an_odd_event_is_a_contract_error(odd: dict[str, Any], tmp_path: Path) -> None:
-    workplace, _ = answered(reply(odd), tmp_path, now=NOW)
+    context, _ = answered(reply(odd), tmp_path, now=NOW)
     with pytest.raises(MalformedDataError):
-        await AcledEvents(SETTINGS, workplace).series("Sri Lanka/Protests", before=BEFORE)
+        await AcledEvents(SETTINGS, context).series("Sri Lanka/Protests", before=BEFORE)
 
 
 @pytest.mark.parametrize("name", ["", "Sri Lanka", "/Protests", "Sri Lanka/protests", "Sri Lanka/Battles/x"])
 async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp_path: Path) -> None:
-    workplace, http = answered(reply(), tmp_path, now=NOW)
+    context, http = answered(reply(), tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="is not a country"):
-        await AcledEvents(SETTINGS, workplace).series(name, before=BEFORE)
+        await AcledEvents(SETTINGS, context).series(name, before=BEFORE)
     assert http.requests == []
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    named = names_of_all(AcledEvents(SETTINGS, workplace), real_questions(shared, "acled"))
+    context, _ = answered(b"", tmp_path, now=NOW)
+    named = names_of_all(AcledEvents(SETTINGS, context), real_questions(shared, "acled"))
     assert len(named) == 632
     counted = Counter(name.partition("/")[2] for name in named)
     assert set(counted) == {FATALITIES, *EVENT_TYPES}
@@ -159,8 +159,8 @@ def test_the_names_of_real_questions_reproduce_their_ids(shared: Path, tmp_path:
         "last30Days.gt.30DayAvgOverPast360Days",
         "last30DaysTimes10.gt.30DayAvgOverPast360DaysPlus1",
     )
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = AcledEvents(SETTINGS, workplace)
+    context, _ = answered(b"", tmp_path, now=NOW)
+    source = AcledEvents(SETTINGS, context)
     for question in real_questions(shared, "acled"):
         country, _, kind = source.series_names(question)[0].partition("/")
         digests = {

@@ -62,8 +62,8 @@ class TestDbnomics(TimeSeriesContract):
 
 
 async def series(body: bytes, folder: Path, *, name: str = NAME, before: datetime = BEFORE) -> dict[str, float]:
-    workplace, _ = answered(body, folder, now=NOW)
-    return points(await DbnomicsSeries(DbnomicsSettings(), workplace).series(name, before=before))
+    context, _ = answered(body, folder, now=NOW)
+    return points(await DbnomicsSeries(DbnomicsSettings(), context).series(name, before=before))
 
 
 async def test_missing_days_are_left_out(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ async def test_whatever_comes_what_is_kept_was_over(
         for step, day in enumerate(days)
         if datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) <= before
     }
-    workplace, _ = answered(body, tmp_path_factory.getbasetemp(), now=NOW)
-    source = DbnomicsSeries(DbnomicsSettings(), workplace)
+    context, _ = answered(body, tmp_path_factory.getbasetemp(), now=NOW)
+    source = DbnomicsSeries(DbnomicsSettings(), context)
     if not expected:
         with pytest.raises(NotFoundError):
             await source.series(NAME, before=before)
@@ -167,21 +167,21 @@ async def test_a_reply_without_series_is_not_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "a/b/c/d", "a//c", "../../x", "a/./c"])
 async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp_path: Path) -> None:
-    workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
+    context, http = answered(as_json(DAILY), tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="provider/dataset/series"):
-        await DbnomicsSeries(DbnomicsSettings(), workplace).series(name, before=BEFORE)
+        await DbnomicsSeries(DbnomicsSettings(), context).series(name, before=BEFORE)
     assert http.requests == []
 
 
 async def test_a_code_cannot_leave_its_place_in_the_address(tmp_path: Path) -> None:
-    workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
-    await DbnomicsSeries(DbnomicsSettings(), workplace).series("a?b/c#d/e%2F", before=BEFORE)
+    context, http = answered(as_json(DAILY), tmp_path, now=NOW)
+    await DbnomicsSeries(DbnomicsSettings(), context).series("a?b/c#d/e%2F", before=BEFORE)
     assert http.requests[0].url == "https://api.db.nomics.world/v22/series/a%3Fb/c%23d/e%252F?observations=1&metadata=0"
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = DbnomicsSeries(DbnomicsSettings(), workplace)
+    context, _ = answered(b"", tmp_path, now=NOW)
+    source = DbnomicsSeries(DbnomicsSettings(), context)
     named = names_of_all(source, real_questions(shared, "dbnomics"))
     assert len(named) == len(set(named)) == 53
     assert all(re.fullmatch(r"meteofrance/TEMPERATURE/celsius\.\d{5}\.D", name) for name in named)
@@ -190,6 +190,6 @@ def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> N
 
 
 def test_an_id_that_cannot_be_taken_apart_has_no_name(tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
+    context, _ = answered(b"", tmp_path, now=NOW)
     odd = replace(UNRELATED_QUESTION, source="dbnomics", url=None, facts={"id": "meteofrance"})
-    assert list(DbnomicsSeries(DbnomicsSettings(), workplace).series_names(odd)) == []
+    assert list(DbnomicsSeries(DbnomicsSettings(), context).series_names(odd)) == []

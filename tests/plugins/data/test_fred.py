@@ -90,8 +90,8 @@ class TestFred(TimeSeriesContract):
 
 
 async def test_the_vintage_of_the_day_before_is_read_without_missing_values(tmp_path: Path) -> None:
-    workplace, http = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: as_json(SERIES)}, tmp_path, now=NOW)
-    found = await FredSeries(SETTINGS, workplace).series("DGS10", before=BEFORE)
+    context, http = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: as_json(SERIES)}, tmp_path, now=NOW)
+    found = await FredSeries(SETTINGS, context).series("DGS10", before=BEFORE)
     assert points(found) == {"2026-02-27": 4.01, "2026-03-03": 4.05, "2026-03-04": 4.10}
     assert found.unit == "Percent"
     assert http.requested_urls == [ABOUT_URL, SERIES_URL]
@@ -99,8 +99,8 @@ async def test_the_vintage_of_the_day_before_is_read_without_missing_values(tmp_
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_vintage_is_of_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
-    workplace, http = answered(as_json(ABOUT | observations(("1999-12-31", "1"))), tmp_path, now=NOW)
-    await FredSeries(SETTINGS, workplace).series("DGS10", before=before)
+    context, http = answered(as_json(ABOUT | observations(("1999-12-31", "1"))), tmp_path, now=NOW)
+    await FredSeries(SETTINGS, context).series("DGS10", before=before)
     for request in http.requests:
         asked = asked_in(request.url)
         assert asked["realtime_start"] == asked["realtime_end"] == LAST_DAYS[before]
@@ -108,51 +108,51 @@ async def test_the_vintage_is_of_the_last_whole_day(before: datetime, tmp_path: 
 
 
 async def test_a_series_that_the_service_refuses_is_not_found_where_the_key_is_good(tmp_path: Path) -> None:
-    workplace, http = web({ABOUT_URL: RequestRejectedError("400"), PROBE_URL: as_json(ABOUT)}, tmp_path, now=NOW)
+    context, http = web({ABOUT_URL: RequestRejectedError("400"), PROBE_URL: as_json(ABOUT)}, tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match=r"no series DGS10, or its archive has nothing of it as of 2026-03-04"):
-        await FredSeries(SETTINGS, workplace).series("DGS10", before=BEFORE)
+        await FredSeries(SETTINGS, context).series("DGS10", before=BEFORE)
     assert http.requested_urls == [ABOUT_URL, PROBE_URL]
 
 
 async def test_a_refused_key_says_which_setting_to_renew(tmp_path: Path) -> None:
-    workplace, _ = web(
+    context, _ = web(
         {ABOUT_URL: RequestRejectedError("400"), PROBE_URL: RequestRejectedError("400")}, tmp_path, now=NOW
     )
     with pytest.raises(AuthenticationError, match=r"setting key of \[data\.fred\]"):
-        await FredSeries(SETTINGS, workplace).series("DGS10", before=BEFORE)
+        await FredSeries(SETTINGS, context).series("DGS10", before=BEFORE)
 
 
 async def test_a_series_without_any_value_before_the_moment_is_not_found(tmp_path: Path) -> None:
     later = as_json(observations(("2026-03-02", "."), ("2026-03-05", "1")))
-    workplace, _ = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: later}, tmp_path, now=NOW)
+    context, _ = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: later}, tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="nothing before"):
-        await FredSeries(SETTINGS, workplace).series("DGS10", before=BEFORE)
+        await FredSeries(SETTINGS, context).series("DGS10", before=BEFORE)
 
 
 @pytest.mark.parametrize("value", ["NaN", "inf", "1e999", "", "4,05", None, True, []])
 async def test_a_value_that_is_no_finite_number_is_a_contract_error(value: object, tmp_path: Path) -> None:
     odd = as_json(observations(("2026-03-03", value)))
-    workplace, _ = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: odd}, tmp_path, now=NOW)
+    context, _ = web({ABOUT_URL: as_json(ABOUT), SERIES_URL: odd}, tmp_path, now=NOW)
     with pytest.raises(MalformedDataError, match="documented form"):
-        await FredSeries(SETTINGS, workplace).series("DGS10", before=BEFORE)
+        await FredSeries(SETTINGS, context).series("DGS10", before=BEFORE)
 
 
 async def test_a_name_cannot_add_to_the_request(tmp_path: Path) -> None:
-    workplace, http = answered(NotFoundError("404"), tmp_path, now=NOW)
+    context, http = answered(NotFoundError("404"), tmp_path, now=NOW)
     with pytest.raises(NotFoundError):
-        await FredSeries(SETTINGS, workplace).series("X&realtime_end=9999-12-31#", before=BEFORE)
+        await FredSeries(SETTINGS, context).series("X&realtime_end=9999-12-31#", before=BEFORE)
     assert asked_in(http.requests[0].url)["series_id"] == "X&realtime_end=9999-12-31#"
     assert asked_in(http.requests[0].url)["realtime_end"] == "2026-03-04"
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = web({}, tmp_path, now=NOW)
-    named = names_of_all(FredSeries(SETTINGS, workplace), real_questions(shared, "fred"))
+    context, _ = web({}, tmp_path, now=NOW)
+    named = names_of_all(FredSeries(SETTINGS, context), real_questions(shared, "fred"))
     assert len(named) == len(set(named)) == 163
     assert all(re.fullmatch(r"[A-Z0-9]+", name) for name in named)
 
 
 def test_a_question_elsewhere_with_the_address_of_a_series_names_it(tmp_path: Path) -> None:
-    workplace, _ = web({}, tmp_path, now=NOW)
+    context, _ = web({}, tmp_path, now=NOW)
     linked = replace(UNRELATED_QUESTION, url="https://fred.stlouisfed.org/series/UNRATE")
-    assert list(FredSeries(SETTINGS, workplace).series_names(linked)) == ["UNRATE"]
+    assert list(FredSeries(SETTINGS, context).series_names(linked)) == ["UNRATE"]

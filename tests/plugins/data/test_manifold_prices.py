@@ -84,7 +84,7 @@ class TestManifoldPrices(TimeSeriesContract):
 
 
 class FakeManifoldHttp:
-    """Implements the port Http: answers as the venue does, from a list of bets."""
+    """Implements HttpClient: answers as the venue does, from a list of bets."""
 
     def __init__(self, bets: list[dict[str, Any]]) -> None:
         self.bets = sorted(bets, key=lambda bet: -bet["createdTime"])
@@ -102,8 +102,8 @@ class FakeManifoldHttp:
 
 
 async def history(pages: Mapping[str, bytes | Exception], folder: Path, name: str = MARKET) -> dict[str, float]:
-    workplace, _ = web(pages, folder, now=NOW)
-    return points(await ManifoldPrices(SETTINGS, workplace).series(name, before=BEFORE))
+    context, _ = web(pages, folder, now=NOW)
+    return points(await ManifoldPrices(SETTINGS, context).series(name, before=BEFORE))
 
 
 async def test_each_day_has_the_price_at_its_end_from_the_last_bet_before_the_window_on(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ async def test_a_market_without_bets_is_not_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
-    workplace, http = answered(as_json(LAST_ONE_BEFORE[:1]), tmp_path, now=NOW)
-    source = ManifoldPrices(SETTINGS, workplace)
+    context, http = answered(as_json(LAST_ONE_BEFORE[:1]), tmp_path, now=NOW)
+    source = ManifoldPrices(SETTINGS, context)
     try:
         await source.series(MARKET, before=before)
     except NotFoundError:
@@ -147,8 +147,8 @@ async def test_a_busy_market_is_read_page_by_page(tmp_path: Path) -> None:
     moments = [SINCE + timedelta(seconds=100 * number + 1) for number in range(count)]
     bets = [bet(at, 0.5, number / count) for number, at in enumerate(moments)]
     venue = FakeManifoldHttp([*bets, bet(SINCE - timedelta(days=1), 0.1, 0.2), bet(BEFORE, 0.9, 1.0)])
-    workplace, _ = web({}, tmp_path, now=NOW)
-    found = points(await ManifoldPrices(SETTINGS, replace(workplace, http=venue)).series(MARKET, before=BEFORE))
+    context, _ = web({}, tmp_path, now=NOW)
+    found = points(await ManifoldPrices(SETTINGS, replace(context, http=venue)).series(MARKET, before=BEFORE))
     ends = {day: max(n for n, at in enumerate(moments) if str(at.date()) <= day) / count for day in found}
     assert list(found) == ["2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"]
     assert found == ends
@@ -159,8 +159,8 @@ async def test_a_market_that_is_too_busy_shows_its_latest_days(tmp_path: Path) -
     # One bet every 15 s: 20 pages reach back 3 days and 11 hours.
     bets = [bet(BEFORE - timedelta(seconds=15 * number), 0.25, 0.25) for number in range(1, 22_000)]
     venue = FakeManifoldHttp(bets)
-    workplace, _ = web({}, tmp_path, now=NOW)
-    found = points(await ManifoldPrices(SETTINGS, replace(workplace, http=venue)).series(MARKET, before=BEFORE))
+    context, _ = web({}, tmp_path, now=NOW)
+    found = points(await ManifoldPrices(SETTINGS, replace(context, http=venue)).series(MARKET, before=BEFORE))
     assert found == dict.fromkeys(("2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"), 0.25)
     assert len(venue.requests) == 20
 
@@ -188,8 +188,8 @@ async def test_an_odd_bet_is_a_contract_error(change: dict[str, Any], tmp_path: 
 
 
 def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = ManifoldPrices(SETTINGS, workplace)
+    context, _ = answered(b"", tmp_path, now=NOW)
+    source = ManifoldPrices(SETTINGS, context)
     named = names_of_all(source, real_questions(shared, "manifold"))
     assert len(named) == len(set(named)) == 469
     assert all(re.fullmatch(r"[A-Za-z0-9]{10}|[A-Za-z0-9]{20}", name) for name in named)
@@ -198,6 +198,6 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
 
 
 def test_a_question_elsewhere_with_the_address_of_a_market_names_it(tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
+    context, _ = answered(b"", tmp_path, now=NOW)
     linked = replace(UNRELATED_QUESTION, url="https://manifold.markets/someone/will-it-freeze")
-    assert list(ManifoldPrices(SETTINGS, workplace).series_names(linked)) == ["someone/will-it-freeze"]
+    assert list(ManifoldPrices(SETTINGS, context).series_names(linked)) == ["someone/will-it-freeze"]

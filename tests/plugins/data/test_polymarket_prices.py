@@ -87,8 +87,8 @@ class TestPolymarketPrices(TimeSeriesContract):
 
 
 async def test_the_price_of_yes_is_read_in_windows_of_fifteen_days(tmp_path: Path) -> None:
-    workplace, http = web(PAGES, tmp_path, now=NOW)
-    found = await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
+    context, http = web(PAGES, tmp_path, now=NOW)
+    found = await PolymarketPrices(SETTINGS, context).series(CONDITION_ID, before=BEFORE)
     assert points(found) == {
         "2026-02-27": 0.42,
         "2026-02-28": 0.42,
@@ -103,8 +103,8 @@ async def test_the_price_of_yes_is_read_in_windows_of_fifteen_days(tmp_path: Pat
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
     body = as_json(market((YES, "Yes"), (NO, "No")) | history((datetime(2020, 1, 1, tzinfo=UTC), 0.5)))
-    workplace, http = answered(body, tmp_path, now=NOW)
-    await PolymarketPrices(PolymarketPricesSettings(), workplace).series(CONDITION_ID, before=before)
+    context, http = answered(body, tmp_path, now=NOW)
+    await PolymarketPrices(PolymarketPricesSettings(), context).series(CONDITION_ID, before=before)
     windows = [asked_in(request.url) for request in http.requests[1:]]
     assert len(windows) == 4
     assert all(int(window["end"]) - int(window["start"]) == 15 * 86_400 for window in windows)
@@ -121,45 +121,45 @@ FOLDED = {key: as_json(value).decode() for key, value in LISTS.items()}
 async def test_a_market_may_be_named_by_its_address(lists: dict[str, Any], tmp_path: Path) -> None:
     gamma = "https://gamma-api.polymarket.com/markets/slug/will-the-harbour-freeze-over"
     pages = PAGES | {gamma: as_json({"id": "1", "conditionId": CONDITION_ID, **lists})}
-    workplace, http = web(pages, tmp_path, now=NOW)
-    found = await PolymarketPrices(SETTINGS, workplace).series("will-the-harbour-freeze-over", before=BEFORE)
+    context, http = web(pages, tmp_path, now=NOW)
+    found = await PolymarketPrices(SETTINGS, context).series("will-the-harbour-freeze-over", before=BEFORE)
     assert found.values[-1] == 0.6
     assert http.requested_urls[0] == gamma
 
 
 async def test_a_market_without_yes_is_refused(tmp_path: Path) -> None:
-    workplace, _ = web({MARKET_URL: as_json(market((NO, "Down"), (YES, "Up")))}, tmp_path, now=NOW)
+    context, _ = web({MARKET_URL: as_json(market((NO, "Down"), (YES, "Up")))}, tmp_path, now=NOW)
     with pytest.raises(RequestRejectedError, match=r"no outcome Yes but \['Down', 'Up'\]"):
-        await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
+        await PolymarketPrices(SETTINGS, context).series(CONDITION_ID, before=BEFORE)
 
 
 async def test_a_market_that_had_no_price_yet_is_not_found(tmp_path: Path) -> None:
     empty = as_json(history())
     nothing = PAGES | {url(START, MIDDLE): empty, url(MIDDLE, BEFORE): as_json({"data": None})}
-    workplace, _ = web(nothing, tmp_path, now=NOW)
+    context, _ = web(nothing, tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="nothing before"):
-        await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
+        await PolymarketPrices(SETTINGS, context).series(CONDITION_ID, before=BEFORE)
 
 
 @pytest.mark.parametrize("price", [1.01, -0.1, "NaN", None, True])
 async def test_an_odd_price_is_a_contract_error(price: object, tmp_path: Path) -> None:
     pages = PAGES | {url(START, MIDDLE): as_json(history((START + timedelta(days=1), price)))}
-    workplace, _ = web(pages, tmp_path, now=NOW)
+    context, _ = web(pages, tmp_path, now=NOW)
     with pytest.raises(MalformedDataError):
-        await PolymarketPrices(SETTINGS, workplace).series(CONDITION_ID, before=BEFORE)
+        await PolymarketPrices(SETTINGS, context).series(CONDITION_ID, before=BEFORE)
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "7", '["' + YES, "null"])
 async def test_lists_that_are_no_lists_are_a_contract_error(text: str, tmp_path: Path) -> None:
     body = as_json({"outcomes": ["Yes", "No"], "clobTokenIds": text})
-    workplace, _ = answered(body, tmp_path, now=NOW)
+    context, _ = answered(body, tmp_path, now=NOW)
     with pytest.raises(MalformedDataError):
-        await PolymarketPrices(SETTINGS, workplace).series("a-slug", before=BEFORE)
+        await PolymarketPrices(SETTINGS, context).series("a-slug", before=BEFORE)
 
 
 def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = PolymarketPrices(SETTINGS, workplace)
+    context, _ = answered(b"", tmp_path, now=NOW)
+    source = PolymarketPrices(SETTINGS, context)
     named = names_of_all(source, real_questions(shared, "polymarket"))
     assert len(named) == len(set(named)) == 798
     assert all(CONDITION_PATTERN.fullmatch(name) for name in named)
@@ -168,7 +168,7 @@ def test_every_real_question_names_its_market(shared: Path, tmp_path: Path) -> N
 
 
 def test_a_question_elsewhere_with_the_address_of_a_market_names_it(tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    source = PolymarketPrices(SETTINGS, workplace)
+    context, _ = answered(b"", tmp_path, now=NOW)
+    source = PolymarketPrices(SETTINGS, context)
     linked = replace(UNRELATED_QUESTION, url="https://polymarket.com/event/winter/will-the-harbour-freeze-over?tid=1")
     assert list(source.series_names(linked)) == ["will-the-harbour-freeze-over"]

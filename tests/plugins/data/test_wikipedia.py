@@ -78,14 +78,14 @@ class TestWikipedia(ReferencePagesContract):
     missing = "No such page"
 
 
-async def section(workplace: PluginContext, page: str, heading: str = "", *, before: datetime = BEFORE) -> Passage:
-    async with open_wikipedia(SETTINGS, workplace) as source:
+async def section(context: PluginContext, page: str, heading: str = "", *, before: datetime = BEFORE) -> Passage:
+    async with open_wikipedia(SETTINGS, context) as source:
         return await source.section(page, heading, before=before)
 
 
 async def test_a_section_is_the_text_of_the_revision_with_what_is_below_it(tmp_path: Path) -> None:
-    workplace, http = web(TestWikipedia.pages, tmp_path, now=NOW)
-    found = await section(workplace, "FIDE_rankings", "top_players")
+    context, http = web(TestWikipedia.pages, tmp_path, now=NOW)
+    found = await section(context, "FIDE_rankings", "top_players")
     assert found == Passage(
         url="https://en.wikipedia.org/w/index.php?oldid=1280",
         page="FIDE rankings",
@@ -98,8 +98,8 @@ async def test_a_section_is_the_text_of_the_revision_with_what_is_below_it(tmp_p
 
 
 async def test_the_lead_is_what_stands_before_the_first_heading(tmp_path: Path) -> None:
-    workplace, _ = web(TestWikipedia.pages, tmp_path, now=NOW)
-    assert (await section(workplace, "FIDE rankings")).text == "FIDE rankings are published by the federation."
+    context, _ = web(TestWikipedia.pages, tmp_path, now=NOW)
+    assert (await section(context, "FIDE rankings")).text == "FIDE rankings are published by the federation."
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ async def test_the_lead_is_what_stands_before_the_first_heading(tmp_path: Path) 
 async def test_the_listing_begins_with_the_last_second_before_the_moment(
     before: datetime, start: str, tmp_path: Path
 ) -> None:
-    workplace, http = answered(reply(revision(SOURCE, "2020-01-01T00:00:00Z")), tmp_path, now=NOW)
-    await section(workplace, "FIDE rankings", before=before)
+    context, http = answered(reply(revision(SOURCE, "2020-01-01T00:00:00Z")), tmp_path, now=NOW)
+    await section(context, "FIDE rankings", before=before)
     assert asked_in(http.requests[0].url)["rvstart"] == start
 
 
 @pytest.mark.parametrize("at", ["2026-03-05T00:00:00Z", "2026-03-05T00:00:01Z", "2026-03-01T00:00:00"])
 async def test_a_revision_that_is_not_from_before_the_moment_is_a_contract_error(at: str, tmp_path: Path) -> None:
-    workplace, _ = answered(reply(revision(SOURCE, at)), tmp_path, now=NOW)
+    context, _ = answered(reply(revision(SOURCE, at)), tmp_path, now=NOW)
     with pytest.raises(MalformedDataError, match="before 2026-03-05"):
-        await section(workplace, "FIDE rankings")
+        await section(context, "FIDE rankings")
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ async def test_a_revision_that_is_not_from_before_the_moment_is_a_contract_error
     ids=["missing", "younger", "invalid", "hidden"],
 )
 async def test_a_page_that_was_not_there_is_not_found(body: bytes, why: str, tmp_path: Path) -> None:
-    workplace, _ = answered(body, tmp_path, now=NOW)
+    context, _ = answered(body, tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match=why):
-        await section(workplace, "X")
+        await section(context, "X")
 
 
 async def test_an_unknown_heading_says_which_there_are(tmp_path: Path) -> None:
-    workplace, _ = web(TestWikipedia.pages, tmp_path, now=NOW)
+    context, _ = web(TestWikipedia.pages, tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="it has Top players, Open, Women"):
-        await section(workplace, "FIDE rankings", "Juniors")
+        await section(context, "FIDE rankings", "Juniors")
 
 
 async def test_what_redirected_then_is_followed_as_of_then(tmp_path: Path) -> None:
@@ -157,46 +157,46 @@ async def test_what_redirected_then_is_followed_as_of_then(tmp_path: Path) -> No
         url("FIDE rankings"): reply(revision(SOURCE)),
         url("Loop"): reply(revision("#redirect:[[Loop]]")),
     }
-    workplace, http = web(pages, tmp_path, now=NOW)
-    assert (await section(workplace, "Chess rankings")).page == "FIDE rankings"
+    context, http = web(pages, tmp_path, now=NOW)
+    assert (await section(context, "Chess rankings")).page == "FIDE rankings"
     assert http.requested_urls == [url("Chess rankings"), url("FIDE rankings")]
     with pytest.raises(NotFoundError, match="redirects more than 2 times"):
-        await section(workplace, "Loop")
+        await section(context, "Loop")
 
 
 async def test_the_title_of_today_is_not_shown(tmp_path: Path) -> None:
     body = reply(revision("Calm."), title="2026 coup in Ruritania")
-    workplace, http = answered(body, tmp_path, now=NOW)
-    found = await section(workplace, "2026 unrest in Ruritania")
+    context, http = answered(body, tmp_path, now=NOW)
+    found = await section(context, "2026 unrest in Ruritania")
     assert (found.page, found.text) == ("2026 unrest in Ruritania", "Calm.")
     assert "redirects" not in asked_in(http.requests[0].url)
     with pytest.raises(NotFoundError, match="2026 unrest in Ruritania has no heading"):
-        await section(workplace, "2026 unrest in Ruritania", "No such")
+        await section(context, "2026 unrest in Ruritania", "No such")
 
 
 async def test_a_redirect_to_what_is_no_title_is_not_found(tmp_path: Path) -> None:
-    workplace, http = answered(reply(revision("#REDIRECT [[_]]")), tmp_path, now=NOW)
+    context, http = answered(reply(revision("#REDIRECT [[_]]")), tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="not the title"):
-        await section(workplace, "X")
+        await section(context, "X")
     assert len(http.requests) == 1
 
 
 @pytest.mark.parametrize("text", [f"#a{' ' * 300_000}x", f"#{' ' * 300_000}", f"#a [[{'b' * 300_000}"])
 async def test_what_only_begins_like_a_redirect_is_read_in_its_length(text: str, tmp_path: Path) -> None:
-    workplace, _ = answered(reply(revision(text)), tmp_path, now=NOW)
-    assert (await section(workplace, "X")).text.startswith("#")
+    context, _ = answered(reply(revision(text)), tmp_path, now=NOW)
+    assert (await section(context, "X")).text.startswith("#")
 
 
 @pytest.mark.parametrize("piece", ["*", "* ", "*[", "*[[|"])
 async def test_a_list_of_pages_that_names_none_is_read_in_its_length(piece: str, tmp_path: Path) -> None:
-    workplace, _ = answered(reply(revision(f"{{{{dab}}}}\n{piece * 100_000}")), tmp_path, now=NOW)
+    context, _ = answered(reply(revision(f"{{{{dab}}}}\n{piece * 100_000}")), tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match="several pages"):
-        await section(workplace, "X")
+        await section(context, "X")
 
 
 async def test_a_long_page_leaves_the_loop_to_the_others(tmp_path: Path) -> None:
     rows = '|-\n| a || b || "c" [[d|e]] {{nowrap|f}}\n' * 5_000
-    workplace, _ = answered(reply(revision(f"{{|\n{rows}|}}")), tmp_path, now=NOW)
+    context, _ = answered(reply(revision(f"{{|\n{rows}|}}")), tmp_path, now=NOW)
     loop, turns = asyncio.get_running_loop(), 0
 
     def turn() -> None:
@@ -205,16 +205,16 @@ async def test_a_long_page_leaves_the_loop_to_the_others(tmp_path: Path) -> None
         loop.call_soon(turn)
 
     turn()
-    assert (await section(workplace, "X")).text.startswith('| a | b | "c" e f |')
+    assert (await section(context, "X")).text.startswith('| a | b | "c" e f |')
     # Read in the loop, the page would be there after the first few.
     assert turns > 20
 
 
 async def test_a_name_of_several_pages_offers_them(tmp_path: Path) -> None:
     text = "It may mean:\n* [[Mercury (planet)]], a planet\n* the [[Mercury (element)|metal]]\n{{disambiguation}}"
-    workplace, _ = answered(reply(revision(text), title="Mercury"), tmp_path, now=NOW)
+    context, _ = answered(reply(revision(text), title="Mercury"), tmp_path, now=NOW)
     with pytest.raises(NotFoundError, match=r"ask for one of them: Mercury \(planet\); Mercury \(element\)"):
-        await section(workplace, "Mercury")
+        await section(context, "Mercury")
 
 
 @pytest.mark.parametrize(
@@ -222,14 +222,14 @@ async def test_a_name_of_several_pages_offers_them(tmp_path: Path) -> None:
     [("maxlag", ServiceUnavailableError), ("ratelimited", ServiceUnavailableError), ("badvalue", MalformedDataError)],
 )
 async def test_an_error_of_the_service_says_who_must_act(code: str, kind: type[Exception], tmp_path: Path) -> None:
-    workplace, _ = answered(as_json({"error": {"code": code, "info": "so it is"}}), tmp_path, now=NOW)
+    context, _ = answered(as_json({"error": {"code": code, "info": "so it is"}}), tmp_path, now=NOW)
     with pytest.raises(kind, match=code):
-        await section(workplace, "FIDE rankings")
+        await section(context, "FIDE rankings")
 
 
 async def test_a_page_is_read_once_for_each_moment(tmp_path: Path) -> None:
-    workplace, http = answered(reply(revision(SOURCE, "2020-01-01T00:00:00Z")), tmp_path, now=NOW)
-    async with open_wikipedia(SETTINGS, workplace) as source:
+    context, http = answered(reply(revision(SOURCE, "2020-01-01T00:00:00Z")), tmp_path, now=NOW)
+    async with open_wikipedia(SETTINGS, context) as source:
         for _ in range(3):
             await source.page_headings("FIDE rankings", before=BEFORE)
             await source.section("FIDE_rankings", "Open", before=BEFORE)
@@ -275,9 +275,9 @@ def test_a_page_is_named_by_title_or_address(page: str, title: PageTitle) -> Non
     ],
 )
 async def test_what_names_no_page_is_not_found_without_asking(page: str, tmp_path: Path) -> None:
-    workplace, http = answered(reply(revision(SOURCE)), tmp_path, now=NOW)
+    context, http = answered(reply(revision(SOURCE)), tmp_path, now=NOW)
     with pytest.raises(NotFoundError):
-        await section(workplace, page)
+        await section(context, page)
     assert http.requests == []
 
 

@@ -103,9 +103,9 @@ def test_a_long_table_without_spans_is_whole() -> None:
 @pytest.mark.parametrize("line", ["| a\n", "| a || b || c\n", "! a !! b\n", "|-\n| a\n"])
 def test_a_table_of_more_cells_than_the_bound_is_cut_with_a_remark(line: str) -> None:
     text = wikitext_to_text("{|\n" + line * (tables.MAX_CELLS + 1) + "|}\nafter")
-    shown, said, after = text.rpartition(f"{tables.CUT_NOTICE}\n")
+    shown, rest, after = text.rpartition(f"{tables.CUT_NOTICE}\n")
     assert (shown.count("a") + shown.count("b") + shown.count("c"), after) == (tables.MAX_CELLS, "after")
-    assert said
+    assert rest
 
 
 def test_long_cells_that_span_have_a_bound_of_characters() -> None:

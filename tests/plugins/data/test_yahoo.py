@@ -99,8 +99,8 @@ class TestYahoo(TimeSeriesContract):
 
 
 async def closes(body: object, folder: Path, *, before: datetime = BEFORE) -> dict[str, float]:
-    workplace, _ = answered(as_json(body), folder, now=before)
-    return points(await YahooFinance(SETTINGS, workplace).series("URI", before=before))
+    context, _ = answered(as_json(body), folder, now=before)
+    return points(await YahooFinance(SETTINGS, context).series("URI", before=before))
 
 
 async def test_the_close_is_read_not_the_one_adjusted_for_dividends(tmp_path: Path) -> None:
@@ -109,15 +109,15 @@ async def test_the_close_is_read_not_the_one_adjusted_for_dividends(tmp_path: Pa
 
 
 async def test_it_asks_as_a_browser(tmp_path: Path) -> None:
-    workplace, http = answered(as_json(chart(CLOSES)), tmp_path, now=NOW)
-    await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
+    context, http = answered(as_json(chart(CLOSES)), tmp_path, now=NOW)
+    await YahooFinance(SETTINGS, context).series("URI", before=BEFORE)
     assert [request.headers["User-Agent"].partition("/")[0] for request in http.requests] == ["Mozilla"]
 
 
 @pytest.mark.parametrize("before", LAST_DAYS, ids=str)
 async def test_the_request_ends_with_the_last_whole_day(before: datetime, tmp_path: Path) -> None:
-    workplace, http = answered(as_json(chart({opening("2020-01-02"): 1.0})), tmp_path, now=before)
-    await YahooFinance(SETTINGS, workplace).series("URI", before=before)
+    context, http = answered(as_json(chart({opening("2020-01-02"): 1.0})), tmp_path, now=before)
+    await YahooFinance(SETTINGS, context).series("URI", before=before)
     (request,) = http.requests
     last = datetime.fromtimestamp(int(asked_in(request.url)["period2"]) - 1, UTC)
     assert last.isoformat() == f"{LAST_DAYS[before]}T23:59:59+00:00"
@@ -160,8 +160,8 @@ async def test_a_split_after_the_moment_is_undone(tmp_path: Path) -> None:
         FIRST: as_json(chart(CLOSES)),
         SINCE: as_json(chart({opening("2026-06-10"): 1.0}, splits=events)),
     }
-    workplace, http = web(pages, tmp_path, now=LATER)
-    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
+    context, http = web(pages, tmp_path, now=LATER)
+    found = await YahooFinance(SETTINGS, context).series("URI", before=BEFORE)
     # 4 shares for 1, then 1 for 2: twice what the chart says today.
     assert points(found) == {"2026-03-02": 1400.5, "2026-03-03": 658.8, "2026-03-04": 1421.0}
     assert http.requested_urls == list(pages)
@@ -182,14 +182,14 @@ async def test_a_split_counts_by_the_day_of_its_exchange(day: str, close: float,
     known = {opening("2026-03-03", zone, 10, 0): 140.0, opening("2026-03-04", zone, 10, 0): 150.0}
     later = chart({opening("2026-03-06", zone, 10, 0): 151.0}, zone=zone, closing=closing, splits={"1": split})
     pages = {FIRST: as_json(chart(known, zone=zone, closing=closing)), SINCE: as_json(later)}
-    workplace, _ = web(pages, tmp_path, now=LATER)
-    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
+    context, _ = web(pages, tmp_path, now=LATER)
+    found = await YahooFinance(SETTINGS, context).series("URI", before=BEFORE)
     assert points(found)["2026-03-04"] == close
 
 
 async def test_where_nothing_was_traded_since_nothing_is_undone(tmp_path: Path) -> None:
-    workplace, _ = web({FIRST: as_json(chart(CLOSES)), SINCE: RequestRejectedError("400")}, tmp_path, now=LATER)
-    found = await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
+    context, _ = web({FIRST: as_json(chart(CLOSES)), SINCE: RequestRejectedError("400")}, tmp_path, now=LATER)
+    found = await YahooFinance(SETTINGS, context).series("URI", before=BEFORE)
     assert found.values[0] == 700.25
 
 
@@ -246,20 +246,20 @@ async def test_fewer_closes_than_sessions_are_a_contract_error(tmp_path: Path) -
 async def test_numbers_beyond_floats_are_a_contract_error(tmp_path: Path) -> None:
     body = as_json(chart({opening("2026-03-04"): 1.5}))
     for number in (b"NaN", b"Infinity", b"1e999"):
-        workplace, _ = answered(body.replace(b"[1.5]", b"[%s]" % number), tmp_path, now=BEFORE)
+        context, _ = answered(body.replace(b"[1.5]", b"[%s]" % number), tmp_path, now=BEFORE)
         with pytest.raises(MalformedDataError):
-            await YahooFinance(SETTINGS, workplace).series("URI", before=BEFORE)
+            await YahooFinance(SETTINGS, context).series("URI", before=BEFORE)
 
 
 async def test_a_ticker_cannot_leave_its_place_in_the_address(tmp_path: Path) -> None:
-    workplace, http = answered(NotFoundError("404"), tmp_path, now=NOW)
+    context, http = answered(NotFoundError("404"), tmp_path, now=NOW)
     with pytest.raises(NotFoundError):
-        await YahooFinance(SETTINGS, workplace).series("../x?a=^GSPC", before=BEFORE)
+        await YahooFinance(SETTINGS, context).series("../x?a=^GSPC", before=BEFORE)
     assert http.requests[0].url.startswith(f"{HOST}/..%2Fx%3Fa%3D%5EGSPC?period1=")
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:
-    workplace, _ = answered(b"", tmp_path, now=NOW)
-    named = names_of_all(YahooFinance(SETTINGS, workplace), real_questions(shared, "yfinance"))
+    context, _ = answered(b"", tmp_path, now=NOW)
+    named = names_of_all(YahooFinance(SETTINGS, context), real_questions(shared, "yfinance"))
     assert len(named) == len(set(named)) == 393
     assert all(name.isascii() and name.isalpha() and name.isupper() for name in named)

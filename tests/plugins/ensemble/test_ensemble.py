@@ -25,14 +25,14 @@ from tests.plugins.blf.cases import CHOICE, CURVE, CUTOFF, DATES, probability, q
 Answers = Mapping[str, Mapping[str, Any]]
 
 
-def desk(
+def create_context(
     answers: Answers, absent: Mapping[str, str] | None = None, fitted: FittedParameters | None = None
 ) -> ScriptedTrialContext:
     def run(arguments: Mapping[str, Json]) -> ToolResult:
         assert arguments == {"forecasters": [*answers, *(absent or {})]}
         rows: list[Json] = [
-            {"forecaster": name, "forecast": f"id of {name}", "predictions": PREDICTIONS.plain(said)}
-            for name, said in answers.items()
+            {"forecaster": name, "forecast": f"id of {name}", "predictions": PREDICTIONS.plain(prediction)}
+            for name, prediction in answers.items()
         ]
         data: Json = {"answers": rows, "absent": dict(absent or {})}
         return ToolResult(observation=StepObservation(text="what they said", documents=("peers",)), data=data)
@@ -50,7 +50,7 @@ async def step_of(asked: Question, at: ScriptedTrialContext, *members: str) -> S
 
 async def test_without_a_past_members_count_alike_by_the_mean_of_their_log_odds() -> None:
     answers = {"a": {"outcome": BinaryPrediction(0.8)}, "b": {"outcome": BinaryPrediction(0.5)}}
-    step = await step_of(question(), desk(answers), "a", "b")
+    step = await step_of(question(), create_context(answers), "a", "b")
     # Odds of 4 and 1: their geometric mean is 2.
     assert probability(step) == pytest.approx(2 / 3)
     assert step.final
@@ -63,7 +63,7 @@ async def test_learned_weights_are_used_among_those_who_answered() -> None:
     payload: dict[str, Json] = {"weights": {"": {"targets": 40, "shares": {"a": 0.6, "b": 0.2, "c": 0.2}}}}
     fitted = FittedParameters(forecaster="ensemble", before=CUTOFF, examples=40, payload=payload)
     answers = {"a": {"outcome": BinaryPrediction(0.5)}, "b": {"outcome": BinaryPrediction(16 / 17)}}
-    at = desk(answers, {"c": "it has no forecast of this question"}, fitted)
+    at = create_context(answers, {"c": "it has no forecast of this question"}, fitted)
     step = await step_of(question(), at, "a", "b", "c")
     # Odds of 1 with weight 3/4 and of 16 with weight 1/4: 2.
     assert probability(step) == pytest.approx(2 / 3)
@@ -76,20 +76,20 @@ async def test_choices_and_curves_are_mixed_as_probabilities_and_dates_one_by_on
         ChoicePrediction({"red": 0.8, "green": 0.1, "blue": 0.1}),
         ChoicePrediction({"red": 0.2, "green": 0.1, "blue": 0.7}),
     )
-    step = await step_of(question(CHOICE), desk({"a": {"outcome": red}, "b": {"outcome": blue}}), "a", "b")
+    step = await step_of(question(CHOICE), create_context({"a": {"outcome": red}, "b": {"outcome": blue}}), "a", "b")
     (found,) = step.belief.predictions.values()
     assert isinstance(found, ChoicePrediction)
     assert found.probabilities == pytest.approx({"red": 0.5, "green": 0.1, "blue": 0.4})
     assert isinstance(CURVE, CurveShape)
     low = CurvePrediction(tuple(min(1.0, place / 10) for place in range(len(CURVE.grid))))
     high = CurvePrediction(tuple(max(0.0, (place - 10) / 10) for place in range(len(CURVE.grid))))
-    step = await step_of(question(CURVE), desk({"a": {"outcome": low}, "b": {"outcome": high}}), "a", "b")
+    step = await step_of(question(CURVE), create_context({"a": {"outcome": low}, "b": {"outcome": high}}), "a", "b")
     (curve,) = step.belief.predictions.values()
     assert isinstance(curve, CurvePrediction)
     assert curve.cdf[10] == pytest.approx(0.5)
     many = question(targets=DATES)
-    said = {name: {date: BinaryPrediction(0.1 * place) for place, date in enumerate(DATES, 1)} for name in "ab"}
-    step = await step_of(many, desk(said), "a", "b")
+    prediction = {name: {date: BinaryPrediction(0.1 * place) for place, date in enumerate(DATES, 1)} for name in "ab"}
+    step = await step_of(many, create_context(prediction), "a", "b")
     assert [
         one.probability for one in step.belief.predictions.values() if isinstance(one, BinaryPrediction)
     ] == pytest.approx([0.1, 0.2, 0.3])
@@ -97,7 +97,7 @@ async def test_choices_and_curves_are_mixed_as_probabilities_and_dates_one_by_on
 
 async def test_a_single_answer_is_taken_as_it_is_and_with_little_confidence() -> None:
     step = await step_of(
-        question(), desk({"a": {"outcome": BinaryPrediction(0.999)}}, {"b": "it is clairvoyant"}), "a", "b"
+        question(), create_context({"a": {"outcome": BinaryPrediction(0.999)}}, {"b": "it is clairvoyant"}), "a", "b"
     )
     assert step.belief.predictions == {"outcome": BinaryPrediction(0.999)}
     assert step.belief.confidence is ConfidenceLevel.LOW
@@ -108,20 +108,20 @@ async def test_a_single_answer_is_taken_as_it_is_and_with_little_confidence() ->
 )
 async def test_confidence_is_how_far_members_agree(other: float, confidence: ConfidenceLevel) -> None:
     answers = {"a": {"outcome": BinaryPrediction(0.5)}, "b": {"outcome": BinaryPrediction(other)}}
-    assert (await step_of(question(), desk(answers), "a", "b")).belief.confidence is confidence
+    assert (await step_of(question(), create_context(answers), "a", "b")).belief.confidence is confidence
 
 
 async def test_where_the_weights_of_all_who_answered_are_nothing_they_count_alike() -> None:
     payload: dict[str, Json] = {"weights": {"": {"targets": 40, "shares": {"a": 0.0, "b": 0.0, "c": 1.0}}}}
     fitted = FittedParameters(forecaster="ensemble", before=CUTOFF, examples=40, payload=payload)
     answers = {"a": {"outcome": BinaryPrediction(0.8)}, "b": {"outcome": BinaryPrediction(0.5)}}
-    step = await step_of(question(), desk(answers, {"c": "gone"}, fitted), "a", "b", "c")
+    step = await step_of(question(), create_context(answers, {"c": "gone"}, fitted), "a", "b", "c")
     assert step.action.arguments == {"weights": {"a": 0.5, "b": 0.5}}
 
 
 async def test_without_any_answer_there_is_none_and_the_reason_is_told() -> None:
     with pytest.raises(ServiceUnavailableError, match="no member of the ensemble has an answer: what they said"):
-        await step_of(question(), desk({}, {"a": "it has no forecast"}), "a")
+        await step_of(question(), create_context({}, {"a": "it has no forecast"}), "a")
     bare = ScriptedTrialContext(cutoff=CUTOFF)
     with pytest.raises(ServiceUnavailableError, match="there is no tool peer_forecasts"):
         await step_of(question(), bare, "a")
@@ -129,7 +129,7 @@ async def test_without_any_answer_there_is_none_and_the_reason_is_told() -> None
 
 async def test_an_ensemble_of_nobody_is_refused_with_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"\[forecasters.ensemble.settings\] members"):
-        await step_of(question(), desk({}))
+        await step_of(question(), create_context({}))
 
 
 def test_a_member_is_named_once() -> None:

@@ -28,14 +28,14 @@ def asked(number: int, venue: str = "harbour", shape: QuestionShape | None = Non
     return Question(ref=ref, title="Will it?", shape=shape or BinaryShape(), targets=(Target(),))
 
 
-def past(who: str, number: int, said: Prediction, came: Outcome, **more: Any) -> ResolvedForecast:
+def past(who: str, number: int, answers: Prediction, came: Outcome, **more: Any) -> ResolvedForecast:
     question = asked(number, more.pop("venue", "harbour"), more.pop("shape", None))
     at = more.pop("resolved_at", NOW - timedelta(days=1))
     return ResolvedForecast(
         forecast=f"{who}{number}",
         forecaster=who,
         question=question,
-        prediction=said,
+        prediction=answers,
         resolution=Resolution(ref=question.ref, target="outcome", outcome=came, resolved_at=at),
         cutoff=NOW - timedelta(days=9),
     )

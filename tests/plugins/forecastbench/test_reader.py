@@ -28,8 +28,8 @@ async def opened(
     pages: Mapping[str, bytes | Exception] | None = None, **settings: object
 ) -> AsyncIterator[tuple[VenueReader, FakeHttpClient]]:
     http = FakeHttpClient({f"{BASE}/{path}": page for path, page in (pages or {}).items()})
-    workplace = PluginContext(clock=FakeClock(), http=http, folder=Path("unused"))
-    async with open_reader(ForecastBenchSettings.model_validate(settings), workplace) as venue:
+    context = PluginContext(clock=FakeClock(), http=http, folder=Path("unused"))
+    async with open_reader(ForecastBenchSettings.model_validate(settings), context) as venue:
         yield venue, http
 
 

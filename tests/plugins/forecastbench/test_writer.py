@@ -36,14 +36,14 @@ def questions() -> tuple[Question, ...]:
     return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).read_round("2026-05-24").questions
 
 
-def workplace(folder: Path, now: datetime = DUE) -> PluginContext:
+def context(folder: Path, now: datetime = DUE) -> PluginContext:
     return PluginContext(clock=FakeClock(now), http=FakeHttpClient({}), folder=folder)
 
 
 async def submit(
     folder: Path, wanted: SubmissionBatch, settings: ForecastBenchSettings = SETTINGS
 ) -> Sequence[WriteReceipt]:
-    async with open_paper_forecasts(settings, workplace(folder)) as book:
+    async with open_paper_forecasts(settings, context(folder)) as book:
         return await book.submit(wanted)
 
 
@@ -184,7 +184,7 @@ async def test_a_disk_that_fails_leaves_the_old_file_and_no_proof(
 
 
 async def test_an_unreadable_file_proves_nothing(tmp_path: Path, questions: tuple[Question, ...]) -> None:
-    async with open_paper_forecasts(SETTINGS, workplace(tmp_path)) as book:
+    async with open_paper_forecasts(SETTINGS, context(tmp_path)) as book:
         (tmp_path / "forecast_sets" / NAME).write_text("{")
         assert states(await book.read_submissions(batch(questions))) == {IntentState.UNKNOWN}
         (tmp_path / "forecast_sets" / NAME).write_text('{"question_set": "2026-05-24", "forecasts": [5]}')
@@ -197,7 +197,7 @@ async def test_what_was_changed_by_others_does_not_stand(tmp_path: Path, questio
     payload = written(tmp_path)
     payload["forecasts"][0]["forecast"] = 0.99
     (tmp_path / "forecast_sets" / NAME).write_text(json.dumps(payload))
-    async with open_paper_forecasts(SETTINGS, workplace(tmp_path)) as book:
+    async with open_paper_forecasts(SETTINGS, context(tmp_path)) as book:
         receipts = await book.read_submissions(wanted)
     assert [receipt.intent for receipt in receipts if receipt.state is IntentState.ABSENT] == [wanted.intents[0].id]
 
@@ -217,7 +217,7 @@ async def test_the_live_writer_keeps_to_the_day_of_the_due_date(
     upload = tmp_path / "bucket"
     upload.mkdir()
     settings = SETTINGS.model_copy(update={"upload_folder": upload})
-    async with open_writer(settings, workplace(tmp_path, now)) as writer:
+    async with open_writer(settings, context(tmp_path, now)) as writer:
         receipts = await writer.submit(batch(questions))
     assert states(receipts) == {state}
     assert [path.name for path in upload.iterdir()] == ([NAME] if state is IntentState.ACKED else [])
@@ -229,7 +229,7 @@ async def test_the_live_writer_needs_its_folder(folder: str | None, tmp_path: Pa
     upload = None if folder is None else tmp_path / folder
     settings = SETTINGS.model_copy(update={"upload_folder": upload})
     with pytest.raises(ConfigError, match="upload_folder"):
-        await open_writer(settings, workplace(tmp_path)).__aenter__()
+        await open_writer(settings, context(tmp_path)).__aenter__()
 
 
 async def test_questions_that_could_not_be_read_count_as_missing(

@@ -76,11 +76,11 @@ def limit_bet(name: str, outcome: str, limit: float, **changes: Any) -> dict[str
 
 @dataclass
 class FakeMarketReader:
-    """A venue of one market, for whoever reads; it counts whose balances were asked for."""
+    """A venue of one market, for any reader; it counts whose balances were asked for."""
 
     full_market: Mapping[str, Any]
     bets: Sequence[Mapping[str, Any]] = ()
-    purses: Mapping[str, float] = field(default_factory=dict)
+    balances_by_user: Mapping[str, float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def market(self, market_id: str) -> Mapping[str, Any]:
@@ -94,4 +94,4 @@ class FakeMarketReader:
 
     async def balances(self, user_ids: Collection[str]) -> Mapping[str, float]:
         self.asked += user_ids
-        return {user: self.purses[user] for user in user_ids if user in self.purses}
+        return {user: self.balances_by_user[user] for user in user_ids if user in self.balances_by_user}

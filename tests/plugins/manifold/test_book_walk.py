@@ -28,8 +28,8 @@ def taken_from(
     *orders: RestingLimitOrder, stake: float = 300.0, limit: float | None = None, now_ms: float = 0.0
 ) -> list[str]:
     line = opposite_orders(orders, ContractSide.YES, now_ms=now_ms)
-    taken = walk_pool(POOL, PoolTakerOrder(leg=ContractSide.YES, stake=stake, limit=limit), line)
-    return [part.maker for part in taken.parts if part.maker]
+    walked = walk_pool(POOL, PoolTakerOrder(leg=ContractSide.YES, stake=stake, limit=limit), line)
+    return [part.maker for part in walked.parts if part.maker]
 
 
 def test_bets_are_those_of_the_vectors(shared: Path) -> None:
@@ -37,18 +37,18 @@ def test_bets_are_those_of_the_vectors(shared: Path) -> None:
         raw, expected = vector.input, vector.output
         board = board_of(vector)
         trade = board.simulate_trade("", PoolTakerOrder(leg=leg_of(raw), stake=raw["amount"], limit=raw["limitProb"]))
-        taken = trade.walks_by_answer[""]
+        walked = trade.walks_by_answer[""]
         assert trade.stake == pytest.approx(expected["amount"], rel=1e-9), vector.id
         assert trade.shares == pytest.approx(expected["shares"], rel=1e-9), vector.id
-        assert taken.pool.probability == pytest.approx(expected["probAfter"], rel=1e-9), vector.id
-        fills = [(part.maker, part.stake, part.shares) for part in taken.parts]
+        assert walked.pool.probability == pytest.approx(expected["probAfter"], rel=1e-9), vector.id
+        fills = [(part.maker, part.stake, part.shares) for part in walked.parts]
         makers = [fill["matchedBetId"] for fill in expected["fills"]]
         assert [maker for maker, _, _ in fills] == makers, vector.id
         numbers = [[fill["amount"], fill["shares"]] for fill in expected["fills"]]
         assert [pytest.approx(number, rel=1e-9) for number in numbers] == [[s, n] for _, s, n in fills], vector.id
-        assert list(taken.exhausted_orders) == expected["ordersToCancel"], vector.id
+        assert list(walked.exhausted_orders) == expected["ordersToCancel"], vector.id
         paid = {maker["id"]: maker["amount"] for maker in expected["makers"]}
-        assert taken.paid_by_order == pytest.approx(paid, rel=1e-9), vector.id
+        assert walked.paid_by_order == pytest.approx(paid, rel=1e-9), vector.id
 
 
 def test_sales_are_those_of_the_vectors(shared: Path) -> None:
@@ -79,11 +79,11 @@ def test_mf_x4_an_owner_whose_balance_is_not_known_cannot_pay() -> None:
 
 def test_an_owner_pays_once_for_all_orders() -> None:
     both = [order("a", 0.52, user="u", balance=100.0), order("b", 0.53, user="u", balance=100.0)]
-    taken = walk_pool(
+    walked = walk_pool(
         POOL, PoolTakerOrder(leg=ContractSide.YES, stake=900.0), opposite_orders(both, ContractSide.YES, now_ms=0.0)
     )
-    assert sum(taken.paid_by_order.values()) == pytest.approx(100.0)
-    assert taken.exhausted_orders == ("b",)
+    assert sum(walked.paid_by_order.values()) == pytest.approx(100.0)
+    assert walked.exhausted_orders == ("b",)
 
 
 def test_what_was_taken_rests_no_more() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bot.api import ContractSide, CurvePrediction
 from plugins.manifold.cpmm import TAKER_FEE, CpmmPool, find_root, taker_fee
-from plugins.manifold.numeric_scale import ManifoldScale, expected_above, expected_before, expected_of_buckets
+from plugins.manifold.numeric_scale import ManifoldScale
 from tests.plugins.manifold.golden_vectors import functions, leg_of, pool_of, vectors
 
 EXACT = 1e-9
@@ -93,15 +93,6 @@ def test_pseudo_numeric_values_are_those_of_the_vectors_both_ways(shared: Path) 
         scale = ManifoldScale(low=raw["min"], high=raw["max"], logarithmic=raw["isLogScale"])
         assert scale.value(raw["prob"]) == close(vector.output["value"]), vector.id
         assert scale.probability(vector.output["value"]) == close(vector.output["probBack"]), vector.id
-
-
-def test_expected_numbers_and_dates_are_those_of_the_vectors(shared: Path) -> None:
-    for vector in vectors(shared, "expectedValue"):
-        prices = [answer["prob"] for answer in vector.input["answers"]]
-        midpoints = [answer["midpoint"] for answer in vector.input["answers"]]
-        one = expected_above if vector.input["outcomeType"] == "MULTI_NUMERIC" else expected_before
-        expected = expected_of_buckets if vector.input["shouldAnswersSumToOne"] else one
-        assert expected(prices, midpoints) == close(vector.output["value"]), vector.id
 
 
 @given(pool=POOLS, leg=LEGS, part=PARTS)

@@ -36,17 +36,6 @@ def test_bets_on_independent_and_linked_answers_are_those_of_the_vectors(shared:
         assert pool.no == pytest.approx(expected["newPool"]["NO"], rel=1e-9), vector.id
 
 
-def test_a_basket_is_that_of_the_vector(shared: Path) -> None:
-    for vector in vectors(shared, "multiBet"):
-        board = board_of(vector, linked=True)
-        trade = board.simulate_basket(vector.input["answerIds"], vector.input["amount"])
-        after = board.after_trade(trade)
-        assert trade.stake == pytest.approx(vector.input["amount"])
-        for leg in vector.output["legs"]:
-            assert trade.shares == pytest.approx(leg["shares"], rel=1e-6)
-            assert after.probability(leg["answerId"]) == pytest.approx(leg["probAfter"], rel=1e-6)
-
-
 def test_sales_of_linked_answers_are_those_of_the_vectors(shared: Path) -> None:
     for vector in vectors(shared, "sellSumToOne"):
         board = board_of(vector, linked=True)

@@ -102,9 +102,9 @@ def small(**changes: Any) -> dict[str, Any]:
 
 
 async def test_a_bet_is_filled_as_the_vector_says_and_debited_at_the_fill(tmp_path: Path) -> None:
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        receipt = await desk.send("one", order(50.0, "0.99"))
-        account = await desk.book.account()
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        receipt = await outbox_setup.send("one", order(50.0, "0.99"))
+        account = await outbox_setup.book.account()
     assert receipt.state is IntentState.ACKED
     assert [one.shares for one in receipt.fills] == [pytest.approx(83.333333, abs=1e-6)]  # v040
     assert account.cash == pytest.approx(950.0)
@@ -113,21 +113,21 @@ async def test_a_bet_is_filled_as_the_vector_says_and_debited_at_the_fill(tmp_pa
 
 async def test_two_bets_in_a_row_cost_what_one_of_their_size_would(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
-    async with opened(tmp_path / "two", FakeMarketReader(small())) as desk:
-        first = await desk.send("one", order(30.0, "0.99"))
-        second = await desk.send("two", order(20.0, "0.99"))
-    async with opened(tmp_path / "one", FakeMarketReader(small())) as desk:
-        whole = await desk.send("one", order(50.0, "0.99"))
+    async with opened(tmp_path / "two", FakeMarketReader(small())) as outbox_setup:
+        first = await outbox_setup.send("one", order(30.0, "0.99"))
+        second = await outbox_setup.send("two", order(20.0, "0.99"))
+    async with opened(tmp_path / "one", FakeMarketReader(small())) as outbox_setup:
+        whole = await outbox_setup.send("one", order(50.0, "0.99"))
     shares = first.fills[0].shares + second.fills[0].shares
     assert shares == pytest.approx(whole.fills[0].shares, rel=1e-6)
 
 
 async def test_bets_on_both_sides_are_paid_out_as_pairs(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        one = await desk.send("one", order(50.0, "0.99"))
-        two = await desk.send("two", order(20.0, "0.01", ContractSide.NO))
-        account = await desk.book.account()
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        one = await outbox_setup.send("one", order(50.0, "0.99"))
+        two = await outbox_setup.send("two", order(20.0, "0.01", ContractSide.NO))
+        account = await outbox_setup.book.account()
     yes, no = one.fills[0].shares, two.fills[0].shares
     assert {p.leg: p.shares for p in account.positions} == {ContractSide.YES: pytest.approx(yes - no, abs=2e-6)}
     assert account.cash == pytest.approx(1000.0 - 70.0 + no, abs=1e-5)
@@ -136,14 +136,14 @@ async def test_bets_on_both_sides_are_paid_out_as_pairs(tmp_path: Path) -> None:
 async def test_a_sale_of_all_brings_back_what_the_shares_cost_and_less_than_its_limit_is_none(tmp_path: Path) -> None:
     """Vector v061: a round trip without others trading returns the stake."""
     venue = FakeMarketReader(small())
-    async with opened(tmp_path, venue) as desk:
-        bought = await desk.send("one", order(50.0, "0.99"))
+    async with opened(tmp_path, venue) as outbox_setup:
+        bought = await outbox_setup.send("one", order(50.0, "0.99"))
         sale = replace(order(50.0, "0.10"), side=OrderSide.SELL, shares=bought.fills[0].shares, cost=0.0, terms={})
-        dear = await desk.send("dear", replace(sale, limit=0.70, expected=0.7))
+        dear = await outbox_setup.send("dear", replace(sale, limit=0.70, expected=0.7))
         assert dear.state is IntentState.REFUSED
         assert "less than the limit" in dear.detail
-        sold = await desk.send("sale", sale)
-        account = await desk.book.account()
+        sold = await outbox_setup.send("sale", sale)
+        account = await outbox_setup.book.account()
     assert sold.state is IntentState.ACKED
     assert account.cash == pytest.approx(1000.0, abs=1e-4)
     assert account.positions == ()
@@ -152,43 +152,43 @@ async def test_a_sale_of_all_brings_back_what_the_shares_cost_and_less_than_its_
 async def test_what_is_left_of_a_bet_rests_and_is_filled_when_the_price_crosses_it(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
     venue = FakeMarketReader(small())
-    async with opened(tmp_path, venue) as desk:
-        receipt = await desk.send("one", order(50.0, "0.60"))
+    async with opened(tmp_path, venue) as outbox_setup:
+        receipt = await outbox_setup.send("one", order(50.0, "0.60"))
         spent = -receipt.fills[0].cash
         assert 0.0 < spent < 50.0
-        account = await desk.book.account()
+        account = await outbox_setup.book.account()
         assert [one.reserves for one in account.orders] == [pytest.approx(50.0 - spent)]
-        assert await desk.book.advance() == 0
+        assert await outbox_setup.book.advance() == 0
         venue.full_market = binary(pool={"YES": 300, "NO": 100})
-        await desk.clock.advance(30)
-        assert await desk.book.advance() == 1
-        after = await desk.book.account()
+        await outbox_setup.clock.advance(30)
+        assert await outbox_setup.book.advance() == 1
+        after = await outbox_setup.book.account()
         assert after.orders == ()
         assert after.cash == pytest.approx(950.0)
 
 
 async def test_what_rests_ends_at_its_time_and_its_mana_comes_back(tmp_path: Path) -> None:
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        receipt = await desk.send("one", order(50.0, "0.60"))
-        await desk.clock.advance(RESTS_S)
-        assert await desk.book.advance() == 1
-        account = await desk.book.account()
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        receipt = await outbox_setup.send("one", order(50.0, "0.60"))
+        await outbox_setup.clock.advance(RESTS_S)
+        assert await outbox_setup.book.advance() == 1
+        account = await outbox_setup.book.account()
     assert account.cash == pytest.approx(1000.0 + receipt.fills[0].cash)
     assert account.orders == ()
 
 
 async def test_own_orders_on_the_other_side_go_first(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        await desk.send("one", order(50.0, "0.60"))
-        await desk.send("two", order(20.0, "0.30", ContractSide.NO, cancel=["one"]))
-        assert "one" not in [one.id for one in (await desk.book.account()).orders]
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        await outbox_setup.send("one", order(50.0, "0.60"))
+        await outbox_setup.send("two", order(20.0, "0.30", ContractSide.NO, cancel=["one"]))
+        assert "one" not in [one.id for one in (await outbox_setup.book.account()).orders]
 
 
 async def test_a_market_that_gives_nothing_refuses_with_the_reason(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
-    async with opened(tmp_path, FakeMarketReader(small(isResolved=True))) as desk:
-        receipt = await desk.send("one", order(50.0, "0.60"))
+    async with opened(tmp_path, FakeMarketReader(small(isResolved=True))) as outbox_setup:
+        receipt = await outbox_setup.send("one", order(50.0, "0.60"))
     assert (receipt.state, receipt.detail) == (IntentState.REFUSED, "the market is resolved")
 
 
@@ -203,15 +203,15 @@ async def test_a_position_whose_market_closed_or_is_silent_keeps_its_mark(tmp_pa
             return await super().market(market_id)
 
     venue = Fading(small())
-    async with opened(tmp_path, venue) as desk:
-        await desk.send("one", order(50.0, "0.99"))
-        mark = (await desk.book.account()).positions[0].mark
+    async with opened(tmp_path, venue) as outbox_setup:
+        await outbox_setup.send("one", order(50.0, "0.99"))
+        mark = (await outbox_setup.book.account()).positions[0].mark
         assert mark is not None
         venue.silent = True
-        assert (await desk.book.account()).positions[0].mark == mark
+        assert (await outbox_setup.book.account()).positions[0].mark == mark
         venue.silent = False
         venue.full_market = small(closeTime=1)
-        assert (await desk.book.account()).positions[0].mark == mark
+        assert (await outbox_setup.book.account()).positions[0].mark == mark
 
 
 @pytest.mark.parametrize(
@@ -227,28 +227,28 @@ async def test_outcomes_pay_as_the_venue_does(
     tmp_path: Path, outcome: BinaryOutcome | VoidOutcome, paid: float | None
 ) -> None:
     """docs/facts/manifold.md#resolution."""
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        receipt = await desk.send("one", order(50.0, "0.99"))
-        assert await desk.settle(outcome) == 1
-        cash = (await desk.book.account()).cash
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        receipt = await outbox_setup.send("one", order(50.0, "0.99"))
+        assert await outbox_setup.settle(outcome) == 1
+        cash = (await outbox_setup.book.account()).cash
     shares = receipt.fills[0].shares
     assert cash == pytest.approx(1000.0 if paid is None else 950.0 + shares * paid, abs=1e-5)
 
 
 async def test_a_resolution_that_is_not_final_brings_the_position_back(tmp_path: Path) -> None:
     """docs/facts/manifold.md#resolution."""
-    async with opened(tmp_path, FakeMarketReader(small())) as desk:
-        await desk.send("one", order(50.0, "0.99"))
-        before = await desk.book.account()
-        await desk.settle(BinaryOutcome(1.0))
+    async with opened(tmp_path, FakeMarketReader(small())) as outbox_setup:
+        await outbox_setup.send("one", order(50.0, "0.99"))
+        before = await outbox_setup.book.account()
+        await outbox_setup.settle(BinaryOutcome(1.0))
         for why in UNDONE_REASONS:
-            await desk.settle(VoidOutcome(why))
-            assert await desk.book.account() == before
+            await outbox_setup.settle(VoidOutcome(why))
+            assert await outbox_setup.book.account() == before
 
 
 def test_what_is_not_final_is_worded_as_the_reader_words_it() -> None:
-    said = Path(venue_module.__file__).read_text()
-    assert all(f'"{why}"' in said for why in UNDONE_REASONS)
+    reported = Path(venue_module.__file__).read_text()
+    assert all(f'"{why}"' in reported for why in UNDONE_REASONS)
 
 
 def position(leg: ContractSide = ContractSide.YES, option: str = "") -> Position:
@@ -272,9 +272,9 @@ def test_shares_of_answers_and_of_numbers_pay_their_part() -> None:
 async def test_answers_of_one_market_are_carried_together(tmp_path: Path) -> None:
     """docs/facts/manifold.md#paper-fills."""
     market = choice(answer("a", 0.5), answer("b", 0.5), id="m1")
-    async with opened(tmp_path, FakeMarketReader(market)) as desk:
-        one = await desk.send("one", order(50.0, "0.99", answer="a"))
-        two = await desk.send("two", order(50.0, "0.99", answer="b"))
+    async with opened(tmp_path, FakeMarketReader(market)) as outbox_setup:
+        one = await outbox_setup.send("one", order(50.0, "0.99", answer="a"))
+        two = await outbox_setup.send("two", order(50.0, "0.99", answer="b"))
     assert one.state is IntentState.ACKED
     # The first bet made the second answer cheaper.
     assert two.fills[0].shares > one.fills[0].shares

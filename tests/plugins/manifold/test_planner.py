@@ -38,7 +38,7 @@ from tests.plugins.manifold.api_replies import NOW, FakeMarketReader, answer, at
 EAGER = SizingPolicy(kelly_fraction=1.0, market_shrinkage=0.0, min_edge=0.0, price_band=(0.01, 0.99), max_cost=1e9)
 
 
-def appetite(**changes: Any) -> SizingPolicy:
+def sizing(**changes: Any) -> SizingPolicy:
     return replace(EAGER, **changes)
 
 
@@ -137,9 +137,9 @@ async def test_no_fill_is_beyond_the_belief(belief: float) -> None:
 @pytest.mark.parametrize(
     ("wishes", "why"),
     [
-        ({"appetite": appetite(min_edge=0.2)}, "within 0.2"),
-        ({"appetite": appetite(price_band=(0.51, 0.97))}, "outside the band"),
-        ({"appetite": appetite(max_cost=0.5)}, "less than the minimum bet"),
+        ({"appetite": sizing(min_edge=0.2)}, "within 0.2"),
+        ({"appetite": sizing(price_band=(0.51, 0.97))}, "outside the band"),
+        ({"appetite": sizing(max_cost=0.5)}, "less than the minimum bet"),
         ({"account": account(0.99)}, "less than the minimum bet"),
         ({"account": account(2.0)}, "less than the minimum bet"),
         ({"account": account(orders=[resting(ContractSide.YES)])}, "already rests: own-yes"),
@@ -181,7 +181,7 @@ async def test_a_belief_without_a_whole_percent_of_room_is_left_alone() -> None:
 
 
 async def test_what_is_held_is_enough_when_planned_again() -> None:
-    policy = appetite(kelly_fraction=0.25, min_edge=0.01)
+    policy = sizing(kelly_fraction=0.25, min_edge=0.01)
     deep = FakeMarketReader(binary(pool={"YES": 1e7, "NO": 1e7}))
     first = order_of(await plan(deep, BinaryPrediction(0.7), appetite=policy))
     held = Position(contract="m1", leg=ContractSide.YES, shares=first.shares, paid=first.cost)
@@ -211,7 +211,7 @@ async def test_own_orders_are_not_met_and_opposite_ones_are_named_to_be_cancelle
 
 async def test_caps_and_cash_bound_the_stake() -> None:
     assert (
-        order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.9), appetite=appetite(max_cost=17.123))).cost
+        order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.9), appetite=sizing(max_cost=17.123))).cost
         == 17.12
     )
     assert order_of(await plan(FakeMarketReader(binary()), BinaryPrediction(0.95), account=account(20.0))).cost <= 20.0
@@ -220,7 +220,7 @@ async def test_caps_and_cash_bound_the_stake() -> None:
 async def test_a_stake_is_cut_to_where_a_share_still_gains_the_least_edge() -> None:
     order = order_of(
         await plan(
-            FakeMarketReader(binary()), BinaryPrediction(0.6), appetite=appetite(min_edge=0.08), account=account(1e6)
+            FakeMarketReader(binary()), BinaryPrediction(0.6), appetite=sizing(min_edge=0.08), account=account(1e6)
         )
     )
     assert order.edge == pytest.approx(0.08, abs=1e-4)
@@ -232,7 +232,7 @@ async def test_a_shrunk_belief_is_the_bound() -> None:
         await plan(
             FakeMarketReader(binary()),
             BinaryPrediction(0.8),
-            appetite=appetite(market_shrinkage=0.5),
+            appetite=sizing(market_shrinkage=0.5),
             account=account(1e6),
         )
     )
@@ -254,7 +254,7 @@ async def test_a_choice_is_bet_on_the_answer_with_the_best_edge() -> None:
 async def test_the_next_answer_is_taken_where_the_best_may_not_be_traded() -> None:
     venue = FakeMarketReader(choice(answer("a", 0.5), answer("b", 0.3), answer("c", 0.2)))
     belief = ChoicePrediction({"Option a": 0.45, "Option b": 0.2, "Option c": 0.35})
-    order = order_of(await plan(venue, belief, shape=THREE, appetite=appetite(price_band=(0.25, 0.75))))
+    order = order_of(await plan(venue, belief, shape=THREE, appetite=sizing(price_band=(0.25, 0.75))))
     assert (order.contract, order.leg) == ("m2/b", ContractSide.NO)
 
 

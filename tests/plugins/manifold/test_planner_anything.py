@@ -104,10 +104,10 @@ def test_an_order_keeps_every_bound(data: st.DataObject, state: ManifoldMarketSt
     assert ManifoldMarketState.from_json(plan.market_state) == state
     if plan.order is None:
         return
-    order, appetite = plan.order, proposal.sizing
-    assert 1.0 <= order.cost <= min(appetite.max_cost, proposal.account.cash) * (1.0 + 1e-12)
+    order, sizing = plan.order, proposal.sizing
+    assert 1.0 <= order.cost <= min(sizing.max_cost, proposal.account.cash) * (1.0 + 1e-12)
     # Edge and expected price are of the average share, which the limit is no better than.
-    assert order.edge >= appetite.min_edge - 1e-6
+    assert order.edge >= sizing.min_edge - 1e-6
     assert order.expected <= order.limit + 1e-6
     terms: dict[str, Any] = dict(order.terms)
     percent = float(terms["limit_prob"]) * 100

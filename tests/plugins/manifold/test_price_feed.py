@@ -208,8 +208,8 @@ class FeedRecorder:
             self.error = error
 
     def sent(self, kind: str) -> list[dict[str, Any]]:
-        said = [json.loads(text) for text in self.sockets.connections[0].sent]
-        return [frame for frame in said if frame["type"] == kind]
+        reported = [json.loads(text) for text in self.sockets.connections[0].sent]
+        return [frame for frame in reported if frame["type"] == kind]
 
 
 def watched(tmp_path: Path, opening: ConnectionScript, seconds: float) -> tuple[FeedRecorder, float]:

@@ -12,10 +12,10 @@ from bot.simulator.venues.manifold_state import FakeManifoldAnswer, FakeManifold
 from bot.store.forecast_queries import read_forecast_status
 from tests.plugins.manifold.fixture import ManifoldFixture, order_of
 from tests.plugins.manifold.test_through_outbox import OutboxSetup
-from tests.plugins.manifold.test_through_outbox import desk as desk_fixture
+from tests.plugins.manifold.test_through_outbox import outbox_setup as desk_fixture
 from tests.recorded_forecasts import record_forecast
 
-desk = desk_fixture
+outbox_setup = desk_fixture
 
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Other", 0.2))
 YEAR_MS = 365 * 86_400_000
@@ -56,7 +56,7 @@ class MarketEdit:
 
     ask: Callable[[ManifoldFixture], FakeManifoldMarket]
     edit: Callable[[ManifoldFixture, FakeManifoldMarket], None]
-    said: tuple[str, ...]
+    expected_changes: tuple[str, ...]
 
 
 EDITS = {
@@ -71,15 +71,15 @@ EDITS = {
 }
 
 
-async def plan(desk: OutboxSetup, market: FakeManifoldMarket) -> Intent:
+async def plan(outbox_setup: OutboxSetup, market: FakeManifoldMarket) -> Intent:
     """An order on the first answer, or on the whole, decided to leave."""
-    now, manifold = desk.manifold.clock.now(), desk.manifold
+    now, manifold = outbox_setup.manifold.clock.now(), outbox_setup.manifold
     answer: FakeManifoldAnswer | None = market.answers[0] if market.answers else None
     question = await manifold.question(market, None if market.sums_to_one else answer)
-    await desk.ledger.questions.record([question], seen_at=now)
+    await outbox_setup.ledger.questions.record([question], seen_at=now)
     choice = isinstance(question.shape, ChoiceShape)
     belief = ChoicePrediction({"Ann": 0.7, "Bob": 0.2, "Other": 0.1}) if choice else BinaryPrediction(0.7)
-    forecast = await record_forecast(desk.ledger, question, {"outcome": belief}, now)
+    forecast = await record_forecast(outbox_setup.ledger, question, {"outcome": belief}, now)
     order = order_of(market, answer=answer, option="Ann" if choice else "", limit="0.60")
     intent = Intent(
         id="one",
@@ -92,32 +92,32 @@ async def plan(desk: OutboxSetup, market: FakeManifoldMarket) -> Intent:
         order=order,
     )
     send = SendDecision(intent=intent, mode=ExecutionMode.LIVE, why="armed")
-    await desk.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=now)
+    await outbox_setup.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=now)
     return intent
 
 
 @pytest.mark.parametrize("name", EDITS)
-async def test_nothing_is_bet_on_a_market_that_changed_after_its_forecast(desk: OutboxSetup, name: str) -> None:
-    case, manifold = EDITS[name], desk.manifold
+async def test_nothing_is_bet_on_a_market_that_changed_after_its_forecast(outbox_setup: OutboxSetup, name: str) -> None:
+    case, manifold = EDITS[name], outbox_setup.manifold
     market = case.ask(manifold)
-    intent = await plan(desk, market)
+    intent = await plan(outbox_setup, market)
     manifold.clock.advance_without_waking(1)
     case.edit(manifold, market)
-    assert await desk.outbox().flush() == 0
-    assert desk.bets() == 0
-    assert await desk.state(intent) is IntentState.SUPERSEDED
-    [*_, held] = await desk.ledger.submissions.decisions(intent.forecast)
-    assert [words for words in case.said if words not in held.decision.why] == [], held.decision.why
-    place = (await read_forecast_status(desk.ledger.forecasts.readers, intent.ref, "plain")).place
+    assert await outbox_setup.outbox().flush() == 0
+    assert outbox_setup.bets() == 0
+    assert await outbox_setup.state(intent) is IntentState.SUPERSEDED
+    [*_, held] = await outbox_setup.ledger.submissions.decisions(intent.forecast)
+    assert [words for words in case.expected_changes if words not in held.decision.why] == [], held.decision.why
+    place = (await read_forecast_status(outbox_setup.ledger.forecasts.readers, intent.ref, "plain")).place
     assert place is not None
     assert place.due_at == manifold.clock.now()
 
 
-async def test_trades_of_others_hold_nothing(desk: OutboxSetup) -> None:
-    manifold = desk.manifold
+async def test_trades_of_others_hold_nothing(outbox_setup: OutboxSetup) -> None:
+    manifold = outbox_setup.manifold
     market = binary(manifold)
-    intent = await plan(desk, market)
+    intent = await plan(outbox_setup, market)
     manifold.clock.advance_without_waking(1)
     manifold.world.move_price(market, 0.52)
-    assert await desk.outbox().flush() == 1
-    assert await desk.state(intent) is IntentState.ACKED
+    assert await outbox_setup.outbox().flush() == 1
+    assert await outbox_setup.state(intent) is IntentState.ACKED

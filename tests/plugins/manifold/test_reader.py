@@ -255,8 +255,8 @@ async def test_mf_p2_paging_ends_where_a_page_repeats_itself(
     same: list[Json] = [
         {"id": one.id, "question": "?", "outcomeType": "BINARY", "createdTime": 1_700_000_000_000} for one in markets
     ]
-    trouble = FaultDetails(fault=RequestFault.ALTERED, alter=lambda _: same)
-    manifold.venue.faults.schedule(trouble, path="/v0/search-markets", times=10)
+    details = FaultDetails(fault=RequestFault.ALTERED, alter=lambda _: same)
+    manifold.venue.faults.schedule(details, path="/v0/search-markets", times=10)
     assert sorted(await manifold.questions()) == sorted(market.id for market in markets)
     assert len(manifold.asked("/v0/search-markets")) == 2
 
@@ -281,10 +281,10 @@ async def test_mf_p3_a_search_that_finds_nothing_is_no_error(manifold: ManifoldF
 async def test_mf_t2_a_bad_record_in_a_list_costs_only_itself(manifold: ManifoldFixture) -> None:
     market = open_market(manifold)
     bad: list[Json] = [{"id": "bad", "question": {"not": "text"}}, "no object", {"question": "without an id"}]
-    trouble = FaultDetails(
+    details = FaultDetails(
         fault=RequestFault.ALTERED, alter=lambda page: [*bad, *page] if isinstance(page, list) else page
     )
-    manifold.venue.faults.schedule(trouble, path="/v0/search-markets")
+    manifold.venue.faults.schedule(details, path="/v0/search-markets")
     assert sorted(await manifold.questions()) == [market.id]
 
 

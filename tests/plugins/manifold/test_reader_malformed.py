@@ -51,8 +51,8 @@ async def test_mf_t2_an_odd_id_hides_no_other_market(manifold: ManifoldFixture, 
 
 async def test_one_market_that_is_always_out_of_order_hides_no_other(manifold: ManifoldFixture) -> None:
     markets = [open_market(manifold, f"Question {number}?") for number in range(12)]
-    trouble = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
-    manifold.venue.faults.schedule(trouble, path=f"/v0/market/{markets[2].id}", times=100)
+    details = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
+    manifold.venue.faults.schedule(details, path=f"/v0/market/{markets[2].id}", times=100)
     found = manifold.reader().questions()
     assert len({(await anext(found)).ref for _ in range(11)}) == 11
     with pytest.raises(ServiceUnavailableError):
@@ -65,8 +65,8 @@ async def test_an_answer_that_comes_twice_is_one(manifold: ManifoldFixture) -> N
     in_order = await manifold.questions()
 
     def doubled(answer: Json) -> Json:
-        said: Any = answer
-        said["answers"] = [row for row in said["answers"] for _ in range(2)]
+        reported: Any = answer
+        reported["answers"] = [row for row in reported["answers"] for _ in range(2)]
         return answer
 
     manifold.venue.faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=doubled), path="/v0/market/", times=2)

@@ -27,7 +27,7 @@ LATER_S = 3600.0
 async def reported(
     manifold: ManifoldFixture, market: FakeManifoldMarket, answer: int | None = None
 ) -> list[Resolution]:
-    """Return what is told of a question, an hour later."""
+    """Return what is reported of a question, an hour later."""
     key = market.id if answer is None else f"{market.id}/{market.answers[answer].id}"
     manifold.clock.advance_without_waking(LATER_S)
     return [found async for found in manifold.reader().resolutions([ref_of(key)])]
@@ -42,13 +42,13 @@ async def outcome(manifold: ManifoldFixture, market: FakeManifoldMarket, answer:
     return found[0].outcome if found else None
 
 
-@pytest.mark.parametrize(("said", "value"), [("YES", 1.0), ("NO", 0.0), ("MKT", 0.83)])
+@pytest.mark.parametrize(("answer_field", "value"), [("YES", 1.0), ("NO", 0.0), ("MKT", 0.83)])
 async def test_mf_v1_the_price_counts_only_where_the_market_says_so(
-    manifold: ManifoldFixture, said: str, value: float
+    manifold: ManifoldFixture, answer_field: str, value: float
 ) -> None:
     market = manifold.world.add_market()
     # Of YES and NO this is the price before the resolution.
-    manifold.world.resolve(market, said, prob=0.83)
+    manifold.world.resolve(market, answer_field, prob=0.83)
     assert await outcome(manifold, market) == BinaryOutcome(value)
 
 
@@ -68,7 +68,7 @@ async def test_an_open_market_has_no_outcome(manifold: ManifoldFixture) -> None:
 async def test_mf_v2_the_winner_is_the_answer_that_is_named(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
     manifold.world.resolve(market, market.answers[2].id)
-    # The prices that the answers go on showing favour another one.
+    # The prices that the answers continue to show favour another one.
     assert market.answers[0].pool.prob == pytest.approx(0.5)
     assert await outcome(manifold, market) == ChoiceOutcome("Cid")
 
@@ -231,8 +231,8 @@ async def test_one_market_that_is_out_of_order_hides_no_other_outcome(manifold: 
     for market in markets:
         manifold.world.resolve(market, "YES")
     manifold.clock.advance_without_waking(LATER_S)
-    trouble = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
-    manifold.venue.faults.schedule(trouble, path=f"/v0/market/{markets[0].id}", times=100)
+    details = FaultDetails(fault=RequestFault.ERROR_BEFORE, status=500)
+    manifold.venue.faults.schedule(details, path=f"/v0/market/{markets[0].id}", times=100)
     refs = [ref_of(market.id) for market in markets]
     assert [found.ref async for found in manifold.reader().resolutions(refs)] == refs[1:]
 

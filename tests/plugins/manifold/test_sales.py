@@ -28,7 +28,7 @@ from tests.plugins.manifold.fixture import ManifoldFixture, bodies
 from tests.plugins.manifold.fixture import order_of as bet_of
 from tests.plugins.manifold.fixture import sale_of as a_sale
 from tests.plugins.manifold.golden_vectors import vectors
-from tests.plugins.manifold.test_planner import THREE, account, appetite, order_of, plan, question, resting
+from tests.plugins.manifold.test_planner import THREE, account, order_of, plan, question, resting, sizing
 
 POOL = binary(pool={"YES": 1000.0, "NO": 1000.0})
 
@@ -46,7 +46,7 @@ async def test_what_is_held_against_the_belief_is_sold_at_a_cap_of_nothing_and_w
             FakeMarketReader(POOL),
             BinaryPrediction(belief),
             account=has,
-            appetite=appetite(max_cost=0.0, min_edge=0.03),
+            appetite=sizing(max_cost=0.0, min_edge=0.03),
         )
     )
     assert (order.side, order.leg, order.shares, order.cost) == (OrderSide.SELL, leg, 50, 0.0)
@@ -85,12 +85,12 @@ async def test_nothing_is_sold_within_the_edge_and_a_band_keeps_no_sale_back() -
         FakeMarketReader(POOL),
         BinaryPrediction(0.49),
         account=account(10.0, [holds(50)]),
-        appetite=appetite(min_edge=0.03),
+        appetite=sizing(min_edge=0.03),
     )
     assert near.order is None
     assert "within 0.03" in near.why
     high = binary(pool={"YES": 10.0, "NO": 1000.0})
-    policy = appetite(price_band=(0.1, 0.9), min_edge=0.03)
+    policy = sizing(price_band=(0.1, 0.9), min_edge=0.03)
     order = order_of(
         await plan(FakeMarketReader(high), BinaryPrediction(0.9), account=account(10.0, [holds(5)]), appetite=policy)
     )

@@ -89,72 +89,72 @@ class OutboxSetup:
 
 
 @pytest.fixture
-async def desk(manifold: ManifoldFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
+async def outbox_setup(manifold: ManifoldFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
     path = tmp_path / "ledger.sqlite"
     async with open_ledger(path, now=manifold.clock.now()) as ledger:
         yield OutboxSetup(manifold, ledger, path)
 
 
-async def test_mf_s6_the_order_and_its_request_are_durable_before_it_leaves(desk: OutboxSetup) -> None:
-    rain = desk.manifold.world.add_market()
-    await desk.plan(rain, "one")
+async def test_mf_s6_the_order_and_its_request_are_durable_before_it_leaves(outbox_setup: OutboxSetup) -> None:
+    rain = outbox_setup.manifold.world.add_market()
+    await outbox_setup.plan(rain, "one")
     seen: list[tuple[str, str, str]] = []
-    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
-    desk.manifold.venue.faults.schedule(watch, method="POST", path="/v0/bet")
-    assert await desk.outbox().flush() == 1
+    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(outbox_setup.on_record()))
+    outbox_setup.manifold.venue.faults.schedule(watch, method="POST", path="/v0/bet")
+    assert await outbox_setup.outbox().flush() == 1
     [(state, body, tag)] = seen
     assert state == IntentState.SENDING
-    known, sent = json.loads(body), json.loads(desk.manifold.asked("/v0/bet", "POST")[0].body)
+    known, sent = json.loads(body), json.loads(outbox_setup.manifold.asked("/v0/bet", "POST")[0].body)
     assert (known["contract"], known["leg"].upper()) == (sent["contractId"], sent["outcome"])
     assert (known["terms"]["amount"], float(known["terms"]["limit_prob"])) == (sent["amount"], sent["limitProb"])
     made_ms, expires_ms = tag.split("-")
     assert int(expires_ms) == sent["expiresAt"]
-    assert 0 <= int(made_ms) - to_milliseconds(desk.manifold.clock.now()) < 1_000
+    assert 0 <= int(made_ms) - to_milliseconds(outbox_setup.manifold.clock.now()) < 1_000
 
 
 @pytest.mark.parametrize("fault", [RequestFault.DROPPED_AFTER, RequestFault.DROPPED_BEFORE])
 async def test_mf_c4_what_is_unknown_is_read_back_before_the_first_new_bet(
-    desk: OutboxSetup, fault: RequestFault
+    outbox_setup: OutboxSetup, fault: RequestFault
 ) -> None:
-    rain, snow = desk.manifold.world.add_market("Rain?"), desk.manifold.world.add_market("Snow?")
-    old = await desk.plan(rain, "old")
-    desk.manifold.venue.faults.schedule(fault, method="POST", path="/v0/bet")
-    await desk.outbox().flush()
-    assert await desk.state(old) is IntentState.UNKNOWN
+    rain, snow = outbox_setup.manifold.world.add_market("Rain?"), outbox_setup.manifold.world.add_market("Snow?")
+    old = await outbox_setup.plan(rain, "old")
+    outbox_setup.manifold.venue.faults.schedule(fault, method="POST", path="/v0/bet")
+    await outbox_setup.outbox().flush()
+    assert await outbox_setup.state(old) is IntentState.UNKNOWN
     # The process ends here, and the next one begins with what is not known.
-    desk.manifold.clock.set_wall_clock(UNTIL_PROOF_S)
-    new = await desk.plan(snow, "new")
-    desk.manifold.venue.requests.clear()
-    outbox = desk.outbox()
+    outbox_setup.manifold.clock.set_wall_clock(UNTIL_PROOF_S)
+    new = await outbox_setup.plan(snow, "new")
+    outbox_setup.manifold.venue.requests.clear()
+    outbox = outbox_setup.outbox()
     await outbox.recover()
     await outbox.reconcile()
-    assert await desk.state(old) is not IntentState.UNKNOWN
+    assert await outbox_setup.state(old) is not IntentState.UNKNOWN
     await outbox.flush()
-    assert await desk.state(new) is IntentState.ACKED
-    paths = [(one.method, one.path) for one in desk.manifold.venue.requests]
+    assert await outbox_setup.state(new) is IntentState.ACKED
+    paths = [(one.method, one.path) for one in outbox_setup.manifold.venue.requests]
     assert paths.index(("GET", "/v0/bets")) < paths.index(("POST", "/v0/bet"))
     arrived = fault is RequestFault.DROPPED_AFTER
-    desk.manifold.clock.set_wall_clock(IN_A_WHILE_S)
+    outbox_setup.manifold.clock.set_wall_clock(IN_A_WHILE_S)
     await outbox.flush()
     # An order of so long ago is decided on anew, not sent again.
-    assert await desk.state(old) is (IntentState.ACKED if arrived else IntentState.SUPERSEDED)
-    assert desk.bets() == 1 + arrived
-    assert desk.manifold.venue.ledger.doubled_effects("bet", lambda effect: effect.subject) == {}
+    assert await outbox_setup.state(old) is (IntentState.ACKED if arrived else IntentState.SUPERSEDED)
+    assert outbox_setup.bets() == 1 + arrived
+    assert outbox_setup.manifold.venue.ledger.doubled_effects("bet", lambda effect: effect.subject) == {}
 
 
-async def test_mf_x1_on_paper_nothing_is_posted(desk: OutboxSetup, tmp_path: Path) -> None:
-    rain = desk.manifold.world.add_market()
-    intent = await desk.plan(rain, "one", ExecutionMode.PAPER)
+async def test_mf_x1_on_paper_nothing_is_posted(outbox_setup: OutboxSetup, tmp_path: Path) -> None:
+    rain = outbox_setup.manifold.world.add_market()
+    intent = await outbox_setup.plan(rain, "one", ExecutionMode.PAPER)
     place = PaperBookContext(
-        clock=desk.manifold.clock, http=desk.manifold.http, folder=tmp_path, cash=1000.0, delay_s=0.0
+        clock=outbox_setup.manifold.clock, http=outbox_setup.manifold.http, folder=tmp_path, cash=1000.0, delay_s=0.0
     )
-    async with open_paper(desk.manifold.with_settings(dry_run=True, comments=True), place) as book:
-        outbox = desk.outbox(book, ExecutionMode.PAPER)
+    async with open_paper(outbox_setup.manifold.with_settings(dry_run=True, comments=True), place) as book:
+        outbox = outbox_setup.outbox(book, ExecutionMode.PAPER)
         assert await outbox.flush() == 1
-        assert await desk.state(intent) is IntentState.ACKED
+        assert await outbox_setup.state(intent) is IntentState.ACKED
         await outbox.reconcile()
-    assert [one for one in desk.manifold.venue.requests if one.method != "GET"] == []
-    assert desk.manifold.venue.ledger.effects() == []
+    assert [one for one in outbox_setup.manifold.venue.requests if one.method != "GET"] == []
+    assert outbox_setup.manifold.venue.ledger.effects() == []
 
 
 def test_mf_x1_a_dry_run_is_an_option_that_is_off(manifold: ManifoldFixture) -> None:

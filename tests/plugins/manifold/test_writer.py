@@ -209,7 +209,7 @@ async def test_mf_s12_a_dry_run_is_asked_first_where_wanted_and_never_booked(man
     assert [body.get("dryRun") for body in bodies(manifold.asked("/v0/bet", "POST"))] == [True, None]
     assert receipt.reference != "dry-run"
     assert receipt.other_writes == ("dry run: 200",)
-    # The market moves away between the plan and the order: what is planned is not to be had any more.
+    # The market moves away between the plan and the order: what is planned is no longer available.
     batch = await seal_batch(
         writer, question, make_intent(question, order_of(market, limit="0.70", expected=0.6), "i2")
     )

@@ -40,29 +40,29 @@ UNKNOWN_ENDS = [
 ]
 
 
-@pytest.mark.parametrize("trouble", UNKNOWN_ENDS, ids=str)
+@pytest.mark.parametrize("details", UNKNOWN_ENDS, ids=str)
 async def test_mf_c1_without_a_whole_answer_nothing_is_known_and_nothing_repeated(
-    manifold: ManifoldFixture, trouble: RequestFault | FaultDetails
+    manifold: ManifoldFixture, details: RequestFault | FaultDetails
 ) -> None:
     market = manifold.world.add_market()
     question, writer = await manifold.question(market), manifold.writer()
     batch = await seal_batch(
         writer, question, make_intent(question, order_of(market)), make_intent(question, order_of(market), "i2")
     )
-    manifold.venue.faults.schedule(trouble, method="POST", path="/v0/bet")
+    manifold.venue.faults.schedule(details, method="POST", path="/v0/bet")
     first, second = await writer.submit(batch)
     assert first.state is IntentState.UNKNOWN
     assert second.state is IntentState.ABSENT
     assert len(manifold.asked("/v0/bet", "POST")) == 1
 
 
-@pytest.mark.parametrize("trouble", UNKNOWN_ENDS, ids=str)
+@pytest.mark.parametrize("details", UNKNOWN_ENDS, ids=str)
 async def test_mf_c2_and_c3_the_list_of_bets_tells_which_one_was_taken(
-    manifold: ManifoldFixture, trouble: RequestFault | FaultDetails
+    manifold: ManifoldFixture, details: RequestFault | FaultDetails
 ) -> None:
     market = manifold.world.add_market()
     question, writer = await manifold.question(market), manifold.writer()
-    manifold.venue.faults.schedule(trouble, method="POST", path="/v0/bet")
+    manifold.venue.faults.schedule(details, method="POST", path="/v0/bet")
     batch, _ = await seal_and_submit(writer, question, order_of(market))
     sent_ms = to_milliseconds(manifold.clock.now())
     manifold.clock.advance_without_waking(30)

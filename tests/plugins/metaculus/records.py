@@ -69,7 +69,7 @@ def intent(
     text: str = "",
     name: str = "",
 ) -> Intent:
-    """An intent about a question: a forecast of 0.7 unless told otherwise."""
+    """An intent about a question: a forecast of 0.7 by default."""
     predictions: dict[str, Prediction] = {}
     if action is IntentAction.FORECAST:
         predictions = {"outcome": prediction or BinaryPrediction(0.7)}

@@ -8,8 +8,8 @@ from tests.plugins.metaculus.conftest import OTHER, TOKEN, MetaculusFixture
 
 
 async def test_mc_r1_a_bot_that_may_forecast_passes(site: MetaculusFixture) -> None:
-    said = await check_account(site.settings, site.place)
-    assert said[0] == "account samplebot, access tier restricted"
+    reported = await check_account(site.settings, site.place)
+    assert reported[0] == "account samplebot, access tier restricted"
     assert site.fake.requests[0].path == "/api/users/me/"
 
 
@@ -41,14 +41,16 @@ async def test_mc_r1_another_than_the_primary_bot_is_warned_of(site: MetaculusFi
 
 async def test_mc_r8_tournaments_are_looked_up(site: MetaculusFixture) -> None:
     site.fake.world.add_tournament("viewonly-t", "View only T", permission="viewer")
-    said = await check_account(site.set(tournaments=("sample-aib", "viewonly-t", 32002, "nope")).settings, site.place)
+    reported = await check_account(
+        site.set(tournaments=("sample-aib", "viewonly-t", 32002, "nope")).settings, site.place
+    )
     paths = [heard.path for heard in site.fake.requests if "tournaments" in heard.path]
     looked_up = [f"/api/projects/tournaments/{name}/" for name in ("sample-aib", "viewonly-t", 32002, "nope")]
     # For the last, which does not exist, the list of all tournaments is read to suggest similar names.
     assert paths == [*looked_up, "/api/projects/tournaments/"]
-    assert any(line.startswith("tournament sample-aib: Sample AI Benchmark") for line in said)
-    assert any("is viewer there" in line for line in said)
-    assert any("'nope' does not exist" in line for line in said)
+    assert any(line.startswith("tournament sample-aib: Sample AI Benchmark") for line in reported)
+    assert any("is viewer there" in line for line in reported)
+    assert any("'nope' does not exist" in line for line in reported)
 
 
 async def test_mc_r8_where_no_tournament_is_there_nothing_goes_live(site: MetaculusFixture) -> None:

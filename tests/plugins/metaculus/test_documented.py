@@ -31,8 +31,8 @@ def commented() -> dict[str, Any]:
 def test_the_documented_settings_are_settings(table: Any) -> None:
     shown = dict(table()["venues"]["metaculus"]["settings"])
     assert shown.pop("token_file").endswith(".token")
-    taken = MetaculusSettings.model_validate({"token": "x" * 40, **shown})
-    assert list(taken.tournaments) == shown["tournaments"]
+    parsed = MetaculusSettings.model_validate({"token": "x" * 40, **shown})
+    assert list(parsed.tournaments) == shown["tournaments"]
 
 
 def test_mc_p3_the_documented_poll_interval_is_5_to_10_minutes() -> None:

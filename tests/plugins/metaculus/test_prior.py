@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.api import CurvePrediction, CurveShape, IntentState, Prediction, Question
-from bot.cli.output.predictions import describe_prediction
+from bot.cli.output.formatting import describe_prediction
 from bot.execution.gate.comment_text import _describe_prediction as said_beside
 from bot.forecasting.agent.answer_schema import AnswerSettings, create_answer_format
 from bot.forecasting.agent.belief_state import find_starting_point
@@ -87,8 +87,8 @@ def test_a_discrete_question_is_one_of_whole_numbers_in_every_prompt_and_table(s
     assert (shape.value_range, shape.is_whole) == ((0.0, 9.0), True)
     prediction = CurvePrediction((0.0, 0.02, 0.05, 0.2, 0.6, 0.8, 0.9, 0.93, 0.95, 0.96, 0.97))
     ballot = create_answer_format(question, AnswerSettings(), percent=False)
-    told = question_text(question, ballot, find_starting_point(question), cutoff=START)
-    assert "range from 0 (closed) to 9 (open), a whole number. An open end may be exceeded." in told
+    header = question_text(question, ballot, find_starting_point(question), cutoff=START)
+    assert "range from 0 (closed) to 9 (open), a whole number. An open end may be exceeded." in header
     assert "The answer is a whole number" in task_text(question)
     schema: Any = ballot.schema(0.01)
     assert '"integer"' in str(schema).replace("'", '"')

@@ -1,4 +1,4 @@
-"""A question that is edited after its forecast: what its writer reads decides, and nothing leaves onto the new one."""
+"""A question that is edited after its forecast: what its writer reads decides, and nothing is sent to the new one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from bot.store.forecast_queries import read_forecast_status
 from plugins.metaculus.question_names import question_ref
 from tests.plugins.metaculus.conftest import MetaculusFixture
 from tests.plugins.metaculus.test_through_outbox import OutboxSetup
-from tests.plugins.metaculus.test_through_outbox import desk as desk_fixture
+from tests.plugins.metaculus.test_through_outbox import outbox_setup as desk_fixture
 from tests.recorded_forecasts import record_forecast
 
-desk = desk_fixture
+outbox_setup = desk_fixture
 
 YEAR = timedelta(days=365)
 LINEAR = question_scaling(0.0, 100.0)
@@ -74,7 +74,7 @@ class QuestionEdit:
 
     ask: Callable[[MetaculusFixture], There]
     edit: Callable[[MetaculusFixture, There], None]
-    said: tuple[str, ...]
+    expected_changes: tuple[str, ...]
 
 
 EDITS = {
@@ -118,18 +118,18 @@ EDITS = {
 }
 
 
-async def plan(desk: OutboxSetup, there: There) -> Intent:
+async def plan(outbox_setup: OutboxSetup, there: There) -> Intent:
     """A forecast of the question as it is now, decided to leave."""
-    now = desk.site.clock.now()
-    question = await desk.site.reader.find_question(question_ref(there.post, there.id).key)
-    await desk.ledger.questions.record([question], seen_at=now)
+    now = outbox_setup.site.clock.now()
+    question = await outbox_setup.site.reader.find_question(question_ref(there.post, there.id).key)
+    await outbox_setup.ledger.questions.record([question], seen_at=now)
     if there.options is None:
         steps = len(question.shape.grid) - 1  # type: ignore[union-attr]
         low, high = (0.05 if there.scaling and there.scaling.open_lower else 0.0), 1.0
         belief: Any = CurvePrediction(tuple(low + (high - low) * step / steps for step in range(steps + 1)))
     else:
         belief = ChoicePrediction({option: 1.0 / len(there.options) for option in there.options})
-    forecast = await record_forecast(desk.ledger, question, {"outcome": belief}, now)
+    forecast = await record_forecast(outbox_setup.ledger, question, {"outcome": belief}, now)
     name = f"intent-{forecast.id}"
     intent = Intent(
         id=name,
@@ -140,63 +140,65 @@ async def plan(desk: OutboxSetup, there: There) -> Intent:
         predictions=forecast.predictions,
         batch=name,
     )
-    return await desk.decide(intent)
+    return await outbox_setup.decide(intent)
 
 
 @pytest.mark.parametrize("name", EDITS)
-async def test_nothing_is_sent_onto_a_question_that_changed_after_its_forecast(desk: OutboxSetup, name: str) -> None:
-    case, site = EDITS[name], desk.site
+async def test_nothing_is_sent_onto_a_question_that_changed_after_its_forecast(
+    outbox_setup: OutboxSetup, name: str
+) -> None:
+    case, site = EDITS[name], outbox_setup.site
     there = case.ask(site)
-    intent = await plan(desk, there)
+    intent = await plan(outbox_setup, there)
     case.edit(site, there)
-    assert await desk.outbox.flush() == 0
+    assert await outbox_setup.outbox.flush() == 0
     assert there.forecasts_of(site.bot.id) == []
     assert "/api/questions/forecast/" not in site.writes()
-    assert await desk.state(intent) is IntentState.SUPERSEDED
-    [*_, held] = await desk.ledger.submissions.decisions(intent.forecast)
-    assert [words for words in case.said if words not in held.decision.why] == [], held.decision.why
+    assert await outbox_setup.state(intent) is IntentState.SUPERSEDED
+    [*_, held] = await outbox_setup.ledger.submissions.decisions(intent.forecast)
+    assert [words for words in case.expected_changes if words not in held.decision.why] == [], held.decision.why
 
 
 @pytest.mark.parametrize("name", EDITS)
-async def test_it_is_on_record_as_it_is_now_and_due_at_once(desk: OutboxSetup, name: str) -> None:
-    case, site = EDITS[name], desk.site
+async def test_it_is_on_record_as_it_is_now_and_due_at_once(outbox_setup: OutboxSetup, name: str) -> None:
+    case, site = EDITS[name], outbox_setup.site
     there = case.ask(site)
-    intent = await plan(desk, there)
+    intent = await plan(outbox_setup, there)
     case.edit(site, there)
-    await desk.outbox.flush()
+    await outbox_setup.outbox.flush()
     now = await site.reader.find_question(question_ref(there.post, there.id).key)
-    known = await desk.ledger.questions.get(intent.ref)
+    known = await outbox_setup.ledger.questions.get(intent.ref)
     assert known.without_metadata == now.without_metadata
     # Held between the reading and the forecast by nothing: neither by a gap between forecasts.
-    place = (await read_forecast_status(desk.ledger.forecasts.readers, intent.ref, "plain")).place
+    place = (await read_forecast_status(outbox_setup.ledger.forecasts.readers, intent.ref, "plain")).place
     assert place is not None
     assert place.due_at == site.clock.now()
-    assert [words for words in case.said if words not in place.why] == []
+    assert [words for words in case.expected_changes if words not in place.why] == []
 
 
-async def test_what_moves_without_another_question_holds_nothing(desk: OutboxSetup) -> None:
-    site = desk.site
+async def test_what_moves_without_another_question_holds_nothing(outbox_setup: OutboxSetup) -> None:
+    site = outbox_setup.site
     there = numeric(site)
-    intent = await plan(desk, there)
+    intent = await plan(outbox_setup, there)
     site.fake.world.edit(there, weight=0.5, score_type="spot_peer")
     other = site.fake.world.add_user("other")
     site.fake.world.forecast(other, there, [step / 200 for step in range(201)])
-    assert await desk.outbox.flush() == 1
-    assert await desk.state(intent) is IntentState.ACKED
-    [attempt] = await desk.ledger.submissions.attempts([intent.id])
-    assert attempt.version == await desk.ledger.questions.current_version(intent.ref)
+    assert await outbox_setup.outbox.flush() == 1
+    assert await outbox_setup.state(intent) is IntentState.ACKED
+    [attempt] = await outbox_setup.ledger.submissions.attempts([intent.id])
+    assert attempt.version == await outbox_setup.ledger.questions.current_version(intent.ref)
 
 
-async def test_a_list_that_lags_does_not_bring_the_old_text_back(desk: OutboxSetup) -> None:
-    site = desk.site
+async def test_a_list_that_lags_does_not_bring_the_old_text_back(outbox_setup: OutboxSetup) -> None:
+    site = outbox_setup.site
     there = numeric(site)
     before = await site.reader.find_question(question_ref(there.post, there.id).key)
-    intent = await plan(desk, there)
+    intent = await plan(outbox_setup, there)
     rescaled(high=200.0)(site, there)
-    await desk.outbox.flush()
-    newer = await desk.ledger.questions.get(intent.ref)
-    lagging = await desk.ledger.questions.record([before], seen_at=site.clock.now() + timedelta(minutes=5))
+    await outbox_setup.outbox.flush()
+    newer = await outbox_setup.ledger.questions.get(intent.ref)
+    lagging = await outbox_setup.ledger.questions.record([before], seen_at=site.clock.now() + timedelta(minutes=5))
     assert lagging.outdated == {intent.ref}
-    assert (await desk.ledger.questions.get(intent.ref)).without_metadata == newer.without_metadata
-    late = await desk.ledger.questions.record([before], seen_at=site.clock.now() + timedelta(hours=2))
+    assert (await outbox_setup.ledger.questions.get(intent.ref)).without_metadata == newer.without_metadata
+    late = await outbox_setup.ledger.questions.record([before], seen_at=site.clock.now() + timedelta(hours=2))
     assert (late.changed, late.outdated) == (1, frozenset())

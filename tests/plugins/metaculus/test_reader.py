@@ -179,9 +179,9 @@ async def test_mc_f5_unknown_types_are_skipped_and_counted(tmp_path: Path, capfd
     found, _ = await read(tmp_path, {LIST: page(*odd, post(40003), post(40004, question=question(50004, id="x")))})
     assert [one.ref.key for one in found] == ["40003:50003"]
     noted = capfd.readouterr()
-    said = noted.out + noted.err
-    assert "of the unknown type 'poll'" in said
-    assert "bad" in said
+    reported = noted.out + noted.err
+    assert "of the unknown type 'poll'" in reported
+    assert "bad" in reported
 
 
 async def test_settings_choose_kinds_forms_and_windows(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ async def test_mc_l1_whoever_asks_waits_for_his_turn() -> None:
     async def ask(method: str) -> None:
         async with rates.acquire(method, LIST, patience_s=10.0) as turn:
             left.append(clock.monotonic())
-            turn.record_answer(200, {})
+            turn.record_response(200, {})
 
     asking = [asyncio.create_task(ask(method)) for method in ("GET", "POST", "GET", "POST")]
     await clock.advance(60)
@@ -368,9 +368,9 @@ async def test_mc_l1_whoever_asks_waits_for_his_turn() -> None:
 
 async def test_mc_l2_a_429_is_tried_again_with_and_without_retry_after(site: MetaculusFixture) -> None:
     site.fake.world.add_question("Rain?")
-    for told in ("0", None):
+    for output in ("0", None):
         site.fake.requests.clear()
-        site.fake.faults.schedule(FaultDetails(fault=RequestFault.TOO_MANY, retry_after=told), method="GET")
+        site.fake.faults.schedule(FaultDetails(fault=RequestFault.TOO_MANY, retry_after=output), method="GET")
         assert len(await site.questions()) == 1
         assert len(site.fake.requests) == 2
 

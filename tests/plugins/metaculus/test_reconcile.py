@@ -80,7 +80,7 @@ async def test_no_reading_of_what_stands_is_answered_by_a_cache(site: MetaculusF
         assert [one.state for one in await site.writer.read_submissions(wanted)] == [ABSENT]
         site.fake.faults.schedule(RequestFault.DROPPED_AFTER, method="POST")
         assert [one.state for one in await site.writer.submit(wanted)] == [UNKNOWN]
-        # Whoever has an old answer to what is asked gives that one.
+        # A cache with an old answer to the request gives that one.
         site.fake.faults.schedule(RequestFault.STALE, method="GET", times=3)
         assert [one.state for one in await site.writer.read_submissions(wanted)] == [ACKED]
 
@@ -180,9 +180,9 @@ async def test_many_posts_that_refuse_this_account_are_an_alarm(
     wanted = await site.sealed(batch(*(intent(ref(one)) for one in there)))
     site.fake.world.benchmark_tournament.permission = "viewer"
     assert [one.state for one in await site.writer.submit(wanted)] == [REFUSED] * 3
-    said = "".join(capfd.readouterr())
-    assert "posts_in_a_row=3" in said
-    assert "error" in said
+    reported = "".join(capfd.readouterr())
+    assert "posts_in_a_row=3" in reported
+    assert "error" in reported
 
 
 async def test_reading_back_that_fails_is_unknown_and_a_refused_token_is_raised(site: MetaculusFixture) -> None:

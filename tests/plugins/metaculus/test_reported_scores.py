@@ -25,8 +25,8 @@ async def outcome_of(site: MetaculusFixture, there: There) -> Resolution:
     return found
 
 
-async def ours(question: Question, outcome: Resolution, said: ChoicePrediction) -> float:
-    (marks,) = score_predictions([ResolvedPrediction(said, question.shape, outcome.outcome)])
+async def ours(question: Question, outcome: Resolution, reported: ChoicePrediction) -> float:
+    (marks,) = score_predictions([ResolvedPrediction(reported, question.shape, outcome.outcome)])
     return marks[CHOICE_BASELINE]
 
 
@@ -93,15 +93,15 @@ async def test_a_forecast_from_before_the_change_is_read_at_the_last_option_amon
         type="multiple_choice", options=["A", "B", "C"], score_type="spot_peer", spot=START + 3 * HOUR
     )
     before = await asked(site, there)
-    said = {"A": 0.1, "B": 0.6, "C": 0.3}
-    site.fake.world.forecast(site.bot, there, said)
+    reported = {"A": 0.1, "B": 0.6, "C": 0.3}
+    site.fake.world.forecast(site.bot, there, reported)
     site.fake.world.change_options(there, ["A", "B", "D", "C"], grace_s=24 * HOUR.total_seconds())
     await site.clock.advance(4 * HOUR.total_seconds())
     site.fake.world.resolve(there, "D")
     found = await outcome_of(site, there)
     expected = 100.0 * log(0.3 * 3) / log(3)
     assert found.scores["spot baseline"] == pytest.approx(expected, abs=1e-9)
-    assert await ours(before, found, ChoicePrediction(said)) == pytest.approx(expected, abs=1e-9)
+    assert await ours(before, found, ChoicePrediction(reported)) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(("score_type", "is_told"), [("spot_peer", True), ("spot_baseline", True), ("peer", False)])
@@ -140,8 +140,8 @@ async def test_an_unknown_tournament_is_named_with_near_ones_and_hides_no_other(
     site.fake.world.add_question("Rain?")
     both = site.set(tournaments=("fall-futureval-2026", "sample-aib"))
     assert [one.title for one in await both.questions()] == ["Rain?"]
-    told = capfd.readouterr()
-    assert "similar names: fall-futureeval-2026 (FutureEval Fall 2026)" in told.out + told.err
+    output = capfd.readouterr()
+    assert "similar names: fall-futureeval-2026 (FutureEval Fall 2026)" in output.out + output.err
     alone = site.set(tournaments=("sample-iab",))
     with pytest.raises(
         RequestRejectedError, match=r"'sample-iab' does not exist; .* similar names: sample-aib \(Sample AI Benchmark\)"

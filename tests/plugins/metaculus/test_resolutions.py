@@ -104,12 +104,12 @@ def test_an_option_that_was_added_is_read_at_the_last_one_of_older_forecasts() -
     added = parse_record(
         MetaculusQuestionRecord, records.choice(options=["A", "B", "D", "C"], all_options_ever=["A", "B", "C", "D"]), ""
     )
-    said = ResolvedPrediction(
+    reported = ResolvedPrediction(
         ChoicePrediction({"A": 0.1, "B": 0.5, "C": 0.4}),
         ChoiceShape(options=("A", "B", "C")),
         parse_outcome(added, "D"),
     )
-    [marks] = score_predictions([said])
+    [marks] = score_predictions([reported])
     assert marks["choice log"] == pytest.approx(-math.log(0.4))
 
 

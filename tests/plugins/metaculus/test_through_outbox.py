@@ -1,4 +1,4 @@
-"""The writer behind the real outbox and ledger: what is on record before a byte leaves, and what comes of faults."""
+"""The writer behind the real outbox and ledger: what is on record before a byte leaves, and the results of faults."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -68,7 +68,7 @@ class OutboxSetup:
 
 
 @pytest.fixture
-async def desk(site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
+async def outbox_setup(site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[OutboxSetup]:
     async def at_once(_: BatchRow, __: datetime) -> bool:
         return True
 
@@ -85,71 +85,71 @@ async def desk(site: MetaculusFixture, tmp_path: Path) -> AsyncIterator[OutboxSe
         yield OutboxSetup(site, ledger, outbox, path)
 
 
-async def test_mc_s10_the_intent_is_durable_before_the_request_leaves(desk: OutboxSetup) -> None:
-    rain = desk.site.fake.world.add_question()
-    await desk.plan(rain, 0.7)
+async def test_mc_s10_the_intent_is_durable_before_the_request_leaves(outbox_setup: OutboxSetup) -> None:
+    rain = outbox_setup.site.fake.world.add_question()
+    await outbox_setup.plan(rain, 0.7)
     seen: list[tuple[str, str]] = []
-    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(desk.on_record()))
-    desk.site.fake.faults.schedule(watch, method="POST")
-    assert await desk.outbox.flush() == 1
+    watch = FaultDetails(fault=RequestFault.MEANWHILE, meanwhile=lambda: seen.extend(outbox_setup.on_record()))
+    outbox_setup.site.fake.faults.schedule(watch, method="POST")
+    assert await outbox_setup.outbox.flush() == 1
     [(state, tag)] = seen
     assert state == IntentState.SENDING
     assert tag.startswith("forecast-")
-    assert len(desk.site.ours(rain)) == 1
+    assert len(outbox_setup.site.ours(rain)) == 1
 
 
 @pytest.mark.parametrize("fault", [RequestFault.DROPPED_AFTER, RequestFault.ERROR_AFTER, RequestFault.PAGE_AFTER])
 async def test_mc_c3_what_arrived_without_an_answer_is_found_and_not_sent_again(
-    desk: OutboxSetup, fault: RequestFault
+    outbox_setup: OutboxSetup, fault: RequestFault
 ) -> None:
-    rain = desk.site.fake.world.add_question()
-    intent = await desk.plan(rain, 0.7)
-    desk.site.fake.faults.schedule(fault, method="POST")
-    assert await desk.outbox.flush() == 0
-    assert await desk.state(intent) is IntentState.UNKNOWN
-    assert await desk.outbox.flush() == 0, "in doubt, nothing is sent"
-    assert await desk.outbox.reconcile() == 1
-    assert await desk.state(intent) is IntentState.ACKED
-    assert await desk.outbox.reconcile() == 0
-    assert len(rain.forecasts_of(desk.site.bot.id)) == 1
+    rain = outbox_setup.site.fake.world.add_question()
+    intent = await outbox_setup.plan(rain, 0.7)
+    outbox_setup.site.fake.faults.schedule(fault, method="POST")
+    assert await outbox_setup.outbox.flush() == 0
+    assert await outbox_setup.state(intent) is IntentState.UNKNOWN
+    assert await outbox_setup.outbox.flush() == 0, "in doubt, nothing is sent"
+    assert await outbox_setup.outbox.reconcile() == 1
+    assert await outbox_setup.state(intent) is IntentState.ACKED
+    assert await outbox_setup.outbox.reconcile() == 0
+    assert len(rain.forecasts_of(outbox_setup.site.bot.id)) == 1
 
 
 @pytest.mark.parametrize("fault", [RequestFault.DROPPED_BEFORE, RequestFault.ERROR_BEFORE, RequestFault.PAGE_BEFORE])
 async def test_mc_c3_what_did_not_arrive_is_sent_once_more_when_its_absence_is_proof(
-    desk: OutboxSetup, fault: RequestFault
+    outbox_setup: OutboxSetup, fault: RequestFault
 ) -> None:
-    rain = desk.site.fake.world.add_question()
-    intent = await desk.plan(rain, 0.7)
-    desk.site.fake.faults.schedule(fault, method="POST")
-    await desk.outbox.flush()
-    assert await desk.outbox.reconcile() == 0, "it may still take effect"
-    desk.site.clock.set_wall_clock(UNTIL_PROOF_S)
-    assert await desk.outbox.reconcile() == 1
-    desk.site.clock.set_wall_clock(IN_A_WHILE_S)
-    assert await desk.outbox.flush() == 1
-    assert await desk.state(intent) is IntentState.ACKED
-    assert len(rain.forecasts_of(desk.site.bot.id)) == 1
+    rain = outbox_setup.site.fake.world.add_question()
+    intent = await outbox_setup.plan(rain, 0.7)
+    outbox_setup.site.fake.faults.schedule(fault, method="POST")
+    await outbox_setup.outbox.flush()
+    assert await outbox_setup.outbox.reconcile() == 0, "it may still take effect"
+    outbox_setup.site.clock.set_wall_clock(UNTIL_PROOF_S)
+    assert await outbox_setup.outbox.reconcile() == 1
+    outbox_setup.site.clock.set_wall_clock(IN_A_WHILE_S)
+    assert await outbox_setup.outbox.flush() == 1
+    assert await outbox_setup.state(intent) is IntentState.ACKED
+    assert len(rain.forecasts_of(outbox_setup.site.bot.id)) == 1
 
 
-async def test_a_comment_goes_after_its_forecast_and_never_twice(desk: OutboxSetup) -> None:
-    rain = desk.site.fake.world.add_question()
-    intent = await desk.plan(rain, 0.7)
-    said = replace(intent, id="said", batch="said", action=IntentAction.COMMENT, text="Because of the wind.")
-    await desk.decide(said)
-    desk.site.fake.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/api/comments/create/")
-    await desk.outbox.flush()
-    assert await desk.state(said) is IntentState.UNKNOWN
-    await desk.outbox.reconcile()
-    await desk.outbox.flush()
-    assert await desk.state(said) is IntentState.ACKED
-    assert desk.site.writes() == ["/api/questions/forecast/", "/api/comments/create/"]
-    assert len(desk.site.fake.state.comments) == 1
+async def test_a_comment_goes_after_its_forecast_and_never_twice(outbox_setup: OutboxSetup) -> None:
+    rain = outbox_setup.site.fake.world.add_question()
+    intent = await outbox_setup.plan(rain, 0.7)
+    reported = replace(intent, id="said", batch="said", action=IntentAction.COMMENT, text="Because of the wind.")
+    await outbox_setup.decide(reported)
+    outbox_setup.site.fake.faults.schedule(RequestFault.DROPPED_AFTER, method="POST", path="/api/comments/create/")
+    await outbox_setup.outbox.flush()
+    assert await outbox_setup.state(reported) is IntentState.UNKNOWN
+    await outbox_setup.outbox.reconcile()
+    await outbox_setup.outbox.flush()
+    assert await outbox_setup.state(reported) is IntentState.ACKED
+    assert outbox_setup.site.writes() == ["/api/questions/forecast/", "/api/comments/create/"]
+    assert len(outbox_setup.site.fake.state.comments) == 1
 
 
-async def test_a_question_that_closed_meanwhile_is_refused_and_nothing_is_written(desk: OutboxSetup) -> None:
-    rain = desk.site.fake.world.add_question()
-    intent = await desk.plan(rain, 0.7)
-    desk.site.fake.world.close(rain)
-    assert await desk.outbox.flush() == 0
-    assert await desk.state(intent) is IntentState.REFUSED
-    assert desk.site.writes() == []
+async def test_a_question_that_closed_meanwhile_is_refused_and_nothing_is_written(outbox_setup: OutboxSetup) -> None:
+    rain = outbox_setup.site.fake.world.add_question()
+    intent = await outbox_setup.plan(rain, 0.7)
+    outbox_setup.site.fake.world.close(rain)
+    assert await outbox_setup.outbox.flush() == 0
+    assert await outbox_setup.state(intent) is IntentState.REFUSED
+    assert outbox_setup.site.writes() == []

@@ -1,4 +1,4 @@
-"""What is sent for a prediction, and whether what stands is what was sent."""
+"""What is sent for a prediction, and whether the forecast in force is the one that was sent."""
 
 import math
 from datetime import UTC, datetime

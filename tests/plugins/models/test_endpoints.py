@@ -106,9 +106,9 @@ async def test_the_form_of_responses_can_be_spoken_to_any_endpoint() -> None:
 
 
 async def test_what_the_model_said_can_be_sent_as_words_and_calls_alone() -> None:
-    said = b'{"choices": [{"message": {"content": "x", "odd": 1}, "finish_reason": "stop"}]}'
+    message = b'{"choices": [{"message": {"content": "x", "odd": 1}, "finish_reason": "stop"}]}'
     for echo, fields in (("all", {"role", "content", "odd"}), ("plain", {"role", "content"})):
-        async with ScriptedModelServer(ScriptedReply(raw=said)) as server, opened(server.base_url, echo=echo) as llm:
+        async with ScriptedModelServer(ScriptedReply(raw=message)) as server, opened(server.base_url, echo=echo) as llm:
             answer = await llm.complete("there/small", QUESTION, SAMPLING)
             spoken = Message(speaker=MessageRole.ASSISTANT, text=answer.text, native=answer.native)
             await llm.complete(
@@ -119,8 +119,8 @@ async def test_what_the_model_said_can_be_sent_as_words_and_calls_alone() -> Non
 
 async def test_a_server_that_refuses_fields_it_does_not_know_is_asked_once_more_without_them() -> None:
     # The strict server gets what a lenient one of the same name gave.
-    said = b'{"choices": [{"message": {"content": "x", "odd": 1}, "finish_reason": "stop"}]}'
-    async with ScriptedModelServer(ScriptedReply(raw=said)) as lenient:
+    message = b'{"choices": [{"message": {"content": "x", "odd": 1}, "finish_reason": "stop"}]}'
+    async with ScriptedModelServer(ScriptedReply(raw=message)) as lenient:
         answer = await ask(lenient, "mistral-large-3")
     spoken = Message(speaker=MessageRole.ASSISTANT, text=answer.text, native=answer.native)
     prompt = Prompt(messages=(*QUESTION.messages, spoken, *QUESTION.messages))

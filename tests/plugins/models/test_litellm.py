@@ -75,7 +75,7 @@ def settings(base_url: str) -> LitellmSettings:
     )
 
 
-def workplace() -> PluginContext:
+def context() -> PluginContext:
     return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
 
 
@@ -102,7 +102,7 @@ async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
 
 
 async def test_the_dearer_prices_of_a_model_are_known_too() -> None:
-    async with open_litellm(LitellmSettings(), workplace()) as llm:
+    async with open_litellm(LitellmSettings(), context()) as llm:
         price = await llm.price(SONNET)
         plain = await llm.price("openai/gpt-4o")
     # The prices that Anthropic publishes for this model: up to 200,000 tokens of a prompt, and beyond.
@@ -121,15 +121,18 @@ def test_where_a_model_is_served_is_what_config_says_of_it_and_no_key() -> None:
         return LitellmProvider(LitellmSettings.model_validate(given), FakeHttpClient({})).place(model)
 
     assert place() == place(keys={"anthropic": KEY}) == place(base_urls={"openai": "https://one.example"}) == ""
-    told = [place(base_urls={"anthropic": f"https://{host}.example"}) for host in ("one", "two")]
-    assert len({*told, place(drop_params=True), ""}) == 4
-    assert "example" not in "".join(told)
+    reported = [place(base_urls={"anthropic": f"https://{host}.example"}) for host in ("one", "two")]
+    assert len({*reported, place(drop_params=True), ""}) == 4
+    assert "example" not in "".join(reported)
 
 
 async def test_keys_that_the_library_found_itself_are_shown_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_OTHER_API_KEY", "found-in-the-environment")
-    said = {"type": "error", "error": {"type": "invalid", "message": "found-in-the-environment at https://x.y/z?k=1"}}
-    error, _ = await told(ScriptedResponse(status=400, body=json.dumps(said).encode()))
+    message = {
+        "type": "error",
+        "error": {"type": "invalid", "message": "found-in-the-environment at https://x.y/z?k=1"},
+    }
+    error, _ = await ask_other_form(ScriptedResponse(status=400, body=json.dumps(message).encode()))
     assert type(error) is RequestRejectedError
     assert "*** at https://x.y/z?***" in str(error)
     assert "found-in" not in str(error)
@@ -137,7 +140,7 @@ async def test_keys_that_the_library_found_itself_are_shown_to_nobody(monkeypatc
 
 @pytest.mark.parametrize("model", ["openai/nobody", "ollama/gpt-4o", "nobody", "ollama/llama3"])
 async def test_what_the_list_does_not_price_is_unknown_and_asks_no_server(model: str) -> None:
-    async with open_litellm(LitellmSettings(), workplace()) as llm:
+    async with open_litellm(LitellmSettings(), context()) as llm:
         assert await llm.price(model) is None
 
 
@@ -168,7 +171,7 @@ TOLD = {
 }
 
 
-async def told(
+async def ask_other_form(
     sent: ScriptedResponse, prompt: Prompt = QUESTION, sampling: SamplingSettings = SAMPLING
 ) -> tuple[Any, dict[str, Any]]:
     """Ask through the other form; return the completion or the error, and the body that went out."""
@@ -185,7 +188,7 @@ async def told(
 async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_counted() -> None:
     system = Message(speaker=MessageRole.SYSTEM, text="Forecast.")
     prompt = Prompt(messages=(system, *QUESTION.messages), tools=(SEARCH,), stable=1)
-    answer, body = await told(
+    answer, body = await ask_other_form(
         ScriptedResponse(body=json.dumps(TOLD).encode()), prompt, SamplingSettings(max_tokens=9, seed=4)
     )
     assert body["system"] == [{"type": "text", "text": "Forecast.", "cache_control": {"type": "ephemeral"}}]
@@ -224,14 +227,16 @@ async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_
     ids=["401", "403", "400", "404", "500", "529", "no answer", "half a body", "a web page", "an empty object"],
 )
 async def test_the_other_form_fails_with_the_same_meanings(sent: ScriptedResponse, kind: type[FoxcastError]) -> None:
-    error, _ = await told(sent)
+    error, _ = await ask_other_form(sent)
     assert type(error) is kind
     assert type(error) is not NotFoundError
 
 
 async def test_the_other_form_names_its_wait_too() -> None:
     headers = {"Retry-After": "9", "Content-Type": "application/json"}
-    error, _ = await told(ScriptedResponse(status=429, headers=headers, body=b'{"type": "error", "error": {}}'))
+    error, _ = await ask_other_form(
+        ScriptedResponse(status=429, headers=headers, body=b'{"type": "error", "error": {}}')
+    )
     assert isinstance(error, ServiceUnavailableError)
     assert error.retry_after_s == 9.0
 
@@ -250,7 +255,7 @@ async def test_a_key_that_nobody_set_is_told_by_the_name_of_its_variable(
     for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     variable = f"FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__{provider.upper()}"
-    async with open_litellm(LitellmSettings(), workplace()) as litellm:
+    async with open_litellm(LitellmSettings(), context()) as litellm:
         with pytest.raises(AuthenticationError, match=f"no key; set {variable}"):
             await litellm.complete(f"{provider}/some-model", QUESTION, SAMPLING)
 
@@ -269,7 +274,7 @@ async def test_it_knows_before_it_is_asked_that_a_key_is_missing(monkeypatch: py
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     keys = LitellmSettings(keys={"gemini": SecretStr("k" * 20)})
-    async with open_litellm(keys, workplace()) as opened:
+    async with open_litellm(keys, context()) as opened:
         llm = cast("LitellmProvider", opened)
         assert await llm.lacks("openai/gpt-4o-mini") == "no key; set FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
         assert await llm.lacks("gemini/some-model") is None
@@ -301,7 +306,7 @@ def made(kind: Any) -> Exception:
 async def test_every_error_of_the_library_says_who_must_act() -> None:
     from litellm import exceptions
 
-    async with open_litellm(LitellmSettings(), workplace()) as llm:
+    async with open_litellm(LitellmSettings(), context()) as llm:
         await llm.price("loaded")
     library = sys.modules["litellm"]
     found = {kind.__name__: type(raised(made(kind), library)) for kind in exceptions.LITELLM_EXCEPTION_TYPES}

@@ -103,7 +103,7 @@ async def test_what_is_refused_is_sent_once_more_without_its_signed_parts(model:
 @pytest.mark.parametrize("model", FAMILIES)
 async def test_a_conversation_of_another_model_is_taken(model: str) -> None:
     made = ToolCall(id="toolu_" + "x" * 100, name="search", arguments='{"q": "x"}')
-    said = Message(
+    message = Message(
         speaker=MessageRole.ASSISTANT,
         text="I look.",
         calls=(made,),
@@ -112,7 +112,7 @@ async def test_a_conversation_of_another_model_is_taken(model: str) -> None:
     double: ProviderDouble
     async with FAMILIES[model](reply_text("42")) as double:
         answer = await ask(
-            double.base_url, model, QUESTION, said, Message(speaker=MessageRole.TOOL, answers=made.id, text=".")
+            double.base_url, model, QUESTION, message, Message(speaker=MessageRole.TOOL, answers=made.id, text=".")
         )
     assert [str(one) for one in double.refusals] == []
     assert answer.text == "42"
@@ -131,10 +131,10 @@ async def test_a_refusal_that_nothing_mends_is_reported_as_a_fault_of_the_adapte
         model="anthropic/claude-opus-5-5",
         text='[{"type": "thinking", "thinking": "", "signature": "S"}, {"type": "text", "text": "x"}]',
     )
-    said = Message(speaker=MessageRole.ASSISTANT, text="x", native=native)
+    message = Message(speaker=MessageRole.ASSISTANT, text="x", native=native)
     async with LoopbackServer(refuse) as server:
         with pytest.raises(RequestRejectedError, match="fault of the adapter, please report it") as caught:
-            await ask(server.address, "anthropic/claude-opus-5-5", QUESTION, said, QUESTION)
+            await ask(server.address, "anthropic/claude-opus-5-5", QUESTION, message, QUESTION)
     assert type(caught.value) is RequestRejectedError
     assert len(asked) == 2
     assert b"signature" not in asked[1].body

@@ -55,8 +55,8 @@ async def opened_with(chosen: OpenAiCompatibleSettings) -> AsyncIterator[ModelPr
     from bot.net.client import RetryingHttpClient
 
     async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
-        workplace = PluginContext(clock=SystemClock(), http=http, folder=Path())
-        async with open_openai_compatible(chosen, workplace) as llm:
+        context = PluginContext(clock=SystemClock(), http=http, folder=Path())
+        async with open_openai_compatible(chosen, context) as llm:
             yield llm
 
 
@@ -211,8 +211,8 @@ async def test_a_call_without_an_id_gets_one() -> None:
 
 @pytest.mark.parametrize("model", ["local", "local/", "elsewhere/model", ""])
 async def test_a_model_without_an_endpoint_is_a_fault_of_the_configuration(model: str) -> None:
-    workplace = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
-    async with open_openai_compatible(settings("https://models.example/v1"), workplace) as llm:
+    context = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=Path())
+    async with open_openai_compatible(settings("https://models.example/v1"), context) as llm:
         with pytest.raises(ConfigError, match="configured: local"):
             await llm.complete(model, QUESTION, SAMPLING)
 
@@ -267,7 +267,7 @@ def test_the_key_of_an_endpoint_comes_from_the_environment(tmp_path: Path) -> No
 
 def test_the_key_of_an_endpoint_is_refused_in_the_file(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, f'api_key = "{KEY}"'), environ={})
-    with pytest.raises(ConfigError, match="a secret must not stand in this file") as caught:
+    with pytest.raises(ConfigError, match="a secret must not be in this file") as caught:
         load_plugin_settings(SPEC, config)
     assert KEY not in str(caught.value)
 
@@ -297,8 +297,8 @@ def test_where_a_model_is_served_is_the_endpoint_without_its_keys() -> None:
 async def test_the_price_of_filling_a_cache_can_be_told() -> None:
     prices = {"some/model": {"tokens_in": 3.0, "tokens_written": 3.75, "tokens_out": 15.0}}
     async with opened_with(settings("http://127.0.0.1:1/v1", prices=prices)) as llm:
-        told = await llm.price(MODEL)
-    assert told == TokenPrice(tokens_in=3.0, tokens_cached=3.0, tokens_out=15.0, tokens_written=3.75)
+        reported = await llm.price(MODEL)
+    assert reported == TokenPrice(tokens_in=3.0, tokens_cached=3.0, tokens_out=15.0, tokens_written=3.75)
 
 
 @pytest.mark.parametrize("status", [401, 402, 403])

@@ -223,13 +223,13 @@ def test_messages_say_what_to_do() -> None:
 
 
 def test_secrets_are_taken_out() -> None:
-    remedy = ErrorRemedy(redact=lambda said: said.replace("sk-secret", "***"))
+    remedy = ErrorRemedy(redact=lambda message: message.replace("sk-secret", "***"))
     error = provider_error(HttpErrorResponse(status=400, body='{"error": "bad sk-secret"}'), shown="x", remedy=remedy)
     assert "sk-secret" not in f"{error} {error.refusal}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"error": {"message": "a\\n b"}}', "a b"),
         ('{"error": "text"}', "text"),
@@ -240,14 +240,14 @@ def test_secrets_are_taken_out() -> None:
         ("[" * 100_000, "[" * 300),
     ],
 )
-def test_the_words_for_people_are_found(text: str, said: str) -> None:
-    assert error_message(text) == said
+def test_the_words_for_people_are_found(text: str, message: str) -> None:
+    assert error_message(text) == message
 
 
 def test_an_error_without_an_answer_keeps_its_kind() -> None:
-    told = {
+    reported = {
         kind: translate_http_error(kind("it failed"), shown="x:m", remedy=REMEDY)
         for kind in (ServiceUnavailableError, ServerUnreachableError, NotFoundError, RequestRejectedError)
     }
-    assert all(type(error) is kind for kind, error in told.items())
-    assert str(told[ServerUnreachableError]) == "x:m: it failed (base_url in [table])"
+    assert all(type(error) is kind for kind, error in reported.items())
+    assert str(reported[ServerUnreachableError]) == "x:m: it failed (base_url in [table])"

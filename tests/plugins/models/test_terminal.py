@@ -135,12 +135,12 @@ async def test_a_letter_and_words_become_a_call(person: FakeTerminalPerson) -> N
 
 async def test_in_the_json_dialect_the_answer_is_an_object_of_the_schema(person: FakeTerminalPerson) -> None:
     speech = JsonDialect()
-    asks = speech.prompt(prompt().messages, [NOTES])
+    asks = speech.build_prompt(prompt().messages, [NOTES])
     answer = await asked(person, asks, "y", "It sails", "a", "n", "85", "")
-    said = json.loads(answer.text)
-    jsonschema.validate(said, dict(asks.schema or {}))
-    assert said["arguments"] == {"facts": [{"text": "It sails", "speaks": "for"}], "percent": 85}
-    move = speech.read(answer)
+    message = json.loads(answer.text)
+    jsonschema.validate(message, dict(asks.schema or {}))
+    assert message["arguments"] == {"facts": [{"text": "It sails", "speaks": "for"}], "percent": 85}
+    move = speech.read_action(answer)
     assert getattr(move, "name", None) == "take_notes"
 
 
@@ -158,7 +158,9 @@ async def test_of_several_actions_one_is_chosen_by_letter_or_by_name(person: Fak
         answer = await asked(person, prompt(CHOOSE, NOTES), *lines)
         assert json.loads(answer.calls[0].arguments) == {"option": "C", "words": ""}
     speech = JsonDialect()
-    answer = await asked(person, speech.prompt(prompt().messages, [CHOOSE, NOTES]), "none of it", "choose", "A", "")
+    answer = await asked(
+        person, speech.build_prompt(prompt().messages, [CHOOSE, NOTES]), "none of it", "choose", "A", ""
+    )
     assert json.loads(answer.text) == {"action": "choose", "arguments": {"option": "A", "words": ""}}
     assert "That is none of them." in person.seen
 
@@ -189,9 +191,9 @@ async def test_every_kind_of_value_can_be_typed(
 
 async def test_what_was_shown_in_the_prompt_before_is_not_shown_again(person: FakeTerminalPerson) -> None:
     asker = terminal(person)
-    said = Message(speaker=MessageRole.ASSISTANT, text="What I said myself")
+    message = Message(speaker=MessageRole.ASSISTANT, text="What I said myself")
     again = Message(speaker=MessageRole.USER, text="And now?")
-    for what in (prompt(CHOOSE), prompt(CHOOSE, more=(said, again))):
+    for what in (prompt(CHOOSE), prompt(CHOOSE, more=(message, again))):
         await asyncio.gather(asker.complete("Ada", what, SAMPLING), person.type("a", ""))
     assert person.seen.count("You are Ada.") == 1
     assert person.seen.count("What now?") == 1

@@ -22,7 +22,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -53,12 +53,12 @@ def body_of(model: str, *messages: Any, **more: Any) -> dict[str, Any]:
 
 def test_the_second_request_to_deepseek_is_the_documented_one() -> None:
     # Source: DeepSeek, "Thinking mode", tool calls.
-    said = {"role": "assistant", "content": "", "reasoning_content": "as received", "tool_calls": [called("call_0")]}
-    answer = read(DEEPSEEK, said)
+    message = {"role": "assistant", "content": "", "reasoning_content": "as received", "tool_calls": [called("call_0")]}
+    answer = read(DEEPSEEK, message)
     body = body_of(DEEPSEEK, QUESTION, spoken(answer), *results(answer), tools=(SEARCH,), effort="high", seed=4)
     assert body["messages"] == [
         {"role": "user", "content": "Q"},
-        said,
+        message,
         {"role": "tool", "tool_call_id": "call_0", "content": "..."},
     ]
     assert body["tool_choice"] == "auto"
@@ -86,7 +86,7 @@ STATES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("model", STATES)
 def test_a_message_goes_back_whole_for_three_steps(model: str) -> None:
-    said = {
+    message = {
         "role": "assistant",
         "content": None,
         **STATES[model],
@@ -97,12 +97,12 @@ def test_a_message_goes_back_whole_for_three_steps(model: str) -> None:
     }
     conversation = [QUESTION]
     for _ in range(3):
-        answer = read(model, {**said, "refusal": None, "function_call": None, "annotations": None})
+        answer = read(model, {**message, "refusal": None, "function_call": None, "annotations": None})
         conversation += [spoken(answer), *results(answer)]
     messages = body_of(model, *conversation, tools=(SEARCH,))["messages"]
     kept = [one for one in messages if one["role"] == "assistant"]
     # Fields without a value stay away, which some servers refuse; all else is as it came.
-    assert kept == [said] * 3
+    assert kept == [message] * 3
     assert [one["tool_call_id"] for one in messages if one["role"] == "tool"] == ["a", "b"] * 3
 
 
@@ -118,13 +118,13 @@ def test_a_call_without_an_id_goes_back_with_the_one_that_it_was_given() -> None
 
 
 def test_what_a_vendor_refuses_in_its_own_messages_stays_away() -> None:
-    said = {"role": "assistant", "content": "x", "reasoning_content": "Hm.", "reasoning": "Hm."}
+    message = {"role": "assistant", "content": "x", "reasoning_content": "Hm.", "reasoning": "Hm."}
     for model, kept in (
         (MISTRAL, {"role", "content"}),
         ("groq/moonshotai/kimi-k2", {"role", "content"}),
         ("groq/openai/gpt-oss-120b", {"role", "content", "reasoning"}),
     ):
-        answer = read(model, said, "stop")
+        answer = read(model, message, "stop")
         assert body_of(model, QUESTION, spoken(answer))["messages"][1].keys() == kept
 
 
@@ -132,12 +132,12 @@ def test_mistral_gets_ids_of_nine_characters_and_no_user_after_a_tool() -> None:
     conversation = (
         QUESTION,
         foreign(("call_1", "search", "{}"), text="Hm."),
-        told("call_1"),
+        tool_result("call_1"),
         user("Only submit counts."),
     )
     body = body_of(MISTRAL, *conversation, tools=(SEARCH,), effort="high", seed=5)
-    _, said, result = body["messages"]
-    (made,) = said["tool_calls"]
+    _, message, result = body["messages"]
+    (made,) = message["tool_calls"]
     assert len(made["id"]) == 9
     assert made["id"].isalnum()
     assert result == {"role": "tool", "tool_call_id": made["id"], "content": "...\n\nOnly submit counts."}
@@ -150,21 +150,21 @@ def test_mistral_gets_ids_of_nine_characters_and_no_user_after_a_tool() -> None:
         },
     )
     assert own.thinking == "Hm."
-    _, said, result = body_of(MISTRAL, QUESTION, spoken(own), *results(own), tools=(SEARCH,))["messages"]
-    assert (said["tool_calls"][0]["id"], result["tool_call_id"]) == ("a23456789", "a23456789")
+    _, message, result = body_of(MISTRAL, QUESTION, spoken(own), *results(own), tools=(SEARCH,))["messages"]
+    assert (message["tool_calls"][0]["id"], result["tool_call_id"]) == ("a23456789", "a23456789")
 
 
 def test_a_message_of_another_model_has_what_stands_for_its_reasoning() -> None:
-    conversation = (QUESTION, foreign(("x" * 200, "search", "{}")), told("x" * 200))
+    conversation = (QUESTION, foreign(("x" * 200, "search", "{}")), tool_result("x" * 200))
     for model, field in ((DEEPSEEK, " "), (KIMI, " "), ("dashscope/qwen4-max", None), ("openai/gpt-4o", None)):
-        _, said, result = body_of(model, *conversation, tools=(SEARCH,))["messages"]
-        assert said.get("reasoning_content") == field
-        assert said["tool_calls"][0]["id"] == result["tool_call_id"]
+        _, message, result = body_of(model, *conversation, tools=(SEARCH,))["messages"]
+        assert message.get("reasoning_content") == field
+        assert message["tool_calls"][0]["id"] == result["tool_call_id"]
         assert len(result["tool_call_id"]) <= 40
 
 
 @pytest.mark.parametrize(
-    ("model", "effort", "said"),
+    ("model", "effort", "message"),
     [
         (DEEPSEEK, "max", {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
         (DEEPSEEK, "none", {"thinking": {"type": "disabled"}}),
@@ -189,10 +189,10 @@ def test_a_message_of_another_model_has_what_stands_for_its_reasoning() -> None:
         ("openai/gpt-4o", "high", {}),
     ],
 )
-def test_effort_is_said_in_the_words_of_the_vendor(model: str, effort: str | None, said: dict[str, Any]) -> None:
+def test_effort_is_said_in_the_words_of_the_vendor(model: str, effort: str | None, message: dict[str, Any]) -> None:
     body = body_of(model, effort=effort)
     fields = {"thinking", "reasoning_effort", "reasoning", "enable_thinking", "preserve_thinking"}
-    assert {name: body[name] for name in fields & body.keys()} == said
+    assert {name: body[name] for name in fields & body.keys()} == message
 
 
 def test_less_thinking_is_a_budget_where_a_vendor_wants_one() -> None:
@@ -235,7 +235,7 @@ def test_a_choice_is_demanded_only_where_that_is_set() -> None:
 
 
 def test_reasoning_that_is_told_beside_the_output_is_added_and_told_costs_are_used() -> None:
-    beside = {
+    details = {
         "prompt_tokens": 100,
         "completion_tokens": 5,
         "total_tokens": 145,
@@ -243,7 +243,7 @@ def test_reasoning_that_is_told_beside_the_output_is_added_and_told_costs_are_us
         "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 20},
         "cost_in_usd_ticks": 10_000_000_000,
     }
-    found = read_chat(reply({"content": "x"}, "stop", usage=beside), wire_call("x/y"))
+    found = read_chat(reply({"content": "x"}, "stop", usage=details), wire_call("x/y"))
     assert found.completion.usage == ModelUsage(calls=1, tokens_in=100, tokens_cached=60, tokens_out=45)
     assert (found.completion.cost_usd, found.cache_written_tokens) == (1.0, 20)
     assert read("x/y", {"content": "x"}, usage={**USAGE, "cost": 0.25}).cost_usd == 0.25

@@ -20,7 +20,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -130,7 +130,12 @@ def test_a_call_without_an_id_is_answered_without_one() -> None:
 
 
 def test_a_message_of_another_model_has_what_stands_for_a_signature() -> None:
-    conversation = (QUESTION, foreign(("a", "search", '{"q": 1}'), ("b", "submit", "")), told("a"), told("b"))
+    conversation = (
+        QUESTION,
+        foreign(("a", "search", '{"q": 1}'), ("b", "submit", "")),
+        tool_result("a"),
+        tool_result("b"),
+    )
     contents = as_sent(gemini_body(wire_call(ARGON, *conversation, tools=(SEARCH, SUBMIT))))["contents"]
     first, second = contents[1]["parts"]
     assert first == {

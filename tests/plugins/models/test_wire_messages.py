@@ -18,7 +18,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -99,19 +99,23 @@ def test_results_come_first_and_what_is_said_after_them_follows_in_the_same_turn
 def test_a_message_of_another_model_is_built_without_thoughts() -> None:
     long = "x" * 200
     call = wire_call(
-        OPUS, QUESTION, foreign((long, "search", "{bad"), ("id:2", "search", '{"q": 1}')), told("id:2"), tools=(SEARCH,)
+        OPUS,
+        QUESTION,
+        foreign((long, "search", "{bad"), ("id:2", "search", '{"q": 1}')),
+        tool_result("id:2"),
+        tools=(SEARCH,),
     )
-    _, said, answered = as_sent(messages_body(call))["messages"]
-    first, second = said["content"]
+    _, message, answered = as_sent(messages_body(call))["messages"]
+    first, second = message["content"]
     assert (first["type"], first["input"], second["input"]) == ("tool_use", {"arguments": "{bad"}, {"q": 1})
     assert len(first["id"]) <= 64
     assert answered["content"][0]["tool_use_id"] == second["id"]
-    assert "not ours" not in str(said)
+    assert "not ours" not in str(message)
 
 
 def test_no_text_is_empty() -> None:
     call = wire_call(
-        OPUS, user(" "), foreign(("a", "search", "{}"), text=" \n"), told("a", ""), user(""), tools=(SEARCH,)
+        OPUS, user(" "), foreign(("a", "search", "{}"), text=" \n"), tool_result("a", ""), user(""), tools=(SEARCH,)
     )
     texts = [
         block.get("text", block.get("content"))
@@ -175,7 +179,7 @@ def test_an_effort_that_a_model_cannot_have_is_said_before_anything_is_sent() ->
 
 
 def test_a_model_with_a_budget_does_not_think_on_in_a_conversation_of_another() -> None:
-    conversation = (QUESTION, foreign(("a", "search", "{}")), told("a"))
+    conversation = (QUESTION, foreign(("a", "search", "{}")), tool_result("a"))
     body = as_sent(
         messages_body(wire_call("anthropic/claude-sonnet-4-5", *conversation, tools=(SEARCH,), effort="high"))
     )

@@ -21,7 +21,7 @@ from tests.plugins.models.wire_calls import (
     reply_of,
     results,
     spoken,
-    told,
+    tool_result,
     user,
     wire_call,
 )
@@ -116,10 +116,15 @@ def test_all_items_go_back_in_their_order_and_unchanged_for_three_steps(model: s
 
 def test_a_message_of_another_model_has_no_id_of_an_item_and_none_that_is_too_long() -> None:
     long = "x" * 200
-    conversation = (QUESTION, foreign((long, "search", ""), ("c2", "submit", "{}"), text="Hm."), told("c2"), told(long))
+    conversation = (
+        QUESTION,
+        foreign((long, "search", ""), ("c2", "submit", "{}"), text="Hm."),
+        tool_result("c2"),
+        tool_result(long),
+    )
     items = as_sent(responses_body(wire_call(SOL, *conversation, tools=(SEARCH, SUBMIT))))["input"]
-    _, said, first, second, third, fourth = items
-    assert said == {"role": "assistant", "content": "Hm."}
+    _, message, first, second, third, fourth = items
+    assert message == {"role": "assistant", "content": "Hm."}
     assert (first["type"], first["arguments"], second["call_id"]) == ("function_call", "{}", "c2")
     assert not {"id", "status"} & first.keys()
     assert len(first["call_id"]) <= 64
@@ -170,8 +175,8 @@ def test_tokens_and_what_was_put_into_the_cache() -> None:
 
 
 def test_reasoning_that_is_told_beside_the_output_is_added_and_a_told_cost_is_used() -> None:
-    beside = {**USAGE, "output_tokens": 5, "total_tokens": 140, "cost_in_usd_ticks": 37_756_000}
-    found = read([SAID], GROK, usage=beside)
+    details = {**USAGE, "output_tokens": 5, "total_tokens": 140, "cost_in_usd_ticks": 37_756_000}
+    found = read([SAID], GROK, usage=details)
     assert found.usage.tokens_out == 40
     assert found.cost_usd == pytest.approx(0.0037756)
 

@@ -1,4 +1,4 @@
-"""Calls as the wire formats get them, and a conversation that goes on with each reply."""
+"""Calls as the wire formats get them, and a conversation that continues with each reply."""
 
 import json
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def foreign(*calls: tuple[str, str, str], text: str = "") -> Message:
     return Message(speaker=MessageRole.ASSISTANT, text=text, calls=made, native=native)
 
 
-def told(answers: str, text: str = "...") -> Message:
+def tool_result(answers: str, text: str = "...") -> Message:
     return Message(speaker=MessageRole.TOOL, text=text, answers=answers)
 
 

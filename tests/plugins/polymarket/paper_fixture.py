@@ -67,13 +67,13 @@ class PaperFixture:
         return [one async for one in self.reader.resolutions([question_ref(key) for key in keys])]
 
     async def plan(
-        self, question: Question, prediction: Prediction, account: Account, *, appetite: SizingPolicy = EAGER
+        self, question: Question, prediction: Prediction, account: Account, *, sizing: SizingPolicy = EAGER
     ) -> OrderPlan:
         proposal = TradeProposal(
             question=question,
             predictions={"outcome": prediction},
             account=account,
-            sizing=appetite,
+            sizing=sizing,
             now=self.clock.now(),
         )
         return await PolymarketPlanner(self.settings, PolymarketClient(self.settings, self.http)).plan_order(proposal)

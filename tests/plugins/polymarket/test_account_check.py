@@ -19,7 +19,7 @@ async def polymarket(tmp_path: Path) -> AsyncIterator[WriterFixture]:
         yield opened
 
 
-async def told(polymarket: WriterFixture) -> str:
+async def account_report(polymarket: WriterFixture) -> str:
     return "\n".join(await describe_account(polymarket.settings, polymarket.place, polymarket.signer()))
 
 
@@ -62,42 +62,42 @@ async def test_a_key_that_is_not_set_or_open_to_others_is_named(polymarket: Writ
         await check_account(polymarket.changed(key_file=None), polymarket.place)
     key_file(polymarket.folder, mode=0o644)
     with pytest.raises(AuthenticationError, match="chmod 600"):
-        await told(polymarket)
+        await account_report(polymarket)
 
 
 @pytest.mark.parametrize("skew_s", [-40.0, 40.0])
 async def test_a_clock_that_is_off_is_told_with_by_how_much(polymarket: WriterFixture, skew_s: float) -> None:
     polymarket.venue.faults.skew_s = skew_s
     with pytest.raises(RequestRejectedError, match=rf"{re.escape(f'{-skew_s:+.0f}')} s off the venue's.*NTP"):
-        await told(polymarket)
+        await account_report(polymarket)
     polymarket.venue.faults.skew_s = skew_s / 2
-    assert "dollars in the wallet" in await told(polymarket)
+    assert "dollars in the wallet" in await account_report(polymarket)
 
 
 async def test_a_time_that_is_none_is_not_believed(polymarket: WriterFixture) -> None:
     polymarket.venue.faults.schedule(RequestFault.PAGE_BEFORE, path="/time")
     with pytest.raises(MalformedDataError, match="not a time"):
-        await told(polymarket)
+        await account_report(polymarket)
 
 
 async def test_an_account_that_may_only_close_is_not_live(polymarket: WriterFixture) -> None:
     polymarket.user.closed_only = True
     with pytest.raises(RequestRejectedError, match="only close positions"):
-        await told(polymarket)
+        await account_report(polymarket)
 
 
 async def test_an_account_without_an_api_key_is_told_and_none_is_made(polymarket: WriterFixture) -> None:
     polymarket.user.key = ""
-    assert "no API key yet; it is created when the venue is first live" in await told(polymarket)
+    assert "no API key yet; it is created when the venue is first live" in await account_report(polymarket)
     assert polymarket.venue.ledger.effects("api key") == []
 
 
 async def test_a_wallet_without_dollars_or_allowance_is_told(polymarket: WriterFixture) -> None:
     polymarket.user.allowance = Decimal(50)
-    assert "may take 50.00 of them: set the allowance on the venue's site" in await told(polymarket)
+    assert "may take 50.00 of them: set the allowance on the venue's site" in await account_report(polymarket)
     polymarket.user.cash = Decimal(0)
-    assert "wallet or wallet_type are wrong" in await told(polymarket)
+    assert "wallet or wallet_type are wrong" in await account_report(polymarket)
 
 
 async def test_a_wallet_that_cannot_be_derived_from_the_key_is_told(polymarket: WriterFixture) -> None:
-    assert "cannot be derived from the key" in await told(polymarket)
+    assert "cannot be derived from the key" in await account_report(polymarket)

@@ -80,13 +80,13 @@ def test_what_a_budget_of_100_buys_leaves_room_for_its_fee(price: str, order: st
 def test_pm_x3_the_walk_of_a_book(dollars: str, cap: str, row: tuple[str, ...]) -> None:
     """Shares, average price, dollars left, fee, and what a share costs with it."""
     levels = [level for level in ASKS if level.price <= Decimal(cap)]
-    taken = walk_levels(levels, FOUR, shares=bought_for(Decimal(dollars), levels))
+    walked = walk_levels(levels, FOUR, shares=bought_for(Decimal(dollars), levels))
     values = (
-        taken.size,
-        taken.average_price,
-        Decimal(dollars) - taken.value,
-        taken.fee,
-        taken.average_price_with_fee(OrderSide.BUY),
+        walked.size,
+        walked.average_price,
+        Decimal(dollars) - walked.value,
+        walked.fee,
+        walked.average_price_with_fee(OrderSide.BUY),
     )
     found = [str(value.quantize(Decimal(text), ROUND_HALF_UP)) for value, text in zip(values, row, strict=True)]
     assert [text.removeprefix("-") for text in found] == list(row)

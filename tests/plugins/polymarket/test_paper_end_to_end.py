@@ -116,7 +116,7 @@ async def test_an_order_that_waits_is_filled_by_trades_of_the_venue(polymarket: 
         await send(book, "one", plan.order, question.ref)
         assert await book.advance() == 0
         polymarket.clock.advance_without_waking(30)
-        # Paper orders are in no real book: whoever sells meets the bid below.
+        # Paper orders are in no real book: a seller meets the bid below.
         world.trade(market, "SELL", "7")
         polymarket.clock.advance_without_waking(30)
         assert await book.advance() == 1

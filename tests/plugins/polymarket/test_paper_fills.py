@@ -165,15 +165,15 @@ def test_pm_x5_a_level_of_the_other_side_at_the_same_price_is_another_one() -> N
 
 def test_pm_x5_what_several_took_adds_up_and_an_older_refresh_ends_it() -> None:
     asked = order("4", ".57")
-    taken: list[EarlierPaperOrder] = []
+    walked: list[EarlierPaperOrder] = []
     for _ in range(3):
-        taken.insert(0, past(asked, meet(asked, earlier_orders=taken)))
-    nothing = meet(asked, earlier_orders=taken)
+        walked.insert(0, past(asked, meet(asked, earlier_orders=walked)))
+    nothing = meet(asked, earlier_orders=walked)
     assert (nothing.fills, nothing.why) == ((), "no fill: own paper orders took all of it")
     between = a_book(asks=(("0.57", "20"), *ASKS[1:]))
-    taken.insert(0, past(asked, meet(asked, between, earlier_orders=taken)))
+    walked.insert(0, past(asked, meet(asked, between, earlier_orders=walked)))
     # The level shows 12 again, but it showed 20 in between.
-    assert [shares for shares, *_ in got(meet(asked, earlier_orders=taken))] == [4.0]
+    assert [shares for shares, *_ in got(meet(asked, earlier_orders=walked))] == [4.0]
 
 
 def test_a_fill_of_an_order_that_waited_consumed_nothing() -> None:
@@ -188,14 +188,14 @@ def test_a_fill_of_an_order_that_waited_consumed_nothing() -> None:
 
 @given(sizes=st.lists(st.integers(2, 60), min_size=1, max_size=6))
 def test_pm_x5_all_orders_together_get_no_more_than_one_would(sizes: Sequence[int]) -> None:
-    taken: list[EarlierPaperOrder] = []
+    walked: list[EarlierPaperOrder] = []
     for size in sizes:
         asked = order(str(size), ".60")
-        result = meet(asked, earlier_orders=taken)
+        result = meet(asked, earlier_orders=walked)
         if result.fills:
-            taken.insert(0, past(asked, result))
+            walked.insert(0, past(asked, result))
     whole = meet(order(str(sum(sizes)), ".60"))
-    apart = [fill for one in taken for fill in one.fills]
+    apart = [fill for one in walked for fill in one.fills]
     assert sum(fill.shares for fill in apart) == pytest.approx(sum(shares for shares, *_ in got(whole)))
     value = sum(fill.shares * fill.price for fill in apart)
     assert value == pytest.approx(sum(shares * price for shares, price, _ in got(whole)))
@@ -296,14 +296,19 @@ def test_pm_x10_the_report_tells_what_a_fill_at_the_middle_would_hide() -> None:
 
 
 def test_pm_x10_slippage_of_a_sale_counts_the_other_way() -> None:
-    told = report(meet(order("10", "0.55", side=OrderSide.SELL, mid="0.56")))
-    assert (told["slippage_decision"], told["slippage_arrival"]) == ("0.01", "0.01")
+    result = report(meet(order("10", "0.55", side=OrderSide.SELL, mid="0.56")))
+    assert (result["slippage_decision"], result["slippage_arrival"]) == ("0.01", "0.01")
 
 
 def test_pm_x10_the_report_of_nothing_has_no_average() -> None:
-    told = report(meet(order("10", "0.56")))
-    assert (told["filled"], told["fill_ratio"], told["average"], told["slippage_arrival"]) == ("0", "0", None, None)
-    assert told["why"] == "no fill: nothing was offered within 0.56"
+    result = report(meet(order("10", "0.56")))
+    assert (result["filled"], result["fill_ratio"], result["average"], result["slippage_arrival"]) == (
+        "0",
+        "0",
+        None,
+        None,
+    )
+    assert result["why"] == "no fill: nothing was offered within 0.56"
 
 
 def test_pm_x2_both_books_are_kept() -> None:
@@ -321,17 +326,17 @@ def test_pm_x11_a_replay_of_the_stored_book_gives_the_same_fills(
     bids: list[tuple[int, int]], asks: list[tuple[int, int]], size: int, limit: int, seed: str
 ) -> None:
     book = a_book(bids=_side(bids), asks=_side(asks))
-    asked, mishaps = (
+    asked, failures = (
         order(str(size), f"0.{limit:02}"),
         SimulatedFailures(refused=0.2, failed=0.2, restarting=0.2, seed=seed),
     )
-    result = meet(asked, book, failures=mishaps, requirements=replace(FIT, spread_max=Decimal(1)))
+    result = meet(asked, book, failures=failures, requirements=replace(FIT, spread_max=Decimal(1)))
     stored = json.loads(result.market_state)
     again = meet(
         asked,
         PolymarketOrderBook.from_map(stored["arrival"]),
         at=datetime.fromisoformat(stored["at"]),
-        failures=mishaps,
+        failures=failures,
         requirements=replace(FIT, spread_max=Decimal(1)),
     )
     assert again == result
@@ -341,40 +346,40 @@ def _side(levels: list[tuple[int, int]]) -> Levels:
     return [(f"0.{price:02}", str(size)) for price, size in dict(levels).items()]
 
 
-# Mishaps
+# Simulated failures
 
 
 def test_pm_x12_refusals_restarts_and_failed_trades_happen_as_often_as_asked_by_the_seed() -> None:
-    mishaps = SimulatedFailures(refused=0.3, restarting=0.1, failed=0.05, seed="one")
+    failures = SimulatedFailures(refused=0.3, restarting=0.1, failed=0.05, seed="one")
     for what, share in (("refused", 0.3), ("restarting", 0.1), ("failed", 0.05)):
-        hit = [mishaps.happens(what, f"order {number}") for number in range(4000)]
+        hit = [failures.happens(what, f"order {number}") for number in range(4000)]
         assert sum(hit) / 4000 == pytest.approx(share, abs=0.03)
-        assert hit == [mishaps.happens(what, f"order {number}") for number in range(4000)]
-        other = replace(mishaps, seed="two")
+        assert hit == [failures.happens(what, f"order {number}") for number in range(4000)]
+        other = replace(failures, seed="two")
         assert hit != [other.happens(what, f"order {number}") for number in range(4000)]
 
 
 @pytest.mark.parametrize(
-    ("mishaps", "why"),
+    ("failures", "why"),
     [
         (SimulatedFailures(refused=1.0), "refused by the venue, as paper_refusal_share asks for"),
         (SimulatedFailures(restarting=1.0), "status 425: the exchange is restarting"),
         (SimulatedFailures(failed=1.0), "it was matched, and the trade then failed on chain"),
     ],
 )
-def test_pm_x12_a_mishap_leaves_nothing_behind(mishaps: SimulatedFailures, why: str) -> None:
-    result = meet(order("10", "0.57"), failures=mishaps)
+def test_pm_x12_a_mishap_leaves_nothing_behind(failures: SimulatedFailures, why: str) -> None:
+    result = meet(order("10", "0.57"), failures=failures)
     assert (result.remainder, result.fills, result.why) == (RemainderState.DROPPED, (), why)
 
 
 def test_pm_x12_a_restart_lasts_for_its_window_and_then_is_over() -> None:
-    mishaps = SimulatedFailures(restarting=0.5, seed="s")
+    failures = SimulatedFailures(restarting=0.5, seed="s")
     starts = [datetime.fromtimestamp(0, NOW.tzinfo) + number * RESTART_WINDOW for number in range(2_945_000, 2_945_060)]
     states = []
     for start in starts:
         book = a_book(at=start)
         first, last = (
-            meet(order("10", "0.57"), book, at=start + after, failures=mishaps)
+            meet(order("10", "0.57"), book, at=start + after, failures=failures)
             for after in (timedelta(), RESTART_WINDOW - timedelta(seconds=1))
         )
         assert bool(first.fills) == bool(last.fills)

@@ -248,7 +248,7 @@ async def test_a_market_without_a_book_keeps_its_mark(tmp_path: Path) -> None:
     async with book_of(venue, place(tmp_path, clock)) as book:
         await send(book, "one", order("12", "0.57"), REF)
         await book.account()
-        venue.shelf.clear()
+        venue.stored_books.clear()
         (position,) = (await book.account()).positions
     assert position.mark == 0.55
 
@@ -311,7 +311,7 @@ def test_an_option_that_was_renamed_is_paid_by_its_market(tmp_path: Path) -> Non
     assert market.payout_per_share(unknown, ChoiceOutcome("Eve"), "") == 1.0
 
 
-# Mishaps
+# Simulated failures
 
 
 @pytest.mark.parametrize(

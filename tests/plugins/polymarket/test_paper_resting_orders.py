@@ -111,7 +111,7 @@ def test_trades_after_its_end_fill_nothing() -> None:
 
 
 def test_an_order_for_no_waits_among_the_asks_of_yes() -> None:
-    """NO at .43 is YES offered at .57, where 12 are before it; whoever buys YES there takes it."""
+    """NO at .43 is YES offered at .57, where 12 are before it; a buyer of YES there takes it."""
     asked = waiting(price="0.43", leg=ContractSide.NO, mid="0.44")
     assert json.loads(meet(asked).plugin_state)["ahead"] == "12"
     assert shares(look(asked, trade("0.57", "15", buys=True))) == 3.0

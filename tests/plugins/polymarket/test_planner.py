@@ -52,14 +52,14 @@ async def plan(
     *,
     about: Question | None = None,
     has: Account | None = None,
-    appetite: SizingPolicy = EAGER,
+    sizing: SizingPolicy = EAGER,
     **settings: Any,
 ) -> OrderPlan:
     proposal = TradeProposal(
         question=about or question(),
         predictions={"outcome": prediction},
         account=has or account(),
-        sizing=appetite,
+        sizing=sizing,
         now=NOW,
     )
     return await PolymarketPlanner(PolymarketSettings(**settings), venue).plan_order(proposal)
@@ -90,7 +90,7 @@ async def test_the_stake_is_that_of_the_table_on_the_first_level() -> None:
 
 
 async def test_a_book_is_walked_as_far_as_each_level_gains() -> None:
-    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), appetite=wants(min_edge=0.05))
+    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), sizing=wants(min_edge=0.05))
     assert (found.shares, found.limit) == (142.0, 0.60)
     # docs/facts/polymarket.md#fill-figures, 142 shares up to .60.
     assert found.expected == pytest.approx(0.59324, abs=5e-6)
@@ -99,7 +99,7 @@ async def test_a_book_is_walked_as_far_as_each_level_gains() -> None:
 
 
 async def test_a_level_whose_own_gain_is_less_than_the_edge_is_not_bought() -> None:
-    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), appetite=wants(min_edge=0.10))
+    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), sizing=wants(min_edge=0.10))
     assert (found.shares, found.limit) == (42.0, 0.58)
 
 
@@ -110,7 +110,7 @@ async def test_the_cost_covers_the_limit_and_the_worst_fee() -> None:
 
 
 async def test_no_leg_is_bought_from_the_bids_of_yes() -> None:
-    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.40), appetite=wants(min_edge=0.02))
+    found = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.40), sizing=wants(min_edge=0.02))
     assert (found.leg, found.side) == (ContractSide.NO, OrderSide.BUY)
     # Selling YES at .55 and .50 is buying NO at .45 and .50.
     assert found.limit in {0.45, 0.50}
@@ -121,21 +121,21 @@ async def test_no_leg_is_bought_from_the_bids_of_yes() -> None:
 async def test_a_share_of_kelly_stakes_that_share() -> None:
     deep = FakePolymarketReader.of(a_book(asks=(("0.57", "100000"),)))
     whole = await planned(deep, BinaryPrediction(0.62))
-    quarter = await planned(deep, BinaryPrediction(0.62), appetite=wants(kelly_fraction=0.25))
+    quarter = await planned(deep, BinaryPrediction(0.62), sizing=wants(kelly_fraction=0.25))
     assert quarter.shares == pytest.approx(whole.shares / 4, abs=1.0)
 
 
 async def test_a_belief_is_moved_towards_the_market_before_it_is_sized() -> None:
     deep = FakePolymarketReader.of(a_book(asks=(("0.57", "100000"),)))
-    assert (await planned(deep, BinaryPrediction(0.70), appetite=wants(market_shrinkage=0.5))).shares < (
+    assert (await planned(deep, BinaryPrediction(0.70), sizing=wants(market_shrinkage=0.5))).shares < (
         await planned(deep, BinaryPrediction(0.70))
     ).shares
-    assert (await plan(deep, BinaryPrediction(0.70), appetite=wants(market_shrinkage=1.0))).order is None
+    assert (await plan(deep, BinaryPrediction(0.70), sizing=wants(market_shrinkage=1.0))).order is None
 
 
 @pytest.mark.parametrize("most", [3.0, 10.0, 57.0])
 async def test_pm_x8_an_order_costs_no_more_than_may_be_spent(most: float) -> None:
-    by_cap = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.90), appetite=wants(max_cost=most))
+    by_cap = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.90), sizing=wants(max_cost=most))
     by_cash = await planned(FakePolymarketReader.of(a_book()), BinaryPrediction(0.90), has=account(most))
     assert by_cap.cost <= most
     assert by_cash.cost <= most
@@ -189,11 +189,11 @@ async def test_pm_s4_pm_s6_every_order_is_one_the_venue_takes(
 async def test_pm_s6_a_finer_grid_needs_rounder_sizes() -> None:
     """docs/facts/polymarket.md#amounts: 9.98 dollars at .985 have five decimals, an order at the cap none."""
     fine = a_book(bids=(("0.984", "50"),), asks=(("0.985", "5000"),), tick=Decimal("0.001"))
-    found = await planned(FakePolymarketReader.of(fine), BinaryPrediction(0.998), appetite=wants(max_cost=9.98))
+    found = await planned(FakePolymarketReader.of(fine), BinaryPrediction(0.998), sizing=wants(max_cost=9.98))
     assert (found.limit, found.shares) == (0.985, 10.0)
     finest = a_book(bids=(("0.9986", "50"),), asks=(("0.9987", "5000"),), tick=Decimal("0.0001"))
     none = await plan(
-        FakePolymarketReader.of(finest), BinaryPrediction(0.999), appetite=wants(max_cost=20.0, price_band=(0.0, 1.0))
+        FakePolymarketReader.of(finest), BinaryPrediction(0.999), sizing=wants(max_cost=20.0, price_band=(0.0, 1.0))
     )
     assert none.order is None
     assert "less than the minimum order" in none.why
@@ -210,7 +210,7 @@ async def test_a_further_level_is_left_where_its_steps_would_bring_less() -> Non
 async def test_caps_in_cents_stay_what_they_are(cap: str) -> None:
     """The float trap of docs/facts/polymarket.md#amounts."""
     book = a_book(bids=((str(Decimal(cap) - Decimal("0.01")), "50"),), asks=((cap, "5000"),))
-    found = await planned(FakePolymarketReader.of(book), BinaryPrediction(0.9), appetite=wants(max_cost=10.0))
+    found = await planned(FakePolymarketReader.of(book), BinaryPrediction(0.9), sizing=wants(max_cost=10.0))
     assert PolymarketOrderTerms.from_order(found).price == Decimal(cap)
     assert found.terms["price"] == cap
 
@@ -226,14 +226,14 @@ async def test_pm_s5_an_order_that_waits_says_how_long_and_never_takes() -> None
     assert found.limit == 0.56
     assert found.cost == pytest.approx(found.shares * 0.56)
     near = await planned(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.57), order_type="GTD", appetite=wants(min_edge=0.05)
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.57), order_type="GTD", sizing=wants(min_edge=0.05)
     )
     assert near.limit == 0.52
 
 
 async def test_an_order_that_waits_has_the_least_size_of_the_book() -> None:
     found = await plan(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", appetite=wants(max_cost=2.0)
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.70), order_type="GTD", sizing=wants(max_cost=2.0)
     )
     assert found.why == "3.57 shares at 0.56, but 5 is the minimum for a resting order"
 
@@ -248,11 +248,11 @@ async def test_what_the_signer_needs_is_in_the_terms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "delay"), [({"ao": True}, "0"), ({"ao": True, "sd": 3}, "3"), ({"ao": True, "itode": True}, "0.25")]
+    ("reported", "delay"), [({"ao": True}, "0"), ({"ao": True, "sd": 3}, "3"), ({"ao": True, "itode": True}, "0.25")]
 )
-async def test_the_delay_of_takers_is_what_the_exchange_says_now(said: dict[str, object], delay: str) -> None:
+async def test_the_delay_of_takers_is_what_the_exchange_says_now(reported: dict[str, object], delay: str) -> None:
     venue = FakePolymarketReader.of(a_book())
-    venue.terms[condition(1)] = said
+    venue.terms[condition(1)] = reported
     assert PolymarketOrderTerms.from_order(await planned(venue, BinaryPrediction(0.8))).taker_delay_s == Decimal(delay)
 
 
@@ -286,10 +286,10 @@ async def test_pm_s12_a_gain_that_fees_eat_is_no_reason_to_buy() -> None:
 
 
 async def test_pm_s12_a_price_outside_the_band_is_left_alone() -> None:
-    found = await plan(FakePolymarketReader.of(a_book()), BinaryPrediction(0.9), appetite=wants(price_band=(0.6, 0.9)))
+    found = await plan(FakePolymarketReader.of(a_book()), BinaryPrediction(0.9), sizing=wants(price_band=(0.6, 0.9)))
     assert found.why == "yes is offered at 0.57, outside the band 0.6 to 0.9"
     inside = await planned(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.995), appetite=wants(price_band=(0.1, 0.58))
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.995), sizing=wants(price_band=(0.1, 0.58))
     )
     assert inside.limit == 0.58
 
@@ -300,12 +300,12 @@ async def test_pm_s12_too_little_money_is_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reported", "why"),
     [({"ao": False}, "the market accepts no orders now"), (None, "the exchange does not know the market")],
 )
-async def test_pm_s12_a_market_that_takes_no_orders_is_a_reason(said: dict[str, object] | None, why: str) -> None:
+async def test_pm_s12_a_market_that_takes_no_orders_is_a_reason(reported: dict[str, object] | None, why: str) -> None:
     venue = FakePolymarketReader.of(a_book())
-    venue.terms = {} if said is None else {condition(1): said}
+    venue.terms = {} if reported is None else {condition(1): reported}
     assert (await plan(venue, BinaryPrediction(0.9))).why == why
 
 

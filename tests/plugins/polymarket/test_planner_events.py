@@ -65,8 +65,8 @@ async def test_every_option_that_may_not_be_traded_is_named() -> None:
 async def test_shares_of_another_option_count_as_what_they_pay() -> None:
     venue = race(("0.49", "0.51"), ("0.29", "0.31"), ("0.14", "0.16"))
     beliefs = ChoicePrediction({"Ann": 0.50, "Bob": 0.36, "Cid": 0.14, "Other": 0.0})
-    bare = await planned(venue, beliefs, about=question(**OPTIONS), appetite=wants(kelly_fraction=0.5))
+    bare = await planned(venue, beliefs, about=question(**OPTIONS), sizing=wants(kelly_fraction=0.5))
     has = account(positions=[held(30.0, ContractSide.NO, 1, "Ann")])
-    hedged = await planned(venue, beliefs, about=question(**OPTIONS), has=has, appetite=wants(kelly_fraction=0.5))
+    hedged = await planned(venue, beliefs, about=question(**OPTIONS), has=has, sizing=wants(kelly_fraction=0.5))
     assert (bare.option, bare.leg) == (hedged.option, hedged.leg) == ("Bob", ContractSide.YES)
     assert hedged.shares < bare.shares

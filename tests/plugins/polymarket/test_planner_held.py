@@ -15,10 +15,10 @@ def resting(leg: ContractSide, side: OrderSide = OrderSide.BUY, name: str = "r1"
 async def test_planning_again_with_what_was_bought_plans_nothing() -> None:
     deep = FakePolymarketReader.of(a_book(asks=(("0.57", "100000"),)))
     for share in (0.25, 1.0):
-        first = await planned(deep, BinaryPrediction(0.62), appetite=wants(kelly_fraction=share))
+        first = await planned(deep, BinaryPrediction(0.62), sizing=wants(kelly_fraction=share))
         paid = first.shares * first.expected + first.fees
         has = account(1000.0 - paid, [held(first.shares)])
-        again = await plan(deep, BinaryPrediction(0.62), has=has, appetite=wants(kelly_fraction=share))
+        again = await plan(deep, BinaryPrediction(0.62), has=has, sizing=wants(kelly_fraction=share))
         assert again.order is None or again.order.shares <= 2.0
 
 
@@ -45,10 +45,10 @@ async def test_nothing_is_sold_for_less_than_it_is_worth() -> None:
 
 
 async def test_too_much_of_a_good_thing_is_not_sold_below_its_worth() -> None:
-    """Whoever holds far more than a share of Kelly allows would sell at any price for safety alone."""
+    """A holder of far more than a share of Kelly allows would sell at any price for safety alone."""
     has = account(10.0, [held(1000.0)])
     found = await plan(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.545), has=has, appetite=wants(kelly_fraction=0.25)
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.545), has=has, sizing=wants(kelly_fraction=0.25)
     )
     assert found.order is None
     assert "selling brings less than their worth of 0.545" in found.why

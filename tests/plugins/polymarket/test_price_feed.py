@@ -198,7 +198,7 @@ def test_a_connection_that_ends_or_cannot_be_made_is_unavailable() -> None:
 
 
 def test_pm_c5_after_a_gap_a_book_is_unknown_until_a_whole_one_comes() -> None:
-    """The second change says of the best prices what nobody told before: something was missed."""
+    """The second change reports best prices that no message before reported: something was missed."""
     run = running(
         one_market(),
         opening(
@@ -298,9 +298,11 @@ def test_with_the_renewal_it_is_read_anew_which_outcomes_an_event_has() -> None:
 
     of_event = question_ref(f"event:{world.events[0]['id']}")
     run = running(world, opening(), opening(), seconds=RECONNECT_INTERVAL_S + 60, refs=(of_event,), meanwhile=drop_out)
-    said = [quote.prediction.probabilities for _, quote in run.quotes if isinstance(quote.prediction, ChoicePrediction)]
-    assert said[0] == pytest.approx({"Ann": 0.5, "Bob": 0.3, "Cat": 0.2})
-    assert said[-1] == pytest.approx({"Ann": 0.7, "Bob": 0.3})
+    reported = [
+        quote.prediction.probabilities for _, quote in run.quotes if isinstance(quote.prediction, ChoicePrediction)
+    ]
+    assert reported[0] == pytest.approx({"Ann": 0.5, "Bob": 0.3, "Cat": 0.2})
+    assert reported[-1] == pytest.approx({"Ann": 0.7, "Bob": 0.3})
 
 
 def test_frames_that_are_older_than_what_is_known_change_nothing() -> None:

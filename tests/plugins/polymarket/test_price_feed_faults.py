@@ -1,4 +1,4 @@
-"""The feed in front of the fake venue while its socket goes wrong: every price is told in the end, and soon."""
+"""The feed in front of the fake venue while its socket goes wrong: every price is quoted in the end, and soon."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,14 +30,14 @@ AGE_S, SOON_S = 30.0, 90
 
 @dataclass(slots=True)
 class FeedRecorder:
-    """A feed that is opened again whenever it ends, what it told, and the other side."""
+    """A feed that is opened again whenever it ends, its quotes, and the other side."""
 
     venue: FakePolymarket
     clock: FakeClock
     feed: PolymarketPriceFeed
     http: RetryingHttpClient
     time_url: str
-    told: list[float] = field(default_factory=list)
+    quoted_prices: list[float] = field(default_factory=list)
     ends: int = 0
 
     async def follow(self, ref: QuestionRef) -> None:
@@ -50,11 +50,11 @@ class FeedRecorder:
     async def listen(self, ref: QuestionRef) -> None:
         async with aclosing(self.feed.quotes([ref])) as quotes:  # type: ignore[type-var]
             async for quote in quotes:
-                self.hear(quote)
+                self.add_quote(quote)
 
-    def hear(self, quote: Quote) -> None:
+    def add_quote(self, quote: Quote) -> None:
         assert isinstance(quote.prediction, BinaryPrediction)
-        self.told.append(round(quote.prediction.probability, 6))
+        self.quoted_prices.append(round(quote.prediction.probability, 6))
 
     async def moved(self, market: FakePolymarketMarket, price: str) -> None:
         """Move the price a moment later, and let what is said of it arrive."""
@@ -68,13 +68,13 @@ class FeedRecorder:
             await self.http.get(self.time_url, max_bytes=1000)
 
     async def until(self, price: float) -> int:
-        """Return after how many simulated seconds the price was the last one told."""
+        """Return after how many simulated seconds the price was the last one quoted."""
         for passed in range(600):
-            if self.told[-1:] == [price]:
+            if self.quoted_prices[-1:] == [price]:
                 return passed
             await self.clock.advance(1.0)
             await self.settle()
-        raise AssertionError(self.told)
+        raise AssertionError(self.quoted_prices)
 
 
 @asynccontextmanager
@@ -113,8 +113,8 @@ async def test_pm_c5_whatever_a_socket_does_the_price_is_told_soon(tmp_path: Pat
             await watch.moved(market, price)
         assert await watch.until(0.72) <= SOON_S
         assert watch.venue.faults.injected[fault] > 0
-        # No price is told twice, whatever is heard twice.
-        assert all(before != after for before, after in pairwise(watch.told))
+        # No price is quoted twice, even if a message arrives twice.
+        assert all(before != after for before, after in pairwise(watch.quoted_prices))
 
 
 async def test_what_comes_twice_ends_nothing(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_what_comes_twice_ends_nothing(tmp_path: Path) -> None:
         for price in ("0.65", "0.55", "0.72"):
             await watch.moved(market, price)
         assert await watch.until(0.72) == 0
-        assert (watch.told, watch.ends, watch.venue.hub.opened) == ([0.5, 0.65, 0.55, 0.72], 0, 1)
+        assert (watch.quoted_prices, watch.ends, watch.venue.hub.opened) == ([0.5, 0.65, 0.55, 0.72], 0, 1)
 
 
 async def test_a_socket_that_says_the_same_again_and_again_is_found_out_by_the_age_of_the_book(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_socket_that_says_the_same_again_and_again_is_found_out_by_the_a
         await watch.moved(market, "0.60")
         watch.venue.faults.on_sockets.add(SocketFault.STALE)
         await watch.moved(market, "0.72")
-        assert watch.told[-1] == 0.6
+        assert watch.quoted_prices[-1] == 0.6
         late = await watch.until(0.72)
         assert AGE_S <= late <= SOON_S
         assert watch.ends == 1

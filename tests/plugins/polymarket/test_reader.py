@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from structlog.testing import capture_logs
 
 from bot.api import (
     BinaryPrediction,
-    ChoicePrediction,
     ConfigError,
-    LeakError,
     MalformedDataError,
     RequestRejectedError,
     ServiceUnavailableError,
@@ -27,7 +24,7 @@ from plugins.polymarket.api_client import PolymarketClient, rate_limits
 from plugins.polymarket.questions import RULES_CHANGED
 from plugins.polymarket.settings import PolymarketSettings
 from tests.plugins.polymarket.conftest import PolymarketFixture
-from tests.plugins.polymarket.records import book, condition, event, market, member, row, single, token
+from tests.plugins.polymarket.records import book, condition, market, row, single, token
 
 ROOT = Path(__file__).resolve().parents[3]
 NO_SDK = """
@@ -116,42 +113,6 @@ async def test_pm_r8_addresses_are_settings_and_a_test_leaves_its_host_never(sit
     with pytest.raises(ValidationError, match="gamma_url is not at test_host"):
         PolymarketSettings(test_host="127.0.0.1:1")
     assert site.world.seen == []
-
-
-async def test_pm_r9_a_past_price_is_of_that_moment_and_nothing_later(site: PolymarketFixture) -> None:
-    site.world.add(single(), books={token(1): book(token(1))})
-    [question] = await site.questions()
-    at = datetime(2025, 12, 24, 12, tzinfo=UTC)
-    site.world.history = [
-        {"timestamp": int(at.timestamp()) - 30, "price": 0.25, "resolution_seconds": 60},
-        {"timestamp": int(at.timestamp()) + 1, "price": 0.75, "resolution_seconds": 60},
-    ]
-    crowd = await site.reader.crowd_at(question, at)
-    assert crowd is not None
-    assert crowd.prediction == BinaryPrediction(0.25)
-    assert crowd.at == at
-    [asked] = site.world.queries("/data/v2/prices-history")
-    assert asked == {"token_id": [token(1)], "as_of": [str(int(at.timestamp()))]}
-    assert not [path for path in site.world.paths() if path.startswith("/clob/prices")]
-
-
-async def test_pm_r9_past_prices_of_an_event_are_those_of_its_options(site: PolymarketFixture) -> None:
-    site.world.add(event(member(1, "Ann"), member(2, "Bob"), negRiskAugmented=True))
-    [question] = await site.questions()
-    at = datetime(2025, 12, 24, 12, tzinfo=UTC)
-    assert await site.reader.crowd_at(question, at) is None
-    site.world.history = [{"timestamp": int(at.timestamp()), "price": 0.3, "resolution_seconds": 60}]
-    crowd = await site.reader.crowd_at(question, at)
-    assert crowd is not None
-    assert isinstance(crowd.prediction, ChoicePrediction)
-    assert crowd.prediction.probabilities == pytest.approx({"Ann": 0.3, "Bob": 0.3, "Other": 0.4})
-
-
-async def test_pm_r9_a_later_price_than_asked_for_is_a_leak(site: PolymarketFixture) -> None:
-    later = {"data": [{"timestamp": 1767225600, "price": 0.5}], "pagination": {}}
-    site.world.override = lambda _: ScriptedResponse(body=json.dumps(later).encode())
-    with pytest.raises(LeakError):
-        await site.client.price_at("1", datetime(2025, 12, 1, tzinfo=UTC))
 
 
 async def test_pm_p1_pages_go_on_by_after_cursor_until_there_is_none(site: PolymarketFixture) -> None:
@@ -354,11 +315,8 @@ def _slowly(site: PolymarketFixture, request: ReceivedRequest) -> ScriptedRespon
 @pytest.mark.parametrize("body", [b"7", b"{}", b'{"data": 7}', b"<html>", b'[{"asset_id": "2"}]'])
 async def test_answers_of_another_form_are_said_to_be_that(site: PolymarketFixture, body: bytes) -> None:
     site.world.override = lambda _: ScriptedResponse(body=body)
-    moment = site.clock.now()
     with pytest.raises(MalformedDataError):
         await site.client.resolutions([condition(1)])
-    with pytest.raises(MalformedDataError):
-        await site.client.price_at("1", moment)
     with pytest.raises(MalformedDataError):
         await site.client.book("1")
     with pytest.raises(MalformedDataError):

@@ -171,8 +171,8 @@ def spoilt(condition: str) -> FaultDetails:
     """The record of one market with terms that cannot be read, in lists and in its event."""
 
     def alter(answer: Json) -> Json:
-        said: Any = answer
-        for event in said.get("events", [said]):
+        reported: Any = answer
+        for event in reported.get("events", [reported]):
             for market in event.get("markets", []):
                 if market["conditionId"] == condition:
                     market["outcomes"] = '["Yes","No","Maybe"]'
@@ -200,7 +200,7 @@ async def test_whoever_cannot_be_read_may_have_won(polymarket: ReaderSetup, augm
     # It was never asked about here, so nobody knows which markets it had.
     polymarket.venue.faults.schedule(spoilt(markets[0].condition), path=path)
     assert await polymarket.outcomes(key) == {}
-    # Whoever else cannot be read did not win.
+    # The others, which cannot be read, did not win.
     polymarket.venue.faults.schedule(spoilt(markets[1].condition), path=path)
     assert (await polymarket.outcomes(key))[key].outcome == ChoiceOutcome("Ann")
 
@@ -213,8 +213,8 @@ async def test_an_option_that_its_event_does_not_list_any_more_may_have_won(poly
     await polymarket.questions()
 
     def shortened(answer: Json) -> Json:
-        said: Any = answer
-        said["markets"] = [one for one in said["markets"] if one["conditionId"] != markets[0].condition]
+        reported: Any = answer
+        reported["markets"] = [one for one in reported["markets"] if one["conditionId"] != markets[0].condition]
         return answer
 
     for market in markets[1:]:
@@ -222,16 +222,16 @@ async def test_an_option_that_its_event_does_not_list_any_more_may_have_won(poly
     faults.schedule(FaultDetails(fault=RequestFault.ALTERED, alter=shortened), path=path)
     assert await polymarket.outcomes(key) == {}
     world.resolve(markets[0], "1")
-    for trouble in (FaultDetails(fault=RequestFault.ALTERED, alter=shortened), spoilt(markets[0].condition)):
-        faults.schedule(trouble, path=path)
+    for details in (FaultDetails(fault=RequestFault.ALTERED, alter=shortened), spoilt(markets[0].condition)):
+        faults.schedule(details, path=path)
         assert (await polymarket.outcomes(key))[key].outcome == ChoiceOutcome("Ann")
 
 
 @pytest.mark.parametrize(
-    "trouble", [FaultDetails(fault=RequestFault.ERROR_BEFORE, status=422), FaultDetails(fault=RequestFault.PAGE_BEFORE)]
+    "details", [FaultDetails(fault=RequestFault.ERROR_BEFORE, status=422), FaultDetails(fault=RequestFault.PAGE_BEFORE)]
 )
 async def test_an_event_that_cannot_be_read_hides_no_other_outcome(
-    polymarket: ReaderSetup, trouble: FaultDetails
+    polymarket: ReaderSetup, details: FaultDetails
 ) -> None:
     first, second = (
         polymarket.venue.world.add_choice(f"Who {number}?", {"Ann": "0.6", "Bob": "0.4"}) for number in (1, 2)
@@ -239,7 +239,7 @@ async def test_an_event_that_cannot_be_read_hides_no_other_outcome(
     for _, markets in (first, second):
         polymarket.venue.world.resolve(markets[0], "1")
     keys = [f"event:{event.id}" for event, _ in (first, second)]
-    polymarket.venue.faults.schedule(trouble, path=f"/gamma/events/{first[0].id}", times=50)
+    polymarket.venue.faults.schedule(details, path=f"/gamma/events/{first[0].id}", times=50)
     assert set(await polymarket.outcomes(*keys)) == {keys[1]}
 
 
@@ -264,8 +264,8 @@ async def test_records_that_come_twice_or_without_a_number_hide_no_others(polyma
         return len([record async for record in polymarket.client.events(asked, most_pages=10)])
 
     def nameless(answer: Json) -> Json:
-        said: Any = answer
-        said["events"][0]["id"] = None
+        reported: Any = answer
+        reported["events"][0]["id"] = None
         return answer
 
     assert await found() == 6

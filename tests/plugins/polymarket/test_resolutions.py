@@ -39,7 +39,7 @@ def long(number: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("reported", "expected"),
     [
         ({"payouts": [1000000, 0]}, (1, 0)),
         ({"payouts": [500000, 500000]}, (Decimal("0.5"), Decimal("0.5"))),
@@ -55,9 +55,9 @@ def long(number: int = 1, **changes: Any) -> dict[str, Any]:
         ({"payouts": [1, 0]}, None),
     ],
 )
-def test_pm_v1_payouts_are_millionths_and_69_is_not_set(said: dict[str, Any], expected: object) -> None:
+def test_pm_v1_payouts_are_millionths_and_69_is_not_set(reported: dict[str, Any], expected: object) -> None:
     """docs/facts/polymarket.md#parsing-figures."""
-    assert oracle_payouts({"price": 69, **said}) == expected
+    assert oracle_payouts({"price": 69, **reported}) == expected
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ async def test_an_option_wins_under_its_newest_name_and_older_questions_had_it_u
         outcome = (await site.resolutions("event:77"))["event:77"].outcome
         for shape, share in zip(shapes, on_outcome, strict=True):
             shares = (0.5, 0.3, 0.2) if len(shape.options) == 3 else (0.4, 0.2, 0.3, 0.1)
-            said = dict(zip(shape.options, shares, strict=True))
-            [marks] = score_predictions([ResolvedPrediction(ChoicePrediction(said), shape, outcome)])
+            reported = dict(zip(shape.options, shares, strict=True))
+            [marks] = score_predictions([ResolvedPrediction(ChoicePrediction(reported), shape, outcome)])
             assert marks["choice log"] == pytest.approx(-math.log(share))
 
 

@@ -42,7 +42,7 @@ async def test_no_remainder_stays_whatever_the_tick(tick: str, bid: str, ask: st
 async def test_a_sale_needs_no_cash_and_no_room_under_a_cap() -> None:
     has = account(0.0, [held(30.0)])
     found = await planned(
-        FakePolymarketReader.of(a_book()), BinaryPrediction(0.30), has=has, appetite=wants(max_cost=0.0)
+        FakePolymarketReader.of(a_book()), BinaryPrediction(0.30), has=has, sizing=wants(max_cost=0.0)
     )
     assert (found.side, found.cost) == (OrderSide.SELL, 0.0)
 

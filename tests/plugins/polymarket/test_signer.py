@@ -96,38 +96,38 @@ def test_what_is_signed_is_the_clients_payload_and_recovers_the_key(
     kind: str, number: int, length: int, tmp_path: Path
 ) -> None:
     wallet = OWNER if kind == "eoa" else WALLET
-    told = asked(opened(tmp_path, wallet=wallet, wallet_type=kind), BUY)["ok"]["order"]
-    assert (told["signatureType"], (len(told["signature"]) - 2) // 2) == (number, length)
-    assert (told["maker"].lower(), told["signer"].lower()) == (wallet.lower(), wallet.lower())
+    result = asked(opened(tmp_path, wallet=wallet, wallet_type=kind), BUY)["ok"]["order"]
+    assert (result["signatureType"], (len(result["signature"]) - 2) // 2) == (number, length)
+    assert (result["maker"].lower(), result["signer"].lower()) == (wallet.lower(), wallet.lower())
     setup = SignerSetup.from_request(opening(tmp_path, wallet=wallet, wallet_type=kind))
     typed = build_order_typed_data(signer.build_unsigned_order(BUY, setup, OWNER))
     plain = encode_typed_data(full_message=typed)
-    assert Account.recover_message(plain, signature=bytes.fromhex(told["signature"][2:132])) == OWNER
+    assert Account.recover_message(plain, signature=bytes.fromhex(result["signature"][2:132])) == OWNER
     for name, other in (("makerAmount", 1), ("timestamp", 1), ("builder", "0x" + "01" * 32)):
         message = {**typed["message"], name: other}
         if kind == "deposit":
             message = {**typed["message"], "contents": {**typed["message"]["contents"], name: other}}
         altered = encode_typed_data(full_message={**typed, "message": message})
-        assert Account.recover_message(altered, signature=bytes.fromhex(told["signature"][2:132])) != OWNER
-    assert told == _payload_of_the_client(told)
+        assert Account.recover_message(altered, signature=bytes.fromhex(result["signature"][2:132])) != OWNER
+    assert result == _payload_of_the_client(result)
 
 
-def _payload_of_the_client(told: dict[str, Any]) -> object:
+def _payload_of_the_client(result: dict[str, Any]) -> object:
     whole = SignedOrder(
-        builder=told["builder"],
-        expiration=int(told["expiration"]),
-        maker=told["maker"],
-        maker_amount=int(told["makerAmount"]),
-        metadata=told["metadata"],
+        builder=result["builder"],
+        expiration=int(result["expiration"]),
+        maker=result["maker"],
+        maker_amount=int(result["makerAmount"]),
+        metadata=result["metadata"],
         order_type="GTD",
-        salt=told["salt"],
-        side=told["side"],
-        signature=told["signature"],
-        signature_type=told["signatureType"],
-        signer=told["signer"],
-        taker_amount=int(told["takerAmount"]),
-        timestamp=int(told["timestamp"]),
-        token_id=told["tokenId"],
+        salt=result["salt"],
+        side=result["side"],
+        signature=result["signature"],
+        signature_type=result["signatureType"],
+        signer=result["signer"],
+        taker_amount=int(result["takerAmount"]),
+        timestamp=int(result["timestamp"]),
+        token_id=result["tokenId"],
         post_only=False,
     )
     _, body = build_post_order_request(whole, owner_api_key="owner")
@@ -225,12 +225,12 @@ def test_the_program_answers_line_by_line(
 
 def test_the_next_day_begins_anew_and_a_clock_set_back_does_not(tmp_path: Path) -> None:
     spending = SpendingRecord(tmp_path / "signer.json")
-    spending.spend(Decimal(9), most=Decimal(10), day="2026-11-22")
+    spending.spend(Decimal(9), limit=Decimal(10), day="2026-11-22")
     with pytest.raises(SigningRefusedError, match="2 more dollars would exceed signer_per_day = 10"):
-        spending.spend(Decimal(2), most=Decimal(10), day="2026-11-22")
+        spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-22")
     with pytest.raises(SigningRefusedError):
-        spending.spend(Decimal(2), most=Decimal(10), day="2026-11-21")
-    spending.spend(Decimal(2), most=Decimal(10), day="2026-11-23")
+        spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-21")
+    spending.spend(Decimal(2), limit=Decimal(10), day="2026-11-23")
 
 
 @pytest.mark.parametrize(

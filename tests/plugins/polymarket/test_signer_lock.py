@@ -1,4 +1,4 @@
-"""The signer's own environment: what is installed beside the key is pinned, and no library for models is in it."""
+"""The signer's own environment: what is installed next to the key is pinned, and no library for models is in it."""
 
 from packaging.requirements import Requirement
 

@@ -241,16 +241,16 @@ async def test_pm_v6_changed_rules_of_one_outcome_among_several_are_noticed(poly
     event, markets = polymarket.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
     question = await polymarket.named(f"event:{event.id}")
     polymarket.world.edit(markets[1], description="Bob wins if he comes second.")
-    said = await changes(polymarket, question, option="Ann", price="0.61", size="100")
-    assert said == ("the resolution criteria changed",)
+    reported = await changes(polymarket, question, option="Ann", price="0.61", size="100")
+    assert reported == ("the resolution criteria changed",)
 
 
 async def test_an_outcome_that_was_added_is_told_and_nothing_is_signed(polymarket: WriterFixture) -> None:
     event, _ = polymarket.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
     question = await polymarket.named(f"event:{event.id}")
     polymarket.world.add_outcome(event, "Dan", "0.05")
-    said = await changes(polymarket, question, option="Ann", price="0.61", size="100")
-    assert said == ('option "Dan" was added',)
+    reported = await changes(polymarket, question, option="Ann", price="0.61", size="100")
+    assert reported == ('option "Dan" was added',)
     assert polymarket.asked("/order") == []
 
 
@@ -265,7 +265,7 @@ async def test_a_book_that_is_missing_is_a_refusal(polymarket: WriterFixture) ->
     market = polymarket.world.add_market("Will it rain?", **BOOK)
     question = await polymarket.question(market)
     polymarket.venue.faults.schedule(
-        FaultDetails(fault=RequestFault.ALTERED, alter=lambda said: said), method="GET", path="/book"
+        FaultDetails(fault=RequestFault.ALTERED, alter=lambda reported: reported), method="GET", path="/book"
     )
     polymarket.venue.faults.schedule(
         FaultDetails(fault=RequestFault.ERROR_BEFORE, status=404), method="GET", path="/book"

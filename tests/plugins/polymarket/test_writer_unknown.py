@@ -197,8 +197,8 @@ async def test_the_same_request_posted_again_is_one_order(polymarket: WriterFixt
 async def test_an_answer_that_names_another_order_is_a_doubt(polymarket: WriterFixture) -> None:
     question = await rain(polymarket)
 
-    def other(said: Any) -> Any:
-        return {**said, "orderID": "0x" + "99" * 32}
+    def other(reported: Any) -> Any:
+        return {**reported, "orderID": "0x" + "99" * 32}
 
     lose(polymarket, FaultDetails(fault=RequestFault.ALTERED, alter=other))
     _, receipt = await seal_and_submit(polymarket.writer(), question, order_of(question))
@@ -253,8 +253,8 @@ async def test_an_order_that_ended_unfilled_is_told_from_one_that_never_came(pol
 
 async def test_only_the_newest_orders_that_were_taken_are_kept(tmp_path: Path) -> None:
     (tmp_path / ACCEPTED_ORDERS_FILE).write_text(json.dumps([f"0x{number}" for number in range(MAX_ACCEPTED_ORDERS)]))
-    taken = AcceptedOrders(tmp_path)
-    await taken.add("0xAB")
+    walked = AcceptedOrders(tmp_path)
+    await walked.add("0xAB")
     again = AcceptedOrders(tmp_path)
     assert await again.find_any({"0xab"}) == "0xab"
     assert await again.find_any({"0x0", "0xcd"}) is None

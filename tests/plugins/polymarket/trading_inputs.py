@@ -66,7 +66,7 @@ def a_book(number: int = 1, *, bids: Levels = BIDS, asks: Levels = ASKS, **chang
 class FakePolymarketReader:
     """Implements what is read of the venue; ``trades`` are rows as the venue lists them, ``asked`` what was asked."""
 
-    shelf: dict[str, PolymarketOrderBook] = field(default_factory=dict)
+    stored_books: dict[str, PolymarketOrderBook] = field(default_factory=dict)
     terms: dict[str, Mapping[str, object]] = field(default_factory=dict)
     rows: list[Mapping[str, object]] = field(default_factory=list)
     open_ones: set[int] = field(default_factory=lambda: {1, 2, 3})
@@ -75,10 +75,12 @@ class FakePolymarketReader:
 
     @classmethod
     def of(cls, *books: PolymarketOrderBook) -> "FakePolymarketReader":
-        return cls(shelf={one.token: one for one in books}, terms={condition(n): {"ao": True} for n in (1, 2, 3)})
+        return cls(
+            stored_books={one.token: one for one in books}, terms={condition(n): {"ao": True} for n in (1, 2, 3)}
+        )
 
     def put(self, book: PolymarketOrderBook) -> None:
-        self.shelf[book.token] = book
+        self.stored_books[book.token] = book
 
     def _note(self, what: str, subject: object) -> None:
         self.asked.append((what, subject))
@@ -88,11 +90,11 @@ class FakePolymarketReader:
     async def books(self, tokens: Iterable[str]) -> Mapping[str, PolymarketOrderBook]:
         wanted = list(tokens)
         self._note("books", wanted)
-        return {name: self.shelf[name] for name in wanted if name in self.shelf}
+        return {name: self.stored_books[name] for name in wanted if name in self.stored_books}
 
     async def book(self, token: str) -> PolymarketOrderBook | None:
         self._note("book", token)
-        return self.shelf.get(token)
+        return self.stored_books.get(token)
 
     async def exchange_terms(self, condition: str) -> Mapping[str, object]:
         self._note("exchange_terms", condition)
@@ -140,7 +142,7 @@ def order(
 ) -> Order:
     """An order as the planner writes it; ``side``, ``kind``, ``mid``, ``option`` and other terms are the usual ones."""
     traded, side, option = of or contract(fees=SCHEDULE), more.pop("side", OrderSide.BUY), more.pop("option", "")
-    said = PolymarketOrderTerms(
+    reported = PolymarketOrderTerms(
         contract=traded,
         leg=leg,
         side=side,
@@ -152,7 +154,7 @@ def order(
         book={"hash": "0xdecided", "at": NOW.isoformat()},
         **more,
     )
-    worst = float(price) * (1.0 + 0.04) if traded.fees is not None and not said.type.is_resting else float(price)
+    worst = float(price) * (1.0 + 0.04) if traded.fees is not None and not reported.type.is_resting else float(price)
     return Order(
         contract=traded.market,
         leg=leg,
@@ -163,5 +165,5 @@ def order(
         expected=float(price),
         currency=CURRENCY,
         option=option,
-        terms=said.to_map(),
+        terms=reported.to_map(),
     )

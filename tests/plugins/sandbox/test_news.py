@@ -90,7 +90,7 @@ async def test_the_title_of_a_question_finds_what_is_written_about_it(tmp_path: 
     async with engine_on(press, tmp_path) as engine:
         for ask in press.world.open(60.0):
             hits = await engine.search(ask.title, before=None, limit=3)
-            own = {one.id for one in press.newsroom.articles(ask.key)}
+            own = {one.id for one in press.news.articles(ask.key)}
             assert hits[0].url.rpartition("/")[2] in own
             assert all("simulation" in hit.title for hit in hits)
             assert all(hit.published_at is not None and hit.published_at <= NOW for hit in hits)
@@ -99,10 +99,7 @@ async def test_the_title_of_a_question_finds_what_is_written_about_it(tmp_path: 
 async def test_a_bound_is_kept_and_an_article_that_was_rewritten_slips_through_it(tmp_path: Path) -> None:
     press = NewsServer(FakeClock(START + timedelta(days=365)), SimulatedWorld(seed=3, start=START, size=60))
     pages = (
-        one
-        for ask in press.world.questions
-        for one in press.newsroom.articles(ask.key)
-        if one.kind is ArticleKind.EDITED
+        one for ask in press.world.questions for one in press.news.articles(ask.key) if one.kind is ArticleKind.EDITED
     )
     article = next(one for one in pages if one.versions[1].day < 360.0)
     before = press.world.calendar.moment_of(article.published + 0.5)

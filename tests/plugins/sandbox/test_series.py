@@ -51,10 +51,10 @@ class TestSandboxSeries(TimeSeriesContract):
         body([["soon", 1.0]]),
     )
 
-    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: PluginContext) -> None:
+    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, context: PluginContext) -> None:
         """Nothing of the sandbox is encrypted: it never leaves this machine."""
         for zone in ZONES:
-            placed = replace(workplace, http=FakeHttpClient(self.pages))
+            placed = replace(context, http=FakeHttpClient(self.pages))
             await self.request_data(placed, zone)
             assert [asked.url for asked in recorded_requests(placed.http)] == [ADDRESS]
 
@@ -68,8 +68,8 @@ def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None
         background="The price of tin is published daily as series SIM-PRIC-F012.",
         facts={"id": "SIM-WEAT-B001"},
     )
-    workplace = PluginContext(clock=FakeClock(BEFORE), http=FakeHttpClient({}), folder=Path())
-    assert SandboxSeries(SandboxSettings(), workplace).series_names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
+    context = PluginContext(clock=FakeClock(BEFORE), http=FakeHttpClient({}), folder=Path())
+    assert SandboxSeries(SandboxSettings(), context).series_names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
 
 
 def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_of_a_stall() -> None:
@@ -87,8 +87,8 @@ def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_
             background=ask.background,
         )
         assert source.series_names(question) == (ask.series,)
-        told = {"role": "user", "content": f"## Background\n{fence_text(ask.background, 'background')}"}
-        assert read_question([told]).series == ask.series
+        message = {"role": "user", "content": f"## Background\n{fence_text(ask.background, 'background')}"}
+        assert read_question([message]).series == ask.series
 
 
 async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_was(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_wa
     press = NewsServer(FakeClock(START + timedelta(days=90)), world)
     http = RetryingHttpClient(clock=press.clock, random=SeededRandom(1))
     async with serve_service(press) as served, aclosing(http):
-        workplace = PluginContext(clock=press.clock, http=http, folder=tmp_path)
-        source = SandboxSeries(SandboxSettings(base_url=served.url), workplace)
+        context = PluginContext(clock=press.clock, http=http, folder=tmp_path)
+        source = SandboxSeries(SandboxSettings(base_url=served.url), context)
         named = [ask for ask in world.questions if ask.series]
         assert len(named) > 10
         for ask in named[:5]:

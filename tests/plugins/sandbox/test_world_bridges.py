@@ -32,65 +32,69 @@ DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fairground:
+class BridgedWorld:
     world: SimulatedWorld
     clock: FakeClock
     fair: ManifoldBridge
     contest: MetaculusBridge
     exchange: PolymarketBridge
     bench: ForecastBenchBridge
-    stalls: WorldRunner
+    bridges: WorldRunner
 
-    async def until(self, day: float, *, step: float = 0.5) -> None:
-        self.stalls.advance()
+    async def advance_to(self, day: float, *, step: float = 0.5) -> None:
+        self.bridges.advance()
         while (now := self.world.calendar.day_of(self.clock.now())) < day:
             await self.clock.advance(min(step, day - now) * DAY_S)
-            self.stalls.advance()
+            self.bridges.advance()
 
-    def over(self, stall: str, day: float, fate: QuestionEnding = QuestionEnding.RESOLVED) -> list[SimulatedQuestion]:
+    def ended_questions(
+        self, bridge: str, day: float, fate: QuestionEnding = QuestionEnding.RESOLVED
+    ) -> list[SimulatedQuestion]:
         """Return what has been resolved by the day."""
-        asks = [ask for ask in self.world.questions if ask.venue_kind == stall and ask.ending is fate]
+        asks = [ask for ask in self.world.questions if ask.venue_kind == bridge and ask.ending is fate]
         return [ask for ask in asks if max(ask.closes, outcome_day(ask)) < day - 3.0]
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Fairground:
+def bridged_world(tmp_path: Path) -> BridgedWorld:
     clock, world = FakeClock(START), SimulatedWorld(seed=21, start=START, size=120)
     fair = ManifoldBridge(world=world, venue=FakeManifold(clock))
     contest = MetaculusBridge(world=world, venue=FakeMetaculus(clock))
     exchange = PolymarketBridge(world=world, venue=FakePolymarket(clock))
     bench = ForecastBenchBridge(world=world, folder=tmp_path)
-    stalls = WorldRunner(
+    bridges = WorldRunner(
         world=world,
         clock=clock,
         bridges={PLAY_MONEY_MARKET: fair, FORECASTING_CONTEST: contest, REAL_MONEY_MARKET: exchange, BENCHMARK: bench},
         daily_actions=(bench.settle,),
     )
-    return Fairground(
-        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, stalls=stalls
+    return BridgedWorld(
+        world=world, clock=clock, fair=fair, contest=contest, exchange=exchange, bench=bench, bridges=bridges
     )
 
 
-async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(ground: Fairground) -> None:
-    await ground.until(12.0)
-    world, now = ground.world, ground.fair.venue.now_ms()
+async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(bridged_world: BridgedWorld) -> None:
+    await bridged_world.advance_to(12.0)
+    world, now = bridged_world.world, bridged_world.fair.venue.now_ms()
     binary = [
         ask for ask in world.open(12.0) if ask.venue_kind == PLAY_MONEY_MARKET and ask.answer_kind is AnswerKind.BINARY
     ]
-    traded = [(ask, ground.fair.markets[ask.key]) for ask in binary if ground.fair.markets[ask.key].is_open(now)]
+    traded = [
+        (ask, bridged_world.fair.markets[ask.key]) for ask in binary if bridged_world.fair.markets[ask.key].is_open(now)
+    ]
     assert len(traded) > 3
     for ask, market in traded:
         price = world.crowd_price(ask, 12.0)
         assert isinstance(price, float)
         assert market.pool.prob == pytest.approx(min(0.99, max(0.01, price)), abs=0.02)
-    await ground.until(90.0)
+    await bridged_world.advance_to(90.0)
     opened = [ask for ask in world.questions if ask.venue_kind == PLAY_MONEY_MARKET and ask.opens <= 90.0]
-    assert ground.fair.markets.keys() == {ask.key for ask in opened}
-    assert len(ground.fair.venue.state.bets) > 100
-    over = ground.over(PLAY_MONEY_MARKET, 90.0)
-    assert {ask.answer_kind for ask in over} == {AnswerKind.BINARY, AnswerKind.CHOICE, AnswerKind.NUMBER}
-    for ask in over:
-        market, truth = ground.fair.markets[ask.key], world.outcome_of(ask)
+    assert bridged_world.fair.markets.keys() == {ask.key for ask in opened}
+    assert len(bridged_world.fair.venue.state.bets) > 100
+    ended_questions = bridged_world.ended_questions(PLAY_MONEY_MARKET, 90.0)
+    assert {ask.answer_kind for ask in ended_questions} == {AnswerKind.BINARY, AnswerKind.CHOICE, AnswerKind.NUMBER}
+    for ask in ended_questions:
+        market, truth = bridged_world.fair.markets[ask.key], world.outcome_of(ask)
         if isinstance(truth, bool):
             assert market.resolution == ("YES" if truth else "NO")
         elif isinstance(truth, str):
@@ -102,21 +106,21 @@ async def test_markets_follow_the_crowd_by_trades_and_end_with_the_truth(ground:
             assert market.scale.low + span * market.resolution_prob == pytest.approx(truth)
 
 
-async def test_a_tournament_has_every_form_groups_and_a_community(ground: Fairground) -> None:
-    await ground.until(90.0)
-    world, questions = ground.world, ground.contest.questions
+async def test_a_tournament_has_every_form_groups_and_a_community(bridged_world: BridgedWorld) -> None:
+    await bridged_world.advance_to(90.0)
+    world, questions = bridged_world.world, bridged_world.contest.questions
     opened = [ask for ask in world.questions if ask.venue_kind == FORECASTING_CONTEST and ask.opens <= 90.0]
     assert questions.keys() == {ask.key for ask in opened}
     assert {one.type for one in questions.values()} == {"binary", "multiple_choice", "numeric", "date"}
-    groups = [post for post in ground.contest.venue.state.posts.values() if post.group is not None]
+    groups = [post for post in bridged_world.contest.venue.state.posts.values() if post.group is not None]
     assert groups
     assert all(len(post.questions) == 3 for post in groups)
     for ask in opened:
         # People who have forecast: all of the community, unless the question ended within hours.
         assert {forecast.author for forecast in questions[ask.key].forecasts} == {
-            user.id for user in ground.contest.people
+            user.id for user in bridged_world.contest.people
         }
-    for ask in ground.over(FORECASTING_CONTEST, 90.0):
+    for ask in bridged_world.ended_questions(FORECASTING_CONTEST, 90.0):
         resolution, truth = questions[ask.key].resolution, world.outcome_of(ask)
         assert resolution is not None
         if isinstance(truth, bool):
@@ -131,17 +135,17 @@ async def test_a_tournament_has_every_form_groups_and_a_community(ground: Fairgr
             assert float(resolution) == pytest.approx(truth, abs=1e-6)
 
 
-async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(ground: Fairground) -> None:
-    await ground.until(120.0)
-    world = ground.world
+async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(bridged_world: BridgedWorld) -> None:
+    await bridged_world.advance_to(120.0)
+    world = bridged_world.world
     winners: Mapping[bool, Decimal] = {True: Decimal(1), False: Decimal(0)}
-    for ask in ground.over(REAL_MONEY_MARKET, 120.0):
-        markets, truth = ground.exchange.markets[ask.key], world.outcome_of(ask)
+    for ask in bridged_world.ended_questions(REAL_MONEY_MARKET, 120.0):
+        markets, truth = bridged_world.exchange.markets[ask.key], world.outcome_of(ask)
         for option, market in markets.items():
             assert market.payouts is not None
             assert market.payouts[0] == winners[truth is True or truth == option]
     for ask in world.open(120.0):
-        for option, market in ground.exchange.markets.get(ask.key, {}).items():
+        for option, market in bridged_world.exchange.markets.get(ask.key, {}).items():
             if market.trades_now:
                 price = world.crowd_price(ask, 120.0)
                 wanted = price[option] if isinstance(price, Mapping) else price
@@ -150,38 +154,42 @@ async def test_an_exchange_has_books_around_the_price_and_one_winner_an_event(gr
                 assert middle == pytest.approx(min(0.97, max(0.03, wanted)), abs=0.02)
 
 
-async def test_what_is_annulled_late_or_revised_ends_so_everywhere(ground: Fairground) -> None:
-    await ground.until(330.0, step=4.0)
+async def test_what_is_annulled_late_or_revised_ends_so_everywhere(bridged_world: BridgedWorld) -> None:
+    await bridged_world.advance_to(330.0, step=4.0)
     annulled = [
         ask
-        for stall in (PLAY_MONEY_MARKET, FORECASTING_CONTEST, REAL_MONEY_MARKET)
-        for ask in ground.over(stall, 330.0, QuestionEnding.ANNULLED)
+        for bridge in (PLAY_MONEY_MARKET, FORECASTING_CONTEST, REAL_MONEY_MARKET)
+        for ask in bridged_world.ended_questions(bridge, 330.0, QuestionEnding.ANNULLED)
     ]
     assert annulled
     for ask in annulled:
         if ask.venue_kind == PLAY_MONEY_MARKET:
-            assert ground.fair.markets[ask.key].resolution == "CANCEL"
+            assert bridged_world.fair.markets[ask.key].resolution == "CANCEL"
         elif ask.venue_kind == FORECASTING_CONTEST:
-            assert ground.contest.questions[ask.key].resolution == "annulled"
+            assert bridged_world.contest.questions[ask.key].resolution == "annulled"
         else:
-            assert {one.settled for one in ground.exchange.markets[ask.key].values()} == {Decimal("0.5")}
-    revised = ground.over(REAL_MONEY_MARKET, 325.0, QuestionEnding.REVISED)
+            assert {one.settled for one in bridged_world.exchange.markets[ask.key].values()} == {Decimal("0.5")}
+    revised = bridged_world.ended_questions(REAL_MONEY_MARKET, 325.0, QuestionEnding.REVISED)
     for ask in revised:
-        truth = ground.world.outcome_of(ask)
-        for option, market in ground.exchange.markets[ask.key].items():
+        truth = bridged_world.world.outcome_of(ask)
+        for option, market in bridged_world.exchange.markets[ask.key].items():
             assert market.was_disputed
             assert market.settled == (1 if truth is True or truth == option else 0)
-    for ask in ground.over(FORECASTING_CONTEST, 325.0, QuestionEnding.REVISED):
+    for ask in bridged_world.ended_questions(FORECASTING_CONTEST, 325.0, QuestionEnding.REVISED):
         if ask.answer_kind is AnswerKind.BINARY:
-            assert ground.contest.questions[ask.key].resolution == ("yes" if ground.world.outcome_of(ask) else "no")
+            assert bridged_world.contest.questions[ask.key].resolution == (
+                "yes" if bridged_world.world.outcome_of(ask) else "no"
+            )
 
 
-async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(ground: Fairground, tmp_path: Path) -> None:
-    await ground.until(50.0)
-    world = ground.world
+async def test_rounds_are_read_by_the_plugin_and_settled_by_the_series(
+    bridged_world: BridgedWorld, tmp_path: Path
+) -> None:
+    await bridged_world.advance_to(50.0)
+    world = bridged_world.world
     settings = ForecastBenchSettings(source=tmp_path, rounds="all")
-    workplace = PluginContext(clock=ground.clock, http=FakeHttpClient({}), folder=tmp_path)
-    async with open_reader(settings, workplace) as reader:
+    context = PluginContext(clock=bridged_world.clock, http=FakeHttpClient({}), folder=tmp_path)
+    async with open_reader(settings, context) as reader:
         questions = {question.ref: question async for question in reader.questions()}
         outcomes = [resolution async for resolution in reader.resolutions([*questions])]
     assert {question.batch for question in questions.values()} == {"2026-03-08", "2026-04-05"}

@@ -65,8 +65,8 @@ def clock() -> FakeClock:
 async def read(spec: VenueSpec[Any], venue: FakeService, folder: Path, settings: PluginSettings) -> list[Question]:
     """Return the questions that the plugin finds at the venue, wherever it is served."""
     async with serve_service(venue) as served, RetryingHttpClient(clock=venue.clock, random=SeededRandom(1)) as http:
-        told = {name: value for name, value in settings.model_dump().items() if str(value).startswith(HERE)}
-        here = {name: value.replace(HERE, served.url) for name, value in told.items()}
+        message = {name: value for name, value in settings.model_dump().items() if str(value).startswith(HERE)}
+        here = {name: value.replace(HERE, served.url) for name, value in message.items()}
         placed = settings.model_copy(update=here)
         async with spec.reader(placed, PluginContext(clock=venue.clock, http=http, folder=folder)) as reader:
             return [question async for question in reader.questions()]
@@ -76,12 +76,12 @@ async def test_all_forms_of_markets_in_play_money_are_read(
     world: SimulatedWorld, clock: FakeClock, tmp_path: Path
 ) -> None:
     venue = FakeManifold(clock)
-    stall = ManifoldBridge(world=world, venue=venue)
-    WorldRunner(world=world, clock=clock, bridges={PLAY_MONEY_MARKET: stall}).advance()
+    bridge = ManifoldBridge(world=world, venue=venue)
+    WorldRunner(world=world, clock=clock, bridges={PLAY_MONEY_MARKET: bridge}).advance()
     settings = ManifoldSettings(base_url=HERE, min_bettors=0)
     found = {one.ref.key: one for one in await read(manifold()[0], venue, tmp_path, settings)}
     for ask in (ask for ask in world.open(DAY) if ask.venue_kind == PLAY_MONEY_MARKET):
-        question = found[stall.markets[ask.key].id]
+        question = found[bridge.markets[ask.key].id]
         assert question.title == ask.title
         assert ask.criteria in question.background
         assert question.closes_at == world.calendar.moment_of(ask.closes)
@@ -98,8 +98,8 @@ async def test_a_tournament_is_read_with_groups_numbers_and_dates(
     world: SimulatedWorld, clock: FakeClock, tmp_path: Path
 ) -> None:
     venue = FakeMetaculus(clock)
-    stall = MetaculusBridge(world=world, venue=venue)
-    WorldRunner(world=world, clock=clock, bridges={FORECASTING_CONTEST: stall}).advance()
+    bridge = MetaculusBridge(world=world, venue=venue)
+    WorldRunner(world=world, clock=clock, bridges={FORECASTING_CONTEST: bridge}).advance()
     user = venue.world.add_user("foxbot")
     settings = MetaculusSettings(token=SecretStr(user.token), tournaments=("sample-aib",), base_url=HERE)
     found = await read(metaculus()[0], venue, tmp_path, settings)
@@ -116,8 +116,8 @@ async def test_an_exchange_is_read_with_events_of_one_winner(
     world: SimulatedWorld, clock: FakeClock, tmp_path: Path
 ) -> None:
     venue = FakePolymarket(clock)
-    stall = PolymarketBridge(world=world, venue=venue)
-    WorldRunner(world=world, clock=clock, bridges={REAL_MONEY_MARKET: stall}).advance()
+    bridge = PolymarketBridge(world=world, venue=venue)
+    WorldRunner(world=world, clock=clock, bridges={REAL_MONEY_MARKET: bridge}).advance()
     settings = PolymarketSettings(
         gamma_url=f"{HERE}/gamma", clob_url=HERE, data_url=f"{HERE}/data-api", site_url=f"{HERE}/site"
     )

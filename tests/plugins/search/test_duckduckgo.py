@@ -91,10 +91,10 @@ class TestDuckDuckGo(SearchEngineContract):
     empty = b"[]"
     odd_responses = (b"", b"\xff", b"{}", b'"text"', b"[1]", b'[{"title": "no address"}]', b'[{"href": null}]', b"null")
 
-    def open_engine(self, workplace: PluginContext) -> AbstractAsyncContextManager[SearchEngine]:
-        assert isinstance(workplace.http, FixedResponseClient)
+    def open_engine(self, context: PluginContext) -> AbstractAsyncContextManager[SearchEngine]:
+        assert isinstance(context.http, FixedResponseClient)
         return _yielding(
-            DuckDuckGoSearch(SETTINGS, connect=FakeHttpSearch(workplace.http), fault=exceptions.DDGSException)
+            DuckDuckGoSearch(SETTINGS, connect=FakeHttpSearch(context.http), fault=exceptions.DDGSException)
         )
 
 
@@ -171,17 +171,17 @@ async def test_a_fault_names_the_field() -> None:
 
 
 async def test_the_real_library_fits(tmp_path: Path) -> None:
-    workplace = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
-    async with open_duckduckgo(SETTINGS, workplace) as opened:
+    context = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
+    async with open_duckduckgo(SETTINGS, context) as opened:
         assert isinstance(opened, DuckDuckGoSearch)
 
 
 async def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # What an installation without the extra looks like to an import.
     monkeypatch.setitem(sys.modules, "ddgs", None)
-    workplace = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
+    context = PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
     with pytest.raises(ConfigError, match=r"pip install 'foxcast\[duckduckgo\]'"):
-        async with open_duckduckgo(SETTINGS, workplace):
+        async with open_duckduckgo(SETTINGS, context):
             pass
 
 

@@ -11,7 +11,7 @@ from bot.config.plugin_settings import load_plugin_settings
 from bot.core.errors import ConfigError
 from bot.core.plugin_specs import ForecasterSpec, PluginContext
 from bot.forecasting.agent.answer_schema import create_answer_format
-from bot.forecasting.tools.toolset import FIXED_TOOL_NAMES
+from bot.forecasting.tool_factory import FIXED_TOOL_NAMES
 from bot.plugin_system.registry import load_registry
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bot.core.beliefs import ShownSource
 from bot.core.language_models import ToolDefinition
-from bot.forecasting.tools.definitions import define_tool, find_argument_fault, text_schema
+from bot.forecasting.tools.base import define_tool, find_argument_fault, text_schema
 from plugins.team.action_options import SUBMIT_OPTION, ActionOption, MemberView, TeamActionKind, list_options
 from plugins.team.members import GoalBoard, MemberFact, MemberMemory
 from plugins.team.settings import DEFAULT_GOALS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom
 from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, Prompt

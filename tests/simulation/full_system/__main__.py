@@ -34,7 +34,7 @@ SHM = Path("/dev/shm")  # noqa: S108 - a folder in it is made anew, with a name 
 
 def main() -> int:
     """Run what is asked for; return 1 where something was violated."""
-    asked = _asked()
+    asked = _parse_arguments()
     if asked.mutant == ALL:
         return _each_mutant(asked)
     seeds = [asked.seed] if asked.seed is not None else list(range(asked.first, asked.first + asked.seeds))
@@ -51,15 +51,15 @@ def main() -> int:
         for seed in seeds
     ]
     if asked.twins:
-        return _twins(plans, asked.keep)
+        return _compare_twins(plans, asked.keep)
     began = time.monotonic()
     violated: list[int] = []
-    days, said = 0.0, run_origin(MODULE)
-    for report, took_s in _reports(plans, asked.jobs, asked.dump, asked.place):
+    days, values = 0.0, run_origin(MODULE)
+    for report, took_s in _run_plans(plans, asked.jobs, asked.dump, asked.place):
         days += report.days
         if asked.keep:
-            append_line(FOLDER / f"{asked.keep}.jsonl", {**said, **report_line(report, took_s)})
-        _say(report, took_s, verbose=asked.seed is not None)
+            append_line(FOLDER / f"{asked.keep}.jsonl", {**values, **report_line(report, took_s)})
+        _print_report(report, took_s, verbose=asked.seed is not None)
         if report.violations:
             violated.append(report.plan.seed)
             if asked.until_found:
@@ -72,7 +72,7 @@ def main() -> int:
     return 1 if violated else 0
 
 
-def _asked() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay this seed alone, and say all about it")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other")
@@ -120,11 +120,11 @@ def _each_mutant(asked: argparse.Namespace) -> int:
     return len(hidden)
 
 
-def _twins(plans: list[SimulationPlan], name: str | None) -> int:
+def _compare_twins(plans: list[SimulationPlan], name: str | None) -> int:
     differing = 0
-    _hush()
+    _silence_logs()
     for plan in plans:
-        with _folder() as root:
+        with _temporary_folder() as root:
             compared, found = decision_differences(plan, root)
         if name:
             append_line(
@@ -137,40 +137,40 @@ def _twins(plans: list[SimulationPlan], name: str | None) -> int:
     return 1 if differing else 0
 
 
-def _reports(
+def _run_plans(
     plans: list[SimulationPlan], jobs: int, dump: Path | None, place: int | None
 ) -> Iterator[tuple[SimulationReport, float]]:
     if jobs <= 1:
-        _stay_at(os.getpid() if place is None else place)
-        yield from (_one(plan, dump) for plan in plans)
+        _pin_to_processor(os.getpid() if place is None else place)
+        yield from (_run_plan(plan, dump) for plan in plans)
         return
     places: SimpleQueue[int] = SimpleQueue()
     for number in range(jobs):
         places.put(number)
-    with ProcessPoolExecutor(jobs, initializer=_stay, initargs=(places,)) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_pin_worker, initargs=(places,)) as pool:
         try:
-            yield from pool.map(_one, plans)
+            yield from pool.map(_run_plan, plans)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _stay(places: SimpleQueue[int]) -> None:
-    _stay_at(places.get())
+def _pin_worker(places: SimpleQueue[int]) -> None:
+    _pin_to_processor(places.get())
 
 
-def _stay_at(place: int) -> None:
+def _pin_to_processor(place: int) -> None:
     """Keep to one processor: its threads take turns, and waking one elsewhere takes a third of the time."""
     if sys.platform == "linux":
         processors = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {processors[place % len(processors)]})
 
 
-def _one(plan: SimulationPlan, dump: Path | None = None) -> tuple[SimulationReport, float]:
-    _hush()
+def _run_plan(plan: SimulationPlan, dump: Path | None = None) -> tuple[SimulationReport, float]:
+    _silence_logs()
     if plan.mutant is not None:
         break_process(plan.mutant)
     began = time.process_time()
-    with _folder() as root:
+    with _temporary_folder() as root:
         report = run_simulation(plan, root, tell=dump is not None)
     took_s = time.process_time() - began
     if dump is not None:
@@ -180,12 +180,12 @@ def _one(plan: SimulationPlan, dump: Path | None = None) -> tuple[SimulationRepo
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="foxcast-", dir=SHM if SHM.is_dir() else None) as folder:
         yield Path(folder)
 
 
-def _hush() -> None:
+def _silence_logs() -> None:
     """Hide thousands of lines about what goes wrong on purpose, and look for garbage less often."""
     # What an earlier simulation left must go first: what is frozen is never looked at again.
     gc.collect()
@@ -195,7 +195,7 @@ def _hush() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def _say(report: SimulationReport, took_s: float, *, verbose: bool) -> None:
+def _print_report(report: SimulationReport, took_s: float, *, verbose: bool) -> None:
     plan = report.plan
     sides = ", ".join(f"{name} {mode}" for name, mode in report.modes.items()) + (", a world" * report.worldly)
     sys.stdout.write(

@@ -14,9 +14,8 @@ from bot.app.app import FoxcastApp, open_app
 from bot.config.loader import load_config
 from bot.core.errors import FoxcastError
 from bot.core.redaction import temporary_secrets
-from bot.daemon.health_events import HealthEvent, HeartbeatRecord
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, HeartbeatRecord
 from bot.daemon.service import run_daemon
 from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions
@@ -82,8 +81,8 @@ class DaemonLives:
     _steps: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
-        self.heir(0).mkdir()
-        self._configure(self.heir(0))
+        self.next_folder(0).mkdir()
+        self._configure(self.next_folder(0))
 
     @property
     def number(self) -> int:
@@ -93,14 +92,14 @@ class DaemonLives:
     @property
     def home(self) -> Path:
         """The folder of the present life, or what the last one left."""
-        return self.root / f"life-{self.number}" if self._alive else self.heir(self.number)
+        return self.root / f"life-{self.number}" if self._alive else self.next_folder(self.number)
 
     @property
     def folder(self) -> Path:
         """Where the ledger of the present life is, or what the last one left."""
         return state_folder(self.loaded())
 
-    def heir(self, number: int) -> Path:
+    def next_folder(self, number: int) -> Path:
         """Return the folder that a life leaves."""
         return self.root / f"heir-{number}"
 
@@ -108,7 +107,7 @@ class DaemonLives:
         """Return the configuration of the present life, or of the next."""
         return load_config(self.home / "config.toml")
 
-    def lane(self, venue: str) -> ExecutionPolicy:
+    def policy_of(self, venue: str) -> ExecutionPolicy:
         """Return the way out of a venue under that configuration."""
         # What it says depends on no folder, and the digest of a key takes long.
         if venue not in self._lanes:
@@ -116,14 +115,14 @@ class DaemonLives:
             self._lanes[venue] = venue_policy(config, venue, self._plugins(config).specs_of_table)
         return self._lanes[venue]
 
-    async def live(self, *, until_s: float, fate: LifeEnding) -> None:
+    async def live(self, *, until_s: float, life_ending: LifeEnding) -> None:
         """Live until that moment of the clock, or to the end that fate has in store, whichever is first."""
-        self._be_born()
+        self._prepare_life()
         life = f"life {self.number}"
         CURRENT_PROCESS.set(life)
         killed: asyncio.Future[None] = self.loop.create_future()
-        body = asyncio.ensure_future(self._serve(until_s, fate))
-        self.loop.on_turn(_KillTimer(lives=self, fate=fate, burn=lambda: self._kill(life, body, killed)))
+        body = asyncio.ensure_future(self._serve(until_s, life_ending))
+        self.loop.on_turn(_KillTimer(lives=self, life_ending=life_ending, burn=lambda: self._kill(life, body, killed)))
         ends: list[asyncio.Future[Any]] = [body, killed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.loop.on_turn(lambda _: self.noticed())
@@ -131,13 +130,13 @@ class DaemonLives:
             with suppress(asyncio.CancelledError, Exception):
                 await body
         else:
-            self._end(body, fate)
+            self._end(body, life_ending)
         self.app = None
-        await self._bury(life)
+        await self._hand_over_files(life)
 
     async def look_back(self) -> tuple[list[str], list[str]]:
         """Read back twice what the last life left, with nothing else going on, and return what stood each time."""
-        self._be_born()
+        self._prepare_life()
         CURRENT_PROCESS.set(f"life {self.number}")
         with temporary_secrets():
             config, stood = self.loaded(), []
@@ -146,7 +145,7 @@ class DaemonLives:
                     await reconcile_submissions(app.outbox)
                     stood.append(await app.ledger.permissions.read(_standing))
         self.ends[-1] = "looked back"
-        await self._bury(f"life {self.number}")
+        await self._hand_over_files(f"life {self.number}")
         return stood[0], stood[1]
 
     async def fill_disk(self) -> None:
@@ -157,8 +156,8 @@ class DaemonLives:
                     lambda database: database.execute("pragma max_page_count = 1").fetchone()
                 )
 
-    def _be_born(self) -> None:
-        before = self.heir(self.number)
+    def _prepare_life(self) -> None:
+        before = self.next_folder(self.number)
         self.ends.append("alive")
         self._alive = True
         before.rename(self.home)
@@ -173,30 +172,30 @@ class DaemonLives:
         self._registry = self._registry or load_registry(config)
         return self._registry
 
-    async def _serve(self, until_s: float, fate: LifeEnding) -> DaemonExit:
+    async def _serve(self, until_s: float, life_ending: LifeEnding) -> DaemonExit:
         # Each life learns anew what it must hide, as each process does.
         with temporary_secrets():
-            return await self._serve_from(self.loaded(), until_s, fate)
+            return await self._serve_from(self.loaded(), until_s, life_ending)
 
-    async def _serve_from(self, config: Config, until_s: float, fate: LifeEnding) -> DaemonExit:
+    async def _serve_from(self, config: Config, until_s: float, life_ending: LifeEnding) -> DaemonExit:
         async with open_app(config, self._plugins(config), clock=self.clock) as app:
             self.app = app
             self.loop.call_at(until_s, app.stopping.set)
-            ends_s = self.loop.time() + fate.after_s
-            if fate.manner == "stop":
+            ends_s = self.loop.time() + life_ending.after_s
+            if life_ending.manner == "stop":
                 self.loop.call_at(ends_s, app.stopping.set)
-            disk = asyncio.create_task(self._filled(ends_s)) if fate.manner == "full disk" else None
+            disk = asyncio.create_task(self._filled(ends_s)) if life_ending.manner == "full disk" else None
             recorder = DaemonRecorder(app.ledger, app.folder)
 
-            async def record(vital: HealthEvent, /) -> None:
-                self._feel(vital)
-                await recorder(vital)
+            async def record(event: HealthEvent, /) -> None:
+                self._record_health(event)
+                await recorder(event)
 
             heard = {REQUESTS: self.asked, CLOSE: self.asked_to_close}
             jobs = [replace(job, run_requested=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.price_watches()
             try:
-                return await run_daemon(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+                return await run_daemon(jobs, clock=self.clock, limits=WATCH, record=record, stop=app.stopping)
             finally:
                 if disk is not None:
                     disk.cancel()
@@ -205,8 +204,8 @@ class DaemonLives:
         await self.clock.sleep(at_s - self.loop.time())
         await self.fill_disk()
 
-    def _feel(self, vital: HealthEvent) -> None:
-        if isinstance(vital, HeartbeatRecord):
+    def _record_health(self, event: HealthEvent) -> None:
+        if isinstance(event, HeartbeatRecord):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
             # What was set just before the last heartbeat may have been seen only after it.
             steps, self._steps = (
@@ -218,35 +217,38 @@ class DaemonLives:
                 at = f"at {self._beat_s:.0f} s, {self.clock.now():%Y-%m-%d %H:%M:%S} by its clock"
                 self.faults.append(f"I9: no heartbeat for {gap_s:.0f} s in life {self.number} {at}")
 
-    def _end(self, body: asyncio.Task[DaemonExit], fate: LifeEnding) -> None:
+    def _end(self, body: asyncio.Task[DaemonExit], life_ending: LifeEnding) -> None:
         if error := body.exception():
             self.ends[-1] = f"failed: {type(error).__name__}: {error}"
-            if not (fate.manner == "full disk" and isinstance(error, FoxcastError)):
+            if not (life_ending.manner == "full disk" and isinstance(error, FoxcastError)):
                 self.faults.append(f"life {self.number} {self.ends[-1]}")
             return
         end = body.result()
         self.ends[-1] = f"{end.reason.value} {end.detail}".strip()
-        if end.reason not in EXPECTED[fate.manner if fate.manner in EXPECTED else "age"] | EXPECTED["age"]:
+        if (
+            end.reason
+            not in EXPECTED[life_ending.manner if life_ending.manner in EXPECTED else "age"] | EXPECTED["age"]
+        ):
             self.faults.append(f"life {self.number} ended by itself: {self.ends[-1]}")
 
     def _kill(self, life: str, body: asyncio.Task[DaemonExit], killed: asyncio.Future[None]) -> None:
         if killed.done() or body.done():
             return
         self.loop.wait_for_threads()
-        shutil.copytree(self.home, self.heir(self.number), ignore=shutil.ignore_patterns("config.toml"))
+        shutil.copytree(self.home, self.next_folder(self.number), ignore=shutil.ignore_patterns("config.toml"))
         self.loop.disconnect_process(life)
         self.ends[-1] = KILLED
         body.cancel()
         killed.set_result(None)
 
-    async def _bury(self, life: str) -> None:
+    async def _hand_over_files(self, life: str) -> None:
         """Leave the files to the next life."""
         self.loop.disconnect_process(life)
         home = self.home
-        if self.heir(self.number).exists():
+        if self.next_folder(self.number).exists():
             shutil.rmtree(home)
         else:
-            home.rename(self.heir(self.number))
+            home.rename(self.next_folder(self.number))
         self._alive = False
         self._configure(self.home)
 
@@ -256,7 +258,7 @@ class _KillTimer:
     """Burns down turn by turn, once lit: by a write, or by time."""
 
     lives: DaemonLives
-    fate: LifeEnding
+    life_ending: LifeEnding
     burn: Callable[[], None]
     _lit: int | None = None
     _from_s: float | None = None
@@ -264,19 +266,19 @@ class _KillTimer:
 
     def __call__(self, turn: int) -> None:
         self.lives.noticed()
-        if not self.fate.manner.startswith("kill"):
+        if not self.life_ending.manner.startswith("kill"):
             return
         if self._from_s is None:
             self._from_s, self._from_writes = self.lives.loop.time(), self.lives.writes()
         if self._lit is None and self._is_time():
             self._lit = turn
-        if self._lit is not None and turn == self._lit + self.fate.turns:
+        if self._lit is not None and turn == self._lit + self.life_ending.turns:
             self.lives.loop.call_soon(self.burn)
 
     def _is_time(self) -> bool:
-        if self.fate.writes:
-            return self.lives.writes() >= self._from_writes + self.fate.writes
-        return self.lives.loop.time() >= (self._from_s or 0.0) + self.fate.after_s
+        if self.life_ending.writes:
+            return self.lives.writes() >= self._from_writes + self.life_ending.writes
+        return self.lives.loop.time() >= (self._from_s or 0.0) + self.life_ending.after_s
 
 
 def _standing(database: object) -> list[str]:

@@ -46,9 +46,9 @@ class DriftingForecaster:
     def __init__(self, settings: DriftingForecasterSettings) -> None:
         self._settings = settings
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield a step for each third of the way."""
-        del desk
+        del context
         for number in range(1, STEPS + 1):
             await asyncio.sleep(self._settings.thinks_s)
             move = self._settings.boldness * _lean(question) * number / STEPS

@@ -121,14 +121,14 @@ class SimulationVenues:
 
 @asynccontextmanager
 async def open_venues(
-    clock: Clock, chance: SeededRandom, temper: SimulationTraits, *, start: datetime, folder: Path
+    clock: Clock, chance: SeededRandom, traits: SimulationTraits, *, start: datetime, folder: Path
 ) -> AsyncIterator[SimulationVenues]:
     """Serve what the temper says until the end."""
 
     def faults(name: str) -> FaultSchedule:
         stream = chance.stream("faults", name)
         return FaultSchedule(
-            stream, _rates(temper), {one: rate * temper.roughness for one, rate in SOCKET_RATES.items()}
+            stream, _rates(traits), {one: rate * traits.roughness for one, rate in SOCKET_RATES.items()}
         )
 
     layout = EnvironmentLayout(
@@ -137,25 +137,25 @@ async def open_venues(
         folder=folder,
         place="..",
         size=SIZE,
-        venues=tuple(temper.modes),
+        venues=tuple(traits.modes),
         habits=HABITS,
         faults=faults,
-        has_signer=temper.signs,
+        has_signer=traits.signs,
     )
-    async with open_environment(clock, layout) as stand:
-        fair, contest, exchange = (stand.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))
+    async with open_environment(clock, layout) as environment:
+        fair, contest, exchange = (environment.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))
         yield SimulationVenues(
-            environment=stand,
+            environment=environment,
             manifold=fair if isinstance(fair, FakeManifold) else None,
             metaculus=contest if isinstance(contest, FakeMetaculus) else None,
             polymarket=exchange if isinstance(exchange, FakePolymarket) else None,
         )
 
 
-def _rates(temper: SimulationTraits) -> Mapping[RequestFault, float]:
-    if temper.roughness == 0.0:
+def _rates(traits: SimulationTraits) -> Mapping[RequestFault, float]:
+    if traits.roughness == 0.0:
         return {}
-    rates = {fault: rate * temper.roughness for fault, rate in RATES.items()}
-    if temper.frequent_fault is not None:
-        rates[temper.frequent_fault] = min(MOST, FREQUENT_FAULT_FACTOR * rates[temper.frequent_fault])
+    rates = {fault: rate * traits.roughness for fault, rate in RATES.items()}
+    if traits.frequent_fault is not None:
+        rates[traits.frequent_fault] = min(MOST, FREQUENT_FAULT_FACTOR * rates[traits.frequent_fault])
     return rates

@@ -61,7 +61,7 @@ class FinalChecks:
     """Reads one ledger; ``violations`` yields what is wrong."""
 
     ledger: Path
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     modes: Mapping[str, str]
     now: datetime
     period: timedelta
@@ -75,7 +75,7 @@ class FinalChecks:
         yield from self._once()
         yield from self._same_questions()
         yield from self._ended()
-        yield from self._leave()
+        yield from self._sealed_with_permission()
         yield from self._resumed()
         yield from self._standing()
         yield from self._fills()
@@ -83,8 +83,8 @@ class FinalChecks:
         yield from self._resting()
         yield from self._at_stake()
         yield from self._paper()
-        yield from wrong_profits(self.ledger, self.stalls, self.modes, self.undone)
-        yield from transfers_taken_for_profit(self.ledger, self.stalls, self.modes)
+        yield from wrong_profits(self.ledger, self.bridges, self.modes, self.undone)
+        yield from transfers_taken_for_profit(self.ledger, self.bridges, self.modes)
         yield from self._done()
         yield from self._outcomes()
 
@@ -110,7 +110,7 @@ class FinalChecks:
         return found
 
     def _live(self) -> Iterator[tuple[str, FakeService]]:
-        return ((name, venue) for name, venue in self.stalls.all.items() if self.modes[name] == "live")
+        return ((name, venue) for name, venue in self.bridges.all.items() if self.modes[name] == "live")
 
     def _sealed(self) -> Iterator[str]:
         """Every write that was heard had been sealed, and was heard once for each time that it was."""
@@ -125,7 +125,7 @@ class FinalChecks:
                     yield f"I1: {name} heard {count} times what was sealed {attempts} times: {self._what(name, seal)}"
 
     def _what(self, name: str, seal: str) -> str:
-        venue = self.stalls.all[name]
+        venue = self.bridges.all[name]
         one = next(heard for heard in venue.requests if heard.body and _seal(name, heard) == seal)
         return f"{one.method} {one.path} {one.body[:200]!r}"
 
@@ -164,7 +164,7 @@ class FinalChecks:
                 yield f"I11: {row['intent']} of {name} went onto a question that had changed since it was forecast"
 
     def _fits(self, name: str, row: Row, effect: RequestEffect) -> bool:
-        at_s, manifold, metaculus = effect.at.timestamp(), self.stalls.manifold, self.stalls.metaculus
+        at_s, manifold, metaculus = effect.at.timestamp(), self.bridges.manifold, self.bridges.metaculus
         if name == "metaculus" and metaculus is not None:
             return question_versions.matches_question(row, metaculus.state.questions[int(effect.subject)], at_s)
         if name == "manifold" and manifold is not None:
@@ -186,13 +186,13 @@ class FinalChecks:
                 if state not in {"acked", "in doubt", *OPEN} and any(self._left(name, effect) for effect in found):
                     yield f"I2: {intent} took effect at {name} and is {state}"
             for row in self.intents.values():
-                told = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
-                if told and row["id"] not in effects and row["action"] in {"order", "forecast"}:
+                reported = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
+                if reported and row["id"] not in effects and row["action"] in {"order", "forecast"}:
                     yield f"I2: {row['id']} is acknowledged and had no effect at {name}"
 
     def _left(self, name: str, effect: RequestEffect) -> bool:
         """Say whether an effect left anything: a signed order that ended without a match is listed nowhere, as none."""
-        exchange = self.stalls.polymarket
+        exchange = self.bridges.polymarket
         if exchange is None or name != "polymarket":
             return True
         order = exchange.state.orders[effect.subject]
@@ -204,7 +204,7 @@ class FinalChecks:
         if states:
             yield f"I2, I9: still {dict(states)}"
 
-    def _leave(self) -> Iterator[str]:
+    def _sealed_with_permission(self) -> Iterator[str]:
         """Nothing was sealed unarmed or halted: the audit's rows are in the order in which all happened."""
         armed: set[str] = set()
         halted: set[str] = set()
@@ -225,7 +225,7 @@ class FinalChecks:
                     yield f"I4: {row['body']['intent']} was sealed while {venue} was halted"
 
     def _resumed(self) -> Iterator[str]:
-        """A venue that stopped for its doubts goes on by itself once all of them have settled well."""
+        """A venue that stopped for its unknown writes resumes by itself once all of them have settled well."""
         for row in self.rows(_STOPS):
             doubts = self.rows(_DOUBTS, row)
             if not doubts or any(one["state"] not in {"acked", "absent"} for one in doubts):
@@ -237,7 +237,7 @@ class FinalChecks:
 
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
-        metaculus = self.stalls.metaculus
+        metaculus = self.bridges.metaculus
         if metaculus is None or self.modes["metaculus"] != "live":
             return
         newest = {row["ref"]: row for row in self.intents.values() if row["venue"] == "metaculus" and _stands(row)}
@@ -256,7 +256,7 @@ class FinalChecks:
 
     def _fills(self) -> Iterator[str]:
         """What orders cost by the ledger is what left the account; of what is in doubt only a person can say."""
-        manifold = self.stalls.manifold
+        manifold = self.bridges.manifold
         if manifold is None or self.modes["manifold"] != "live":
             return
         sql = "select coalesce(-sum(f.cash), 0) as paid from fill f join intent i on i.id = f.intent where i.venue = :v"
@@ -268,14 +268,16 @@ class FinalChecks:
             for effect in effects
             if intent in doubtful
         }
-        bets = [bet for bet in manifold.state.bets.values() if bet.user == self.stalls.trader and not bet.is_redemption]
+        bets = [
+            bet for bet in manifold.state.bets.values() if bet.user == self.bridges.trader and not bet.is_redemption
+        ]
         spent = sum(bet.amount for bet in bets if bet.id not in unclear)
         if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):
             yield f"fills: {row['paid']:.4f} on record, {spent:.4f} at the venue"
 
     def _signed_orders(self) -> Iterator[tuple[FakePolymarketOrder, str]]:
         """Yield the orders at Polymarket with their intents, but for those that only a person can tell."""
-        exchange = self.stalls.polymarket
+        exchange = self.bridges.polymarket
         if exchange is None or self.modes["polymarket"] != "live":
             return
         exchange.world.exchange.process_due()
@@ -285,7 +287,7 @@ class FinalChecks:
 
     def _signed_fills(self) -> Iterator[str]:
         """What is on record of each signed order is what was settled on chain of it: trade by trade, to the cent."""
-        rows, exchange = self.rows(_SIGNED_FILLS), self.stalls.polymarket
+        rows, exchange = self.rows(_SIGNED_FILLS), self.bridges.polymarket
         if exchange is None:
             return
         for order, intent in self._signed_orders():
@@ -322,7 +324,7 @@ class FinalChecks:
             book = paper_book_path(self.ledger.parent, name)
             if mode == "paper" and book.exists():
                 yield from paper_book_faults(book, self.ledger, name)
-        bucket = self.stalls.rounds / BUCKET_FOLDER
+        bucket = self.bridges.rounds / BUCKET_FOLDER
         if self.modes.get("forecastbench") == "paper" and any(bucket.rglob("*")):
             yield f"I4: forecastbench is on paper, and {sorted(bucket.rglob('*'))[:3]} is in its bucket"
 
@@ -336,7 +338,7 @@ class FinalChecks:
     def _outcomes(self) -> Iterator[str]:
         """Each outcome was there when it was read and is what came true, and none is missing."""
         slower = self.period.total_seconds() / RECONCILE_S
-        outcomes = OutcomeChecks(stalls=self.stalls, undone=self.undone, now=self.now, slower=slower)
+        outcomes = OutcomeChecks(bridges=self.bridges, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
         yield from outcomes.judge_scores(self.rows(SCORED))
 

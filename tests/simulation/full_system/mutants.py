@@ -46,13 +46,13 @@ def _yes_is_no() -> None:
     record: Callable[..., Any] = questions.ResolutionStore.record
 
     async def turned(self: Any, found: Sequence[Resolution], *, seen_at: datetime) -> Any:
-        said = [
+        values = [
             replace(one, outcome=BinaryOutcome(1.0 - one.outcome.value))
             if isinstance(one.outcome, BinaryOutcome)
             else one
             for one in found
         ]
-        return await record(self, said, seen_at=seen_at)
+        return await record(self, values, seen_at=seen_at)
 
     replace_attribute(questions.ResolutionStore, "record", turned)
 
@@ -118,8 +118,8 @@ def _stops_for_ever() -> None:
 def _pays_the_other_side() -> None:
     pay: Callable[..., None] = accounts.store_payout
 
-    def turned(database: Any, lane: Any, share: Any, pays: Any) -> None:
-        pay(database, lane, share, pays if isinstance(pays, UnpaidOutcome) else 1.0 - pays)
+    def turned(database: Any, policy: Any, share: Any, pays: Any) -> None:
+        pay(database, policy, share, pays if isinstance(pays, UnpaidOutcome) else 1.0 - pays)
 
     replace_attribute(accounts, "store_payout", turned)
 

@@ -31,7 +31,7 @@ UNDER_WAY_S = 60.0
 PLANNED_BEFORE_MIN: Mapping[str, int] = {"manifold": 3, "polymarket": 6}
 # An order is signed soon after it was made: those made from this second of a day's last minute on are left out.
 SIGNS_WITHIN_S = 30
-# So much of the ledger and of what is kept beside it may lie on the disk after a month.
+# So much of the ledger and of what is kept next to it may lie on the disk after a month.
 MOST_BYTES = 200_000_000
 # Stands where a request stood that only read: a year has hundreds of thousands.
 READ = LoggedRequest(
@@ -47,7 +47,7 @@ class VenueObserver:
     keeps its lines where it is a list.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     modes: Mapping[str, str]
     signed_a_day: float = 0.0
     lives: DaemonLives | None = None
@@ -68,7 +68,7 @@ class VenueObserver:
     _stopped: tuple[float, Counter[str]] = (-1.0, Counter())
 
     def __post_init__(self) -> None:
-        self._lists = tuple(venue.requests for venue in self.stalls.servers.values())
+        self._lists = tuple(venue.requests for venue in self.bridges.servers.values())
 
     def look(self) -> None:
         """Judge what was heard since the last look."""
@@ -76,10 +76,10 @@ class VenueObserver:
         if sum(map(len, self._lists)) == self._seen:
             return
         self._seen = sum(map(len, self._lists))
-        for name, server in self.stalls.servers.items():
+        for name, server in self.bridges.servers.items():
             first, self._heard[name] = self._heard[name], len(server.requests)
             for place in range(first, len(server.requests)):
-                self._hear(name, server, place)
+                self._judge_request(name, server, place)
         self._judge_stakes()
 
     def note(self, *words: object) -> None:
@@ -91,11 +91,11 @@ class VenueObserver:
     def leave(self, folder: Path) -> None:
         """Judge the files that a life left."""
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        self.violations += files_with_secrets(folder, self.stalls.secrets)
+        self.violations += files_with_secrets(folder, self.bridges.secrets)
         if size > MOST_BYTES:
             self.violations.append(f"I10: a life left {size / 1e6:.0f} MB")
 
-    def _hear(self, name: str, server: FakeService, place: int) -> None:
+    def _judge_request(self, name: str, server: FakeService, place: int) -> None:
         heard = server.requests[place]
         body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
         self.note(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)
@@ -134,11 +134,11 @@ class VenueObserver:
         Days are those of the clock that Foxcast looks at, when an order came; the first minutes of one are left out,
         since it may have been planned the day before.
         """
-        people, manifold, exchange = self.people, self.stalls.manifold, self.stalls.polymarket
+        people, manifold, exchange = self.people, self.bridges.manifold, self.bridges.polymarket
         if people is None:
             return
         if manifold is not None:
-            effects = manifold.ledger.effects("bet", account=self.stalls.trader)
+            effects = manifold.ledger.effects("bet", account=self.bridges.trader)
             bets, now = manifold.state.bets, manifold.now_ms()
             self._judge_days("manifold", effects, lambda name: _stake(bets[name], now), _asked)
         if exchange is not None:

@@ -35,7 +35,7 @@ STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 ARMED_DAYS = 31
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
-# A real daemon looks for requests so often; this one is told of them, and looks by itself far less often.
+# A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
@@ -73,12 +73,12 @@ class SimulatedOperators:
         )
         if self.stream.random() < WATCHFUL:
             watchful = [(name, do) for name, do in doing if name.endswith("at a write")]
-            await self._do(*watchful[int(self.stream.integers(len(watchful)))])
+            await self._do_and_undo(*watchful[int(self.stream.integers(len(watchful)))])
         while True:
             await self.clock.sleep(float(self.stream.exponential(3.0 * HOUR_S)))
-            await self._do(*doing[int(self.stream.integers(len(doing)))])
+            await self._do_and_undo(*doing[int(self.stream.integers(len(doing)))])
 
-    async def _do(self, name: str, act: Callable[[], object]) -> None:
+    async def _do_and_undo(self, name: str, act: Callable[[], object]) -> None:
         """Do something, and make it good about an hour later."""
         act()
         patience_s = PATIENCE_S
@@ -139,20 +139,22 @@ class SimulatedOperators:
         self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks into it"))
 
     def _halt_one(self) -> None:
-        self._ask(HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there", venue=self._any()))
+        self._ask(
+            HaltSubmissions(by=ADA, asked_at=self.machine.now(), reason="ada looks there", venue=self._any_venue())
+        )
 
     def _disarm(self) -> None:
-        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any()))
+        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any_venue()))
 
     def _arm(self, venue: str) -> None:
-        lane = self.lives.lane(venue)
+        policy = self.lives.policy_of(venue)
         money = CAPS if venue in TRADING else {}
         request = ArmVenue(
             by=ADA,
             asked_at=self.machine.now(),
-            venue=lane.venue,
-            account=lane.account,
-            config=lane.config_digest,
+            venue=policy.venue,
+            account=policy.account,
+            config=policy.config_digest,
             until=self.machine.now() + timedelta(days=ARMED_DAYS),
             per_order=money.get("per_order"),
             per_day=money.get("per_day"),
@@ -160,7 +162,7 @@ class SimulatedOperators:
         )
         self._ask(request)
 
-    def _any(self) -> str:
+    def _any_venue(self) -> str:
         return self.live[int(self.stream.integers(len(self.live)))]
 
     def _ask(self, request: OperatorRequest) -> None:

@@ -35,7 +35,7 @@ CALLED_OFF = frozenset({"annulled", "ambiguous", "CANCEL"})
 class _VenueOutcome:
     """What a venue has of a question: since when its outcome, and which where it is yes or no, a share or void.
 
-    Some are not told to everybody.
+    Some are not shown to everybody.
     """
 
     since: datetime | None
@@ -50,7 +50,7 @@ class OutcomeChecks:
     ``slower`` is how many times slower than at a common pace jobs run.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     undone: Collection[str]
     now: datetime
     slower: float
@@ -62,11 +62,11 @@ class OutcomeChecks:
             known = self._known(row["ref"])
             if known is None:
                 continue
-            told = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            reported = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
             if known.since is None or parse_timestamp(row["seen_at"]) < known.since - SET_BACK:
-                yield f"{told}, and has had an outcome since {known.since or 'never'}"
+                yield f"{reported}, and has had an outcome since {known.since or 'never'}"
             elif row is current[row["ref"], row["target"]] and known.told not in {None, (row["kind"], row["value"])}:
-                yield f"{told}, and was {known.told}"
+                yield f"{reported}, and was {known.told}"
         there = {row["ref"] for row in recorded}
         late = self.now - READ_WITHIN * self.slower - SET_BACK
         for ref in sorted(set(forecast) - there):
@@ -77,15 +77,15 @@ class OutcomeChecks:
     def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
         """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
         for row in scored:
-            state = None if self.stalls.metaculus is None else self.stalls.metaculus.state
+            state = None if self.bridges.metaculus is None else self.bridges.metaculus.state
             number = row["ref"].rsplit(":", 1)[-1]
             if state is None or f"metaculus:{number}" in self.undone:
                 continue
             question, key = state.questions[int(number)], f"{row['rule'].replace(' ', '_')}_score"
             name = "coverage" if row["rule"] == "coverage" else key
-            told = [account_scores(question, user, state.users).get(name) for user in state.users]
-            if not any(value is not None and abs(value - row["value"]) < SAME for value in told):
-                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {told} at the venue"
+            reported = [account_scores(question, user, state.users).get(name) for user in state.users]
+            if not any(value is not None and abs(value - row["value"]) < SAME for value in reported):
+                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {reported} at the venue"
 
     def _known(self, ref: str) -> _VenueOutcome | None:
         """Return what the venue has of a question, None where nobody can say."""
@@ -93,50 +93,50 @@ class OutcomeChecks:
         name = key.rsplit(":", 1)[-1]
         if f"{venue}:{name}" in self.undone:
             return None
-        if venue == "manifold" and self.stalls.manifold is not None:
-            return _of_market(self.stalls.manifold.state.markets[name])
-        if venue == "metaculus" and self.stalls.metaculus is not None:
-            return _of_question(self.stalls.metaculus.state, int(name))
-        if venue == "polymarket" and self.stalls.polymarket is not None:
-            return _of_condition(self.stalls.polymarket.state, name)
+        if venue == "manifold" and self.bridges.manifold is not None:
+            return _market_outcome(self.bridges.manifold.state.markets[name])
+        if venue == "metaculus" and self.bridges.metaculus is not None:
+            return _question_outcome(self.bridges.metaculus.state, int(name))
+        if venue == "polymarket" and self.bridges.polymarket is not None:
+            return _condition_outcome(self.bridges.polymarket.state, name)
         return None
 
 
-def _of_market(market: FakeManifoldMarket) -> _VenueOutcome:
+def _market_outcome(market: FakeManifoldMarket) -> _VenueOutcome:
     since = market.resolution_time
     return _VenueOutcome(
         since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
-        told=_called(market.resolution) if market.type == "BINARY" else None,
+        told=_outcome_of_resolution(market.resolution) if market.type == "BINARY" else None,
     )
 
 
-def _of_question(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
+def _question_outcome(state: metaculus_state.FakeMetaculusState, number: int) -> _VenueOutcome:
     question = state.questions[number]
     return _VenueOutcome(
         since=None if question.resolution is None else question.resolution_set,
-        told=_called(question.resolution) if question.type == "binary" else None,
-        # Who forecast nothing is not told what came of it.
+        told=_outcome_of_resolution(question.resolution) if question.type == "binary" else None,
+        # The venue does not show the outcome to an account that forecast nothing.
         shown=any(question.forecasts_of(user.id) for user in state.users.values()),
     )
 
 
-def _of_condition(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
+def _condition_outcome(state: polymarket_state.FakePolymarketState, name: str) -> _VenueOutcome:
     markets = [one for one in state.markets.values() if name in {one.condition, one.event}]
     ends = [one.resolved_at for one in markets if one.resolved_at is not None]
     alone = markets[0] if len(markets) == 1 and markets[0].condition == name else None
     return _VenueOutcome(
         since=datetime.fromtimestamp(min(ends), UTC) if ends else None,
-        told=None if alone is None else _paid(alone.payouts),
+        told=None if alone is None else _outcome_of_payouts(alone.payouts),
     )
 
 
-def _called(resolution: str | None) -> tuple[str, float | None] | None:
+def _outcome_of_resolution(resolution: str | None) -> tuple[str, float | None] | None:
     if resolution in CALLED_OFF:
         return "void", None
     return ("happened", CALLED[resolution]) if resolution in CALLED else None
 
 
-def _paid(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
+def _outcome_of_payouts(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
     if payouts is None:
         return None
     return ("happened", float(payouts[0])) if any(payouts) else ("void", None)

@@ -14,7 +14,7 @@ from bot.simulator.faults import RequestFault
 if TYPE_CHECKING:
     import numpy as np
 
-# The plugin of those who forecast without a world; it lies beside the folders of lives, so that no path tells where.
+# The plugin of those who forecast without a world; it lies next to the folders of lives, so that no path tells where.
 DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 # What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
@@ -147,7 +147,7 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
     return SimulationTraits(
-        modes=_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
+        modes=_draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
         has_world=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
         watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
@@ -156,44 +156,49 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         lifetime_s=float(stream.choice(LIFETIMES_S)),
         order_type=str(signing.choice(ORDER_TYPES)),
         signed_a_day=float(signing.choice(SIGNED_A_DAY)),
-        endings=[_fate(stream, plan) for _ in range(plan.lives)],
+        endings=[_draw_ending(stream, plan) for _ in range(plan.lives)],
     )
 
 
-def simulation_config(temper: SimulationTraits, stand: Mapping[str, Any]) -> str:
-    """Return the configuration beside what a stand says of its servers, HOME standing for the folder of a life."""
-    daemon = {f"{job}_every_s": seconds * temper.pace for job, seconds in PACES.items()}
-    world = stand if temper.has_world else {"plugins": [*temper.modes], "venues": stand["venues"]}
-    forecaster = {"metaculus": BLF} if temper.has_world else {}
+def simulation_config(traits: SimulationTraits, environment_tables: Mapping[str, Any]) -> str:
+    """Return the configuration, except for the tables about servers; HOME stands for the folder of a life."""
+    daemon = {f"{job}_every_s": seconds * traits.pace for job, seconds in PACES.items()}
+    world = (
+        environment_tables if traits.has_world else {"plugins": [*traits.modes], "venues": environment_tables["venues"]}
+    )
+    forecaster = {"metaculus": BLF} if traits.has_world else {}
     table = {
         **world,
-        "plugins": [*world["plugins"], DRIFTER_FILE.stem, *([BLF] if temper.has_world else [])],
+        "plugins": [*world["plugins"], DRIFTER_FILE.stem, *([BLF] if traits.has_world else [])],
         "plugin_files": [f"../{DRIFTER_FILE.name}"],
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
-        "daemon": {**daemon, "watch_questions": temper.watched, "backup_gb": BACKUP_GB},
+        "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB},
         "venues": {
-            name: _venue(name, temper, stand["venues"][name], forecaster.get(name, DRIFTER)) for name in temper.modes
+            name: _venue_table(name, traits, environment_tables["venues"][name], forecaster.get(name, DRIFTER))
+            for name in traits.modes
         },
     }
     return to_toml(table)
 
 
-def _venue(name: str, temper: SimulationTraits, stand: Mapping[str, Any], forecaster: str) -> dict[str, Any]:
-    settings = dict(stand["settings"])
+def _venue_table(
+    name: str, traits: SimulationTraits, environment_tables: Mapping[str, Any], forecaster: str
+) -> dict[str, Any]:
+    settings = dict(environment_tables["settings"])
     if name == "manifold":
-        settings["order_lifetime_s"] = temper.lifetime_s
+        settings["order_lifetime_s"] = traits.lifetime_s
     if name == "polymarket":
         settings |= {"min_volume": 0.0, "min_liquidity": 0.0}
-        if temper.signs:
-            settings |= {"order_type": temper.order_type, "order_lifetime_s": temper.signed_lifetime_s}
-            settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": temper.signed_a_day}
+        if traits.signs:
+            settings |= {"order_type": traits.order_type, "order_lifetime_s": traits.signed_lifetime_s}
+            settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": traits.signed_a_day}
     found: dict[str, Any] = {
-        "mode": temper.modes[name],
+        "mode": traits.modes[name],
         "forecasters": [forecaster],
         # Some venues ask to be looked at more often.
-        "discover_every_s": PACES["discover"] * temper.pace,
+        "discover_every_s": PACES["discover"] * traits.pace,
         "settings": settings,
     }
     if name in TRADING:
@@ -204,7 +209,7 @@ def _venue(name: str, temper: SimulationTraits, stand: Mapping[str, Any], foreca
     return found
 
 
-def _modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
+def _draw_modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
     """Draw sides; at least one venue is written to, and Polymarket where orders there are signed."""
     modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
     if "polymarket" in modes:
@@ -214,7 +219,7 @@ def _modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) ->
     return modes
 
 
-def _fate(stream: np.random.Generator, plan: SimulationPlan) -> LifeEnding:
+def _draw_ending(stream: np.random.Generator, plan: SimulationPlan) -> LifeEnding:
     """Draw an end; most are kills, and half of those near a write."""
     draw, most_s = float(stream.random()), plan.days * DAY_S * 2.0 / max(plan.lives, 1)
     turns, writes = int(stream.geometric(1 / 8)), int(stream.geometric(1 / 3))

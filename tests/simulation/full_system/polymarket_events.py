@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.plan import SimulationTraits
 
-# The most questions that are open at once, and beside a world with its own.
+# The most questions that are open at once, and with a world that has its own.
 MOST_OPEN, MOST_BESIDE = 8, 3
 # So late may come what is to be matched at once: what was sent in time is waited for that long.
 AT_ONCE_S = 50.0
@@ -35,7 +35,7 @@ _CENT = Decimal("0.01")
 _FEES = FakeFeeSchedule(rate=Decimal("0.04"))
 # How long takers are held before they are matched, on some markets.
 _HELD_S = Decimal(3)
-# How an order leaves whoever sent it in doubt.
+# How the outcome of an order stays unknown to its sender.
 LOST = (RequestFault.LATE, RequestFault.ERROR_AFTER, RequestFault.DROPPED_AFTER, RequestFault.PAGE_AFTER)
 # The least distance from both ends of a price.
 _ROOM = 0.04
@@ -43,12 +43,12 @@ _ROOM = 0.04
 
 @dataclass(slots=True, kw_only=True)
 class PolymarketEvents:
-    """Its markets and what goes on there, drawn from one stream; at most ``most`` questions are open at once.
+    """Its markets and the events there, drawn from one stream; at most ``most`` questions are open at once.
 
     Where ``rough``, matches fail, the engine rests, and orders take effect up to ``late_s`` after they came.
     """
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     venue: FakePolymarket
     clock: Clock
     stream: np.random.Generator
@@ -64,20 +64,20 @@ class PolymarketEvents:
     def begin(self, first: int) -> None:
         """Open what is there on the first day."""
         for _ in range(first):
-            self._open()
+            self._open_question()
 
     async def run_events(self) -> None:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
-            (0.60, self._move),
-            (0.82, self._trade),
-            (0.90, self._end),
-            (0.94, self._open),
-            (0.95, self._edit),
-            (0.965, self._fail),
-            (0.98, self._lose),
+            (0.60, self._move_price),
+            (0.82, self._trade_some),
+            (0.90, self._end_markets),
+            (0.94, self._open_question),
+            (0.95, self._edit_rules),
+            (0.965, self._fail_next_match),
+            (0.98, self._lose_next_reply),
             (0.985, self._restart),
-            (1.01, self._redeem),
+            (1.01, self._redeem_shares),
         )
         while True:
             await self.clock.sleep(float(self.stream.exponential(PAUSE_S)))
@@ -90,11 +90,11 @@ class PolymarketEvents:
         self.venue.mode = "open"
         self.venue.world.exchange.next_settlements.clear()
 
-    def _any(self) -> FakePolymarketMarket | None:
+    def _any_market(self) -> FakePolymarketMarket | None:
         trading = [one for one in self._markets if one.trades_now]
         return trading[int(self.stream.integers(len(trading)))] if trading else None
 
-    def _open(self) -> None:
+    def _open_question(self) -> None:
         """Open a question: one market, or one in four an event where exactly one of several wins."""
         most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
         ends = self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
@@ -107,53 +107,53 @@ class PolymarketEvents:
             return
         self._number += 1
         world, end = self.venue.world, round(ends.timestamp())
-        told: list[tuple[str, dict[str, Any]]]
+        reported: list[tuple[str, dict[str, Any]]]
         if is_choice:
             event = world.add_event(f"Which port wins race {self._number}?", neg_risk=True, end=end)
-            told = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
+            reported = [(f"Will {port} win race {self._number}?", {"event": event, "item": port}) for port in PORTS]
         else:
-            told = [(f"Will ship {self._number} come in?", {"end": end})]
-        for title, more in told:
+            reported = [(f"Will ship {self._number} come in?", {"end": end})]
+        for title, more in reported:
             market = world.add_market(title, **more, **terms)
             self._markets.append(market)
-            self._to(market, float(self.stream.uniform(0.15, 0.7)) / (2.0 if is_choice else 1.0))
+            self._set_price(market, float(self.stream.uniform(0.15, 0.7)) / (2.0 if is_choice else 1.0))
 
-    def _to(self, market: FakePolymarketMarket, price: float) -> None:
+    def _set_price(self, market: FakePolymarketMarket, price: float) -> None:
         cents = Decimal(str(round(min(1.0 - _ROOM, max(_ROOM, price)), 2))).quantize(_CENT)
         self.venue.world.move_price(market, cents, size=str(int(self.stream.integers(8, 300))))
 
-    def _move(self) -> None:
+    def _move_price(self) -> None:
         """Let the crowd's book stand elsewhere; own orders in its way are matched."""
-        if (market := self._any()) is not None:
+        if (market := self._any_market()) is not None:
             last = float(market.history[-1][1]) if market.history else 0.5
-            self._to(market, last + float(self.stream.normal(0.0, 0.06)))
+            self._set_price(market, last + float(self.stream.normal(0.0, 0.06)))
 
-    def _trade(self) -> None:
+    def _trade_some(self) -> None:
         """Let somebody take a little from one side; every other time what rests there of Foxcast is what they want."""
         side, size = ("BUY", "SELL")[int(self.stream.integers(2))], str(int(self.stream.integers(1, 200)))
         resting = [one for one in self.venue.state.orders.values() if one.is_resting]
         if resting and self.stream.random() < 1 / 2:
             order = resting[0]
             self.venue.world.trade(order.market, "SELL" if order.is_bid else "BUY", size, limit=order.level)
-        elif (market := self._any()) is not None:
+        elif (market := self._any_market()) is not None:
             self.venue.world.trade(market, side, size)
 
-    def _edit(self) -> None:
-        if (market := self._any()) is not None:
+    def _edit_rules(self) -> None:
+        if (market := self._any_market()) is not None:
             self.venue.world.edit(market, description=f"{market.description} As of {self.clock.now():%Y-%m-%d}.")
 
-    def _fail(self) -> None:
+    def _fail_next_match(self) -> None:
         """Let the next match fail on chain."""
         if self.rough:
             self.venue.world.exchange.next_settlements.append("FAILED")
 
-    def _lose(self) -> None:
+    def _lose_next_reply(self) -> None:
         """Let the next order have no answer that tells of it; where it is late, until it is nearly too old for it."""
         wait_s = float(self.stream.uniform(0.1, 0.95)) * self.late_s
         fault = LOST[int(self.stream.integers(len(LOST)))]
         if self.rough:
-            trouble = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
-            self.venue.faults.schedule(trouble, method="POST", path="/order")
+            details = FaultDetails(fault=fault, wait_s=wait_s if fault is RequestFault.LATE else 1.0)
+            self.venue.faults.schedule(details, method="POST", path="/order")
 
     def _restart(self) -> None:
         """Let the engine take no orders for some minutes, or nothing but cancels."""
@@ -161,15 +161,15 @@ class PolymarketEvents:
         if self.rough:
             self.venue.mode = mode
 
-    def _end(self) -> None:
-        """Let all that is over go on towards its end: proposed, disputed where that was wrong, settled."""
+    def _end_markets(self) -> None:
+        """Move all that is over towards its end: proposed, disputed where that was wrong, settled."""
         now = self.clock.now()
         for market in self._markets:
             if not market.has_ended and self._is_known(market, now):
                 self._known[market.condition] = now + timedelta(seconds=LIVENESS_S)
-                self._step(market, self._outcome(market))
+                self._advance_resolution(market, self._draw_outcome(market))
 
-    def _step(self, market: FakePolymarketMarket, pays: str) -> None:
+    def _advance_resolution(self, market: FakePolymarketMarket, pays: str) -> None:
         world = self.venue.world
         is_right = market.proposed == Decimal(pays) or market.was_disputed
         if market.uma == "disputed":
@@ -182,7 +182,7 @@ class PolymarketEvents:
         else:
             world.dispute(market)
 
-    def _outcome(self, market: FakePolymarketMarket) -> str:
+    def _draw_outcome(self, market: FakePolymarketMarket) -> str:
         """Return what its first outcome pays, drawn once: of an event exactly one market wins."""
         if market.condition not in self._pays:
             together = [one.condition for one in self._markets if one.event == market.event]
@@ -202,26 +202,26 @@ class PolymarketEvents:
             self._known.update(dict.fromkeys(together, known))
         return self._known[market.condition] <= now
 
-    def _redeem(self) -> None:
+    def _redeem_shares(self) -> None:
         """Let the owner of the wallet redeem what is decided, which Foxcast never does."""
-        signer = self.stalls.environment.polymarket_account
+        signer = self.bridges.environment.polymarket_account
         if signer is not None:
             for market in self._markets:
                 self.venue.world.redeem(signer, market)
 
 
 def polymarket_events(
-    stalls: SimulationVenues, temper: SimulationTraits, *, clock: Clock, stream: np.random.Generator
+    bridges: SimulationVenues, traits: SimulationTraits, *, clock: Clock, stream: np.random.Generator
 ) -> PolymarketEvents | None:
-    """Return what goes on at the exchange where Foxcast has an account, else None."""
-    if stalls.polymarket is None or not temper.signs:
+    """Return the events at the exchange where Foxcast has an account, else None."""
+    if bridges.polymarket is None or not traits.signs:
         return None
     return PolymarketEvents(
-        stalls=stalls,
-        venue=stalls.polymarket,
+        bridges=bridges,
+        venue=bridges.polymarket,
         clock=clock,
         stream=stream,
-        most=MOST_BESIDE if temper.has_world else MOST_OPEN,
-        rough=temper.roughness > 0.0,
-        late_s=temper.signed_lifetime_s if temper.order_type == "GTD" else AT_ONCE_S,
+        most=MOST_BESIDE if traits.has_world else MOST_OPEN,
+        rough=traits.roughness > 0.0,
+        late_s=traits.signed_lifetime_s if traits.order_type == "GTD" else AT_ONCE_S,
     )

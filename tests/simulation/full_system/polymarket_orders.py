@@ -22,9 +22,9 @@ _MILLION = Decimal(1_000_000)
 
 def sealed_bytes(heard: LoggedRequest) -> bytes:
     """Return what was sealed of a post: all of it but the API key, which is put there on the wire."""
-    said = json.loads(heard.body)
-    said.pop("owner", None)
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    values = json.loads(heard.body)
+    values.pop("owner", None)
+    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
 
 
 def signed_dollars(heard: LoggedRequest) -> float:

@@ -49,23 +49,23 @@ where i.venue = :venue and i.account = :account and i.order_body is not null and
 
 
 def wrong_profits(
-    ledger: Path, stalls: SimulationVenues, modes: Mapping[str, str], undone: Collection[str]
+    ledger: Path, bridges: SimulationVenues, modes: Mapping[str, str], undone: Collection[str]
 ) -> Iterator[str]:
     """Say where the gain of a closed position is not what the venue's own book says.
 
     Left out are those of which the ledger may not know everything yet, such as that their market was called off after
     all was sold, or whose outcome was ever taken back. That outcomes become known in time is judged elsewhere.
     """
-    books = {"manifold": _of_manifold(stalls), "polymarket": _of_polymarket(stalls)}
+    books = {"manifold": _manifold_profits(bridges), "polymarket": _polymarket_profits(bridges)}
     with closing(open_reader(ledger)) as database:
         if not database["payout"].exists():
             return
         unclear = {name for (name,) in database.execute(_UNCLEAR)} | _resting(database)
         live = [venue for venue in books if modes.get(venue) == "live"]
         for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
-            lane = AccountKey(venue=venue, account=account, paper=False)
-            contracts = read_trading_book(database, lane, redeems=REDEEMS[venue]).contracts
-            unheard = _paid_back(venue, contracts, stalls) - _heard(database, lane)
+            policy = AccountKey(venue=venue, account=account, paper=False)
+            contracts = read_trading_book(database, policy, redeems=REDEEMS[venue]).contracts
+            unheard = _paid_back(venue, contracts, bridges) - _read_since_outcome(database, policy)
             yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
 
 
@@ -84,19 +84,19 @@ def _differing(
             yield f"profit: {venue}:{market} gained {gain:.4f} by the ledger, {own.get(market, 0.0):.4f} at the venue"
 
 
-def transfers_taken_for_profit(ledger: Path, stalls: SimulationVenues, modes: Mapping[str, str]) -> Iterator[str]:
+def transfers_taken_for_profit(ledger: Path, bridges: SimulationVenues, modes: Mapping[str, str]) -> Iterator[str]:
     """Say where deposits and loans are taken for gain, once all is calm and each outcome in force is on record."""
-    venue = stalls.manifold
+    venue = bridges.manifold
     if venue is None or modes.get("manifold") != "live":
         return
-    user = venue.state.users[stalls.trader]
+    user = venue.state.users[bridges.trader]
     with closing(open_reader(ledger)) as database:
         accounts = _accounts(database, "manifold")
         if len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
             return
-        lane = AccountKey(venue="manifold", account=accounts[0], paper=False)
-        found = read_profit_record(database, lane, _EVER, redeems=True)
-    if not found.readings or any(_is_late(one, stalls) for one in found.book.contracts):
+        policy = AccountKey(venue="manifold", account=accounts[0], paper=False)
+        found = read_profit_record(database, policy, _EVER, redeems=True)
+    if not found.readings or any(_is_late(one, bridges) for one in found.book.contracts):
         return
     interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
     point = equity_points(found.readings, found.book, found.fees)[-1]
@@ -105,30 +105,30 @@ def transfers_taken_for_profit(ledger: Path, stalls: SimulationVenues, modes: Ma
         yield f"profit: {point.transfers:.4f} are said to be from elsewhere, and {moved:.4f} are"
 
 
-def _is_late(one: ContractProfit, stalls: SimulationVenues) -> bool:
+def _is_late(one: ContractProfit, bridges: SimulationVenues) -> bool:
     """Say whether the ledger has another outcome of a contract than the venue, or none, for now."""
-    venue = stalls.manifold
+    venue = bridges.manifold
     assert venue is not None
     market = venue.state.markets[one.contract.partition("/")[0]]
     paid = one.cash.get(ProfitEntryKind.PAYOUT, 0) + one.cash.get(ProfitEntryKind.REFUND, 0)
-    there = sum(amount for user, amount in market.paid.items() if user == stalls.trader)
+    there = sum(amount for user, amount in market.paid.items() if user == bridges.trader)
     return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / MILLIONTHS - there) >= CENT
 
 
-def _of_manifold(stalls: SimulationVenues) -> dict[str, float]:
+def _manifold_profits(bridges: SimulationVenues) -> dict[str, float]:
     """Return what each market brought its trader, by its bets and payouts."""
-    venue, own = stalls.manifold, defaultdict[str, float](float)
+    venue, own = bridges.manifold, defaultdict[str, float](float)
     if venue is not None:
-        for bet in venue.state.bets_by(stalls.trader):
+        for bet in venue.state.bets_by(bridges.trader):
             own[bet.market] -= bet.amount
         for market in venue.state.markets.values():
-            own[market.id] += market.paid.get(stalls.trader, 0.0)
+            own[market.id] += market.paid.get(bridges.trader, 0.0)
     return own
 
 
-def _of_polymarket(stalls: SimulationVenues) -> dict[str, float]:
+def _polymarket_profits(bridges: SimulationVenues) -> dict[str, float]:
     """Return what each market brought, by its trades on chain and what its shares pay, redeemed or not."""
-    venue, own = stalls.polymarket, defaultdict[str, float](float)
+    venue, own = bridges.polymarket, defaultdict[str, float](float)
     if venue is None:
         return own
     for order in venue.state.orders.values():
@@ -145,21 +145,21 @@ def _accounts(database: Database, venue: str) -> list[str]:
     return [account for (account,) in database.execute(_ACCOUNTS, [venue])]
 
 
-def _paid_back(venue: str, contracts: Collection[ContractProfit], stalls: SimulationVenues) -> set[str]:
+def _paid_back(venue: str, contracts: Collection[ContractProfit], bridges: SimulationVenues) -> set[str]:
     """Return the contracts that were sold off in markets that paid all the same: their stakes may have come back."""
-    if venue != "manifold" or stalls.manifold is None:
+    if venue != "manifold" or bridges.manifold is None:
         return set()
-    paying = {market.id for market in stalls.manifold.state.markets.values() if stalls.trader in market.paid}
+    paying = {market.id for market in bridges.manifold.state.markets.values() if bridges.trader in market.paid}
     sold = [one.contract for one in contracts if not {ProfitEntryKind.PAYOUT, ProfitEntryKind.REFUND} & one.cash.keys()]
     return {contract for contract in sold if contract.partition("/")[0] in paying}
 
 
-def _heard(database: Database, lane: AccountKey) -> set[str]:
+def _read_since_outcome(database: Database, policy: AccountKey) -> set[str]:
     """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
-    ((read,),) = database.execute(_READ, lane.values).fetchall()
+    ((read,),) = database.execute(_READ, policy.values).fetchall()
     if read is None:
         return set()
-    values = {**lane.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
+    values = {**policy.values, "read": format_timestamp(parse_timestamp(read) - SET_BACK), "single": SINGLE_TARGET}
     return {contract for (contract,) in database.execute(_HEARD, values)}
 
 

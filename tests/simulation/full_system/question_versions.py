@@ -51,27 +51,27 @@ def matches_market(row: Row, market: FakeManifoldMarket, at_s: float) -> bool:
 
 def _is_question(row: Row, asked: QuestionTerms) -> bool:
     (title, *texts), options, scaling, closes = asked
-    said: Mapping[str, Any] = json.loads(row["body"])
+    values: Mapping[str, Any] = json.loads(row["body"])
     known = _flat(f"{row['background'] or ''} {row['criteria'] or ''}")
-    shape = said["shape"]
+    shape = values["shape"]
     return (
-        title in said["title"]
+        title in values["title"]
         and all(_flat(text) in known for text in texts)
         and set(options) == set(shape.get("options", ()))
         and (scaling is None or _is_scale(shape, scaling))
-        and _is_moment(said["closes_at"], closes.timestamp())
+        and _is_moment(values["closes_at"], closes.timestamp())
     )
 
 
 def _is_market(row: Row, asked: MarketAsks) -> bool:
     (title, text), answers, closes = asked
-    said: Mapping[str, Any] = json.loads(row["body"])
-    options = said["shape"].get("options")
+    values: Mapping[str, Any] = json.loads(row["body"])
+    options = values["shape"].get("options")
     return (
-        title in said["title"]
+        title in values["title"]
         and _flat(text) in _flat(row["background"] or "")
         and (options is None or len(options) == len(answers))
-        and (closes is None or _is_moment(said["closes_at"], closes / 1000.0))
+        and (closes is None or _is_moment(values["closes_at"], closes / 1000.0))
     )
 
 

@@ -40,7 +40,7 @@ class ResourceMonitor:
     _after_first: ResourceReading | None = None
 
     def alive(self, day: int) -> None:
-        """Look while a life goes on."""
+        """Look while a life runs."""
         held = _held()
         if day not in self.memory_mb:
             self.memory_mb[day] = held.memory_mb

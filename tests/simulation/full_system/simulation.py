@@ -53,7 +53,7 @@ _TOLD = ("intent", "attempt", "fill", "decision", "audit", "resolution")
 
 @dataclass(slots=True, kw_only=True)
 class SimulationReport:
-    """What came of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
+    """The result of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
 
     plan: SimulationPlan
     lives: list[str] = field(default_factory=list)
@@ -76,11 +76,11 @@ class _SimulationParts:
     """What a simulation is made of."""
 
     plan: SimulationPlan
-    temper: SimulationTraits
+    traits: SimulationTraits
     clock: VirtualClock
     machine: VirtualClock
     loop: NetworkEventLoop
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     observer: VenueObserver
     lives: DaemonLives
     people: SimulatedOperators
@@ -99,23 +99,23 @@ def run_simulation(
     shutil.copy(DRIFTER_FILE, root)
 
     async def main(clock: VirtualClock) -> None:
-        temper, chance = draw_traits(plan), SeededRandom(plan.seed)
-        async with open_venues(clock, chance, temper, start=START, folder=root) as stalls:
-            stage = _staged(plan, temper, root, stalls, clock)
-            stage.observer.told = report.told if tell else None
-            with simulated_scheduler_time(stage.machine):
-                await _play(stage)
-                await _judge(stage, report)
-            _note(stage, report)
-            judged(_ledger(stage.lives))
+        traits, chance = draw_traits(plan), SeededRandom(plan.seed)
+        async with open_venues(clock, chance, traits, start=START, folder=root) as bridges:
+            parts = _assemble_parts(plan, traits, root, bridges, clock)
+            parts.observer.told = report.told if tell else None
+            with simulated_scheduler_time(parts.machine):
+                await _run_days(parts)
+                await _judge_simulation(parts, report)
+            _note_report(parts, report)
+            judged(_ledger_path(parts.lives))
 
-    with patch("httpx.create_ssl_context", _context), patch("hashlib.scrypt", _scrypt):
+    with patch("httpx.create_ssl_context", _make_tls_context), patch("hashlib.scrypt", _scrypt):
         run_in_virtual_time(main, start=START, make=NetworkEventLoop)
     return report
 
 
 @cache
-def _context(**_: object) -> ssl.SSLContext:
+def _make_tls_context(**_: object) -> ssl.SSLContext:
     """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -124,19 +124,19 @@ def _context(**_: object) -> ssl.SSLContext:
 _scrypt = cache(hashlib.scrypt)
 
 
-def _staged(
-    plan: SimulationPlan, temper: SimulationTraits, root: Path, stalls: SimulationVenues, clock: VirtualClock
+def _assemble_parts(
+    plan: SimulationPlan, traits: SimulationTraits, root: Path, bridges: SimulationVenues, clock: VirtualClock
 ) -> _SimulationParts:
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkEventLoop)
     machine = VirtualClock(loop, START)
-    observer = VenueObserver(stalls=stalls, modes=temper.modes, signed_a_day=temper.signed_a_day)
+    observer = VenueObserver(bridges=bridges, modes=traits.modes, signed_a_day=traits.signed_a_day)
     gauge = ResourceMonitor()
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
-        config=simulation_config(temper, stalls.environment.config),
+        config=simulation_config(traits, bridges.environment.config),
         writes=lambda: observer.writes,
         noticed=observer.look,
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
@@ -146,26 +146,26 @@ def _staged(
         clock=clock,
         machine=machine,
         stream=chance.stream("people"),
-        live=temper.live,
+        live=traits.live,
     )
     observer.lives, observer.people = lives, people
     weather = VenueEvents(
-        stalls=stalls,
-        temper=temper,
+        bridges=bridges,
+        traits=traits,
         clock=clock,
         stream=chance.stream("weather"),
         bursts=chance.stream("bursts"),
         money=chance.stream("money"),
     )
-    weather.pit = polymarket_events(stalls, temper, clock=clock, stream=chance.stream("pit"))
+    weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
         plan=plan,
-        temper=temper,
+        traits=traits,
         clock=clock,
         machine=machine,
         loop=loop,
-        stalls=stalls,
+        bridges=bridges,
         observer=observer,
         lives=lives,
         people=people,
@@ -174,94 +174,94 @@ def _staged(
     )
 
 
-async def _play(stage: _SimulationParts) -> None:
+async def _run_days(parts: _SimulationParts) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
-    stage.weather.begin()
-    stage.people.make_good()
-    weather = stage.weather
+    parts.weather.begin()
+    parts.people.make_good()
+    weather = parts.weather
     going: list[asyncio.Future[None]] = []
     going += [
         asyncio.ensure_future(one)
         for one in (weather.run_events(), weather.run_lost_replies(), weather.run_transfers())
     ]
-    if stage.temper.has_world:
-        going.append(asyncio.ensure_future(stage.weather.run_world(stage.stalls.environment.world_runner)))
-    if stage.weather.pit is not None:
-        going.append(asyncio.ensure_future(stage.weather.pit.run_events()))
-    going += _people(stage)
-    pauses = SeededRandom(stage.plan.seed).stream("pauses")
-    end_s, fates = stage.plan.days * DAY_S, iter(stage.temper.endings)
-    while stage.clock.monotonic() < end_s:
-        await stage.lives.live(until_s=end_s, fate=next(fates, END_OF_TIME))
-        stage.observer.leave(stage.lives.home)
-        stage.observer.violations += wrong_profits(
-            _ledger(stage.lives), stage.stalls, stage.temper.modes, stage.weather.undone
+    if parts.traits.has_world:
+        going.append(asyncio.ensure_future(parts.weather.run_world(parts.bridges.environment.world_runner)))
+    if parts.weather.pit is not None:
+        going.append(asyncio.ensure_future(parts.weather.pit.run_events()))
+    going += _start_people(parts)
+    pauses = SeededRandom(parts.plan.seed).stream("pauses")
+    end_s, fates = parts.plan.days * DAY_S, iter(parts.traits.endings)
+    while parts.clock.monotonic() < end_s:
+        await parts.lives.live(until_s=end_s, life_ending=next(fates, END_OF_TIME))
+        parts.observer.leave(parts.lives.home)
+        parts.observer.violations += wrong_profits(
+            _ledger_path(parts.lives), parts.bridges, parts.traits.modes, parts.weather.undone
         )
-        stage.gauge.over(stage.lives.number)
-        if stage.plan.people and stage.lives.ends[-1] == KILLED:
-            stage.people.saw_kill()
-        await stage.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+        parts.gauge.over(parts.lives.number)
+        if parts.plan.people and parts.lives.ends[-1] == KILLED:
+            parts.people.saw_kill()
+        await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
     for task in going:
         task.cancel()
     await asyncio.gather(*going, return_exceptions=True)
-    stage.stalls.stop_faults()
-    if stage.weather.pit is not None:
-        stage.weather.pit.stop_faults()
-    stage.people.make_good()
-    await stage.lives.live(until_s=stage.clock.monotonic() + CALM_S * stage.temper.pace, fate=END_OF_TIME)
+    parts.bridges.stop_faults()
+    if parts.weather.pit is not None:
+        parts.weather.pit.stop_faults()
+    parts.people.make_good()
+    await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
 
 
-def _people(stage: _SimulationParts) -> list[asyncio.Future[None]]:
+def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
-    acts = [stage.people.act()] if stage.plan.people else []
-    if stage.plan.closing:
-        stream = SeededRandom(stage.plan.seed).stream("closing")
-        acts.append(stage.people.close(stage.stalls.positions, stream))
+    acts = [parts.people.act()] if parts.plan.people else []
+    if parts.plan.closing:
+        stream = SeededRandom(parts.plan.seed).stream("closing")
+        acts.append(parts.people.close(parts.bridges.positions, stream))
     return [asyncio.ensure_future(act) for act in acts]
 
 
-async def _judge(stage: _SimulationParts, report: SimulationReport) -> None:
-    observer, lives = stage.observer, stage.lives
+async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -> None:
+    observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
     verdict = FinalChecks(
-        ledger=_ledger(lives),
-        stalls=stage.stalls,
-        modes=stage.temper.modes,
-        now=stage.machine.now(),
-        period=timedelta(seconds=RECONCILE_S * stage.temper.pace),
-        undone=stage.weather.undone,
+        ledger=_ledger_path(lives),
+        bridges=parts.bridges,
+        modes=parts.traits.modes,
+        now=parts.machine.now(),
+        period=timedelta(seconds=RECONCILE_S * parts.traits.pace),
+        undone=parts.weather.undone,
     )
-    report.violations += [*observer.violations, *lives.faults, *stage.gauge.violations, *verdict.violations()]
-    for name, venue in stage.stalls.servers.items():
+    report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
+    for name, venue in parts.bridges.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
-    report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused_connections]
-    report.violations += [f"somebody started {line[:200]}" for line in stage.loop.unknown_programs]
+    report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
+    report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
 
 
-def _note(stage: _SimulationParts, report: SimulationReport) -> None:
-    note = stage.observer.note
-    for server in stage.stalls.servers.values():
+def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
+    note = parts.observer.note
+    for server in parts.bridges.servers.values():
         report.faults.update({str(fault): count for fault, count in server.faults.injected.items()})
         report.requests += len(server.requests)
-    for name, venue in stage.stalls.all.items():
+    for name, venue in parts.bridges.all.items():
         report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
         for effect in venue.ledger.effects():
             note(name, effect.request, effect.kind, effect.subject)
     for table in _TOLD:
-        for row in read_rows(_ledger(stage.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
+        for row in read_rows(_ledger_path(parts.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
             note(table, *row.values())
-    note("turns", stage.loop.turns)
-    report.faults.update(stage.people.did)
-    report.lives, report.turns, report.trace = stage.lives.ends, stage.loop.turns, stage.observer.trace.digest()
-    report.days = stage.clock.monotonic() / DAY_S
-    report.modes, report.worldly = dict(stage.temper.modes), stage.temper.has_world
-    report.memory_mb, report.peak = stage.gauge.memory_mb, stage.gauge.peak
+    note("turns", parts.loop.turns)
+    report.faults.update(parts.people.did)
+    report.lives, report.turns, report.trace = parts.lives.ends, parts.loop.turns, parts.observer.trace.digest()
+    report.days = parts.clock.monotonic() / DAY_S
+    report.modes, report.worldly = dict(parts.traits.modes), parts.traits.has_world
+    report.memory_mb, report.peak = parts.gauge.memory_mb, parts.gauge.peak
 
 
-def _ledger(lives: DaemonLives) -> Path:
+def _ledger_path(lives: DaemonLives) -> Path:
     return lives.folder / LEDGER_FILE

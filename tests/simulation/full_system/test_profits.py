@@ -28,19 +28,19 @@ LATER = NOON + timedelta(hours=9)
 
 
 @dataclass
-class Sold:
+class SoldPosition:
     """A position at the double that was sold at a loss, and the ledger that has both fills."""
 
-    stalls: SimulationVenues
+    bridges: SimulationVenues
     venue: FakeManifold
     market: FakeManifoldMarket
     ledger: Ledger
     path: Path
 
     def found(self) -> list[str]:
-        return [*wrong_profits(self.path, self.stalls, {"manifold": "live"}, ())]
+        return [*wrong_profits(self.path, self.bridges, {"manifold": "live"}, ())]
 
-    async def hear(self, outcome: VoidOutcome, at: datetime) -> None:
+    async def record_outcome(self, outcome: VoidOutcome, at: datetime) -> None:
         """Let the ledger have the outcome."""
         ref = QuestionRef("manifold", self.market.id)
         heard = Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=NOON)
@@ -53,31 +53,33 @@ class Sold:
 
 
 @pytest.fixture
-async def sold(tmp_path: Path) -> AsyncIterator[Sold]:
+async def sold(tmp_path: Path) -> AsyncIterator[SoldPosition]:
     clock, path = FakeClock(NOON), tmp_path / "ledger.sqlite"
     layout = EnvironmentLayout(
         seed=1, start=datetime(2026, 3, 1, tzinfo=UTC), folder=tmp_path, size=30, venues=("manifold",)
     )
-    async with open_environment(clock, layout) as stand, open_ledger(path, now=NOON) as ledger:
-        venue = stand.venues["manifold"]
+    async with open_environment(clock, layout) as environment, open_ledger(path, now=NOON) as ledger:
+        venue = environment.venues["manifold"]
         assert isinstance(venue, FakeManifold)
-        user, market = venue.state.users[stand.manifold_account], venue.world.add_market()
+        user, market = venue.state.users[environment.manifold_account], venue.world.add_market()
         bought = venue.world.trade(user, market, WantedTrade(outcome="YES", amount=20.0))
         venue.world.move_price(market, 0.3)
         now_ms = round(NOON.timestamp() * 1000)
         gone = venue.world.sell(BetRequest(user=user, market=market, answer=None, outcome="YES", now=now_ms))
-        scribe = LedgerFixture(ledger, path)
-        await record(scribe, market, bought, OrderSide.BUY)
-        await record(scribe, market, gone, OrderSide.SELL)
-        stalls = SimulationVenues(environment=stand, manifold=venue, metaculus=None, polymarket=None)
-        yield Sold(stalls=stalls, venue=venue, market=market, ledger=ledger, path=path)
+        ledger_fixture = LedgerFixture(ledger, path)
+        await record(ledger_fixture, market, bought, OrderSide.BUY)
+        await record(ledger_fixture, market, gone, OrderSide.SELL)
+        bridges = SimulationVenues(environment=environment, manifold=venue, metaculus=None, polymarket=None)
+        yield SoldPosition(bridges=bridges, venue=venue, market=market, ledger=ledger, path=path)
 
 
-async def record(scribe: LedgerFixture, market: FakeManifoldMarket, bet: FakeManifoldBet, side: OrderSide) -> None:
+async def record(
+    ledger_fixture: LedgerFixture, market: FakeManifoldMarket, bet: FakeManifoldBet, side: OrderSide
+) -> None:
     """Write an order into the ledger that came to this bet."""
-    question = replace(scribe.question(), ref=QuestionRef("manifold", market.id))
-    await scribe.ledger.questions.record([question], seen_at=NOON)
-    send = scribe.order(await scribe.forecast(question))
+    question = replace(ledger_fixture.question(), ref=QuestionRef("manifold", market.id))
+    await ledger_fixture.ledger.questions.record([question], seen_at=NOON)
+    send = ledger_fixture.order(await ledger_fixture.forecast(question))
     assert send.intent.order is not None
     shares, buys = abs(bet.shares), side is OrderSide.BUY
     order: Order = replace(
@@ -91,7 +93,7 @@ async def record(scribe: LedgerFixture, market: FakeManifoldMarket, bet: FakeMan
     )
     intent = replace(send.intent, action=IntentAction.ORDER, order=order)
     decided: SendDecision = replace(send, intent=intent, mode=ExecutionMode.LIVE)
-    submissions = scribe.ledger.submissions
+    submissions = ledger_fixture.ledger.submissions
     await submissions.decide(forecast_id=intent.forecast, decision=decided, at=NOON)
     sealed = SealedRequest(intent=intent.id, tag=bet.id, body="{}", fence=NOON)
     await submissions.begin_attempt([intent.id], at=NOON, sealed=[sealed])
@@ -100,25 +102,27 @@ async def record(scribe: LedgerFixture, market: FakeManifoldMarket, bet: FakeMan
 
 
 async def test_a_market_that_was_called_off_after_all_was_sold_is_judged_once_the_ledger_may_know_it(
-    sold: Sold,
+    sold: SoldPosition,
 ) -> None:
     assert sold.found() == []
     sold.venue.world.resolve(sold.market, "CANCEL")
     # The venue gave the loss back, and nobody has looked since.
-    assert sold.market.paid[sold.stalls.trader] > 1.0
+    assert sold.market.paid[sold.bridges.trader] > 1.0
     await sold.read(LATER - timedelta(hours=1))
     assert sold.found() == []
-    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.record_outcome(VoidOutcome("called off"), LATER)
     await sold.read(LATER + timedelta(minutes=5))
     assert sold.found() == []
 
 
-async def test_a_loss_that_came_back_and_is_not_on_record_once_the_account_was_read_is_a_violation(sold: Sold) -> None:
+async def test_a_loss_that_came_back_and_is_not_on_record_once_the_account_was_read_is_a_violation(
+    sold: SoldPosition,
+) -> None:
     sold.venue.world.resolve(sold.market, "CANCEL")
-    await sold.hear(VoidOutcome("called off"), LATER)
+    await sold.record_outcome(VoidOutcome("called off"), LATER)
     await sold.read(LATER + timedelta(hours=3))
-    (said,) = sold.found()
-    assert said.endswith("0.0000 at the venue")
+    (values,) = sold.found()
+    assert values.endswith("0.0000 at the venue")
     decided = await sold.ledger.profits.decided(LANE)
     await sold.ledger.profits.pay(LANE, [(one, UnpaidOutcome.REFUND) for one in decided])
     assert sold.found() == []

@@ -18,10 +18,12 @@ def test_in_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int, wor
     options = ("--first", str(first), "--seeds", str(AT_ONCE), "--days", DAYS, "--place", place)
     done = run_simulate_command(*options)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = {int(seed): (int(lives), int(effects), int(faults)) for seed, lives, effects, faults in _told(done.stdout)}
-    assert [*told] == [*range(first, first + AT_ONCE)]
-    assert all(lives > 1 and faults for lives, _, faults in told.values())
-    assert sum(effects for _, effects, _ in told.values()) > AT_ONCE
+    reported = {
+        int(seed): (int(lives), int(effects), int(faults)) for seed, lives, effects, faults in _parse_lines(done.stdout)
+    }
+    assert [*reported] == [*range(first, first + AT_ONCE)]
+    assert all(lives > 1 and faults for lives, _, faults in reported.values())
+    assert sum(effects for _, effects, _ in reported.values()) > AT_ONCE
     assert " 0 violated" in done.stdout
 
 
@@ -32,5 +34,5 @@ def test_nothing_at_all_is_no_simulation(options: tuple[str, str]) -> None:
     assert "1 at least" in done.stderr
 
 
-def _told(text: str) -> list[list[str]]:
+def _parse_lines(text: str) -> list[list[str]]:
     return [[*match.groups()] for line in text.splitlines() if (match := _SEED.match(line))]

@@ -54,8 +54,8 @@ def test_positions_that_are_closed_break_no_invariant(tmp_path: Path) -> None:
 
 def test_one_seed_in_eight_at_least_writes_orders_that_are_signed() -> None:
     tempers = [draw_traits(SimulationPlan(seed=seed)) for seed in range(1, 65)]
-    assert sum(temper.modes.get("polymarket") == "live" for temper in tempers) >= 8
-    assert {temper.order_type for temper in tempers if temper.signs} == {"FAK", "FOK", "GTD"}
+    assert sum(traits.modes.get("polymarket") == "live" for traits in tempers) >= 8
+    assert {traits.order_type for traits in tempers if traits.signs} == {"FAK", "FOK", "GTD"}
 
 
 @pytest.mark.timeout(300)
@@ -76,9 +76,9 @@ def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", ["11", str(SIGNED)])
 def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) -> None:
-    said = {_trace(seed=seed, order=order) for order in ("1", "2")}
-    assert len(said) == 1
-    assert said != {_trace(seed="12", order="1")}
+    values = {_trace(seed=seed, order=order) for order in ("1", "2")}
+    assert len(values) == 1
+    assert values != {_trace(seed="12", order="1")}
 
 
 @pytest.mark.timeout(300)
@@ -124,6 +124,6 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
 
 
 def _trace(*, seed: str, order: str) -> str:
-    said = run_simulate_command("--seed", seed, "--days", "0.12", "--lives", "3", order=order)
-    [trace] = [line for line in said.stdout.splitlines() if line.startswith("  trace: ")]
+    values = run_simulate_command("--seed", seed, "--days", "0.12", "--lives", "3", order=order)
+    [trace] = [line for line in values.stdout.splitlines() if line.startswith("  trace: ")]
     return trace

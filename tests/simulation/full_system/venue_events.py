@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Questions on the first day, and the most that are open at once, at each venue: a simulated year is as fast at its end
 # as at its beginning.
 FIRST, MOST_OPEN = 6, 8
-# Beside a world with questions of its own.
+# Next to a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
 # Between two loans or deposits.
 GIFTS_S = 12.0 * HOUR_S
@@ -49,13 +49,13 @@ BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
 
 @dataclass(slots=True, kw_only=True)
 class VenueEvents:
-    """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
+    """The events at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
 
-    What goes on at the exchange whose orders are signed is in ``pit``, where Foxcast has an account.
+    Those at the exchange whose orders are signed are in ``pit``, where Foxcast has an account.
     """
 
-    stalls: SimulationVenues
-    temper: SimulationTraits
+    bridges: SimulationVenues
+    traits: SimulationTraits
     clock: Clock
     stream: np.random.Generator
     bursts: np.random.Generator
@@ -69,7 +69,7 @@ class VenueEvents:
 
     def begin(self) -> None:
         """Open what is there on the first day."""
-        first = FIRST_BESIDE if self.temper.has_world else FIRST
+        first = FIRST_BESIDE if self.traits.has_world else FIRST
         for _ in range(first):
             self._open_market()
             self._ask()
@@ -94,7 +94,7 @@ class VenueEvents:
 
     async def run_lost_replies(self) -> None:
         """Lose answers in bursts, for ever."""
-        if self.temper.roughness == 0.0:
+        if self.traits.roughness == 0.0:
             return
         if self.bursts.random() < BURST_AT_FIRST:
             self._burst()
@@ -105,7 +105,7 @@ class VenueEvents:
     def _burst(self) -> None:
         places = [
             (venue, path)
-            for venue, path in ((self.stalls.metaculus, FORECASTS), (self.stalls.manifold, BETS))
+            for venue, path in ((self.bridges.metaculus, FORECASTS), (self.bridges.manifold, BETS))
             if venue is not None
         ]
         if places:
@@ -116,10 +116,10 @@ class VenueEvents:
     async def run_transfers(self) -> None:
         """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
         # In calm weather cash is what orders make it: a real account is compared with one on paper there.
-        venue = self.stalls.manifold if self.temper.roughness > 0.0 else None
+        venue = self.bridges.manifold if self.traits.roughness > 0.0 else None
         while venue is not None:
             await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
-            user, amount = venue.state.users[self.stalls.trader], float(self.money.uniform(1.0, 30.0))
+            user, amount = venue.state.users[self.bridges.trader], float(self.money.uniform(1.0, 30.0))
             held = [
                 (venue.state.markets[market], answer)
                 for (who, market, answer), one in venue.state.holdings.items()
@@ -133,7 +133,7 @@ class VenueEvents:
                 venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
 
     async def run_world(self, world: Worlds) -> None:
-        """Let the simulated world go on, for ever."""
+        """Let the simulated world run, for ever."""
         while True:
             before = self._resolved()
             world.advance()
@@ -141,7 +141,7 @@ class VenueEvents:
             await self.clock.sleep(TURN_S)
 
     def _resolved(self) -> set[str]:
-        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
+        manifold, metaculus = self.bridges.manifold, self.bridges.metaculus
         markets = [] if manifold is None else manifold.state.markets.values()
         questions = [] if metaculus is None else metaculus.state.questions.values()
         found = {f"manifold:{one.id}" for one in markets if one.resolved}
@@ -149,7 +149,7 @@ class VenueEvents:
 
     @property
     def _most(self) -> int:
-        return MOST_BESIDE if self.temper.has_world else MOST_OPEN
+        return MOST_BESIDE if self.traits.has_world else MOST_OPEN
 
     def _close(self) -> datetime:
         """Draw when a question closes: one in three within a day."""
@@ -162,8 +162,8 @@ class VenueEvents:
 
     def _open_market(self) -> None:
         closes, price = self._close(), float(self.stream.uniform(0.1, 0.9))
-        if self.stalls.manifold is not None and len(self._open()) < self._most:
-            number, world = len(self._markets), self.stalls.manifold.world
+        if self.bridges.manifold is not None and len(self._open()) < self._most:
+            number, world = len(self._markets), self.bridges.manifold.world
             terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000)}
             if number % A_LIST == 1:
                 title = f"Which lamp of row {number} is lit first?"
@@ -176,9 +176,9 @@ class VenueEvents:
     def _ask(self) -> None:
         closes, kind, number = self._close(), int(self.stream.integers(4)), len(self._questions)
         now, terms = self.clock.now(), {"scheduled_close": closes, "scheduled_resolve": closes + timedelta(days=1)}
-        if self.stalls.metaculus is None or len([one for one in self._questions if one.close > now]) >= self._most:
+        if self.bridges.metaculus is None or len([one for one in self._questions if one.close > now]) >= self._most:
             return
-        ask = self.stalls.metaculus.world.add_question
+        ask = self.bridges.metaculus.world.add_question
         match kind:
             case 0:
                 scale = question_scaling(0.0, 100.0, open_upper=True)
@@ -191,52 +191,52 @@ class VenueEvents:
                 self._questions.append(ask(f"Will bridge {number} open?", **terms))
 
     def _trade(self) -> None:
-        if self.stalls.manifold is not None and (markets := self._open()):
+        if self.bridges.manifold is not None and (markets := self._open()):
             market = markets[int(self.stream.integers(len(markets)))]
             answer = market.answers[int(self.stream.integers(1 + len(LAMPS)))] if market.answers else None
             price = market.pool.prob if answer is None else answer.pool.prob
             odds = math.log(price / (1.0 - price)) + float(self.stream.normal(0.0, 0.4))
             price = min(0.97, max(0.03, 1.0 / (1.0 + math.exp(-odds))))
-            self.stalls.manifold.world.move_price(market, price, answer=answer)
+            self.bridges.manifold.world.move_price(market, price, answer=answer)
 
     def _be_slow(self) -> None:
         """Let the next order have no answer, and take effect when it is nearly too old for it."""
-        if self.stalls.manifold is not None and self.temper.roughness > 0.0:
-            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.temper.lifetime_s
+        if self.bridges.manifold is not None and self.traits.roughness > 0.0:
+            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.traits.lifetime_s
             late = FaultDetails(fault=RequestFault.LATE, wait_s=wait_s)
-            self.stalls.manifold.faults.schedule(late, method="POST", path="/v0/bet")
+            self.bridges.manifold.faults.schedule(late, method="POST", path="/v0/bet")
 
     def _edit(self) -> None:
         now = self.clock.now()
-        if self.stalls.manifold is not None and (markets := self._open()):
+        if self.bridges.manifold is not None and (markets := self._open()):
             market = markets[int(self.stream.integers(len(markets)))]
-            self.stalls.manifold.world.edit(market, description=f"As of {now:%Y-%m-%d}, by clock only.")
+            self.bridges.manifold.world.edit(market, description=f"As of {now:%Y-%m-%d}, by clock only.")
         asked = [one for one in self._questions if one.resolution is None and one.close > now]
-        if self.stalls.metaculus is not None and asked:
+        if self.bridges.metaculus is not None and asked:
             question = asked[int(self.stream.integers(len(asked)))]
             if question.options == [*TREES]:
                 # Much of what is asked resolves before this grace period is over.
-                self.stalls.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
+                self.bridges.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
                 return
-            self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
+            self.bridges.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:
         """Let one of each that is closed, and whose outcome is known, find its end."""
         now = self.clock.now()
-        if self.stalls.manifold is not None:
+        if self.bridges.manifold is not None:
             over = [one for one in self._markets if not one.resolved and one.closes is not None]
             over = [one for one in over if self._is_known(one.id, (one.closes or 0) / 1000.0, now)]
             if over:
                 place = int(self.stream.integers(len(ENDS)))
                 end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
-                self.stalls.manifold.world.resolve(over[0], end)
-        if self.stalls.metaculus is not None:
+                self.bridges.manifold.world.resolve(over[0], end)
+        if self.bridges.metaculus is not None:
             asked = [one for one in self._questions if one.resolution is None]
             due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]
             if due:
                 known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
                 outcomes = known.get(due[0].type, ("17.5", "above_upper_bound"))
-                self.stalls.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+                self.bridges.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
 
     def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
         """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""
@@ -247,11 +247,11 @@ class VenueEvents:
 
     def _resolve_again(self) -> None:
         """Undo an outcome of each; the next one may be another."""
-        if self.stalls.manifold is not None and (ended := [one for one in self._markets if one.resolved]):
+        if self.bridges.manifold is not None and (ended := [one for one in self._markets if one.resolved]):
             market = ended[int(self.stream.integers(len(ended)))]
-            self.stalls.manifold.world.unresolve(market)
+            self.bridges.manifold.world.unresolve(market)
             self.undone.add(f"manifold:{market.id}")
-        if self.stalls.metaculus is not None and (known := [one for one in self._questions if one.resolution]):
+        if self.bridges.metaculus is not None and (known := [one for one in self._questions if one.resolution]):
             question = known[int(self.stream.integers(len(known)))]
-            self.stalls.metaculus.world.unresolve(question)
+            self.bridges.metaculus.world.unresolve(question)
             self.undone.add(f"metaculus:{question.id}")

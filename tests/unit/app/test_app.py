@@ -13,7 +13,7 @@ from bot.config.loader import load_config
 from bot.config.schema import Config
 from bot.core.errors import ConfigError, NotFoundError
 from bot.core.submissions import IntentState
-from bot.daemon.health_events import HealthEvent, JobRun
+from bot.daemon.runner import HealthEvent, JobRun
 from bot.daemon.service import run_jobs_once
 from bot.forecasting.calibration import PerForecasterCalibrator
 from bot.forecasting.gated_calibration import GatedCalibrator

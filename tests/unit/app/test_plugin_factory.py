@@ -19,7 +19,7 @@ from bot.core.errors import ConfigError
 from bot.core.plugin_specs import SearchSpec
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
-from bot.forecasting.tools.toolset import list_tool_names as names_of_tools
+from bot.forecasting.tool_factory import list_tool_names as names_of_tools
 from bot.plugin_system.registry import SpecCollection, load_registry
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
@@ -184,7 +184,7 @@ async def test_the_daemon_asks_for_no_price_before_something_is_due(tmp_path: Pa
     with capture_logs() as logs:
         async with open_app(outfit.config, outfit.registry, clock=FakeClock()) as opened:
             assert not [entry for entry in logs if entry["event"] == "trials wait for each other's budget"]
-            await opened.spending.forecasters_on_hold(opened.forecasters, {"blf": 1}, now=opened.clock.now())
+            await opened.cost_check.forecasters_on_hold(opened.forecasters, {"blf": 1}, now=opened.clock.now())
     [told] = [entry["why"] for entry in logs if entry["event"] == "trials wait for each other's budget"]
     assert "lets 0 of 5 trials ask at once" in told
 

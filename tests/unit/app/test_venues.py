@@ -27,8 +27,7 @@ from bot.core.interfaces import WriteClient
 from bot.core.plugin_specs import PaperBookContext, PriceFeedContext, VenueWriterContext
 from bot.core.submissions import ExecutionMode
 from bot.core.venue_http import RateLimit
-from bot.daemon.health_events import HealthEvent, JobRun
-from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, HealthEvent, JobRun
 from bot.daemon.service import run_daemon, run_jobs_once
 from bot.net.rate_limit import RateLimiter
 from bot.plugin_system.registry import Registry, load_registry
@@ -186,7 +185,7 @@ async def test_a_daemon_that_watches_prices_stops_cleanly_when_asked(tmp_path: P
                 app.stopping.set()
 
         jobs = [*app.jobs(), *app.price_watches()]
-        end = await run_daemon(jobs, clock=app.clock, watch=DaemonLimits(), record=record, stop=app.stopping)
+        end = await run_daemon(jobs, clock=app.clock, limits=DaemonLimits(), record=record, stop=app.stopping)
         assert end == DaemonExit(reason=ExitReason.ASKED)
 
 

@@ -110,4 +110,4 @@ async def test_the_outlay_is_printed_under_the_report(theatre: ForecastRunFixtur
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert "8 calls of models (0 without an answer), 8,000 tokens in (40% cached), 400 out, 0.0067 USD" in told
-    assert "of that now: 8 calls, 0.0067 USD" in told
+    assert "in this run: 8 calls, 0.0067 USD" in told

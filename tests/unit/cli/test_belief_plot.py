@@ -11,8 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry, fontManager
 from structlog.testing import capture_logs
 
-from bot.cli.output.belief_plot import ProbabilityPanel, QuantilePanel, draw_beliefs, plot_panels, require_plot_file
-from bot.cli.output.plot_fonts import apply_fallback_fonts, missing_characters
+from bot.cli.output.belief_plot import (
+    ProbabilityPanel,
+    QuantilePanel,
+    apply_fallback_fonts,
+    draw_beliefs,
+    missing_characters,
+    plot_panels,
+    require_plot_file,
+)
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialEnd
@@ -190,7 +197,7 @@ async def test_trials_are_named_with_how_they_ended(theatre: ForecastRunFixture,
 
 @pytest.mark.parametrize("name", ["plot.pdf", "plot"])
 def test_another_kind_of_file_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"\.svg or a \.png"):
+    with pytest.raises(ConfigError, match=r"\.svg or \.png"):
         require_plot_file(Path(name))
 
 
@@ -212,7 +219,7 @@ async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: ForecastRunFix
     begun = await theatre.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
     )
-    with pytest.raises(ConfigError, match="no step"):
+    with pytest.raises(ConfigError, match="no recorded step"):
         draw_beliefs(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
 
 

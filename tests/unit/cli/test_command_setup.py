@@ -36,7 +36,9 @@ def begin(folder: Path, mode: str, form: str = "json") -> None:
     file.write_text(
         f'[log]\nlevel = "debug"\nformat = "{form}"\n[venues.lantern]\nmode = "{mode}"\nforecasters = ["oracle"]\n'
     )
-    load_command_config(typer.Context(get_command(app), obj=CommandInvocation(config_path=file)), least=logging.DEBUG)
+    load_command_config(
+        typer.Context(get_command(app), obj=CommandInvocation(config_path=file)), min_level=logging.DEBUG
+    )
 
 
 @pytest.mark.parametrize("mode", ["live", "approve"])
@@ -44,7 +46,7 @@ def test_where_a_venue_is_live_debug_is_not_logged_and_that_is_said(
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begin(tmp_path, mode)
-    assert "debug is not for live venues; info is used" in capsys.readouterr().err
+    assert "debug is not allowed with live venues; info is used" in capsys.readouterr().err
     structlog.get_logger().debug("whispered")
     structlog.get_logger().info("told")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["told"]

@@ -1,16 +1,22 @@
-"""Asking before much money is spent: the threshold, nobody there, a no, a yes, and a price that nobody knows."""
+"""Confirmation of costs: the threshold, answers, missing prices, and the typical cost of a backtest."""
 
 import io
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from bot.cli.cost_confirmation import confirm_combined_cost, confirm_cost
+from bot.app.app import BacktestForecaster
+from bot.cli.cost_confirmation import confirm_combined_cost, confirm_cost, typical_cost_usd
+from bot.config.schema import Config
+from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
 from bot.core.forecasts import TrialLimits
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.testing.forecaster import ScriptedForecaster
+from bot.testing.models import ScriptedModelProvider
+from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs, question
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ async def test_up_to_the_threshold_nobody_is_asked(monkeypatch: pytest.MonkeyPat
     alone(monkeypatch)
     await confirm_cost(payer(0.5), 10, yes=False, above_usd=5.0)
     with pytest.raises(
-        ConfigError, match=r"^10 forecasts by paid are expected to cost about 5.01 US dollars\. Say yes"
+        ConfigError, match=r"^10 forecasts by paid are expected to cost about 5.01 US dollars\. Confirm with"
     ):
         await confirm_cost(payer(0.501), 10, yes=False, above_usd=5.0)
 
@@ -65,9 +71,9 @@ async def test_what_forecasts_usually_cost_is_believed_before_what_they_may_cost
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone(monkeypatch)
-    await confirm_cost(payer(9.0), 1000, yes=False, above_usd=5.0, usual_usd=0.005)
+    await confirm_cost(payer(9.0), 1000, yes=False, above_usd=5.0, typical_usd=0.005)
     with pytest.raises(ConfigError, match=r"about 5.10 US dollars"):
-        await confirm_cost(payer(0.0), 1000, yes=False, above_usd=5.0, usual_usd=0.0051)
+        await confirm_cost(payer(0.0), 1000, yes=False, above_usd=5.0, typical_usd=0.0051)
 
 
 async def test_where_no_terminal_is_nobody_can_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +94,7 @@ async def test_a_person_at_a_terminal_is_asked(
     at_a_terminal(monkeypatch, "y\n")
     await confirm_cost(payer(9.0), 2, yes=False, above_usd=5.0)
     said = capsys.readouterr()
-    assert "about 18.00 US dollars. Go on?" in said.out + said.err
+    assert "about 18.00 US dollars. Continue?" in said.out + said.err
 
 
 async def test_a_no_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +119,9 @@ async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(mo
     alone(monkeypatch)
     paid, free = payer(3.0), payer(3.0, asks=False)
     await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=5.0)
-    with pytest.raises(ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Say yes"):
+    with pytest.raises(
+        ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Confirm with"
+    ):
         await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=2.0)
     with pytest.raises(ConfigError, match=r"^forecasts by paid, paid are expected to cost about 6.00 US dollars\."):
         await confirm_combined_cost(paid.gateway, [paid.forecaster, paid.forecaster], yes=False, above_usd=5.0)
@@ -121,3 +129,38 @@ async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(mo
         await confirm_combined_cost(Prices(None), [paid.forecaster], yes=False, above_usd=5.0)
     await confirm_combined_cost(paid.gateway, [paid.forecaster, paid.forecaster], yes=True, above_usd=0.0)
     await confirm_combined_cost(None, [paid.forecaster], yes=False, above_usd=0.0)
+
+
+# Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
+CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
+
+
+async def forecast_some(theatre: ForecastRunFixture, count: int) -> None:
+    for number in range(count):
+        await theatre.forecast(question(f"q{number}"), trials=1)
+
+
+@pytest.mark.parametrize(("daemon", "lab", "each"), [(5, 0, 2 * CALL_USD), (4, 0, None), (5, 5, None)])
+async def test_the_ledger_of_the_daemon_is_asked_where_the_laboratory_knows_nothing(
+    tmp_path: Path, daemon: int, lab: int, each: float | None
+) -> None:
+    folder, state = tmp_path / "lab", tmp_path / "state"
+    folder.mkdir()
+    (state / "paper").mkdir(parents=True)
+    llm = ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    async with open_forecast_runs(state / "paper", llm) as running:
+        await forecast_some(running, daemon)
+    async with open_forecast_runs(folder, llm) as theatre:
+        await forecast_some(theatre, lab)
+        bay = BacktestForecaster(
+            forecaster=theatre.seat(), random=SeededRandom(1), tool_factory=theatre.workshop(), gateway=theatre.gateway
+        )
+        assert await typical_cost_usd(bay, Config(state=state)) == (None if each is None else pytest.approx(each))
+
+
+async def test_without_a_ledger_of_the_daemon_nobody_knows(tmp_path: Path) -> None:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3)])) as theatre:
+        bay = BacktestForecaster(
+            forecaster=theatre.seat(), random=SeededRandom(1), tool_factory=theatre.workshop(), gateway=theatre.gateway
+        )
+        assert await typical_cost_usd(bay, Config(state=tmp_path / "nowhere")) is None

@@ -95,7 +95,7 @@ async def test_earlier_calls_are_left_out(theatre: ForecastRunFixture) -> None:
     assert (await bill(theatre, CostGrouping.MODEL, date(2026, 1, 1))).total.calls == 4
     later = await bill(theatre, CostGrouping.MODEL, date(2026, 1, 2))
     assert later.rows == ()
-    assert "no model was asked since 2026-01-02" in printed(later)
+    assert "no model was called since 2026-01-02" in printed(later)
     assert cost_report_to_json(later)["total"]["usd_per_forecast"] is None
 
 
@@ -140,7 +140,7 @@ async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre
     found = await bill(theatre, CostGrouping.MODEL)
     ((worst_usd,),) = rows(theatre.path, "select worst_usd from model_call where state = 'failed'")
     assert (found.losses.calls, found.losses.cost_usd) == (1, worst_usd)
-    assert f"of this, {worst_usd:.4f} USD are the worst case of 1 call" in "\n".join(printed(found))
+    assert f"of this, {worst_usd:.4f} USD are the maximum cost of 1 call" in "\n".join(printed(found))
     assert cost_report_to_json(found)["unanswered"] == {"calls": 1, "cost_usd": worst_usd}
     assert (await bill(theatre, CostGrouping.MODEL, date(2026, 1, 2))).losses.calls == 0
 
@@ -164,7 +164,7 @@ def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() ->
 
 async def test_backtests_have_a_bill_of_their_own(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"state": tmp_path})
-    with pytest.raises(NotFoundError, match="no backtest asked a model"):
+    with pytest.raises(NotFoundError, match="no backtest has called a model"):
         await load_backtest_costs(config, CostGrouping.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
     (tmp_path / "lab").mkdir()
     async with open_forecast_runs(

@@ -74,10 +74,10 @@ def test_the_last_two_of_one_forecaster_are_compared_or_the_latest_of_two(
 @pytest.mark.parametrize(
     ("made", "named", "error", "says"),
     [
-        ("a", [], NotFoundError, "one forecast by a alone"),
+        ("a", [], NotFoundError, "only one forecast by a"),
         ("abb", [], NotFoundError, "--forecaster b --forecaster a"),
         ("ab", ["c"], NotFoundError, "c has not forecast"),
-        ("abc", ["a", "b", "c"], ConfigError, "twice at most"),
+        ("abc", ["a", "b", "c"], ConfigError, "at most twice"),
     ],
 )
 def test_where_there_are_no_two_the_error_says_so(

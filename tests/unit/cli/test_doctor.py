@@ -70,9 +70,7 @@ def test_a_sound_ledger_lacks_only_a_backup(config: Path, folder: Path) -> None:
     found = _findings(config)
     assert found["ledger"].verdict is CheckVerdict.OK
     assert found["clock"].verdict is CheckVerdict.OK
-    assert found["backup"] == CheckFinding(
-        CheckVerdict.WARN, "backup", "there is none", "make one with: foxcast db backup"
-    )
+    assert found["backup"] == CheckFinding(CheckVerdict.WARN, "backup", "none", "create one with: foxcast db backup")
 
 
 def test_an_old_backup_is_a_warning_and_a_new_one_is_not(config: Path, folder: Path) -> None:
@@ -216,7 +214,7 @@ def test_what_forecasters_lack_is_a_warning_with_the_table_to_add(config: Path) 
     found = _told(config, CheckVerdict.WARN)
     assert "openai_compatible:here/small has no price" in found["prices"].found
     assert "free = true" in found["prices"].remedy
-    assert "can bound dates, so questions of forecastbench are not searched for" in found["search"].found
+    assert "can limit dates, so there is no search for forecastbench" in found["search"].found
     assert "[llm.roles.filter]" in found["filter"].remedy
     # Nobody listens at the address, which is another matter.
     assert _told(config, CheckVerdict.FAIL).keys() == {"endpoints"}
@@ -259,7 +257,7 @@ async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(aski
         "model health",
         f"main {model}: 9 of the last 12 trials ended at a limit without submitting; 60% of its belief updates in its "
         "last 12 trials could not be parsed, more than 50%",
-        "look at a trial with foxcast explain, or name another model in [llm.roles.main]",
+        "inspect a trial with foxcast explain, or name another model in [llm.roles.main]",
     )
     # What was a month ago is no trouble now.
     assert "model health" not in await asyncio.to_thread(_findings, config, NOW + 30 * DAY)

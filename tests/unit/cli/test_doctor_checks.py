@@ -65,7 +65,7 @@ def _run(detail: str, *, ok: bool = True) -> JobRunRow:
 
 def test_a_live_venue_that_was_never_looked_at_is_a_warning_with_the_command(config: Path) -> None:
     found = _findings(config)["credentials"]
-    assert (found.verdict, found.remedy) == (CheckVerdict.WARN, "to look: foxcast preflight manifold")
+    assert (found.verdict, found.remedy) == (CheckVerdict.WARN, "to verify: foxcast preflight manifold")
 
 
 def test_a_venue_on_paper_needs_no_credentials(config: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_venue_on_paper_needs_no_credentials(config: Path) -> None:
 
 async def test_a_venue_that_was_ready_is_good(config: Path) -> None:
     found = await _looked(config, "manifold: ready")
-    assert found["credentials"] == CheckFinding(CheckVerdict.OK, "credentials", "manifold: good 5 min ago")
+    assert found["credentials"] == CheckFinding(CheckVerdict.OK, "credentials", "manifold: verified 5 min ago")
     assert found["clock"].verdict is CheckVerdict.OK
 
 

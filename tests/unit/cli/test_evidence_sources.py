@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.cli.explain import print_explanation
-from bot.cli.explanation import explanation_to_json
+from bot.cli.explain import explanation_to_json, print_explanation
 from bot.cli.output.console import SafeConsole
 from bot.config.schema import Config
 from bot.core.language_models import ModelCompletion, Prompt
@@ -23,7 +22,7 @@ from bot.evaluation.explanation import (
     no_search_reasons,
 )
 from bot.forecasting.tool_factory import ToolFactory
-from bot.forecasting.trial_opening import TrialOpening
+from bot.forecasting.trial_memory import TrialOpening
 from bot.store.ledger import ReadOnlyState
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from bot.cli.costs import load_cost_report
-from bot.cli.explain import print_explanation
-from bot.cli.explanation import explanation_to_json
+from bot.cli.explain import explanation_to_json, print_explanation
 from bot.cli.output.console import SafeConsole, to_json_text
-from bot.cli.output.predictions import describe_changes, describe_prediction
+from bot.cli.output.formatting import describe_changes, describe_prediction
 from bot.config.schema import Config
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import NotFoundError, ServiceUnavailableError
@@ -94,7 +93,7 @@ async def test_every_link_of_the_chain_is_told(theatre: ForecastRunFixture) -> N
         "aggregate: logit-mean of the trials 1, 2",
         "calibration: none",
         "main  prime:big      6            0      6,000     40%  300  0.0050",
-        "spent on this forecast, calls without an answer included: 0.0050 USD",
+        "spent on this forecast, including calls without an answer: 0.0050 USD",
     ):
         assert part in told
     # The Brier score: three tenths squared.
@@ -253,7 +252,7 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
         )
     await theatre.ledger.calls.mark_lost(at=theatre.clock.now())
     found = await load_explanation(records(theatre), forecast.id)
-    assert "2 calls lost when the program ended, at their worst case: 0.5000 USD booked" in printed(found)
+    assert "2 calls lost when the program ended, at their maximum cost: 0.5000 USD booked" in printed(found)
     bill = await load_cost_report(records(theatre), CostGrouping.MODEL, None, theatre.clock.now())
     plain = explanation_to_json(found)
     heard = sum(call["cost_usd"] for call in plain["calls"])

@@ -10,7 +10,7 @@ from rich.console import Console
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import ForecastResult, FreeForecast, forecast_result_to_json, print_forecast_result
 from bot.cli.output.console import SafeConsole
-from bot.cli.output.predictions import format_with_unit
+from bot.cli.output.formatting import format_with_unit
 from bot.core.beliefs import Belief, Evidence, ModelUsage, Step, StepAction, StepObservation
 from bot.core.forecasts import Forecast, Trial, TrialEnd
 from bot.core.predictions import BinaryPrediction, BinaryShape, CurvePrediction, CurveShape
@@ -114,7 +114,7 @@ def test_many_targets_are_cut_and_counted() -> None:
     shown.on_step(1, 1, searching(Belief(predictions=beliefs)))
     assert "t07: 35.0%" in file.getvalue()
     assert "t08" not in file.getvalue()
-    assert "and 12 targets more" in file.getvalue()
+    assert "and 12 more targets" in file.getvalue()
 
 
 def test_what_strangers_wrote_moves_no_cursor() -> None:
@@ -130,7 +130,7 @@ def test_only_a_terminal_on_which_nobody_is_asked_shows_how_each_trial_stands() 
         shown.live = live
         with shown.live_display():
             shown.on_step(1, 1, searching(believing(0.5)))
-        assert ("did last" in file.getvalue()) is (terminal and live)
+        assert ("action" in file.getvalue()) is (terminal and live)
         assert "step 1 of 10" in file.getvalue()
 
 
@@ -189,11 +189,11 @@ def test_the_end_tells_evidence_with_its_source_trials_pooling_calibration_and_w
         "+ it rained [https://almanac.example/rain] (trial 1)",
         "+ it rained [search_1_result_1] (no such source) (trial 2)",
         "trials 1, 2: no money",
-        "in all 2 calls, 200 tokens in",
-        "aggregate: trial 1 as it is: 25.0%",
+        "in total 2 calls, 200 tokens in",
+        "aggregate: trial 1 unchanged: 25.0%",
         "left out: trial 2, it was cut",
         "calibration cccccccccccc: 20.0%",
-        "mute says nothing: nothing to say",
+        "mute gave no forecast: nothing to say",
         "forecast ffffffffffffffffffffffff, made 2026-11-22 00:00 UTC (asked for); nothing was submitted",
     ):
         assert part in said
@@ -225,7 +225,7 @@ def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
 
 BUDGET = (
     "BudgetExhaustedError: prime:big, for file:rain: the budget of the question does not allow the call: "
-    "it may cost 0.1 US dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to continue"
+    "it may cost 0.1 US dollars, and {} of 1 are left; raise [llm.budget] question_usd in config.toml to continue"
 )
 
 
@@ -236,9 +236,9 @@ def test_a_reason_is_told_once_and_a_budget_by_its_name() -> None:
     ):
         shown.on_trial_end(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
     assert file.getvalue().count("asleep") == 1
-    assert "trial 2 ended after 0 steps: failed: as trial 1" in file.getvalue()
+    assert "trial 2 ended after 0 steps: failed: same as trial 1" in file.getvalue()
     assert "trial 3 ended after 0 steps: budget: prime:big" in file.getvalue()
-    assert "trial 4 ended after 0 steps: budget: as trial 3" in file.getvalue()
+    assert "trial 4 ended after 0 steps: budget: same as trial 3" in file.getvalue()
 
 
 def standing(width: int) -> list[str]:
@@ -249,14 +249,14 @@ def standing(width: int) -> list[str]:
     shown = ForecastView(console=console, question=asked, trials=2, steps=10)
     shown.on_step(1, 1, searching(Belief(predictions={"outcome": CurvePrediction((0.1, 0.5, 0.9))}), tokens=1_234_567))
     with console.capture() as capture:
-        console.print(shown._standing())  # noqa: SLF001 - what a terminal repaints is not to be had otherwise
+        console.print(shown._render_table())  # noqa: SLF001 - what a terminal repaints is not to be had otherwise
     return capture.get().splitlines()
 
 
 @pytest.mark.parametrize("width", [40, 60, 69, 70, 100, 300])
 def test_however_narrow_the_terminal_numbers_are_whole_and_words_are_cut(width: int) -> None:
     _, head, first, second, _ = standing(width)
-    titles = ["trial", "step", "did", "last", "believes", *(["tokens"] if width >= 70 else []), "USD"]
+    titles = ["trial", "step", "action", "belief", *(["tokens"] if width >= 70 else []), "USD"]
     assert head.split() == titles
     assert first.startswith("1      1/10")
     assert first.endswith("1,234,587  0.0100" if width >= 70 else "  0.0100")

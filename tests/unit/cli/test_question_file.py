@@ -129,15 +129,15 @@ FAULTS = {
     "no table": ('title = "x"\nshape = "binary"', "shape: should be a table (found text)"),
     "odd kind": ('title = "x"\nshape.kind = "yes"', "shape.kind: should be 'binary', 'choice', 'number' or 'date'"),
     "no number": ('title = "x"\n[crowd]\nprobability = nan', "crowd.probability: should be a number (found nan)"),
-    "no moment": ('title = "x"\ncloses_at = "soon"', "closes_at: should be a moment such as 2026-12-31"),
-    "future knowledge": ('title = "x"\nas_of = 2027-01-01', "as_of: lies in the future; leave it out"),
+    "no moment": ('title = "x"\ncloses_at = "soon"', "closes_at: should be a time such as 2026-12-31"),
+    "future knowledge": ('title = "x"\nas_of = 2027-01-01', "as_of: is in the future; remove it"),
     "crowd too new": (
         'title = "x"\nas_of = 2026-11-01\ncrowd = { probability = 0.5, at = 2026-11-02 }',
         "crowd.at: 2026-11-02T00:00:00+00:00 is after 2026-11-01",
     ),
     "crowd of two kinds": (
         'title = "x"\ncrowd = { probability = 0.5, cdf = [0.0, 1.0] }',
-        "crowd: a binary question has a crowd with probability, and nothing beside",
+        "crowd: the crowd of a binary question is given by probability, and by nothing else",
     ),
     "crowd above 1": ('title = "x"\ncrowd.probability = 2.0', "crowd.probability: should be less than or equal to 1"),
     "crowd of other options": (
@@ -149,7 +149,7 @@ FAULTS = {
         "crowd.quantiles: quantiles must be finite and must not decrease",
     ),
     "one option": ('title = "x"\nshape = { kind = "choice", options = ["A"] }', "shape: a choice needs two or more"),
-    "options of a binary": ('title = "x"\nshape.options = ["A", "B"]', "shape: options is nothing that a binary"),
+    "options of a binary": ('title = "x"\nshape.options = ["A", "B"]', "shape: a binary question has no options"),
     "no grid": ('title = "x"\nshape.kind = "number"', "needs either grid = [...] or range = [LOW, HIGH]"),
     "grid and range": (
         'title = "x"\nshape = { kind = "number", grid = [1, 2], range = [1, 2] }',
@@ -157,7 +157,7 @@ FAULTS = {
     ),
     "points of a grid": (
         'title = "x"\nshape = { kind = "number", grid = [1, 2], points = 2 }',
-        "points divides a range, and goes with no grid",
+        "points divides a range and cannot be used with grid",
     ),
     "range backwards": (
         'title = "x"\nshape = { kind = "number", range = [9, 1] }',
@@ -165,15 +165,15 @@ FAULTS = {
     ),
     "dates as numbers": (
         'title = "x"\nshape = { kind = "number", range = ["2026-01-01", 3] }',
-        "'2026-01-01' is no number; for dates write kind = \"date\"",
+        "'2026-01-01' is not a number; for dates set kind = \"date\"",
     ),
     "unit of a date": (
         'title = "x"\nshape = { kind = "date", unit = "d", range = [2026-12-01, 2026-12-02] }',
-        "unit is for numbers; take it out",
+        "unit is for numbers; remove it",
     ),
     "truth in a grid": ('title = "x"\nshape = { kind = "number", grid = [true, 3] }', "(found true or false)"),
     "nameless target": ('title = "x"\ntargets = [{}]', "targets[0]: a target needs resolves_at or a key"),
-    "twice the same date": ('title = "x"\ntargets = [2026-12-01, 2026-12-01]', "have different keys"),
+    "twice the same date": ('title = "x"\ntargets = [2026-12-01, 2026-12-01]', "all with different keys"),
     "no letter": ('title = "??"', 'add one, such as key = "rain-in-paris"'),
     "half a line": ("title = ", "is not valid TOML"),
     "no such day": ('title = "x"\ncloses_at = 2026-02-30', "is not valid TOML"),

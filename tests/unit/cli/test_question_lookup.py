@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.app.app import open_app
-from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters
+from bot.cli.forecast import choose_forecaster, clairvoyance_remark, free_forecasters
 from bot.cli.question_lookup import QuestionFinder, normalize_address, require_any_future_target
 from bot.config.loader import load_config
 from bot.config.schema import Config
@@ -118,7 +118,7 @@ async def test_an_address_of_several_questions_lists_them(configure: Configure) 
 
 
 async def test_an_address_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
-    with pytest.raises(NotFoundError, match=r"https://quay.example/q/lam, and none that is open now at quay"):
+    with pytest.raises(NotFoundError, match=r"https://quay.example/q/lam, and no question open now at quay"):
         await sources(configure()).find_question("https://quay.example/q/lam")
 
 
@@ -167,7 +167,7 @@ async def test_why_a_venue_will_not_have_it_forecast_is_told(configure: Configur
 
 
 async def test_a_name_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
-    with pytest.raises(NotFoundError, match="called nothing, nor at pier; list"):
+    with pytest.raises(NotFoundError, match="no question fits nothing in the ledger, nor at pier; list"):
         await sources(configure(PIER)).find_question("nothing")
 
 
@@ -185,33 +185,33 @@ def test_addresses_are_the_same_but_for_what_changes_no_page() -> None:
 def test_who_asks_models_forecasts_and_those_of_the_venue_come_first(configure: Configure) -> None:
     config = configure()
     registry = load_registry(config)
-    assert choose_forecaster(config, registry, "quay", asked=None) == "other"
-    assert choose_forecaster(config, registry, "file", asked=None) == "pilot"
-    assert choose_forecaster(config, registry, "file", asked="watch") == "watch"
+    assert choose_forecaster(config, registry, "quay", requested=None) == "other"
+    assert choose_forecaster(config, registry, "file", requested=None) == "pilot"
+    assert choose_forecaster(config, registry, "file", requested="watch") == "watch"
     with pytest.raises(NotFoundError, match=r"forecaster piolt; did you mean pilot\?"):
-        choose_forecaster(config, registry, "quay", asked="piolt")
+        choose_forecaster(config, registry, "quay", requested="piolt")
 
 
 def test_one_without_guards_is_only_taken_by_name(configure: Configure) -> None:
     config = configure(CONFIG + "\n[forecasters.other]\nclairvoyant = true\n[forecasters.watch]\nclairvoyant = true\n")
     registry = load_registry(config)
-    assert choose_forecaster(config, registry, "quay", asked=None) == "pilot"
-    assert choose_forecaster(config, registry, "quay", asked="other") == "other"
-    told = clairvoyance_remark(config, registry, "quay", "pilot", asked=None)
-    assert told == "other is clairvoyant, so pilot forecasts; to ask other all the same: --forecaster other"
-    assert clairvoyance_remark(config, registry, "quay", "pilot", asked="pilot") is None
-    assert "other is clairvoyant: nothing keeps it" in str(
-        clairvoyance_remark(config, registry, "quay", "other", asked="other")
+    assert choose_forecaster(config, registry, "quay", requested=None) == "pilot"
+    assert choose_forecaster(config, registry, "quay", requested="other") == "other"
+    told = clairvoyance_remark(config, registry, "quay", "pilot", requested=None)
+    assert told == "other is clairvoyant, so pilot forecasts; to use other: --forecaster other"
+    assert clairvoyance_remark(config, registry, "quay", "pilot", requested="pilot") is None
+    assert "other is clairvoyant: it may use information" in str(
+        clairvoyance_remark(config, registry, "quay", "other", requested="other")
     )
     # Nobody was passed over there.
-    assert clairvoyance_remark(config, registry, "file", "pilot", asked=None) is None
-    assert free_forecasters(config, registry, but="pilot") == ("keeper",)
+    assert clairvoyance_remark(config, registry, "file", "pilot", requested=None) is None
+    assert free_forecasters(config, registry, exclude="pilot") == ("keeper",)
 
 
 def test_all_that_cost_nothing_stand_beside(configure: Configure) -> None:
     config = configure()
-    assert free_forecasters(config, load_registry(config), but="keeper") == ("watch",)
-    assert free_forecasters(config, load_registry(config), but="pilot") == ("keeper", "watch")
+    assert free_forecasters(config, load_registry(config), exclude="keeper") == ("watch",)
+    assert free_forecasters(config, load_registry(config), exclude="pilot") == ("keeper", "watch")
 
 
 def test_without_a_forecaster_the_remedy_is_told_and_a_broken_plugin_is_blamed(
@@ -219,11 +219,11 @@ def test_without_a_forecaster_the_remedy_is_told_and_a_broken_plugin_is_blamed(
 ) -> None:
     config = configure("")
     with pytest.raises(ConfigError, match="no forecaster is enabled: name a plugin"):
-        choose_forecaster(config, load_registry(config), "file", asked=None)
+        choose_forecaster(config, load_registry(config), "file", requested=None)
     config = configure()
     (tmp_path / "quay.py").write_text("import nothing_of_this_name")
     with pytest.raises(ConfigError, match=r"no enabled plugin offers a forecaster pilot; .*nothing_of_this_name"):
-        choose_forecaster(config, load_registry(config), "file", asked="pilot")
+        choose_forecaster(config, load_registry(config), "file", requested="pilot")
 
 
 async def test_an_app_of_some_forecasters_alone_has_no_venue_and_nothing_can_leave(configure: Configure) -> None:
@@ -274,7 +274,7 @@ async def test_a_file_that_asks_about_the_past_is_refused_with_each_date(
         ["targets", "2026-01-02"],
         ["targets", "2026-01-03"],
     ]
-    assert ("give as_of" in str(caught.value)) is (not cutoff)
+    assert ("set as_of" in str(caught.value)) is (not cutoff)
     file.write_text(f'title = "Rain?"\n{cutoff}targets = [2026-01-20]\n')
     assert (await house.find_question(str(file))).needs_recording
 

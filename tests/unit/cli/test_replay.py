@@ -36,9 +36,9 @@ def printed(again: ReplayResult) -> str:
 
 def test_what_is_identical_says_so() -> None:
     said = printed(replayed())
-    assert "identical (1 trial, 3 steps made again)" in said
+    assert "identical (1 trial, 3 steps replayed)" in said
     assert "not identical" not in said
-    assert "aggregate: 70.0%, as on record" in said
+    assert "aggregate: 70.0%, as recorded" in said
     assert (explain_difference(replayed()), replay_to_json(TRACE, replayed())["identical"]) == (None, True)
 
 
@@ -47,10 +47,10 @@ def test_what_is_identical_says_so() -> None:
     [
         (
             replayed(found("steps", missing="this call to a model is not on record")),
-            "the record lacks what is asked now",
+            "a request of now is not in the record",
         ),
         (replayed(found("observation.documents.1")), "prompts"),
-        (replayed(found("belief.reason")), "makes something else of the same record"),
+        (replayed(found("belief.reason")), "acts differently on the same record"),
         (replayed(aggregate=found("outcome.probability", step=None)), "aggregate in"),
     ],
 )
@@ -70,14 +70,14 @@ def test_where_no_step_could_be_made_again_there_is_no_aggregate_to_compare() ->
     nothing = found("", step=None, recorded={"outcome": 0.7}, replayed=None)
     again = replace(replayed(found("seed", missing="not on record"), nothing), raw=None)
     said = printed(again)
-    assert "aggregate: none, because no step could be made again" in said
+    assert "aggregate: none, because no step could be replayed" in said
     assert "now:       nothing" not in said
 
 
 def test_long_texts_are_shown_where_they_begin_to_differ() -> None:
     shared = "word " * 200
     said = printed(replayed(found("observation.text", recorded=f"{shared} old", replayed=f"{shared} new")))
-    assert "on record: ... " in said
+    assert "recorded: ... " in said
     assert all(word in said for word in ("old", "new"))
     assert len(said) < 800
 

@@ -35,7 +35,7 @@ def test_both_definitions_of_the_overall_stand_under_their_names() -> None:
     said = told([row("2026-01-04", "market", 0.8, 1.0), row("2026-01-04", "dataset", 0.6, 0.0)], [])
     assert "Overall, mean of the two indices: 60.00" in said
     assert "Overall, index of the mean Brier score: 55.28" in said
-    assert "crowd, where there is one" in said
+    assert "crowd, if there is one" in said
     assert "by round" not in said
 
 
@@ -50,4 +50,4 @@ def test_many_notes_are_cut_with_the_way_to_all_of_them() -> None:
     said = told([row("2026-01-04", "market", 0.8, 1.0)], [f"remark {number}" for number in range(12)])
     assert "note: remark 9" in said
     assert "remark 10" not in said
-    assert "and 2 more notes; --json has them all" in said
+    assert "and 2 more notes; --json has all of them" in said

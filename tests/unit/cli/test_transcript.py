@@ -4,13 +4,12 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from bot.cli.transcript import tell_steps, transcript_lines
-from bot.cli.transcript_page import ForecastTranscript, render_page
+from bot.cli.transcript import ForecastTranscript, describe_steps, render_page, transcript_lines
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import CrowdForecast
-from bot.core.transcripts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from tests.recorded_explanations import ASKED, MADE_AT, recorded_explanation
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)> & \x1b[31m \u202e "quoted"'
@@ -72,7 +71,7 @@ def test_a_page_begins_with_the_answer_and_the_crowd_s_and_draws_each_probabilit
     )
     page = render_page([found, found])
     assert re.findall(r'<meter min="0" max="1" value="([0-9.]+)">', page) == ["0.6000", "0.5000"] * 2
-    assert "court says outcome 12.5%, the crowd 40.0 %" in page
+    assert "court: outcome 12.5%, the crowd 40.0 %" in page
     assert "Yes, if it did." in page
     assert "<table" not in render_page([told(TrialTranscript(entries=(ENTRY,)))])
 
@@ -83,7 +82,7 @@ def test_the_text_has_details_only_where_all_is_asked_for() -> None:
         TrialTranscript(entries=(entry,), figures=(TranscriptFigure(name="mean", value=0.5),), report="Run report")
     )
     shown = text(found)
-    for line in ("-- 1. vote: juror_1", "   ! kept", "The tide.", "   believed: 60 %", "Run report"):
+    for line in ("-- 1. vote: juror_1", "   ! kept", "The tide.", "   belief: 60 %", "Run report"):
         assert line in shown.splitlines()
     assert "all of it" not in shown
     assert "all of it" in text(found, full=True)
@@ -95,7 +94,7 @@ def test_a_forecaster_that_tells_nothing_is_told_step_by_step() -> None:
         observation=StepObservation(text="search_1: no results."),
         belief=Belief(predictions={"outcome": BinaryPrediction(0.3)}, reason="so"),
     )
-    trial = tell_steps([step], BinaryShape())
+    trial = describe_steps([step], BinaryShape())
     (entry,) = trial.entries
     assert entry.title.startswith("1. web_search(query=rain <script>")
     assert (entry.text, entry.detail, entry.probability) == ("", "search_1: no results.", 0.3)

@@ -15,8 +15,7 @@ from bot.config.venue_schema import ChooseTable, ExcludeSection, VenueTable
 from bot.core.errors import ConfigError
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
-from bot.plugin_system.forecaster_dependencies import direct_members
-from bot.plugin_system.registry import load_registry
+from bot.plugin_system.registry import direct_members, load_registry
 
 HARBOUR = Path(__file__).parents[1] / "fake_reader_venue.py"
 CHOICES: list[dict[str, Any]] = [
@@ -62,9 +61,9 @@ def test_everyone_who_forecasts_something_is_known() -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ([{"tag": "ai"}, {"tag": "AI"}], r"choose\[1\] is never reached: all that fits it fits choose\[0\]"),
-        ([{"tag": ["ai", "b"]}, {"source": "s"}, {"tag": "ai", "source": "s"}], r"choose\[2\] .* fits choose\[0\]"),
-        ([{"source": "s"}, {"tag": "ai"}, {"tag": "ai", "tournament": "autumn"}], r"choose\[2\] .* fits choose\[1\]"),
+        ([{"tag": "ai"}, {"tag": "AI"}], r"choose\[1\] is never reached: all its questions match choose\[0\]"),
+        ([{"tag": ["ai", "b"]}, {"source": "s"}, {"tag": "ai", "source": "s"}], r"choose\[2\] .* match choose\[0\]"),
+        ([{"source": "s"}, {"tag": "ai"}, {"tag": "ai", "tournament": "autumn"}], r"choose\[2\] .* match choose\[1\]"),
     ],
 )
 def test_a_table_that_is_never_reached_is_refused(tables: list[dict[str, Any]], said: str) -> None:
@@ -142,7 +141,7 @@ def test_words_in_a_file_are_one_or_a_list_and_what_is_never_reached_is_refused(
     several = '\n[[venues.harbour.choose]]\ntag = ["boats", "tides"]\nsource = "pier"\nforecasters = ["pilot"]\n'
     config, registry = loaded(tmp_path, "watch", several)
     assert question_forecasters(config, registry, asked(tags=("tides",), source="pier")) == ("pilot",)
-    with pytest.raises(ConfigError, match=r"choose\[2\] is never reached: all that fits it fits choose\[1\]"):
+    with pytest.raises(ConfigError, match=r"choose\[2\] is never reached: all its questions match choose\[1\]"):
         loaded(tmp_path, "watch", several + several)
 
 
@@ -159,7 +158,7 @@ def test_a_name_that_nobody_has_is_refused_with_its_place_and_the_nearest(tmp_pa
 
 
 def test_a_table_that_chooses_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name a tag, tournament, category or source"):
+    with pytest.raises(ConfigError, match="set tag, tournament, category or source"):
         loaded(tmp_path, "pilot", '\n[[venues.harbour.choose]]\nforecasters = ["watch"]\n')
 
 

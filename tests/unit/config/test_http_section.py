@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bot.config.loader import load_config
-from bot.config.origins import list_origins
 from bot.config.schema import Config
+from bot.config.settings_report import list_origins
 from bot.core.errors import ConfigError
 from bot.core.proxy_settings import ProxySettings
 from bot.core.redaction import redact_known_secrets, temporary_secrets

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from bot.config.loader import load_config
-from bot.config.origins import list_origins
 from bot.config.schema import Config, ForecasterTable
+from bot.config.settings_report import list_origins
 from bot.config.sources import MAX_FILE_BYTES, TomlDocument, read_toml_file
 from bot.config.validation import leaf_keys
 from bot.config.venue_schema import VenueTable
 from bot.core.errors import ConfigError
-from bot.core.nearest_names import nearest_names, suggest_names
+from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.submissions import ExecutionMode
 from bot.forecasting.aggregation import PoolingMethod
 
@@ -213,7 +213,7 @@ def test_a_table_name_that_no_variable_could_hold_is_refused(load: Load, name: s
         ("VENUES__LANTERN__MOED", "there is no such setting; did you mean FOXCAST_VENUES__LANTERN__MODE?"),
         ("LOG__ZZZ", "there is no such setting; valid: format, level"),
         ("SEED__X", "there is no such setting; did you mean FOXCAST_SEED?"),
-        ("LOG", "names a whole table; name one value in it, such as FOXCAST_LOG__FORMAT"),
+        ("LOG", "names a table; name one value in it, such as FOXCAST_LOG__FORMAT"),
     ],
 )
 def test_a_misspelt_variable_is_refused(load: Load, variable: str, expected: str) -> None:
@@ -223,7 +223,7 @@ def test_a_misspelt_variable_is_refused(load: Load, variable: str, expected: str
 @pytest.mark.parametrize("variable", ["VENUES", "VENUES__LANTERN", "VENUES__LANTERN__SETTINGS", "DATA"])
 def test_a_variable_sets_one_value_and_no_table(load: Load, variable: str) -> None:
     said = refusal(load, VENUE, **{variable: '{"mode": "live"}'})
-    assert said.startswith(f"env FOXCAST_{variable}: names a whole table; name one value in it, such as FOXCAST_")
+    assert said.startswith(f"env FOXCAST_{variable}: names a table; name one value in it, such as FOXCAST_")
 
 
 def test_a_wrong_value_in_a_variable_names_the_variable_and_not_the_value(load: Load) -> None:

@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field, SecretBytes, SecretStr, field_validator, model_validator
 
 from bot.config.loader import load_config
-from bot.config.origins import list_origins
 from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings, settings_key
+from bot.config.settings_report import list_origins
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Forecaster
 from bot.core.plugin_specs import ForecasterSpec, LocalPath, PluginContext, PluginSettings
@@ -127,7 +127,7 @@ def test_a_misspelt_variable_of_a_plugin_is_refused(read: Read) -> None:
 def test_a_secret_in_config_toml_is_refused_with_the_variable_to_use_instead(read: Read, text: str) -> None:
     said = refusal(read, text)
     assert said.startswith(":2: forecasters.oracle.settings.")
-    assert "a secret must not stand in this file; set FOXCAST_FORECASTERS__ORACLE__SETTINGS__" in said
+    assert "a secret must not be in this file; set FOXCAST_FORECASTERS__ORACLE__SETTINGS__" in said
 
 
 def test_a_secret_comes_from_a_variable_as_it_is(read: Read) -> None:
@@ -302,5 +302,5 @@ def test_settings_go_on_record_without_secrets_and_come_back_with_those_of_today
 def test_settings_on_record_that_the_plugin_does_not_know_are_named(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("")
-    with pytest.raises(ConfigError, match=r"settings of oracle on record do not fit .* gone: "):
+    with pytest.raises(ConfigError, match=r"recorded settings of oracle do not fit .* gone: "):
         restore_settings(SPEC, load_config(file, {}), {"gone": 1})

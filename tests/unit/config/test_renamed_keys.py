@@ -8,9 +8,9 @@ import pytest
 
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings, restore_settings
-from bot.config.renamed_keys import RENAMED_KEYS
 from bot.config.schema import Config
-from bot.config.setting_reference import describe_settings, find_setting, parse_key
+from bot.config.settings_report import describe_settings, find_setting, parse_key
+from bot.config.validation import RENAMED_KEYS
 from bot.core.errors import ConfigError
 from bot.core.plugin_specs import PluginSettings, PluginTableName
 from bot.plugin_system.registry import Registry

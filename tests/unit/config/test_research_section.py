@@ -22,7 +22,7 @@ def desk_of(folder: Path, *hosts: str) -> ResearchSection:
 def test_what_is_no_host_name_is_not_blocked_in_vain(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError) as caught:
         desk_of(tmp_path, "ok.example", host)
-    assert f"config.toml:2: research.blocked_hosts[1]: '{host}' is no host name; write the host alone" in str(
+    assert f"config.toml:2: research.blocked_hosts[1]: '{host}' is not a host name; write only the host" in str(
         caught.value
     )
 
@@ -36,5 +36,5 @@ def test_hosts_are_blocked_in_every_script(tmp_path: Path) -> None:
 def test_a_model_is_named_with_its_provider(tmp_path: Path, model: str) -> None:
     file = tmp_path / "config.toml"
     file.write_text(f'[llm.roles.main]\nmodel = "{model}"\n')
-    with pytest.raises(ConfigError, match=r'llm\.roles\.main\.model: should be "PROVIDER:NAME", the provider as in'):
+    with pytest.raises(ConfigError, match=r'llm\.roles\.main\.model: should be "PROVIDER:NAME", with a provider of'):
         load_config(file, {})

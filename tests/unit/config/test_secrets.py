@@ -11,8 +11,8 @@ import pytest
 from pydantic import Field, SecretStr
 
 from bot.config.loader import load_config
-from bot.config.origins import list_origins
 from bot.config.plugin_settings import load_plugin_settings, settings_key
+from bot.config.settings_report import list_origins
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Forecaster
 from bot.core.plugin_specs import ForecasterSpec, PluginContext, PluginSettings
@@ -97,7 +97,7 @@ def test_a_name_that_the_keyring_does_not_have_is_told_with_the_command_that_add
     read: Read, held: dict[tuple[str, str], str]
 ) -> None:
     held["foxcast", "other"] = HUSH
-    with pytest.raises(ConfigError, match="has nothing under this name; run: keyring set foxcast oracle"):
+    with pytest.raises(ConfigError, match="has no such entry; run: keyring set foxcast oracle"):
         read('token_keyring = "foxcast/oracle"')
 
 
@@ -111,7 +111,7 @@ def test_a_machine_without_a_keyring_is_told_of_the_other_ways(read: Read, libra
 def test_the_null_backend_has_nothing(read: Read, library: ModuleType) -> None:
     null = pytest.importorskip("keyring.backends.null")
     library.set_keyring(null.Keyring())
-    with pytest.raises(ConfigError, match="has nothing under this name"):
+    with pytest.raises(ConfigError, match="has no such entry"):
         read('token_keyring = "foxcast/oracle"')
 
 
@@ -128,7 +128,7 @@ def test_a_backend_that_breaks_is_told_by_the_kind_of_its_error_alone(read: Read
             raise RuntimeError(HUSH)
 
     library.set_keyring(Broken())
-    with pytest.raises(ConfigError, match=r"did not answer \(RuntimeError\); is it unlocked") as caught:
+    with pytest.raises(ConfigError, match=r"failed \(RuntimeError\); unlock it") as caught:
         read('token_keyring = "foxcast/oracle"')
     assert HUSH not in str(caught.value)
 

@@ -133,5 +133,5 @@ def test_what_is_no_set_of_quantiles_is_refused(quantiles: dict[float, float]) -
 
 
 def test_more_mass_per_step_than_there_is_is_refused() -> None:
-    with pytest.raises(ValueError, match="no room"):
+    with pytest.raises(ValueError, match="probability above 1"):
         curve_from_quantiles({0.1: 0.1, 0.9: 0.9}, shape(0.0, 1.0, points=11), step_mass=0.1)

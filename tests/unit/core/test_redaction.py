@@ -158,7 +158,7 @@ def test_what_looks_like_a_secret_is_left_out_of_messages(text: str) -> None:
         "the token is unknown: it was mistyped or revoked; check FOXCAST_TOKEN or the token file",
         "https://news.example/sk-hynix-to-invest-20-trillion-won-in-2026-as-demand-for-memory-grows",
         "polymarket:0x" + "ab" * 32,
-        "a secret must not stand in this file",
+        "a secret must not be in this file",
         "basic income, bearer of news",
     ],
 )

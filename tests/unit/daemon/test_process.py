@@ -42,7 +42,7 @@ async def main():
     stop = asyncio.Event()
     with handle_signals(stop):
         job = DaemonJob(name="job", summary="", interval=timedelta(hours=1), run=RUN)
-        end = await run_daemon([job], clock=clock, watch=WATCH, record=record, stop=stop)
+        end = await run_daemon([job], clock=clock, limits=WATCH, record=record, stop=stop)
     say(end.reason.value)
 
 clock = SystemClock()

@@ -9,8 +9,8 @@ import pytest
 from bot.core.errors import StoreError
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
-from bot.daemon.health_events import ClockStep, HeartbeatRecord, JobOutcome, JobRun
 from bot.daemon.recorder import HEARTBEAT_FILE, DaemonRecorder, JobRunCollector, read_last_heartbeat
+from bot.daemon.runner import ClockStep, HeartbeatRecord, JobOutcome, JobRun
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.schedule import DueEntry
 from bot.testing.clock import START

@@ -19,7 +19,7 @@ def of(
     account = Account(at=NOON, currency="COIN", cash=50.0, positions=positions)
     traded = [replace(one, fee=round(fee * 1e6)) for one in TRADED]
     return compute_account_profit(
-        build_trading_book(traded, payouts, redeems=False), account, [], said=said, paper=False
+        build_trading_book(traded, payouts, redeems=False), account, [], venue_gains=said, paper=False
     )
 
 

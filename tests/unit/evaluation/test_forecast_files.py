@@ -9,7 +9,7 @@ from bot.core.errors import ConfigError, NotFoundError
 from bot.core.learning import ForecastFile, Round
 from bot.core.outcomes import ChoiceOutcome
 from bot.core.predictions import ChoiceShape
-from bot.evaluation.forecast_files import pooling_notes, score_forecast_files
+from bot.evaluation.score_rows import pooling_notes, score_forecast_files
 from tests.unit.testing.correct_venue import START, LanternArchive, outcome, question
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from bot.cli.leaks import leak_audit_to_json, print_leak_audit, print_self_test, self_test_to_json
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.beliefs import ModelUsage
 from bot.core.clock import SeededRandom
 from bot.core.errors import ServiceUnavailableError
@@ -31,7 +31,7 @@ from bot.evaluation.leak_audit import (
 from bot.evaluation.planted_leaks import PLANTED_LEAKS, LayerProof, LeakPlanting
 from bot.evaluation.seen_documents import DocumentKind, GuardLayer, SeenDocument
 from bot.forecasting.leak_guard.blocked_addresses import BlockedAddresses
-from bot.forecasting.leak_guard.filter_counts import FilterCounts
+from bot.forecasting.trial_memory import FilterCounts
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
@@ -369,14 +369,14 @@ async def test_a_guard_that_does_nothing_is_found_out(proofs: Sequence[LayerProo
     idle = dataclasses.replace(proofs[0], passes_without=())
     uncounted = dataclasses.replace(proofs[0], counts=FilterCounts())
     assert [proof.is_proven for proof in (open_gate, idle, uncounted)] == [False] * 3
-    assert "trust no backtest" in printed(lambda console: print_self_test(console, [idle]))
+    assert "do not trust backtests" in printed(lambda console: print_self_test(console, [idle]))
     assert self_test_to_json([idle])["holds"] is False
 
 
 async def test_planted_leaks_are_told_on_paper_and_as_json(proofs: Sequence[LayerProof]) -> None:
     text = printed(lambda console: print_self_test(console, proofs))
     assert "7 of 7 planted leaks caught" in text
-    assert text.count("came through") == 8
+    assert text.count("got through") == 8
     assert self_test_to_json(proofs)["holds"] is True
 
 
@@ -397,9 +397,9 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
     plain = json.loads(json.dumps(leak_audit_to_json(bad)))
     assert plain["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 30, "dropped": 0}}
     assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
-    assert "nothing was found" in printed(lambda console: print_leak_audit(console, good))
+    assert "no leaks found" in printed(lambda console: print_leak_audit(console, good))
     hindered = dataclasses.replace(good, interruption="ServiceUnavailableError: busy", unguarded=2)
-    assert "forecasts: 3, and 2 left aside that may see everything; documents: 30" in printed(
+    assert "forecasts: 3 (2 clairvoyant ones skipped); documents: 30" in printed(
         lambda console: print_leak_audit(console, hindered)
     )
 

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,96 @@ import pytest
 
 from bot.cli.output.console import SafeConsole
 from bot.cli.output.model_memory import memory_line, memory_to_json, print_memory, print_memory_line
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom
 from bot.core.learning import Round
 from bot.core.outcomes import BinaryOutcome, Resolution, VoidOutcome
 from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
-from bot.evaluation.model_memory import AskedOutcome, MemoryReport, memory_in_rounds, memory_on_record, memory_report
+from bot.evaluation.model_memory import (
+    AskedOutcome,
+    MemoryReport,
+    canonical_model_name,
+    knowledge_cutoff,
+    memory_in_rounds,
+    memory_on_record,
+    memory_report,
+    published_cutoff,
+    shipped_cutoffs,
+)
 from bot.testing.models import ScriptedModelProvider
 from tests.unit.forecast_run_fixture import ForecastRunFixture, model_with_beliefs, open_forecast_runs, question
 from tests.unit.testing.correct_venue import START, LanternArchive, outcome
+
+NOTHING = LlmSection()
+PUBLISHED = {
+    canonical_model_name(name): date.fromisoformat(day)
+    for name, day in {
+        "opal-4": "2023-12-01",
+        "opal-4-turbo": "2024-06-01",
+        "opal-4.1": "2024-09-30",
+        "opal-4.1-mini": "2024-05-31",
+        "flint3": "2024-08-31",
+    }.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "day"),
+    [
+        ("opal-4", "2023-12-01"),
+        ("opal-4-0613", "2023-12-01"),
+        ("opal-4-1106-preview", "2023-12-01"),
+        ("opal-4-turbo-2024-04-09", "2024-06-01"),
+        ("opal-4.1", "2024-09-30"),
+        ("maker/OPAL-4-1:free", "2024-09-30"),
+        ("router/maker/opal-4.1-mini-2025-04-14", "2024-05-31"),
+        ("cloud/us.maker.opal-4-1-20250929-v1:0", "2024-09-30"),
+        ("cloud/opal-4-1@20250514", "2024-09-30"),
+        ("opal-4.1-preview-05-06", "2024-09-30"),
+        ("flint3:27b-instruct-q4_K_M", "2024-08-31"),
+        ("flint-3-8b-it", "2024-08-31"),
+    ],
+)
+def test_a_name_stands_for_its_versions_sizes_and_spellings(name: str, day: str) -> None:
+    assert published_cutoff(name, PUBLISHED) == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "opal-4.2",
+        "opal-4o",
+        "opal-4-fast",
+        "opal-40",
+        "opal-4.1-pro",
+        "opal",
+        "flint-3n",
+        "chatopal-4",
+        "local/small",
+        "",
+    ],
+)
+def test_another_model_of_the_family_is_not_guessed(name: str) -> None:
+    assert published_cutoff(name, PUBLISHED) is None
+
+
+def test_config_counts_before_what_is_shipped_and_other_models_are_unknown() -> None:
+    shipped = "litellm:gemini/gemini-3.1-pro-preview"
+    assert knowledge_cutoff(shipped, NOTHING) == date(2025, 1, 31)
+    section = LlmSection.model_validate(
+        {"models": {shipped: {"knowledge_cutoff": "2025-08-01"}, "local:small": {"free": True}}}
+    )
+    assert knowledge_cutoff(shipped, section) == date(2025, 8, 1)
+    assert knowledge_cutoff("local:small", section) is None
+
+
+def test_every_line_that_is_shipped_is_read_and_each_name_stands_once() -> None:
+    text = resources.files("plugins").joinpath("knowledge_cutoffs.txt").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert len(shipped_cutoffs()) == len(lines) > 40
+    assert all(date(2021, 1, 1) < day < date(2026, 11, 1) for day in shipped_cutoffs().values())
+    assert lines == sorted(lines)
+
 
 DAY = timedelta(days=1)
 NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
@@ -70,7 +152,7 @@ def test_where_no_known_cutoff_reaches_an_outcome_an_unknown_one_leaves_it_uncle
 
 MANY = (
     "memory: 1 of 1 outcomes were known before the knowledge cutoff of a model (local:small, 2025-06-01: 1), "
-    "which may simply remember them"
+    "which may remember them"
 )
 NONE = "memory: none of 1 outcomes was known before the knowledge cutoff of a model (local:small, 2025-05-31)"
 UNKNOWN = 'memory: the knowledge cutoff of local:small is not known: set knowledge_cutoff in [llm.models."local:small"]'
@@ -94,7 +176,7 @@ def test_an_audit_has_a_section_of_it() -> None:
     assert "What models may remember" in text
     assert "local:small 2025-06-01 1 1" in text
     assert "local:large not known 1 not known" in text
-    assert "1 of 2 forecasts are of outcomes that a model may simply remember" in text
+    assert "1 of 2 forecasts are of outcomes that a model may remember" in text
     assert 'set knowledge_cutoff in [llm.models."local:large"]' in text
 
 

@@ -121,8 +121,8 @@ async def test_the_log_says_why_it_is_held() -> None:
         await dear.forecasters_on_hold(configured("paid"), {"paid": 3}, now=NOON)
         await odd.forecasters_on_hold(configured("paid"), {"paid": 3}, now=NOON)
     assert [told["why"] for told in logs] == [
-        "it is expected to cost more than may be begun unasked",
-        "what it costs is not known",
+        "the expected cost is more than may be spent without confirmation",
+        "its cost is not known",
     ]
     # A sum of which a part is unknown is no sum.
     assert [told["expected_usd"] for told in logs] == [6.0, None]

@@ -17,7 +17,7 @@ from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
 from bot.forecasting.tool_factory import ConfiguredSearchEngine
-from bot.forecasting.tools.definitions import define_tool, find_argument_fault
+from bot.forecasting.tools.base import define_tool, find_argument_fault
 from bot.forecasting.tools.web_search import SEARCH_TIMEOUT_S, clean_query
 from bot.testing.event_loop import run_in_virtual_time
 from bot.testing.research import (

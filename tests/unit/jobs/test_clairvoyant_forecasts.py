@@ -7,7 +7,7 @@ from bot.core.predictions import BinaryPrediction
 from bot.core.submissions import ExecutionMode, HoldDecision
 from bot.execution.gate.decision_context import DecisionContext, build_intent
 from bot.execution.gate.execution_policy import ExecutionPolicy
-from bot.execution.gate.pre_send_check import PreSendCheck
+from bot.execution.gate.gate import PreSendCheck
 from bot.store.forecasts import ForecastStart
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, question
 

@@ -10,7 +10,7 @@ import pytest
 
 from bot.core.operator_requests import ArmVenue, HaltSubmissions, ResumeSubmissions
 from bot.core.submissions import ExecutionMode, IntentState
-from bot.execution.gate.pre_send_check import PreSendCheck
+from bot.execution.gate.gate import PreSendCheck
 from bot.jobs.live_readiness import check_readiness, refresh_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.submission import RunStart

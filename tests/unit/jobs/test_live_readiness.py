@@ -54,7 +54,7 @@ def test_a_clock_that_is_off_or_that_nobody_compared_is_not(offset: float | None
 def test_a_few_doubts_are_borne_and_those_of_an_earlier_run_are_not() -> None:
     assert unsettled_fault(0, 3) == ""
     assert "4 submissions are without a known outcome" in unsettled_fault(0, 4)
-    assert unsettled_fault(0, 4, most=4) == ""
+    assert unsettled_fault(0, 4, limit=4) == ""
     assert "1 submissions of an earlier run" in unsettled_fault(1, 1)
 
 
@@ -150,7 +150,7 @@ async def test_a_chain_that_was_shortened_stops_everything_and_keeps_the_old_hea
     await verify_and_export_audit(auditing(house))
     head = read_exported_head(house.path / AUDIT_HEAD_FILE)
     tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
-    with pytest.raises(MalformedDataError, match="everything stopped: the audit is broken"):
+    with pytest.raises(MalformedDataError, match="everything is halted: the audit is broken"):
         await verify_and_export_audit(auditing(house))
     [stop] = await house.ledger.permissions.read(permissions.list_active_halts)
     assert stop.venue == permissions.ALL_VENUES
@@ -223,4 +223,4 @@ async def test_a_tail_that_was_cut_off_or_a_head_that_is_none_is_found_before_an
     tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
     assert "its tail was cut off" in await check_readiness(preparing(floor, LiveReadiness()))
     (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
-    assert "holds no head of an audit" in await check_readiness(preparing(floor, LiveReadiness()))
+    assert "is not an exported head of the audit log" in await check_readiness(preparing(floor, LiveReadiness()))

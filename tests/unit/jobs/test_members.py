@@ -14,8 +14,7 @@ from bot.core.language_models import CostAttribution
 from bot.core.operator_requests import ForecastQuestion
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import Question, QuestionRef
-from bot.execution.gate.gate import ExecutionPolicy
-from bot.execution.gate.pre_send_check import PreSendCheck
+from bot.execution.gate.gate import ExecutionPolicy, PreSendCheck
 from bot.forecasting.aggregation import PEER_FORECASTS, read_predictions
 from bot.forecasting.cost_check import CostCheck
 from bot.forecasting.peers import PeerToolFactory, PeerTrialContext

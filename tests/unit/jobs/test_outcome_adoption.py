@@ -92,5 +92,5 @@ async def test_an_unknown_name_is_said_to_be_one(doubt: UnansweredOrderFixture) 
 
 @pytest.mark.parametrize("fields", [{}, {"reference": " "}, {"reference": "a", "absent": True}])
 def test_one_thing_must_be_said(house: JobsFixture, fields: dict[str, str | bool]) -> None:
-    with pytest.raises(ValueError, match="state under which name"):
+    with pytest.raises(ValueError, match="state either the reference"):
         AdoptIntent(by="ann", asked_at=house.clock.now() + timedelta(), intent="x", **fields)  # type: ignore[arg-type]

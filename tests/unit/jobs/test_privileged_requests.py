@@ -36,7 +36,7 @@ from bot.jobs.privileged_requests import (
 from bot.store import permissions
 from bot.store.audit_log import AUDIT_HEAD_FILE
 from bot.store.requests import REFUSED_FOLDER, REQUEST_FOLDER, request_text, send_request
-from tests.unit.execution.gate.test_user_roles import ALLOWED
+from tests.unit.execution.gate.test_access_control import ALLOWED
 from tests.unit.jobs.conftest import VENUE, JobsFixture
 from tests.unit.jobs.trading_fixture import DIGEST, TradingFixture
 from tests.unit.store.test_audit_log import tamper
@@ -215,10 +215,10 @@ async def test_halting_is_open_to_all_and_resuming_is_not(office: SignedRequestF
     with pytest.raises(AuthenticationError):
         await office.ask(ResumeSubmissions, "vic")
     said_ = await office.ask(ResumeSubmissions, "oli")
-    assert said_ == "everything resumed, 1 stop ended and the file STOP is removed"
+    assert said_ == "everything resumed, 1 halt ended and the file STOP is removed"
     assert not (office.house.path / "STOP").exists()
     assert await office.standing() == []
-    assert await office.ask(ResumeSubmissions, "oli") == "everything was not stopped"
+    assert await office.ask(ResumeSubmissions, "oli") == "everything was not halted"
 
 
 async def test_resuming_tells_of_a_stop_file_that_was_made_by_hand(office: SignedRequestFixture) -> None:
@@ -244,10 +244,10 @@ async def test_nothing_is_resumed_while_the_audit_is_broken(house: JobsFixture) 
     assert len(await office.standing()) == 2
     tamper(house.path / "ledger.sqlite", "update audit set actor = 'ann' where seq = 1")
     (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
-    with pytest.raises(RequestRejectedError, match="holds no head of an audit"):
+    with pytest.raises(RequestRejectedError, match="is not an exported head of the audit log"):
         await handle_privileged_request(parts, office.request(ResumeSubmissions))
     (house.path / AUDIT_HEAD_FILE).unlink()
-    assert "2 stops ended" in await handle_privileged_request(parts, office.request(ResumeSubmissions))
+    assert "2 halts ended" in await handle_privileged_request(parts, office.request(ResumeSubmissions))
 
 
 async def test_one_venue_can_be_halted_by_itself(office: SignedRequestFixture) -> None:

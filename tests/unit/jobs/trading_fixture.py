@@ -21,8 +21,7 @@ from bot.core.outcomes import BinaryOutcome, Outcome
 from bot.core.permissions import ArmRecord
 from bot.core.submissions import ExecutionMode, SealedRequest, SubmissionBatch
 from bot.execution.gate.execution_policy import ExecutionPolicy
-from bot.execution.gate.gate import Gate
-from bot.execution.gate.pre_send_check import PreSendCheck
+from bot.execution.gate.gate import Gate, PreSendCheck
 from bot.execution.gate.readiness import LiveReadiness
 from bot.execution.outbox.outbox import Outbox
 from bot.jobs.comments import CommentContext

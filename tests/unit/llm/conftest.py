@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.store.ledger import BALLAST_FILE
 from bot.testing.clock import FakeClock
 from tests.unit.llm import gateway_fixture as rigs

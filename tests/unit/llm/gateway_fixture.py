@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
-from bot.config.llm_schema import LlmSection
+from bot.config.schema import LlmSection
 from bot.core.clock import SeededRandom
 from bot.core.errors import StoreError
 from bot.core.interfaces import Clock

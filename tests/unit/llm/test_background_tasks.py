@@ -34,7 +34,7 @@ async def test_a_notifier_that_fails_is_logged_and_hurts_nobody() -> None:
 
     errands = BackgroundTasks()
     with capture_logs() as logs:
-        DailyAlerts(alert, errands=errands, clock=FakeClock()).alert_once("key", "Budget reached", "All of it.")
+        DailyAlerts(alert, tasks=errands, clock=FakeClock()).alert_once("key", "Budget reached", "All of it.")
         await errands.wait_for_all()
     assert [entry["error"] for entry in logs] == ["ServiceUnavailableError: Budget reached"]
 
@@ -45,7 +45,7 @@ def test_a_notifier_that_hangs_does_not_hold_up_the_end() -> None:
 
     async def main(clock: VirtualClock) -> float:
         errands = BackgroundTasks()
-        DailyAlerts(alert, errands=errands, clock=clock).alert_once("key", "Budget reached", "All of it.")
+        DailyAlerts(alert, tasks=errands, clock=clock).alert_once("key", "Budget reached", "All of it.")
         await errands.wait_for_all()
         return clock.monotonic()
 
@@ -59,7 +59,7 @@ async def test_the_same_is_told_once_a_day() -> None:
         told.append(subject)
 
     errands, clock = BackgroundTasks(), FakeClock()
-    alarm = DailyAlerts(alert, errands=errands, clock=clock)
+    alarm = DailyAlerts(alert, tasks=errands, clock=clock)
     for key in ["a", "a", "b", "a"]:
         alarm.alert_once(key, key, "")
     clock.set_wall_clock(86_400)

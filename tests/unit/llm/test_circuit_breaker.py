@@ -4,7 +4,7 @@ from bot.testing.clock import FakeClock
 
 def made() -> tuple[CircuitBreaker, FakeClock]:
     clock = FakeClock()
-    return CircuitBreaker(after=3, rest_s=30.0, clock=clock), clock
+    return CircuitBreaker(failure_limit=3, open_s=30.0, clock=clock), clock
 
 
 def send(breaker: CircuitBreaker, verdict: RequestVerdict) -> BreakerTransition:

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot.config.llm_schema import HealthSection
+from bot.config.schema import HealthSection
 from bot.core.language_models import ModelPerformance, Prompt, ToolDefinition
 from bot.llm.model_health import ModelHealthReport, demotion_reasons, even_answer_reasons, report_model_health
 from bot.store.model_calls import ModelDemotion

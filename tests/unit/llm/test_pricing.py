@@ -158,7 +158,7 @@ async def test_a_limit_of_the_question_counts_what_earlier_processes_spent_on_th
     async with open_rig(limited, llms=two(dear, default_price=PRICE)) as rig:
         await rig.gateway.ask(inquiry("one"), deadline_s=60)
     async with open_rig(limited, llms=two(dear, default_price=PRICE)) as rig:
-        with pytest.raises(RequestRejectedError, match=r"0\.0060 left"):
+        with pytest.raises(RequestRejectedError, match=r"0\.0060 of .* are left"):
             await rig.gateway.ask(inquiry("two"), deadline_s=60)
         await rig.gateway.ask(inquiry("two", to=charge("forecast-2")), deadline_s=60)
 

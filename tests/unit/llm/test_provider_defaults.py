@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.config.llm_schema import RoleSection
+from bot.config.schema import RoleSection
 from bot.core.errors import ConfigError, MalformedDataError
 from bot.core.language_models import ModelDefaults, SamplingSettings
 from bot.llm.providers import FALLBACK_DEFAULTS, provider_defaults, sampling_settings

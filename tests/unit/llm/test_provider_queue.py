@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.config.llm_schema import ProviderSection
+from bot.config.schema import ProviderSection
 from bot.llm.provider_client import MinuteRateLimiter, ProviderQueue
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
 

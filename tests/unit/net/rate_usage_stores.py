@@ -30,15 +30,15 @@ class FakeRateUsageStore:
     async def load(self, name: str) -> RateUsage | None:
         return self.rows.get(name)
 
-    async def save(self, name: str, spent: RateUsage, *, free_at: datetime) -> None:
+    async def save(self, name: str, usage: RateUsage, *, free_at: datetime) -> None:
         if self.broken:
             message = "the disk is full"
             raise StoreError(message)
         if self.chance.random() < 0.5:
-            self.rows[name] = spent
+            self.rows[name] = usage
         if self.commit_s:
             await self.clock.sleep(self.commit_s)
-        self.rows[name] = spent
+        self.rows[name] = usage
         self.free_at[name] = free_at
         self.commits += 1
 
@@ -48,7 +48,7 @@ def rate(count: int = 1, per_s: float = 1.0, name: str = "lantern", **given: obj
 
 
 def paced(clock: Clock, *rates: RateLimit, book: FakeRateUsageStore | None = None) -> RateLimiter:
-    return RateLimiter(rates, clock=clock, random=SeededRandom(1), book=book)
+    return RateLimiter(rates, clock=clock, random=SeededRandom(1), store=book)
 
 
 def most_in_window(arrivals: Sequence[float], per_s: float) -> int:
@@ -60,7 +60,7 @@ def most_in_window(arrivals: Sequence[float], per_s: float) -> int:
 async def leave(rates: RateLimiter, times: int, clock: VirtualClock, url: str = URL) -> list[float]:
     left = []
     for _ in range(times):
-        async with rates.acquire("GET", url, patience_s=60.0) as turn:
+        async with rates.acquire("GET", url, patience_s=60.0) as slot:
             left.append(clock.monotonic())
-            turn.record_answer(200, {})
+            slot.record_response(200, {})
     return left

@@ -117,10 +117,10 @@ async def test_what_broke_off_after_the_question_left_is_told_by_its_cause(sent:
 
 async def test_a_lost_connection_is_told_in_words() -> None:
     async with LoopbackServer(lambda _: ScriptedResponse(ending=ResponseEnding.NO_ANSWER)) as server, reading() as http:
-        with pytest.raises(ServiceUnavailableError, match="dropped the connection before its answer was whole"):
+        with pytest.raises(ServiceUnavailableError, match="dropped the connection before its response was complete"):
             await http.post(server.address, {}, max_bytes=100)
     async with reading() as http:
-        with pytest.raises(ServiceUnavailableError, match="cannot be reached: look at the address and the network"):
+        with pytest.raises(ServiceUnavailableError, match="cannot be reached: check the address, the network"):
             await http.post(server.address, {}, max_bytes=100)
 
 
@@ -136,7 +136,7 @@ async def test_a_question_that_never_left_has_no_cause() -> None:
     async with LoopbackServer(lambda _: never) as server, reading(connections=1) as http:
         first = asyncio.ensure_future(http.post(server.address, {}, max_bytes=100))
         await server.wait_until(lambda: server.in_flight == 1)
-        with pytest.raises(ServiceUnavailableError, match="no complete answer") as caught:
+        with pytest.raises(ServiceUnavailableError, match="no complete response") as caught:
             await http.post(server.address, {}, max_bytes=100, deadline_s=0.1)
         assert (caught.value.__cause__, server.received) == (None, 1)
         first.cancel()

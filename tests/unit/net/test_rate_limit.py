@@ -84,7 +84,7 @@ def test_a_request_keeps_every_rate_that_it_falls_under() -> None:
 
 def test_two_rates_of_one_name_are_refused_and_one_named_twice_is_one() -> None:
     async def main(clock: VirtualClock) -> None:
-        with pytest.raises(ConfigError, match="two plugins set different rates of the name lantern"):
+        with pytest.raises(ConfigError, match="two plugins set different rate limits named lantern"):
             paced(clock, rate(1), rate(2))
         assert len(await leave(paced(clock, rate(1), rate(1)), 2, clock)) == 2
 
@@ -103,7 +103,7 @@ def test_what_leaves_is_written_down_first() -> None:
         book = FakeRateUsageStore(clock, commit_s=0.01)
         rates = paced(clock, rate(10, 60.0), book=book)
         async with rates.acquire("GET", URL, patience_s=1.0):
-            assert (book.commits, book.rows["lantern"].out) == (1, 1)
+            assert (book.commits, book.rows["lantern"].in_flight) == (1, 1)
             assert book.free_at["lantern"] == clock.now() - timedelta(seconds=0.01) + timedelta(seconds=6)
 
     run(main)
@@ -164,8 +164,8 @@ def test_a_long_downtime_frees_everything() -> None:
 def test_a_pause_that_was_asked_for_holds_for_all_requests_of_the_rate(header: dict[str, str]) -> None:
     async def main(clock: VirtualClock) -> None:
         rates = paced(clock, rate(100, 1.0, burst=100))
-        async with rates.acquire("GET", URL, patience_s=60.0) as turn:
-            turn.record_answer(429, header)
+        async with rates.acquire("GET", URL, patience_s=60.0) as slot:
+            slot.record_response(429, header)
         with pytest.raises(ServiceUnavailableError) as told:
             await rates.acquire("POST", URL, patience_s=10.0).__aenter__()
         assert told.value.retry_after_s == pytest.approx(30.0)
@@ -177,8 +177,8 @@ def test_a_pause_that_was_asked_for_holds_for_all_requests_of_the_rate(header: d
 def test_a_pause_outlives_a_restart_and_a_clock_set_back_makes_it_no_longer_than_it_was() -> None:
     async def main(clock: VirtualClock) -> None:
         book, the = FakeRateUsageStore(clock), rate(100, 1.0)
-        async with paced(clock, the, book=book).acquire("GET", URL, patience_s=60.0) as turn:
-            turn.record_answer(503, {"Retry-After": "30"})
+        async with paced(clock, the, book=book).acquire("GET", URL, patience_s=60.0) as slot:
+            slot.record_response(503, {"Retry-After": "30"})
         await clock.sleep(10.0)
         clock.set_wall_clock(-3600.0)
         (left,) = await leave(paced(clock, the, book=book), 1, clock)
@@ -190,8 +190,8 @@ def test_a_pause_outlives_a_restart_and_a_clock_set_back_makes_it_no_longer_than
 def test_a_pause_for_ever_is_asked_about_again_after_a_day() -> None:
     async def main(clock: VirtualClock) -> None:
         rates = paced(clock, rate(100, 1.0))
-        async with rates.acquire("GET", URL, patience_s=60.0) as turn:
-            turn.record_answer(429, {"Retry-After": "9" * 400})
+        async with rates.acquire("GET", URL, patience_s=60.0) as slot:
+            slot.record_response(429, {"Retry-After": "9" * 400})
         with pytest.raises(ServiceUnavailableError) as told:
             await rates.acquire("GET", URL, patience_s=60.0).__aenter__()
         assert told.value.retry_after_s == pytest.approx(MAX_PAUSE_S)
@@ -204,14 +204,14 @@ def test_refusals_without_a_wait_are_answered_by_longer_and_longer_ones_until_on
         rates, waits = paced(clock, rate(1000, 1.0, burst=1000)), list[float]()
         for _ in range(9):
             start = clock.monotonic()
-            async with rates.acquire("GET", URL, patience_s=1e6) as turn:
+            async with rates.acquire("GET", URL, patience_s=1e6) as slot:
                 waits.append(clock.monotonic() - start)
-                turn.record_answer(429, {})
+                slot.record_response(429, {})
         ceilings = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
         assert all(ceiling / 2 - 0.01 <= wait <= ceiling + 0.01 for wait, ceiling in zip(waits, ceilings, strict=True))
         await leave(rates, 1, clock)
-        async with rates.acquire("GET", URL, patience_s=1e6) as turn:
-            turn.record_answer(429, {})
+        async with rates.acquire("GET", URL, patience_s=1e6) as slot:
+            slot.record_response(429, {})
         start = clock.monotonic()
         await leave(rates, 1, clock)
         assert clock.monotonic() - start <= 1.01
@@ -224,9 +224,9 @@ def test_many_refusals_at_the_same_time_are_one() -> None:
         rates = paced(clock, rate(1000, 1.0, burst=1000))
 
         async def refused() -> None:
-            async with rates.acquire("GET", URL, patience_s=1e6) as turn:
+            async with rates.acquire("GET", URL, patience_s=1e6) as slot:
                 await clock.sleep(1.0)
-                turn.record_answer(429, {})
+                slot.record_response(429, {})
 
         await asyncio.gather(*(refused() for _ in range(50)))
         start = clock.monotonic()
@@ -243,8 +243,8 @@ def test_a_turn_that_was_not_used_is_given_back() -> None:
             rate(100, 1.0, name="fast", burst=100),
         )
         rates = paced(clock, slow, fast, book=FakeRateUsageStore(clock))
-        async with rates.acquire("GET", "https://lantern.test/other", patience_s=60.0) as turn:
-            turn.record_answer(429, {"Retry-After": "50"})
+        async with rates.acquire("GET", "https://lantern.test/other", patience_s=60.0) as slot:
+            slot.record_response(429, {"Retry-After": "50"})
         with pytest.raises(ServiceUnavailableError):
             await rates.acquire("GET", URL, patience_s=10.0).__aenter__()
         await clock.sleep(200.0)

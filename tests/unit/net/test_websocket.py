@@ -155,7 +155,7 @@ async def test_any_other_refusal_is_waited_for(status: HTTPStatus) -> None:
 async def test_the_wait_that_is_asked_for_is_told_and_kept_by_the_next_one() -> None:
     async with serving(echo, refusing(HTTPStatus.TOO_MANY_REQUESTS, Retry_After="60")) as url:
         opener = sockets(RateLimit(name="sockets", prefixes=(url,), count=100, per_s=1.0, burst=100))
-        for words in ("status 429", "asked for a wait of 60 s"):
+        for words in ("status 429", "asked for a pause; 60 s are left"):
             error = await refused(opener, url)
             assert isinstance(error, ServiceUnavailableError)
             assert words in str(error)

@@ -26,8 +26,8 @@ BODY = b'{"amount":10,"secret":"body-canary-77"}'
 async def wired(
     *rates: RateLimit, book: RateUsageStore | None = None, holds: Callable[[], str | None] | None = None
 ) -> AsyncIterator[HttpWriteClient]:
-    paced = RateLimiter(rates, clock=SystemClock(), random=SeededRandom(1), book=book)
-    async with HttpWriteClient(rates=paced, holds=holds) as wire:
+    paced = RateLimiter(rates, clock=SystemClock(), random=SeededRandom(1), store=book)
+    async with HttpWriteClient(rates=paced, halt_check=holds) as wire:
         yield wire
 
 
@@ -190,7 +190,7 @@ async def test_a_slow_drip_meets_the_deadline(head: bytes) -> None:
 
     error = await failure(manner, deadline_s=0.2)
     assert isinstance(error, ServiceUnavailableError)
-    assert "no whole answer within 0.2 s" in str(error)
+    assert "no complete response within 0.2 s" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ async def test_a_pause_that_is_longer_than_the_deadline_sends_nothing() -> None:
         the = RateLimit(name="writes", prefixes=(server.base,), count=1000, per_s=1.0, burst=1000)
         async with wired(the) as wire:
             assert (await send(wire, post(f"{server.base}/bets"))).status == 429
-            with pytest.raises(RequestRejectedError, match="asked for a wait of 3600 s; nothing was sent"):
+            with pytest.raises(RequestRejectedError, match="asked for a pause; 3600 s are left; nothing was sent"):
                 await send(wire, post(f"{server.base}/bets"))
     assert len(server.heard) == 1
 
@@ -345,7 +345,10 @@ async def test_a_turn_that_does_not_come_in_time_sends_nothing() -> None:
         the = RateLimit(name="writes", prefixes=(server.base,), count=1, per_s=3600.0)
         async with wired(the) as wire:
             await send(wire, post(f"{server.base}/bets"))
-            with pytest.raises(RequestRejectedError, match=r"no turn or no connection within 0\.1 s; nothing was sent"):
+            with pytest.raises(
+                RequestRejectedError,
+                match=r"no slot of the rate limits or no connection within 0\.1 s; nothing was sent",
+            ):
                 await send(wire, post(f"{server.base}/bets"), deadline_s=0.1)
     assert len(server.heard) == 1
 

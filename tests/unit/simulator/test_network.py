@@ -51,7 +51,7 @@ def test_a_server_that_hangs_is_left_at_the_deadline() -> None:
             wire = HttpWriteClient(rates=RateLimiter((), clock=clock, random=CHANCE))
             request = HttpRequest(method="POST", url=f"{served.url}/v0/bet", headers={}, body=b"{}")
             before = clock.monotonic()
-            with pytest.raises(ServiceUnavailableError, match="no whole answer within 60 s"):
+            with pytest.raises(ServiceUnavailableError, match="no complete response within 60 s"):
                 await wire.send(request, max_bytes=1000, deadline_s=60.0)
             await wire.aclose()
             return clock.monotonic() - before

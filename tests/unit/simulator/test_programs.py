@@ -17,8 +17,8 @@ T = TypeVar("T")
 ECHO = ("/usr/bin/echoing", "--loud")
 
 
-class Loud:
-    """Says each line again; ``runs`` is how often it was started, ``heard`` all it was told."""
+class EchoProgram:
+    """Says each line again; ``runs`` is how often it was started, ``heard`` all that it received."""
 
     def __init__(self) -> None:
         self.runs, self.heard = 0, list[str]()
@@ -30,9 +30,9 @@ class Loud:
 
     def _start(self) -> LineHandler:
         self.runs += 1
-        return self._said
+        return self._echo_line
 
-    def _said(self, line: str) -> str:
+    def _echo_line(self, line: str) -> str:
         self.heard.append(line)
         if line == "fail":
             raise ValueError
@@ -66,19 +66,19 @@ async def ask(process: Process, line: str) -> bytes:
 
 def test_lines_are_answered_in_their_order_and_after_their_time() -> None:
     async def main(_: NetworkEventLoop, clock: VirtualClock) -> tuple[list[bytes], list[float]]:
-        process, times, said = await start(), [], []
+        process, times, message = await start(), [], []
         for line in ("one", "two"):
-            said.append(await ask(process, line))
+            message.append(await ask(process, line))
             times.append(clock.monotonic())
         assert process.stdin is not None
         process.stdin.write(b"three\nfo")
         process.stdin.write(b"ur\n")
         assert process.stdout is not None
-        said += [await process.stdout.readline(), await process.stdout.readline()]
-        return said, times
+        message += [await process.stdout.readline(), await process.stdout.readline()]
+        return message, times
 
-    said, times = played(main, Loud().program())
-    assert said == [b"ONE\n", b"TWO\n", b"THREE\n", b"FOUR\n"]
+    message, times = played(main, EchoProgram().program())
+    assert message == [b"ONE\n", b"TWO\n", b"THREE\n", b"FOUR\n"]
     assert times == pytest.approx([2.5, 3.0])
 
 
@@ -91,11 +91,11 @@ def test_a_program_ends_with_its_input_once_all_is_answered() -> None:
         process.stdin.close()
         return await process.stdout.read(), await process.wait(), process.returncode
 
-    assert played(main, Loud().program()) == (b"LAST\n", 0, 0)
+    assert played(main, EchoProgram().program()) == (b"LAST\n", 0, 0)
 
 
 def test_what_is_killed_hears_no_more_and_its_output_ends() -> None:
-    loud = Loud()
+    loud = EchoProgram()
 
     async def main(_: NetworkEventLoop, __: VirtualClock) -> tuple[bytes, int]:
         process = await start()
@@ -115,11 +115,11 @@ def test_a_program_that_fails_ends() -> None:
         process = await start()
         return await ask(process, "fail"), await process.wait()
 
-    assert played(main, Loud().program()) == (b"", 1)
+    assert played(main, EchoProgram().program()) == (b"", 1)
 
 
 def test_it_ends_with_the_life_that_started_it_which_starts_no_other() -> None:
-    loud = Loud()
+    loud = EchoProgram()
 
     async def main(loop: NetworkEventLoop, _: VirtualClock) -> tuple[int, bytes]:
         CURRENT_PROCESS.set("first")
@@ -143,7 +143,7 @@ def test_no_other_program_is_ever_started() -> None:
             await start(sys.executable, "-c", "raise SystemExit(3)")
         return loop.unknown_programs
 
-    assert played(main, Loud().program()) == [f"{sys.executable} -c raise SystemExit(3)"]
+    assert played(main, EchoProgram().program()) == [f"{sys.executable} -c raise SystemExit(3)"]
 
 
 def test_a_program_looks_to_its_starter_as_a_real_one_does() -> None:
@@ -154,13 +154,13 @@ def test_a_program_looks_to_its_starter_as_a_real_one_does() -> None:
         process = await start(*line)
         assert process.stdin is not None
         assert process.stdout is not None
-        said = [await ask(process, "one"), await ask(process, "two")]
+        message = [await ask(process, "one"), await ask(process, "two")]
         process.stdin.close()
         rest = await process.stdout.read()
         await process.wait()
-        return said, rest, process.returncode, process.stdin.is_closing()
+        return message, rest, process.returncode, process.stdin.is_closing()
 
     async def main(_: NetworkEventLoop, __: VirtualClock) -> tuple[list[bytes], bytes, int | None, bool]:
         return await talk()
 
-    assert played(main, Loud().program()) == asyncio.run(talk(sys.executable, "-c", code))
+    assert played(main, EchoProgram().program()) == asyncio.run(talk(sys.executable, "-c", code))

@@ -118,7 +118,7 @@ def test_a_choice_of_three_scores_by_hand_and_padding_is_free() -> None:
     ],
 )
 def test_a_malformed_choice_is_refused(pmfs: list[list[float]], outcomes: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"want|option"):
+    with pytest.raises(ValueError, match=r"needs|option"):
         choice_brier_scores(pmfs, outcomes)
 
 

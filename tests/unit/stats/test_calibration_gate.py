@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.core.errors import LeakError
-from bot.stats.arrays import FloatArray
+from bot.stats.arrays import FloatArray, sigmoid
 from bot.stats.calibration import PlattCalibration, calibration_rows, fit_platt
 from bot.stats.calibration_gate import CalibrationDecision, CalibrationHistory, CalibrationPolicy, decide_calibration
-from bot.stats.logit import sigmoid
 
 BEFORE = date(2026, 3, 1)
 FIRST = np.datetime64("2025-03-01")

@@ -116,11 +116,11 @@ def test_the_bound_itself_is_within_the_range_whatever_rounding_made_of_it() -> 
 def test_impossible_grids_and_values_are_refused() -> None:
     with pytest.raises(ValueError, match="strictly increasing"):
         grid_locations(1.0, [2.0, 2.0])
-    with pytest.raises(ValueError, match="is a number"):
+    with pytest.raises(ValueError, match="is not a number"):
         grid_locations(np.nan, [0.0, 1.0])
     with pytest.raises(ValueError, match="decreases"):
         crps_scores([0.5, 0.4], 0.0)
-    with pytest.raises(ValueError, match="want"):
+    with pytest.raises(ValueError, match="needs"):
         crps_scores([[0.0, 1.0]], 0.5)
     with pytest.raises(ValueError, match="not finite"):
         crps_scores([0.0, 1.0], np.inf)

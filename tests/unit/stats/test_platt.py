@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from bot.stats.arrays import logit, sigmoid
 from bot.stats.calibration import (
     CalibrationPenalty,
     CalibrationRows,
@@ -19,7 +20,6 @@ from bot.stats.calibration import (
     calibration_rows,
     fit_platt,
 )
-from bot.stats.logit import logit, sigmoid
 from bot.stats.scores import mean_brier
 from tests.unit.stats.published_rounds import ScoredRow
 

@@ -52,5 +52,5 @@ def test_closed_bounds_stay_closed_and_curves_never_fall(opinions: list[list[int
 
 @pytest.mark.parametrize(("opinions", "weights"), [([0.5, 0.5], None), ([[0.5, 0.5]], [0.0]), ([[0.5, 0.5]], [1, 1])])
 def test_malformed_opinions_are_refused(opinions: list[float], weights: list[float] | None) -> None:
-    with pytest.raises(ValueError, match="want"):
+    with pytest.raises(ValueError, match="needs"):
         linear_pool(opinions, weights)

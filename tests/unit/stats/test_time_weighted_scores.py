@@ -140,7 +140,7 @@ def test_the_spot_score_is_that_of_the_forecast_that_stands_then() -> None:
     assert [spot_score([first, second], [1.0, 2.0], moment) for moment in (-1, 0, 29.9, 30)] == [None, 1.0, 1.0, 2.0]
     with pytest.raises(ValueError, match="two forecasts"):
         spot_score([first, first], [1.0, 2.0], 5)
-    with pytest.raises(ValueError, match="want a score for each"):
+    with pytest.raises(ValueError, match="needs a score for each"):
         spot_score([first], [1.0, 2.0], 5)
 
 

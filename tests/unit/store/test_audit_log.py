@@ -203,5 +203,5 @@ def test_a_file_that_holds_no_head_says_so(tmp_path: Path) -> None:
         read_exported_head(file)
     for content in (b"", b"{}", b'{"seq":"x","hash":"y"}', b"\xff"):
         file.write_bytes(content)
-        with pytest.raises(MalformedDataError, match="holds no head"):
+        with pytest.raises(MalformedDataError, match="is not an exported head"):
             read_exported_head(file)

@@ -127,7 +127,7 @@ def test_half_a_set_is_refused_and_nothing_changes(path: Path, folder: Path) -> 
     made = create_backup(path, folder, at=NOW)
     write_all(path, "new")
     (made.path.with_suffix(".books") / BOOKS[1]).unlink()
-    with pytest.raises(StoreError, match=r"half a backup: lantern/book\.sqlite"):
+    with pytest.raises(StoreError, match=r"is incomplete: lantern/book\.sqlite"):
         bring_back(made.path, path)
     _unchanged(path)
 
@@ -135,7 +135,7 @@ def test_half_a_set_is_refused_and_nothing_changes(path: Path, folder: Path) -> 
 def test_a_ledger_copied_away_without_its_books_is_refused(path: Path, folder: Path, tmp_path: Path) -> None:
     alone = Path(shutil.copy(create_backup(path, folder, at=NOW).path, tmp_path))
     write_all(path, "new")
-    with pytest.raises(StoreError, match="half a backup"):
+    with pytest.raises(StoreError, match="is incomplete"):
         bring_back(alone, path)
     _unchanged(path)
 
@@ -145,7 +145,7 @@ def test_a_set_of_parts_of_two_backups_is_refused(path: Path, folder: Path) -> N
     write_all(path, "new")
     second = create_backup(path, folder, at=LATER)
     shutil.copy(second.path.with_suffix(".books") / BOOKS[0], first.path.with_suffix(".books") / BOOKS[0])
-    with pytest.raises(StoreError, match="is not what was copied"):
+    with pytest.raises(StoreError, match="differs from the copy"):
         bring_back(first.path, path)
     _unchanged(path)
 

@@ -66,7 +66,7 @@ async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(
     assert (second.revision, second.trials) == (2, ())
     trace = await scribe.ledger.forecasts.trace(first.id)
     assert trace.state == "abandoned"
-    assert "left unfinished" in trace.detail
+    assert "not finished" in trace.detail
 
 
 async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: LedgerFixture) -> None:
@@ -256,9 +256,9 @@ async def test_a_forecast_is_completed_as_it_was_begun_or_not_at_all(scribe: Led
     running = await scribe.begin(question)
     forecast = scribe.answer(question, running, 0.4)
     complete = scribe.ledger.forecasts.complete
-    with pytest.raises(MalformedDataError, match="was begun as"):
+    with pytest.raises(MalformedDataError, match="was started as"):
         await complete(replace(forecast, revision=2), next_due=None)
-    with pytest.raises(NotFoundError, match="never begun"):
+    with pytest.raises(NotFoundError, match="never started"):
         await complete(replace(forecast, id="0" * 24), next_due=None)
     with pytest.raises(NotFoundError, match="must be stored before"):
         await complete(replace(forecast, fitted="0" * 64), next_due=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.core.errors import StateFolderLockedError, StoreError
-from bot.store.database import LockHolder, instance_lock, is_holder_running, last_holder
+from bot.store.database import LockHolder, find_running_holder, instance_lock, is_holder_running, last_holder
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,9 +49,11 @@ def test_a_second_process_is_refused_with_the_name_of_the_first_until_that_is_ki
         holder = last_holder(tmp_path)
         assert holder is not None
         assert (holder.pid, is_holder_running(holder)) == (first.pid, True)
+        assert find_running_holder(tmp_path) == holder
     finally:
         end(first)
     assert not is_holder_running(holder)
+    assert find_running_holder(tmp_path) is None
     with instance_lock(tmp_path, started_at=NOW) as mine:
         assert last_holder(tmp_path) == mine == LockHolder(pid=os.getpid(), boot=mine.boot, started_at=NOW)
 
@@ -94,6 +96,11 @@ def test_a_shorter_holder_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None
 def test_an_unreadable_lock_file_names_nobody(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_bytes(content.encode(errors="surrogateescape"))
     assert last_holder(tmp_path) is None
+    assert find_running_holder(tmp_path) is None
+
+
+def test_without_a_lock_file_nobody_runs(tmp_path: Path) -> None:
+    assert find_running_holder(tmp_path) is None
 
 
 def test_a_holder_of_an_earlier_boot_does_not_run(tmp_path: Path) -> None:

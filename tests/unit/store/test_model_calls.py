@@ -121,7 +121,7 @@ async def test_cached_tokens_are_never_more_than_those_in(scribe: LedgerFixture)
 
 @pytest.mark.parametrize("amount", [-0.01, math.nan, math.inf])
 def test_no_call_is_written_with_an_amount_that_no_budget_can_hold(scribe: LedgerFixture, amount: float) -> None:
-    with pytest.raises(ValueError, match="worst case of a call"):
+    with pytest.raises(ValueError, match="maximum cost of a call"):
         scribe.reservation(worst_usd=amount)
     with pytest.raises(ValueError, match="latency of a call"):
         scribe.settlement(0.01, latency_s=amount)
@@ -193,10 +193,10 @@ async def test_the_typical_cost_is_the_mean_of_forecasts_that_were_answered_as_a
     await _called(scribe, "answered", 99.0, scope="f7")
     await _called(scribe, "refused", 0.0, answer=None, scope="f7")
     typical = scribe.ledger.calls.typical_cost
-    assert await typical("plain", least=3) == (0.75 + 0.0 + 0.75) / 3
-    assert await typical("plain", least=4) is None
+    assert await typical("plain", min_forecasts=3) == (0.75 + 0.0 + 0.75) / 3
+    assert await typical("plain", min_forecasts=4) is None
     assert await typical("plain") is None
-    assert await typical("unknown", least=0) is None
+    assert await typical("unknown", min_forecasts=0) is None
 
 
 async def test_the_typical_cost_is_that_of_the_models_in_their_present_roles(scribe: LedgerFixture) -> None:
@@ -206,20 +206,20 @@ async def test_the_typical_cost_is_that_of_the_models_in_their_present_roles(scr
         for number, (role, model) in enumerate(pairs):
             await _called(scribe, f"{scope}{number}", 2.0 ** int(scope[1]), scope=scope, role=role, model=model)
     typical = scribe.ledger.calls.typical_cost
-    assert await typical("plain", players=played, least=2) == (2 * 2.0 + 4.0) / 2
-    assert await typical("plain", players=played, least=3) is None
-    assert await typical("plain", players=[], least=1) is None
-    assert await typical("plain", least=4) == (2 * 2.0 + 4.0 + 3 * 8.0 + 16.0) / 4
+    assert await typical("plain", players=played, min_forecasts=2) == (2 * 2.0 + 4.0) / 2
+    assert await typical("plain", players=played, min_forecasts=3) is None
+    assert await typical("plain", players=[], min_forecasts=1) is None
+    assert await typical("plain", min_forecasts=4) == (2 * 2.0 + 4.0 + 3 * 8.0 + 16.0) / 4
 
 
 async def test_the_typical_cost_is_that_of_late_not_of_long_ago(scribe: LedgerFixture) -> None:
     await _all_called(scribe, [("old", NOON - DAY)] * 2, cost_usd=64.0)
     await _all_called(scribe, [(f"s{number // 999}", NOON) for number in range(4995)], cost_usd=0.5)
     # 5 x 999 calls of late and those two are all that there is: everything is seen.
-    assert await scribe.ledger.calls.typical_cost("plain", least=6) == (128.0 + 5 * 499.5) / 6
+    assert await scribe.ledger.calls.typical_cost("plain", min_forecasts=6) == (128.0 + 5 * 499.5) / 6
     await _all_called(scribe, [("new", NOON)] * 4, cost_usd=0.5)
     # Now one call of the old forecast is the 5,001st: the forecast is not seen as a whole and left out.
-    assert await scribe.ledger.calls.typical_cost("plain", least=6) == (2.0 + 5 * 499.5) / 6
+    assert await scribe.ledger.calls.typical_cost("plain", min_forecasts=6) == (2.0 + 5 * 499.5) / 6
 
 
 async def _all_called(scribe: LedgerFixture, begun: list[tuple[str, datetime]], *, cost_usd: float) -> None:

@@ -96,7 +96,9 @@ def test_a_name_with_a_lone_surrogate_is_no_name() -> None:
 async def test_a_question_that_is_not_there_is_named_with_its_neighbours(scribe: LedgerFixture) -> None:
     await scribe.ask("rain-in-june")
     await scribe.ask("snow")
-    with pytest.raises(NotFoundError, match=r"no question lantern:rain-in-july .* near it: lantern:rain-in-june$"):
+    with pytest.raises(
+        NotFoundError, match=r"no question lantern:rain-in-july .* did you mean lantern:rain-in-june\?$"
+    ):
         await scribe.ledger.questions.get(QuestionRef("lantern", "rain-in-july"))
     with pytest.raises(NotFoundError, match=r"no question elsewhere:x in the ledger$"):
         await scribe.ledger.questions.current_version(QuestionRef("elsewhere", "x"))

@@ -14,8 +14,8 @@ from tests.unit.store.conftest import NOON, LedgerFixture
 SPENT = RateUsage(
     at=datetime(2026, 11, 22, 12, 30, 0, 250_000, tzinfo=UTC),
     monotonic_s=1234.5,
-    out=3,
-    past=((0.0, 2), (1.25, 7)),
+    in_flight=3,
+    responses=((0.0, 2), (1.25, 7)),
     paused_s=30.5,
     spacing_s=0.25,
 )
@@ -32,16 +32,16 @@ async def test_what_was_used_comes_back_as_it_was_kept(scribe: LedgerFixture) ->
 async def test_only_the_last_note_is_kept(scribe: LedgerFixture) -> None:
     await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
     await scribe.ledger.rates.save(
-        "lantern", RateUsage(at=NOON, monotonic_s=1.0, out=0), free_at=NOON + timedelta(hours=1)
+        "lantern", RateUsage(at=NOON, monotonic_s=1.0, in_flight=0), free_at=NOON + timedelta(hours=1)
     )
-    assert await scribe.ledger.rates.load("lantern") == RateUsage(at=NOON, monotonic_s=1.0, out=0)
+    assert await scribe.ledger.rates.load("lantern") == RateUsage(at=NOON, monotonic_s=1.0, in_flight=0)
     assert scribe.rows("select name from rate_usage") == [("lantern",)]
 
 
 async def test_a_row_that_cannot_be_read_says_what_to_do(scribe: LedgerFixture) -> None:
     await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
     await scribe.ledger.rates.writer.run(lambda database: database.execute("update rate_usage set body = '{}'"))
-    with pytest.raises(StoreError, match=r"the usage of the rate lantern cannot be read .* delete its row"):
+    with pytest.raises(StoreError, match=r"the usage of the rate limit lantern cannot be read .* delete its row"):
         await scribe.ledger.rates.load("lantern")
 
 
@@ -62,7 +62,7 @@ async def test_who_may_only_read_the_ledger_sends_nothing(tmp_path: Path) -> Non
 
     the = RateLimit(name="lantern", prefixes=("https://lantern.test/",), count=1, per_s=1.0)
     async with open_ledger_read_only(path) as ledger:
-        rates = RateLimiter([the], clock=Clock(), random=SeededRandom(1), book=ledger.rates)
+        rates = RateLimiter([the], clock=Clock(), random=SeededRandom(1), store=ledger.rates)
         with pytest.raises(StoreError, match="reading only"):
             await rates.acquire("GET", "https://lantern.test/", patience_s=1.0).__aenter__()
 
@@ -74,7 +74,7 @@ def test_a_rate_holds_across_two_runs_over_one_ledger(tmp_path: Path) -> None:
     async def main(clock: VirtualClock) -> None:
         for _ in range(2):
             async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
-                rates = RateLimiter([the], clock=clock, random=SeededRandom(1), book=ledger.rates)
+                rates = RateLimiter([the], clock=clock, random=SeededRandom(1), store=ledger.rates)
                 async with rates.acquire("GET", "https://lantern.test/", patience_s=1.0):
                     left.append(clock.monotonic())
             await clock.sleep(600.0)

@@ -41,7 +41,7 @@ class Program:
             self.arrivals.append(self.clock.monotonic() + self.chance.uniform(0.0, took_s))
             await self.clock.sleep(took_s)
             if self.chance.random() < 0.9:
-                turn.record_answer(200, {})
+                turn.record_response(200, {})
 
 
 @settings(max_examples=6, deadline=None)

@@ -115,7 +115,7 @@ def test_a_restore_of_a_restore_loses_nothing(path: Path, backup: LedgerBackup) 
 def test_what_is_no_ledger_is_refused(path: Path, tmp_path: Path, content: bytes) -> None:
     source = tmp_path / "download.db"
     source.write_bytes(content)
-    with pytest.raises(StoreError, match=r"holds no ledger|not a database"):
+    with pytest.raises(StoreError, match=r"is not a backup of a ledger|not a database"):
         bring_back(source, path)
     assert texts(path) == ["old"]
     assert read_restore_mark(path) is None

@@ -273,7 +273,7 @@ async def test_an_io_error_halts_all_writing_and_keeps_what_was_acknowledged(pat
         with largest_file(size + 20_000):
             with pytest.raises(StoreError, match="failed to read or write"):
                 await writer.run(adding("x" * 200_000))
-            assert "look at the system's log" in (writer.halted or "")
+            assert "check the system log" in (writer.halted or "")
         with pytest.raises(StoreError):
             await writer.run(adding("refused"))
     assert texts(path) == ["kept"]

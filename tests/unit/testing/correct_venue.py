@@ -18,6 +18,7 @@ from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.plugin_specs import PluginContext, PluginSettings, VenueSpec
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
+from bot.testing.spec_contract import PluginSpecContract
 from bot.testing.venue import FakeVenueReader
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,8 +81,8 @@ class LanternArchive:
 
 
 @asynccontextmanager
-async def open_correct_reader(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
-    yield RemoteVenue(workplace) if settings.over_http else correct_venue()
+async def open_correct_reader(settings: LanternSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
+    yield RemoteVenue(context) if settings.over_http else correct_venue()
 
 
 def correct_venue() -> FakeVenueReader:
@@ -93,8 +94,8 @@ def correct_venue() -> FakeVenueReader:
 class RemoteVenue:
     """Reads one page and takes it for odd."""
 
-    def __init__(self, workplace: PluginContext) -> None:
-        self._http = workplace.http
+    def __init__(self, context: PluginContext) -> None:
+        self._http = context.http
 
     async def questions(self) -> AsyncIterator[Question]:
         page = await self._http.get("https://lantern.example/", max_bytes=100)
@@ -125,4 +126,8 @@ async def run_check(kit: object, name: str, /, **arguments: object) -> None:
 
 
 def checks_of(kit: type) -> list[str]:
-    return sorted(name.removeprefix("test_") for name in vars(kit) if name.startswith("test_"))
+    """Return the checks of a kit, with those that it shares with other kits of specs."""
+    shared = [base for base in kit.__bases__ if base is PluginSpecContract]
+    return sorted(
+        name.removeprefix("test_") for one in (kit, *shared) for name in vars(one) if name.startswith("test_")
+    )

@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break an archive must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break an archive must fail the check named with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,58 +12,58 @@ from bot.testing.venue_contracts import ArchiveContract
 from tests.unit.testing.correct_venue import CORRECT_SPEC, START, Failure, LanternArchive, checks_of, outcome, run_check
 
 
-class Unordered(LanternArchive):
+class UnorderedArchive(LanternArchive):
     def round_keys(self) -> Sequence[str]:
         return ["1", "0"]
 
 
-class Foreign(LanternArchive):
+class ForeignArchive(LanternArchive):
     def read_round(self, key: str) -> Round:
         return replace(super().read_round(key), resolutions=(outcome(7),))
 
 
-class Misnamed(LanternArchive):
+class MisnamedArchive(LanternArchive):
     def read_round(self, key: str) -> Round:
         return replace(super().read_round(key), key="round")
 
 
-class Obliging(LanternArchive):
+class ObligingArchive(LanternArchive):
     def read_round(self, key: str) -> Round:
         return super().read_round(key if key in self.round_keys() else "0")
 
 
-class Leaking(LanternArchive):
+class LeakingArchive(LanternArchive):
     def examples(self, before: datetime) -> Sequence[TrainingExample]:
         return super().examples(datetime.max.replace(tzinfo=UTC))
 
 
-class Silent(LanternArchive):
+class SilentArchive(LanternArchive):
     def examples(self, before: datetime) -> Sequence[TrainingExample]:
         return []
 
 
-class Credulous(LanternArchive):
+class CredulousArchive(LanternArchive):
     def read_forecast_file(self, path: Path) -> ForecastFile:
         return ForecastFile(name=path.name, author="", round="0", probabilities={})
 
 
-class Repeating(LanternArchive):
+class RepeatingArchive(LanternArchive):
     def round_keys(self) -> Sequence[str]:
         return ["0", "0", "1"]
 
 
-class Alone(LanternArchive):
+class SingleTargetArchive(LanternArchive):
     def round_keys(self) -> Sequence[str]:
         return ["0"]
 
 
-class Doubting(LanternArchive):
+class DoubtingArchive(LanternArchive):
     def read_round(self, key: str) -> Round:
         found = super().read_round(key)
         return replace(found, resolutions=(*found.resolutions, *found.resolutions))
 
 
-class Swapping(LanternArchive):
+class SwappingArchive(LanternArchive):
     """Gives each question the outcome of another one."""
 
     def examples(self, before: datetime) -> Sequence[TrainingExample]:
@@ -73,19 +73,19 @@ class Swapping(LanternArchive):
 
 
 ARCHIVE_MUTANTS: list[tuple[str, type[LanternArchive]]] = [
-    ("rounds_come_oldest_first_and_once", Unordered),
-    ("a_round_holds_its_own_questions_and_their_outcomes", Foreign),
-    ("a_round_holds_its_own_questions_and_their_outcomes", Misnamed),
-    ("rounds_come_oldest_first_and_once", Repeating),
-    ("rounds_come_oldest_first_and_once", Alone),
-    ("a_round_holds_its_own_questions_and_their_outcomes", Doubting),
-    ("examples_were_known_strictly_before_the_moment", Swapping),
-    ("an_unknown_round_is_not_found", Obliging),
-    ("examples_were_known_strictly_before_the_moment", Leaking),
-    ("examples_were_known_strictly_before_the_moment", Silent),
-    ("nothing_was_known_long_ago", Leaking),
-    ("a_sheet_that_is_not_there_is_not_found", Credulous),
-    ("a_sheet_of_another_form_is_refused", Credulous),
+    ("rounds_come_oldest_first_and_once", UnorderedArchive),
+    ("a_round_holds_its_own_questions_and_their_outcomes", ForeignArchive),
+    ("a_round_holds_its_own_questions_and_their_outcomes", MisnamedArchive),
+    ("rounds_come_oldest_first_and_once", RepeatingArchive),
+    ("rounds_come_oldest_first_and_once", SingleTargetArchive),
+    ("a_round_holds_its_own_questions_and_their_outcomes", DoubtingArchive),
+    ("examples_were_known_strictly_before_the_moment", SwappingArchive),
+    ("an_unknown_round_is_not_found", ObligingArchive),
+    ("examples_were_known_strictly_before_the_moment", LeakingArchive),
+    ("examples_were_known_strictly_before_the_moment", SilentArchive),
+    ("nothing_was_known_long_ago", LeakingArchive),
+    ("a_sheet_that_is_not_there_is_not_found", CredulousArchive),
+    ("a_sheet_of_another_form_is_refused", CredulousArchive),
 ]
 
 

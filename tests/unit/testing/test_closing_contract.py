@@ -1,4 +1,4 @@
-"""The kit for planners that sell positions is mutated before it is trusted: each break fails the check beside it."""
+"""The kit for planners that sell positions is mutated before it is trusted: each break fails its named check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,8 +24,8 @@ WISH = ClosingProposal(
 class PlannerWithoutSales:
     """A planner that buys and cannot sell on demand."""
 
-    async def plan_order(self, wish: TradeProposal) -> OrderPlan:
-        return OrderPlan(why=f"nothing to gain on {wish.question.ref}")
+    async def plan_order(self, proposal: TradeProposal) -> OrderPlan:
+        return OrderPlan(why=f"nothing to gain on {proposal.question.ref}")
 
 
 class SellingPlanner(PlannerWithoutSales):
@@ -33,8 +33,8 @@ class SellingPlanner(PlannerWithoutSales):
 
     changes: ClassVar[Mapping[str, object]] = {}
 
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        held = wish.position
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        held = proposal.position
         order = Order(
             contract=held.contract,
             leg=held.leg,
@@ -43,14 +43,14 @@ class SellingPlanner(PlannerWithoutSales):
             limit=0.6,
             expected=0.65,
             cost=0.0,
-            currency=wish.account.currency,
+            currency=proposal.account.currency,
         )
         return OrderPlan(why="sold on demand", order=replace(order, **self.changes))  # type: ignore[arg-type]  # its fields
 
 
 class PlanningNothing(SellingPlanner):
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        return OrderPlan(why=f"no buyer for {wish.position.contract}")
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        return OrderPlan(why=f"no buyer for {proposal.position.contract}")
 
 
 class SellingOtherContract(SellingPlanner):
@@ -86,22 +86,22 @@ class SellingForOtherMoney(SellingPlanner):
 
 
 class SellingByCash(SellingPlanner):
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        plan = await super().plan_closing(wish)
-        return plan if wish.account.cash else OrderPlan(why="no cash")
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        plan = await super().plan_closing(proposal)
+        return plan if proposal.account.cash else OrderPlan(why="no cash")
 
 
 class SellingLessWhenPoor(SellingPlanner):
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        plan = await super().plan_closing(wish)
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        plan = await super().plan_closing(proposal)
         assert plan.order is not None
-        return plan if wish.account.cash else replace(plan, order=replace(plan.order, shares=plan.order.shares / 2))
+        return plan if proposal.account.cash else replace(plan, order=replace(plan.order, shares=plan.order.shares / 2))
 
 
 class SellingWholesOnly(SellingPlanner):
-    async def plan_closing(self, wish: ClosingProposal) -> OrderPlan:
-        plan = await super().plan_closing(wish)
-        return plan if wish.position.shares >= WISH.position.shares else OrderPlan(why="too small")
+    async def plan_closing(self, proposal: ClosingProposal) -> OrderPlan:
+        plan = await super().plan_closing(proposal)
+        return plan if proposal.position.shares >= WISH.position.shares else OrderPlan(why="too small")
 
 
 CLOSING_MUTANTS: Sequence[tuple[str, type[PlannerWithoutSales]]] = [
@@ -122,7 +122,7 @@ CLOSING_MUTANTS: Sequence[tuple[str, type[PlannerWithoutSales]]] = [
 
 
 async def run_closing(name: str, planner: object) -> None:
-    await run_check(ClosingPlannerContract(), name, planner=planner, wish=WISH)
+    await run_check(ClosingPlannerContract(), name, planner=planner, proposal=WISH)
 
 
 @pytest.mark.parametrize("name", checks_of(ClosingPlannerContract))

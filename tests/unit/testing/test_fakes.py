@@ -17,7 +17,7 @@ from bot.testing.http import FakeHttpClient
 from bot.testing.venue import FakeSubmitter, FakeVenueReader
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
-# The scripted forecaster asks its desk for nothing.
+# The scripted forecaster asks its context for nothing.
 NO_DESK = cast("TrialContext", None)
 
 

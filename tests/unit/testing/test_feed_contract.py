@@ -1,4 +1,4 @@
-"""The kits for feeds and finders are mutated before they are trusted: each break must fail the check beside it."""
+"""The kits for feeds and finders are mutated before they are trusted: each break must fail the check named with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -21,8 +21,8 @@ HOST = "lantern.example"
 Broken = (*Failure, TimeoutError, StopAsyncIteration, ServiceUnavailableError)
 
 
-class Feed:
-    """Sound: what moves is told to whoever listens and asked for it."""
+class CorrectFeed:
+    """Sound: what moves is quoted to every listener that asked for it."""
 
     def __init__(self) -> None:
         self.listening: list[asyncio.Queue[Quote | None]] = []
@@ -57,20 +57,20 @@ class Feed:
             yield quote
 
 
-class Mistaken(Feed):
+class MistakenFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
             assert isinstance(one.prediction, BinaryPrediction)
             yield replace(one, prediction=BinaryPrediction(1 - one.prediction.probability))
 
 
-class Partial(Feed):
+class PartialFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, [*refs][:1]):
             yield one
 
 
-class Chatty(Feed):
+class ChattyFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         if quote is None:
             async for one in super().said(None, refs):
@@ -79,7 +79,7 @@ class Chatty(Feed):
             yield quote
 
 
-class Shapeless(Feed):
+class ShapelessFeed(CorrectFeed):
     async def move(self, asked: Question) -> Prediction:
         prediction = ChoicePrediction({"low": 0.5, "high": 0.5})
         for queue in self.listening:
@@ -87,24 +87,24 @@ class Shapeless(Feed):
         return prediction
 
 
-class Timeless(Feed):
+class TimelessFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
             yield replace(one, at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
-class Local(Feed):
+class LocalFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
             yield replace(one, at=one.at.replace(tzinfo=None))
 
 
-class Waiting(Feed):
+class WaitingFeed(CorrectFeed):
     async def silence(self) -> None:
         """Wait on."""
 
 
-class Ending(Feed):
+class EndingFeed(CorrectFeed):
     async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         try:
             # Closed here and now: an iterator that is left to the collector ends who knows when.
@@ -115,14 +115,14 @@ class Ending(Feed):
             return
 
 
-class Mute(Feed):
+class MuteFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         nothing: list[Quote] = []
         for one in nothing:
             yield one
 
 
-class Once(Feed):
+class SingleUseFeed(CorrectFeed):
     """Cannot be opened a second time."""
 
     opened = 0
@@ -137,7 +137,7 @@ class Once(Feed):
                 yield quote
 
 
-class Lagging(Feed):
+class LaggingFeed(CorrectFeed):
     """Says each time what was said the time before."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Lagging(Feed):
             self.before[one.ref] = one
 
 
-class Misnaming(Feed):
+class MisnamingFeed(CorrectFeed):
     """Says everything of the first question."""
 
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
@@ -158,38 +158,38 @@ class Misnaming(Feed):
             yield replace(one, ref=next(iter(refs)))
 
 
-class Foreseeing(Feed):
+class FutureTimeFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
             yield replace(one, at=one.at + timedelta(days=1))
 
 
-class Rounding(Feed):
+class RoundingFeed(CorrectFeed):
     async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
         async for one in super().said(quote, refs):
             assert isinstance(one.prediction, BinaryPrediction)
             yield replace(one, prediction=BinaryPrediction(round(one.prediction.probability, 1)))
 
 
-FEED_MUTANTS: list[tuple[str, type[Feed]]] = [
-    ("a_move_is_quoted_as_it_is", Mistaken),
-    ("a_move_is_quoted_as_it_is", Mute),
-    ("a_move_is_quoted_as_it_is", Lagging),
-    ("a_move_is_quoted_as_it_is", Rounding),
-    ("every_watched_question_is_quoted", Partial),
-    ("every_watched_question_is_quoted", Misnaming),
-    ("only_what_is_watched_is_quoted", Chatty),
-    ("quotes_fit_their_questions_and_have_a_time", Shapeless),
-    ("quotes_fit_their_questions_and_have_a_time", Timeless),
-    ("quotes_fit_their_questions_and_have_a_time", Foreseeing),
-    ("quotes_fit_their_questions_and_have_a_time", Local),
-    ("silence_is_unavailability", Waiting),
-    ("silence_is_unavailability", Ending),
-    ("it_can_be_closed_and_opened_again", Once),
+FEED_MUTANTS: list[tuple[str, type[CorrectFeed]]] = [
+    ("a_move_is_quoted_as_it_is", MistakenFeed),
+    ("a_move_is_quoted_as_it_is", MuteFeed),
+    ("a_move_is_quoted_as_it_is", LaggingFeed),
+    ("a_move_is_quoted_as_it_is", RoundingFeed),
+    ("every_watched_question_is_quoted", PartialFeed),
+    ("every_watched_question_is_quoted", MisnamingFeed),
+    ("only_what_is_watched_is_quoted", ChattyFeed),
+    ("quotes_fit_their_questions_and_have_a_time", ShapelessFeed),
+    ("quotes_fit_their_questions_and_have_a_time", TimelessFeed),
+    ("quotes_fit_their_questions_and_have_a_time", FutureTimeFeed),
+    ("quotes_fit_their_questions_and_have_a_time", LocalFeed),
+    ("silence_is_unavailability", WaitingFeed),
+    ("silence_is_unavailability", EndingFeed),
+    ("it_can_be_closed_and_opened_again", SingleUseFeed),
 ]
 
 
-def booth_for(feed: Feed) -> PriceFeedSetup:
+def create_feed_setup(feed: CorrectFeed) -> PriceFeedSetup:
     return PriceFeedSetup(
         feed=feed,
         questions=[question(0), question(1)],
@@ -208,14 +208,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", checks_of(PriceFeedContract))
 async def test_a_sound_feed_passes(name: str) -> None:
-    await run_check(PriceFeedContract(), name, booth=booth_for(Feed()))
+    await run_check(PriceFeedContract(), name, feed_setup=create_feed_setup(CorrectFeed()))
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("name", "mutant"), FEED_MUTANTS)
-async def test_a_broken_feed_is_found(name: str, mutant: type[Feed]) -> None:
+async def test_a_broken_feed_is_found(name: str, mutant: type[CorrectFeed]) -> None:
     with pytest.raises(Broken):
-        await run_check(PriceFeedContract(), name, booth=booth_for(mutant()))
+        await run_check(PriceFeedContract(), name, feed_setup=create_feed_setup(mutant()))
 
 
 def test_every_check_of_a_feed_has_a_mutant() -> None:
@@ -226,7 +226,7 @@ def known(number: int) -> Question:
     return replace(question(number), url=f"https://{HOST}/lamps/{number}")
 
 
-class Reader(FakeVenueReader):
+class CorrectReader(FakeVenueReader):
     """Sound: finds by key and by address, and says why a lamp without a wick is none to forecast."""
 
     def __init__(self) -> None:
@@ -252,17 +252,17 @@ class Reader(FakeVenueReader):
         return found
 
 
-class Short(Reader):
+class ShortReader(CorrectReader):
     def stated(self, found: Question) -> Question:
         return replace(found, criteria="cut sh")
 
 
-class Addressless(Reader):
+class AddresslessReader(CorrectReader):
     def key_of(self, name: str) -> str:
         return name
 
 
-class Obliging(Reader):
+class ObligingReader(CorrectReader):
     async def find_question(self, name: str) -> Question:
         try:
             return await super().find_question(name)
@@ -270,45 +270,45 @@ class Obliging(Reader):
             return known(0)
 
 
-class Strict(Reader):
+class StrictReader(CorrectReader):
     async def find_question(self, name: str) -> Question:
         if name != name.strip():
             raise NotFoundError(name)
         return await super().find_question(name)
 
 
-class Crashing(Reader):
+class CrashingReader(CorrectReader):
     def key_of(self, name: str) -> str:
         return str(int(super().key_of(name)))
 
 
-class Straying(Reader):
+class StrayingReader(CorrectReader):
     async def find_question(self, name: str) -> Question:
         if name.startswith("https://"):
             self.asked.add(name.split("/")[2])
         return await super().find_question(name)
 
 
-class Silent(Reader):
+class SilentReader(CorrectReader):
     async def find_question(self, name: str) -> Question:
         if name == "9":
             raise RequestRejectedError
         return await super().find_question(name)
 
 
-class Lax(Reader):
+class LaxReader(CorrectReader):
     async def find_question(self, name: str) -> Question:
         return known(9) if name == "9" else await super().find_question(name)
 
 
-class Mistaking(Reader):
+class MistakingReader(CorrectReader):
     """Takes any address for that of the first one."""
 
     def key_of(self, name: str) -> str:
         return "0" if name.startswith("https://") else name
 
 
-class Trusting(Reader):
+class TrustingReader(CorrectReader):
     """Goes wherever an address leads that names its host somewhere."""
 
     async def find_question(self, name: str) -> Question:
@@ -316,7 +316,7 @@ class Trusting(Reader):
         return await super().find_question(name)
 
 
-class Fragile(Reader):
+class FragileReader(CorrectReader):
     """Takes a name that is too long for a sign that the venue is down."""
 
     async def find_question(self, name: str) -> Question:
@@ -325,32 +325,32 @@ class Fragile(Reader):
         return await super().find_question(name)
 
 
-class Curious(Reader):
+class CuriousReader(CorrectReader):
     """Listed under one name, found under another."""
 
     def stated(self, found: Question) -> Question:
         return replace(found, ref=QuestionRef("lantern", f"lamp-{found.ref.key}"))
 
 
-FINDER_MUTANTS: list[tuple[str, type[Reader]]] = [
-    ("a_listed_question_is_found_by_its_key", Short),
-    ("a_listed_question_is_found_by_its_address", Addressless),
-    ("a_listed_question_is_found_by_its_address", Short),
-    ("a_listed_question_is_found_by_its_address", Mistaking),
-    ("a_listed_question_is_found_by_its_key", Curious),
-    ("blanks_around_a_name_do_not_matter", Curious),
-    ("blanks_around_a_name_do_not_matter", Strict),
-    ("an_odd_name_is_not_found", Obliging),
-    ("an_odd_name_is_not_found", Crashing),
-    ("an_odd_name_is_not_found", Fragile),
-    ("no_name_leads_to_another_host", Straying),
-    ("no_name_leads_to_another_host", Trusting),
-    ("what_cannot_be_forecast_is_rejected_with_a_reason", Silent),
-    ("what_cannot_be_forecast_is_rejected_with_a_reason", Lax),
+FINDER_MUTANTS: list[tuple[str, type[CorrectReader]]] = [
+    ("a_listed_question_is_found_by_its_key", ShortReader),
+    ("a_listed_question_is_found_by_its_address", AddresslessReader),
+    ("a_listed_question_is_found_by_its_address", ShortReader),
+    ("a_listed_question_is_found_by_its_address", MistakingReader),
+    ("a_listed_question_is_found_by_its_key", CuriousReader),
+    ("blanks_around_a_name_do_not_matter", CuriousReader),
+    ("blanks_around_a_name_do_not_matter", StrictReader),
+    ("an_odd_name_is_not_found", ObligingReader),
+    ("an_odd_name_is_not_found", CrashingReader),
+    ("an_odd_name_is_not_found", FragileReader),
+    ("no_name_leads_to_another_host", StrayingReader),
+    ("no_name_leads_to_another_host", TrustingReader),
+    ("what_cannot_be_forecast_is_rejected_with_a_reason", SilentReader),
+    ("what_cannot_be_forecast_is_rejected_with_a_reason", LaxReader),
 ]
 
 
-async def check_finder(name: str, kind: Callable[[], Reader]) -> None:
+async def check_finder(name: str, kind: Callable[[], CorrectReader]) -> None:
     for odd in ODD_NAMES if "name" in name else ("",):
         reader = kind()
         hosts = frozenset({HOST})
@@ -360,11 +360,11 @@ async def check_finder(name: str, kind: Callable[[], Reader]) -> None:
 
 @pytest.mark.parametrize("name", checks_of(QuestionReaderContract))
 async def test_a_sound_finder_passes(name: str) -> None:
-    await check_finder(name, Reader)
+    await check_finder(name, CorrectReader)
 
 
 @pytest.mark.parametrize(("name", "mutant"), FINDER_MUTANTS)
-async def test_a_broken_finder_is_found(name: str, mutant: type[Reader]) -> None:
+async def test_a_broken_finder_is_found(name: str, mutant: type[CorrectReader]) -> None:
     with pytest.raises((*Failure, NotFoundError, ServiceUnavailableError, ValueError)):
         await check_finder(name, mutant)
 

@@ -1,4 +1,4 @@
-"""The scripted model server: it speaks the documented form, fails as told, and plays whole trials."""
+"""The scripted model server: it speaks the documented form, fails as scripted, and plays whole trials."""
 
 import asyncio
 import json
@@ -201,10 +201,10 @@ async def test_a_fault_of_the_script_is_told_to_its_test() -> None:
 
 
 async def test_it_serves_for_ever_in_a_process_of_its_own() -> None:
-    told: asyncio.Queue[str] = asyncio.Queue()
-    serving = asyncio.ensure_future(serve_script(reply_text("x"), told.put_nowait))
+    messages: asyncio.Queue[str] = asyncio.Queue()
+    serving = asyncio.ensure_future(serve_script(reply_text("x"), messages.put_nowait))
     async with httpx.AsyncClient(trust_env=False) as client:
-        response = await client.post(f"{await told.get()}/chat/completions", json=asked())
+        response = await client.post(f"{await messages.get()}/chat/completions", json=asked())
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
@@ -273,7 +273,7 @@ async def test_a_forced_choice_is_obeyed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "made"),
+    ("move", "made"),
     [
         ("Step 1 of 3. You can call now: search, submit.", "search"),
         ("Step 3 of 3. You can call now: submit.", "submit"),
@@ -283,9 +283,9 @@ async def test_a_forced_choice_is_obeyed() -> None:
         ("Say when you can call now.", "submit"),
     ],
 )
-async def test_of_the_tools_that_are_listed_it_takes_one_that_it_was_told_last(said: str, made: str) -> None:
+async def test_of_the_tools_that_are_listed_it_takes_one_that_it_was_told_last(move: str, made: str) -> None:
     first = {"role": "user", "content": "You can call now: submit."}
-    heard = {"role": "user", "content": said}
+    heard = {"role": "user", "content": move}
     body = asked(first, heard, tools={"search": SEARCH, "submit": SUBMIT})
     message = await message_of(play_moves(("search", {})), body)
     assert message["tool_calls"][0]["function"]["name"] == made
@@ -307,9 +307,9 @@ async def test_what_can_be_called_is_said_with_the_result_of_the_first_of_severa
 async def test_a_move_is_made_as_one_json_object_where_that_is_asked_for() -> None:
     schema = one_of(search=SEARCH, submit=SUBMIT)
     body = asked(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
-    said = json.loads((await message_of(play_moves(("search", {"query": "rain"})), body))["content"])
-    assert (said["action"], said["query"]) == ("search", "rain")
-    jsonschema.validate(said, schema)
+    move = json.loads((await message_of(play_moves(("search", {"query": "rain"})), body))["content"])
+    assert (move["action"], move["query"]) == ("search", "rain")
+    jsonschema.validate(move, schema)
 
 
 async def test_without_tools_and_schema_it_says_something() -> None:
@@ -341,8 +341,8 @@ async def test_it_obeys_in_json_too() -> None:
         {"role": "user", "content": PLANTED},
         response_format={"type": "json_schema", "json_schema": {"schema": one_of(submit=SUBMIT)}},
     )
-    said = json.loads((await message_of(obey_demands(play_moves()), body))["content"])
-    assert said == {"action": "wire_money", "to": "me"}
+    move = json.loads((await message_of(obey_demands(play_moves()), body))["content"])
+    assert move == {"action": "wire_money", "to": "me"}
 
 
 def schemas() -> st.SearchStrategy[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The kits for sealers and traders are mutated before they are trusted: each break must fail the check beside it."""
+"""The kits for sealers and traders are mutated before they are trusted: each break must fail its named check."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ KEY = "do-not-show-me"
 S = IntentState
 
 
-class Careful(FakeExchange):
+class CorrectExchange(FakeExchange):
     """Sound: refuses what the batch marks as refused, and lets rest what nobody fills; a class for others to break."""
 
     shared: dict[str, Any]
@@ -37,56 +37,56 @@ class Careful(FakeExchange):
         return await super().submit(batch)
 
 
-class SealingSends(Careful):
+class SendingOnSealExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         sealed = await super().seal_requests(batch)
         await super().submit(replace(batch, sealed=tuple(sealed)))
         return sealed
 
 
-class SealingOne(Careful):
+class OneRequestExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return (await super().seal_requests(batch))[:1]
 
 
-class Blank(Careful):
+class BlankExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return [replace(one, tag=" ") for one in await super().seal_requests(batch)]
 
 
-class Fenceless(Careful):
+class FencelessExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return [replace(one, fence=None) for one in await super().seal_requests(batch)]
 
 
-class Past(Careful):
+class PastFenceExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         past = self.clock.now() - timedelta(seconds=1)
         return [replace(one, fence=past) for one in await super().seal_requests(batch)]
 
 
-class OneTag(Careful):
+class OneTagExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return [replace(one, tag="tag") for one in await super().seal_requests(batch)]
 
 
-class Showing(Careful):
+class ShowingExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return [replace(one, body=f"{one.body} {KEY}") for one in await super().seal_requests(batch)]
 
 
-class Blind(Careful):
+class BlindExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return [replace(one, question=None) for one in await super().seal_requests(batch)]
 
 
-class Misreading(Careful):
+class MisreadingExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         made = await super().seal_requests(batch)
         return [replace(one, question=one.question and replace(one.question, background="?")) for one in made]
 
 
-class Trustful(Careful):
+class TrustfulExchange(CorrectExchange):
     """Shows its questions as they were given to it, without a look at the venue."""
 
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
@@ -94,7 +94,7 @@ class Trustful(Careful):
         return await super().seal_requests(batch)
 
 
-class Forgetting(Careful):
+class ForgettingExchange(CorrectExchange):
     """Knows only what it has sent itself, so that nothing is found after a restart."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -111,7 +111,7 @@ class Forgetting(Careful):
         )
 
 
-class LastOnly(Careful):
+class LastOnlyExchange(CorrectExchange):
     """Looks only for the last request it is given, where the newest comes first."""
 
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -120,17 +120,17 @@ class LastOnly(Careful):
         )
 
 
-class Boasting(Careful):
+class BoastingExchange(CorrectExchange):
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [WriteReceipt(intent=intent.id, state=S.ACKED) for intent in batch.intents]
 
 
-class Denying(Careful):
+class DenyingExchange(CorrectExchange):
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [WriteReceipt(intent=intent.id, state=S.ABSENT) for intent in batch.intents]
 
 
-class Trusting(Careful):
+class TrustingExchange(CorrectExchange):
     """Takes a lost connection for success."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -138,7 +138,7 @@ class Trusting(Careful):
         return [replace(one, state=S.ACKED) if one.state is S.UNKNOWN else one for one in receipts]
 
 
-class Despairing(Careful):
+class DespairingExchange(CorrectExchange):
     """Takes a lost connection for a refusal."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -146,7 +146,7 @@ class Despairing(Careful):
         return [replace(one, state=S.REFUSED) if one.state is S.UNKNOWN else one for one in receipts]
 
 
-class Retrying(Careful):
+class RetryingExchange(CorrectExchange):
     """Sends again whatever got no answer."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -154,14 +154,14 @@ class Retrying(Careful):
         return await super().submit(batch) if any(one.state is S.UNKNOWN for one in receipts) else receipts
 
 
-class Resealing(Careful):
+class ResealingExchange(CorrectExchange):
     """Sends something newer than what was sealed."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return await super().submit(replace(batch, sealed=tuple(await super().seal_requests(batch))))
 
 
-class Mending(Careful):
+class MendingExchange(CorrectExchange):
     """Writes what it finds missing."""
 
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -173,12 +173,12 @@ class Mending(Careful):
         return found
 
 
-class Losing(Careful):
+class LosingExchange(CorrectExchange):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return (await super().submit(batch))[1:]
 
 
-class Curt(Careful):
+class CurtExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return await FakeExchange.seal_requests(self, batch)
 
@@ -188,14 +188,14 @@ class Curt(Careful):
         return [WriteReceipt(intent=intent.id, state=S.REFUSED) for intent in batch.intents]
 
 
-class Careless(Careful):
+class CarelessExchange(CorrectExchange):
     """Sends what it should refuse."""
 
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return await FakeExchange.seal_requests(self, batch)
 
 
-class Scribbling(Careful):
+class ScribblingExchange(CorrectExchange):
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
         return (
             []
@@ -211,24 +211,24 @@ class Scribbling(Careful):
         return []
 
 
-class Foreign(Careful):
+class ForeignExchange(CorrectExchange):
     async def account(self) -> Account:
         return replace(await super().account(), currency="SHELL")
 
 
-class Overspending(Careful):
+class OverspendingExchange(CorrectExchange):
     async def account(self) -> Account:
         account = await super().account()
         return replace(account, cash=account.cash - 50.0) if self.placed_orders else account
 
 
-class Miscounting(Careful):
+class MiscountingExchange(CorrectExchange):
     async def account(self) -> Account:
         account = await super().account()
         return replace(account, positions=tuple(replace(one, shares=one.shares / 2) for one in account.positions))
 
 
-class Undercharging(Careful):
+class UnderchargingExchange(CorrectExchange):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [
             replace(one, fills=tuple(replace(fill, cash=fill.cash / 2) for fill in one.fills))
@@ -236,7 +236,7 @@ class Undercharging(Careful):
         ]
 
 
-class Overfilling(Careful):
+class OverfillingExchange(CorrectExchange):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [
             replace(one, fills=tuple(replace(fill, shares=fill.shares * 3, cash=fill.cash * 3) for fill in one.fills))
@@ -244,7 +244,7 @@ class Overfilling(Careful):
         ]
 
 
-class Overpaying(Careful):
+class OverpayingExchange(CorrectExchange):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [
             replace(one, fills=tuple(replace(fill, price=0.9) for fill in one.fills))
@@ -252,7 +252,7 @@ class Overpaying(Careful):
         ]
 
 
-class Renaming(Careful):
+class RenamingExchange(CorrectExchange):
     """Gives a fill another name each time it is read."""
 
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -263,75 +263,75 @@ class Renaming(Careful):
         ]
 
 
-class Unreserved(Careful):
+class UnreservedExchange(CorrectExchange):
     async def account(self) -> Account:
         account = await super().account()
         free = sum(order.reserves for order in account.orders)
         return replace(account, cash=account.cash + free)
 
 
-class Uncancelling(Careful):
+class UncancellingExchange(CorrectExchange):
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         return list(order_ids) if order_ids is not None else [order.id for order in (await self.account()).orders]
 
 
-class Sweeping(Careful):
+class SweepingExchange(CorrectExchange):
     """Cancels everything when it is asked to cancel nothing."""
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         return await super().cancel(order_ids or None)
 
 
-class Doubling(Careful):
+class DoublingExchange(CorrectExchange):
     def payout_per_share(self, position: Position, outcome: Outcome, state: str) -> float | UnpaidOutcome:
         return 1.0
 
 
-SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
-    ("sealing_sends_nothing", SealingSends),
-    ("sealing_sends_nothing", Boasting),
-    ("each_intent_has_one_complete_request", SealingOne),
-    ("each_intent_has_one_complete_request", Blank),
-    ("each_intent_has_one_complete_request", Fenceless),
-    ("each_intent_has_one_complete_request", Past),
-    ("each_request_shows_its_question_as_the_writer_read_it", Blind),
-    ("each_request_shows_its_question_as_the_writer_read_it", Misreading),
-    ("a_question_that_was_edited_is_shown_as_it_is_now", Trustful),
-    ("a_question_that_was_edited_is_shown_as_it_is_now", SealingOne),
-    ("no_two_requests_have_the_same_tag", OneTag),
-    ("requests_hold_no_secret", Showing),
-    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Forgetting),
-    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Denying),
-    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Losing),
-    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Resealing),
-    ("it_is_found_among_the_requests_of_earlier_attempts", LastOnly),
-    ("a_lost_reply_is_a_doubt_that_reading_settles", Trusting),
-    ("a_lost_reply_is_a_doubt_that_reading_settles", Despairing),
-    ("a_lost_reply_is_a_doubt_that_reading_settles", Retrying),
-    ("a_lost_reply_is_a_doubt_that_reading_settles", Denying),
-    ("a_lost_request_is_a_doubt_and_then_an_absence", Trusting),
-    ("a_lost_request_is_a_doubt_and_then_an_absence", Retrying),
-    ("a_lost_request_is_a_doubt_and_then_an_absence", Boasting),
-    ("reading_writes_nothing", Mending),
-    ("past_its_fence_a_request_has_no_effect", Resealing),
-    ("a_refusal_has_a_reason_and_no_effect", Curt),
-    ("a_refusal_has_a_reason_and_no_effect", Careless),
-    ("an_empty_batch_leaves_no_trace", Scribbling),
+SEALER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
+    ("sealing_sends_nothing", SendingOnSealExchange),
+    ("sealing_sends_nothing", BoastingExchange),
+    ("each_intent_has_one_complete_request", OneRequestExchange),
+    ("each_intent_has_one_complete_request", BlankExchange),
+    ("each_intent_has_one_complete_request", FencelessExchange),
+    ("each_intent_has_one_complete_request", PastFenceExchange),
+    ("each_request_shows_its_question_as_the_writer_read_it", BlindExchange),
+    ("each_request_shows_its_question_as_the_writer_read_it", MisreadingExchange),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", TrustfulExchange),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", OneRequestExchange),
+    ("no_two_requests_have_the_same_tag", OneTagExchange),
+    ("requests_hold_no_secret", ShowingExchange),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", ForgettingExchange),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", DenyingExchange),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", LosingExchange),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", ResealingExchange),
+    ("it_is_found_among_the_requests_of_earlier_attempts", LastOnlyExchange),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", TrustingExchange),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", DespairingExchange),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", RetryingExchange),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", DenyingExchange),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", TrustingExchange),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", RetryingExchange),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", BoastingExchange),
+    ("reading_writes_nothing", MendingExchange),
+    ("past_its_fence_a_request_has_no_effect", ResealingExchange),
+    ("a_refusal_has_a_reason_and_no_effect", CurtExchange),
+    ("a_refusal_has_a_reason_and_no_effect", CarelessExchange),
+    ("an_empty_batch_leaves_no_trace", ScribblingExchange),
 ]
-TRADER_MUTANTS: list[tuple[str, type[Careful]]] = [
-    ("the_account_is_one_of_its_currency", Foreign),
-    ("an_order_takes_no_more_than_its_cost", Overspending),
-    ("fills_explain_the_cash_and_the_shares", Undercharging),
-    ("fills_explain_the_cash_and_the_shares", Miscounting),
-    ("fills_keep_to_the_order", Overfilling),
-    ("fills_keep_to_the_order", Overpaying),
-    ("reading_again_gives_the_same_fills", Renaming),
-    ("reading_again_gives_the_same_fills", Denying),
-    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Unreserved),
-    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Uncancelling),
-    ("cancelling_everything_leaves_nothing_to_rest", Uncancelling),
-    ("cancelling_what_others_ordered_is_not_claimed", Sweeping),
-    ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", Doubling),
+TRADER_MUTANTS: list[tuple[str, type[CorrectExchange]]] = [
+    ("the_account_is_one_of_its_currency", ForeignExchange),
+    ("an_order_takes_no_more_than_its_cost", OverspendingExchange),
+    ("fills_explain_the_cash_and_the_shares", UnderchargingExchange),
+    ("fills_explain_the_cash_and_the_shares", MiscountingExchange),
+    ("fills_keep_to_the_order", OverfillingExchange),
+    ("fills_keep_to_the_order", OverpayingExchange),
+    ("reading_again_gives_the_same_fills", RenamingExchange),
+    ("reading_again_gives_the_same_fills", DenyingExchange),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", UnreservedExchange),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", UncancellingExchange),
+    ("cancelling_everything_leaves_nothing_to_rest", UncancellingExchange),
+    ("cancelling_what_others_ordered_is_not_claimed", SweepingExchange),
+    ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", DoublingExchange),
 ]
 
 
@@ -358,11 +358,11 @@ def intent_for(number: int) -> Intent:
     )
 
 
-def bench_for(kind: type[Careful]) -> SubmitterSetup:
+def create_setup(kind: type[CorrectExchange]) -> SubmitterSetup:
     clock = FakeClock()
     exchange = kind(clock)
 
-    async def reopen() -> Careful:
+    async def reopen() -> CorrectExchange:
         other = kind(clock)
         # The other side is the same.
         other.placed_orders, other.next_failures, other.shared = (
@@ -370,7 +370,7 @@ def bench_for(kind: type[Careful]) -> SubmitterSetup:
             exchange.next_failures,
             exchange.shared,
         )
-        other._last_ms = exchange._last_ms  # noqa: SLF001 - time goes on for both
+        other._last_ms = exchange._last_ms  # noqa: SLF001 - time passes for both
         return other
 
     batch = SubmissionBatch(key="open", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
@@ -397,24 +397,24 @@ def bench_for(kind: type[Careful]) -> SubmitterSetup:
 
 @pytest.mark.parametrize("name", [*checks_of(SealingSubmitterContract), *checks_of(TradingSubmitterContract)])
 async def test_a_sound_trader_passes(name: str) -> None:
-    await run_check(TradingSubmitterContract(), name, bench=bench_for(Careful))
+    await run_check(TradingSubmitterContract(), name, setup=create_setup(CorrectExchange))
 
 
 @pytest.mark.parametrize(("name", "mutant"), [*SEALER_MUTANTS, *TRADER_MUTANTS])
-async def test_a_broken_trader_is_found(name: str, mutant: type[Careful]) -> None:
+async def test_a_broken_trader_is_found(name: str, mutant: type[CorrectExchange]) -> None:
     with pytest.raises(Failure):
-        await run_check(TradingSubmitterContract(), name, bench=bench_for(mutant))
+        await run_check(TradingSubmitterContract(), name, setup=create_setup(mutant))
 
 
 async def test_what_never_expires_needs_no_fence_to_be_late_for() -> None:
     class Lasting(SealingSubmitterContract):
         requests_expire = False
 
-    await run_check(Lasting(), "past_its_fence_a_request_has_no_effect", bench=bench_for(Resealing))
+    await run_check(Lasting(), "past_its_fence_a_request_has_no_effect", setup=create_setup(ResealingExchange))
 
 
 @pytest.mark.parametrize(
     ("kit", "mutants"), [(SealingSubmitterContract, SEALER_MUTANTS), (TradingSubmitterContract, TRADER_MUTANTS)]
 )
-def test_every_check_has_a_mutant(kit: type, mutants: list[tuple[str, type[Careful]]]) -> None:
+def test_every_check_has_a_mutant(kit: type, mutants: list[tuple[str, type[CorrectExchange]]]) -> None:
     assert {name for name, _ in mutants} == set(checks_of(kit))

@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a search engine must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a search engine must fail the check named with it."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,7 +19,7 @@ from bot.core.research import SearchResult
 from bot.testing.clock import FakeClock
 from bot.testing.http import FixedResponseClient, RecordedRequest
 from bot.testing.search_contract import NOW, SearchEngineContract
-from bot.testing.venue_contracts import TRANSPORT_ERRORS
+from bot.testing.spec_contract import TRANSPORT_ERRORS
 from tests.unit.testing.correct_venue import Failure, checks_of, run_check
 
 SECRET = "do-not-show-me"  # noqa: S105 - looked for in what is sent
@@ -28,15 +28,15 @@ REPLY = json.dumps({"hits": [{"url": f"https://{day[:10]}.example", "day": day} 
 MOMENT = datetime(2026, 3, 5, 0, 30, tzinfo=UTC)
 
 
-class TorchSettings(PluginSettings):
+class CorrectSettings(PluginSettings):
     key: SecretStr = SecretStr(SECRET)
 
 
-class Torch:
+class CorrectEngine:
     """A sound engine: the query in the address, the key in a header, a bound in UTC."""
 
-    def __init__(self, workplace: PluginContext) -> None:
-        self.http = workplace.http
+    def __init__(self, context: PluginContext) -> None:
+        self.http = context.http
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         body = await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers())
@@ -61,7 +61,7 @@ class Torch:
         return SearchResult(url=url, title="A torch", snippet="It burns.", published_at=datetime.fromisoformat(day))
 
 
-class Blind(Torch):
+class BlindEngine(CorrectEngine):
     """Sound too, without bounds."""
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
@@ -71,59 +71,59 @@ class Blind(Torch):
         return await super().search(query, before=None, limit=limit)
 
 
-class Twice(Torch):
+class TwiceEngine(CorrectEngine):
     def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), url="https://same.example")
 
 
-class Raw(Torch):
+class RawEngine(CorrectEngine):
     def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), snippet="burns\x00")
 
 
-class Endless(Torch):
+class EndlessEngine(CorrectEngine):
     def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), snippet="x" * 5_001)
 
 
-class Naive(Torch):
+class NaiveEngine(CorrectEngine):
     def hit(self, url: str, day: str) -> SearchResult:
         return replace(super().hit(url, day), published_at=datetime.fromisoformat(day).replace(tzinfo=None))
 
 
-class Inventing(Torch):
+class InventingEngine(CorrectEngine):
     def hits(self, body: bytes) -> list[SearchResult]:
         return [self.hit("https://made-up.example", OLD)]
 
 
-class Deaf(Torch):
+class DeafEngine(CorrectEngine):
     def url(self, query: str, before: datetime | None) -> str:
         return super().url("torches", before)
 
 
-class Generous(Torch):
+class GenerousEngine(CorrectEngine):
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         return await super().search(query, before=before, limit=99)
 
 
-class Lax(Torch):
+class LaxEngine(CorrectEngine):
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         return self.hits(await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers()))
 
 
-class Local(Torch):
-    """Sends the bound as the wall clock of whoever asks shows it."""
+class LocalEngine(CorrectEngine):
+    """Sends the bound as the wall clock of the caller shows it."""
 
     def url(self, query: str, before: datetime | None) -> str:
         return super().url(query, before.replace(tzinfo=UTC) if before else None)
 
 
-class Always(Torch):
+class AlwaysEngine(CorrectEngine):
     def url(self, query: str, before: datetime | None) -> str:
         return super().url(query, before or NOW)
 
 
-class Swallowing(Torch):
+class SwallowingEngine(CorrectEngine):
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[SearchResult]:
         try:
             return await super().search(query, before=before, limit=limit)
@@ -131,17 +131,17 @@ class Swallowing(Torch):
             return []
 
 
-class Leaky(Torch):
+class LeakyEngine(CorrectEngine):
     def url(self, query: str, before: datetime | None) -> str:
         return f"{super().url(query, before)}&key={SECRET}"
 
 
-class Keyless(Torch):
+class KeylessEngine(CorrectEngine):
     def headers(self) -> dict[str, str]:
         return {}
 
 
-class Telling(TorchSettings):
+class TellingSettings(CorrectSettings):
     def __repr_args__(self) -> Any:
         return [("key", self.key.get_secret_value())]
 
@@ -152,21 +152,23 @@ class LaxSettings(BaseModel):
     key: SecretStr = SecretStr(SECRET)
 
 
-def spec_of(engine: Callable[[PluginContext], SearchEngine], *, bounds_dates: bool = True) -> SearchSpec[TorchSettings]:
+def spec_of(
+    engine: Callable[[PluginContext], SearchEngine], *, bounds_dates: bool = True
+) -> SearchSpec[CorrectSettings]:
     @asynccontextmanager
-    async def opened(settings: TorchSettings, workplace: PluginContext) -> AsyncIterator[SearchEngine]:
-        yield engine(workplace)
+    async def opened(settings: CorrectSettings, context: PluginContext) -> AsyncIterator[SearchEngine]:
+        yield engine(context)
 
-    return SearchSpec(name="torch", summary="Torches", settings=TorchSettings, bounds_dates=bounds_dates, open=opened)
+    return SearchSpec(name="torch", summary="Torches", settings=CorrectSettings, bounds_dates=bounds_dates, open=opened)
 
 
-SOUND = spec_of(Torch)
+SOUND = spec_of(CorrectEngine)
 
 
 def kit_of(spec: SearchSpec[Any], settings: Any = None) -> SearchEngineContract:
     body = {
         "spec": spec,
-        "settings": settings or TorchSettings(),
+        "settings": settings or CorrectSettings(),
         "reply": REPLY,
         "empty": b'{"hits": []}',
         "secret": SECRET,
@@ -186,15 +188,15 @@ def broken(engine: Callable[[PluginContext], SearchEngine]) -> Callable[[], Sear
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> PluginContext:
+def context(tmp_path: Path) -> PluginContext:
     return PluginContext(clock=FakeClock(NOW), http=FixedResponseClient(REPLY), folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", checks_of(SearchEngineContract))
-@pytest.mark.parametrize("spec", [SOUND, spec_of(Blind, bounds_dates=False)], ids=["bounded", "unbounded"])
-async def test_a_sound_engine_passes(name: str, spec: SearchSpec[Any], workplace: PluginContext) -> None:
+@pytest.mark.parametrize("spec", [SOUND, spec_of(BlindEngine, bounds_dates=False)], ids=["bounded", "unbounded"])
+async def test_a_sound_engine_passes(name: str, spec: SearchSpec[Any], context: PluginContext) -> None:
     try:
-        await run_check(kit_of(spec), name, workplace=workplace, error=TRANSPORT_ERRORS[1])
+        await run_check(kit_of(spec), name, context=context, error=TRANSPORT_ERRORS[1])
     except pytest.skip.Exception as skipped:
         assert "moment" in str(skipped) or "bounds dates" in str(skipped)  # noqa: PT017 - which check is for which
 
@@ -203,33 +205,33 @@ MUTANTS: list[tuple[str, Callable[[], SearchEngineContract]]] = [
     ("it_is_built_for_this_version", lambda: kit_of(replace(SOUND, api_version=99))),
     ("unknown_settings_are_refused", lambda: kit_of(replace(SOUND, settings=LaxSettings))),  # type: ignore[arg-type]  # the fault
     ("settings_cannot_be_changed", lambda: kit_of(replace(SOUND, settings=LaxSettings), LaxSettings())),  # type: ignore[arg-type]  # as above
-    ("a_documented_reply_is_read", broken(Twice)),
-    ("a_documented_reply_is_read", broken(Raw)),
-    ("a_documented_reply_is_read", broken(Endless)),
-    ("a_documented_reply_is_read", broken(Naive)),
-    ("a_reply_without_hits_is_none", broken(Inventing)),
-    ("the_query_is_sent_as_it_is", broken(Deaf)),
-    ("no_more_hits_come_than_were_asked_for", broken(Generous)),
-    ("hits_from_the_moment_on_are_dropped", broken(Lax)),
-    ("the_bound_of_dates_is_exact", broken(Local)),
-    ("the_bound_of_dates_is_exact", broken(Blind)),
-    ("without_a_moment_no_bound_is_sent", broken(Always)),
-    ("an_engine_that_cannot_bound_dates_refuses_a_moment", lambda: kit_of(spec_of(Torch))),
-    ("errors_of_the_transport_keep_their_meaning", broken(Swallowing)),
-    ("an_odd_answer_is_a_contract_error", broken(Swallowing)),
-    ("an_odd_answer_is_a_contract_error", broken(Inventing)),
-    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(Leaky)),
-    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(Keyless)),
-    ("the_key_is_sent_in_a_header_and_shown_nowhere", lambda: kit_of(SOUND, Telling())),
+    ("a_documented_reply_is_read", broken(TwiceEngine)),
+    ("a_documented_reply_is_read", broken(RawEngine)),
+    ("a_documented_reply_is_read", broken(EndlessEngine)),
+    ("a_documented_reply_is_read", broken(NaiveEngine)),
+    ("a_reply_without_hits_is_none", broken(InventingEngine)),
+    ("the_query_is_sent_as_it_is", broken(DeafEngine)),
+    ("no_more_hits_come_than_were_asked_for", broken(GenerousEngine)),
+    ("hits_from_the_moment_on_are_dropped", broken(LaxEngine)),
+    ("the_bound_of_dates_is_exact", broken(LocalEngine)),
+    ("the_bound_of_dates_is_exact", broken(BlindEngine)),
+    ("without_a_moment_no_bound_is_sent", broken(AlwaysEngine)),
+    ("an_engine_that_cannot_bound_dates_refuses_a_moment", lambda: kit_of(spec_of(CorrectEngine))),
+    ("errors_of_the_transport_keep_their_meaning", broken(SwallowingEngine)),
+    ("an_odd_answer_is_a_contract_error", broken(SwallowingEngine)),
+    ("an_odd_answer_is_a_contract_error", broken(InventingEngine)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(LeakyEngine)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(KeylessEngine)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", lambda: kit_of(SOUND, TellingSettings())),
 ]
 
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS, ids=range(len(MUTANTS)))
 async def test_a_broken_engine_is_found(
-    name: str, mutant: Callable[[], SearchEngineContract], workplace: PluginContext
+    name: str, mutant: Callable[[], SearchEngineContract], context: PluginContext
 ) -> None:
     with pytest.raises((*Failure, LeakError)):
-        await run_check(mutant(), name, workplace=workplace, error=ServiceUnavailableError("503"))
+        await run_check(mutant(), name, context=context, error=ServiceUnavailableError("503"))
 
 
 def test_every_check_of_an_engine_has_a_mutant() -> None:

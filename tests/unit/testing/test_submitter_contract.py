@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a submitter must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a submitter must fail the check named with it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from bot.testing.venue import FakeSubmitter
 from tests.unit.testing.correct_venue import Failure, checks_of, question, run_check
 
 
-class Careful(FakeSubmitter):
+class CorrectSubmitter(FakeSubmitter):
     """Sound: refuses what the batch marks as refused."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -25,63 +25,63 @@ class Careful(FakeSubmitter):
         return len({(intent.account, intent.ref) for intent in self.writes})
 
 
-class Doubling(Careful):
+class DoublingSubmitter(CorrectSubmitter):
     def count(self) -> int:
         return len(self.writes)
 
 
-class Losing(Careful):
+class LosingSubmitter(CorrectSubmitter):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return (await super().submit(batch))[1:]
 
 
-class Boasting(Careful):
+class BoastingSubmitter(CorrectSubmitter):
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [WriteReceipt(intent=intent.id, state=IntentState.ACKED) for intent in batch.intents]
 
 
-class Forgetting(Careful):
+class ForgettingSubmitter(CorrectSubmitter):
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [WriteReceipt(intent=intent.id, state=IntentState.ABSENT) for intent in batch.intents]
 
 
-class Raising(Careful):
+class RaisingSubmitter(CorrectSubmitter):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         if batch.key == "closed":
             raise RequestRejectedError(batch.key)
         return await super().submit(batch)
 
 
-class Curt(Careful):
+class CurtSubmitter(CorrectSubmitter):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [replace(receipt, detail="") for receipt in await super().submit(batch)]
 
 
-class Sneaking(Careful):
+class SneakingSubmitter(CorrectSubmitter):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         await super().submit(replace(batch, key="open"))
         return await super().submit(batch)
 
 
-class Scribbling(Careful):
+class ScribblingSubmitter(CorrectSubmitter):
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         self.writes.append(intent_for(7))
         return await super().submit(batch)
 
 
-class Skipping(Careful):
+class SkippingSubmitter(CorrectSubmitter):
     async def read_submissions(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return (await super().read_submissions(batch))[1:]
 
 
-class Dishonest(Careful):
+class DishonestSubmitter(CorrectSubmitter):
     """Says of what it has taken that it is on its way."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         return [replace(receipt, state=IntentState.SENDING) for receipt in await super().submit(batch)]
 
 
-class Stubborn(Careful):
+class StubbornSubmitter(CorrectSubmitter):
     """The first answer to a question stands for good."""
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
@@ -91,7 +91,7 @@ class Stubborn(Careful):
         return receipts
 
 
-class Sealing(Careful):
+class SealingSubmitter(CorrectSubmitter):
     """Sound too: makes its requests beforehand and writes nothing without one."""
 
     async def seal_requests(self, batch: SubmissionBatch) -> Sequence[SealedRequest]:
@@ -102,21 +102,21 @@ class Sealing(Careful):
         return await super().submit(batch)
 
 
-SUBMITTER_MUTANTS: list[tuple[str, type[Careful]]] = [
-    ("nothing_stands_before_it_is_submitted", Boasting),
-    ("what_was_acknowledged_stands", Forgetting),
-    ("what_was_acknowledged_stands", Losing),
-    ("what_was_acknowledged_stands", Skipping),
-    ("what_was_acknowledged_stands", Dishonest),
-    ("submitting_twice_is_standing_once", Doubling),
-    ("submitting_twice_is_standing_once", Forgetting),
-    ("the_later_answer_stands", Boasting),
-    ("the_later_answer_stands", Forgetting),
-    ("the_later_answer_stands", Stubborn),
-    ("a_refusal_is_a_receipt_with_a_reason", Raising),
-    ("a_refusal_is_a_receipt_with_a_reason", Curt),
-    ("a_refusal_is_a_receipt_with_a_reason", Sneaking),
-    ("an_empty_batch_leaves_no_trace", Scribbling),
+SUBMITTER_MUTANTS: list[tuple[str, type[CorrectSubmitter]]] = [
+    ("nothing_stands_before_it_is_submitted", BoastingSubmitter),
+    ("what_was_acknowledged_stands", ForgettingSubmitter),
+    ("what_was_acknowledged_stands", LosingSubmitter),
+    ("what_was_acknowledged_stands", SkippingSubmitter),
+    ("what_was_acknowledged_stands", DishonestSubmitter),
+    ("submitting_twice_is_standing_once", DoublingSubmitter),
+    ("submitting_twice_is_standing_once", ForgettingSubmitter),
+    ("the_later_answer_stands", BoastingSubmitter),
+    ("the_later_answer_stands", ForgettingSubmitter),
+    ("the_later_answer_stands", StubbornSubmitter),
+    ("a_refusal_is_a_receipt_with_a_reason", RaisingSubmitter),
+    ("a_refusal_is_a_receipt_with_a_reason", CurtSubmitter),
+    ("a_refusal_is_a_receipt_with_a_reason", SneakingSubmitter),
+    ("an_empty_batch_leaves_no_trace", ScribblingSubmitter),
 ]
 
 
@@ -133,20 +133,20 @@ def intent_for(number: int) -> Intent:
     )
 
 
-async def run_submitter(name: str, book: Careful) -> None:
+async def run_submitter(name: str, book: CorrectSubmitter) -> None:
     batch = SubmissionBatch(key="lamps", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
     closed = replace(batch, key="closed")
     await run_check(SubmitterContract(), name, submitter=book, batch=batch, refused_batch=closed, answers=book.count)
 
 
-@pytest.mark.parametrize("book", [Careful, Sealing])
+@pytest.mark.parametrize("book", [CorrectSubmitter, SealingSubmitter])
 @pytest.mark.parametrize("name", checks_of(SubmitterContract))
-async def test_a_sound_submitter_passes(name: str, book: type[Careful]) -> None:
+async def test_a_sound_submitter_passes(name: str, book: type[CorrectSubmitter]) -> None:
     await run_submitter(name, book())
 
 
 @pytest.mark.parametrize(("name", "mutant"), SUBMITTER_MUTANTS)
-async def test_a_broken_submitter_is_found(name: str, mutant: type[Careful]) -> None:
+async def test_a_broken_submitter_is_found(name: str, mutant: type[CorrectSubmitter]) -> None:
     with pytest.raises((*Failure, RequestRejectedError)):
         await run_submitter(name, mutant())
 

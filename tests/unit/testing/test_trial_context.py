@@ -1,4 +1,4 @@
-"""The scripted desk offers what its policy allows, remembers what happened, and lets no script run dry unseen."""
+"""The scripted context offers what its policy allows, remembers what happened, and lets no script run dry unseen."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The kit is mutated before it is trusted: each way to break a venue must fail the check named beside it."""
+"""The kit is mutated before it is trusted: each way to break a venue must fail the check named with it."""
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
@@ -16,8 +16,9 @@ from bot.core.plugin_specs import PluginContext, VenueSpec
 from bot.core.questions import Question, QuestionRef
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient
+from bot.testing.spec_contract import TRANSPORT_ERRORS
 from bot.testing.venue import FakeSubmitter, FakeVenueReader
-from bot.testing.venue_contracts import TRANSPORT_ERRORS, VenueContract
+from bot.testing.venue_contracts import VenueContract
 from tests.unit.testing.correct_venue import (
     CORRECT_SPEC,
     START,
@@ -32,14 +33,14 @@ from tests.unit.testing.correct_venue import (
 
 def reading(venue: Callable[[], Any]) -> VenueSpec[LanternSettings]:
     @asynccontextmanager
-    async def reader(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
+    async def reader(settings: LanternSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
         yield venue()
 
     return replace(CORRECT_SPEC, reader=reader)
 
 
 @dataclass
-class Outcomes:
+class GivenOutcomesVenue:
     """A venue whose outcomes are whatever is given, asked or not."""
 
     found: Resolution
@@ -52,17 +53,17 @@ class Outcomes:
         yield self.found
 
 
-class Twice(FakeVenueReader):
+class TwiceVenue(FakeVenueReader):
     async def questions(self) -> AsyncIterator[Question]:
         for _ in range(2):
             yield question(0)
 
 
-class Writing(FakeVenueReader):
+class WritingVenue(FakeVenueReader):
     submit = FakeSubmitter.submit
 
 
-class Drifting(FakeVenueReader):
+class DriftingVenue(FakeVenueReader):
     calls = 0
 
     async def questions(self) -> AsyncIterator[Question]:
@@ -70,22 +71,22 @@ class Drifting(FakeVenueReader):
         yield question(self.calls)
 
 
-class Closing(FakeVenueReader):
+class ClosingVenue(FakeVenueReader):
     async def questions(self) -> AsyncIterator[Question]:
         yield replace(question(0), closes_at=START)
 
 
-class Swallowing(FakeVenueReader):
+class SwallowingVenue(FakeVenueReader):
     """Lists nothing, whatever the transport says."""
 
 
-class Lax(BaseModel):
+class LaxSettings(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     key: SecretStr = SecretStr("")
 
 
-class Telling(LanternSettings):
+class TellingSettings(LanternSettings):
     def __repr_args__(self) -> Any:
         return [("key", self.key.get_secret_value())]
 
@@ -98,53 +99,51 @@ def kit_of(spec: VenueSpec[Any], settings: Any = None) -> VenueContract:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path) -> PluginContext:
+def context(tmp_path: Path) -> PluginContext:
     return PluginContext(clock=FakeClock(), http=FakeHttpClient({}), folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", checks_of(VenueContract))
-async def test_a_sound_venue_passes(name: str, workplace: PluginContext) -> None:
-    await run_check(kit_of(CORRECT_SPEC), name, workplace=workplace, error=TRANSPORT_ERRORS[1], body=b"{}")
+async def test_a_sound_venue_passes(name: str, context: PluginContext) -> None:
+    await run_check(kit_of(CORRECT_SPEC), name, context=context, error=TRANSPORT_ERRORS[1], body=b"{}")
 
 
 VENUE_MUTANTS: list[tuple[str, Callable[[], VenueContract]]] = [
     ("it_is_built_for_this_version", lambda: kit_of(replace(CORRECT_SPEC, api_version=99))),
-    ("unknown_settings_are_refused", lambda: kit_of(replace(CORRECT_SPEC, settings=Lax))),  # type: ignore[arg-type]  # the fault
-    ("settings_cannot_be_changed", lambda: kit_of(replace(CORRECT_SPEC, settings=Lax), Lax())),  # type: ignore[arg-type]  # as above
-    ("secrets_are_hidden", lambda: kit_of(CORRECT_SPEC, Telling())),
-    ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(Twice))),
+    ("unknown_settings_are_refused", lambda: kit_of(replace(CORRECT_SPEC, settings=LaxSettings))),  # type: ignore[arg-type]  # the fault
+    ("settings_cannot_be_changed", lambda: kit_of(replace(CORRECT_SPEC, settings=LaxSettings), LaxSettings())),  # type: ignore[arg-type]  # as above
+    ("secrets_are_hidden", lambda: kit_of(CORRECT_SPEC, TellingSettings())),
+    ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(TwiceVenue))),
     ("every_question_is_listed_once_under_the_name_of_the_venue", lambda: kit_of(reading(FakeVenueReader))),
     (
         "every_question_is_listed_once_under_the_name_of_the_venue",
         lambda: kit_of(reading(lambda: FakeVenueReader([question(0, venue="torch")]))),
     ),
-    ("windows_open_before_they_close", lambda: kit_of(reading(Closing))),
-    ("a_reopened_reader_reads_the_same", lambda: kit_of(reading(Drifting))),
-    ("a_reader_cannot_submit", lambda: kit_of(reading(Writing))),
-    ("nothing_pending_gives_no_outcome", lambda: kit_of(reading(lambda: Outcomes(outcome(0))))),
+    ("windows_open_before_they_close", lambda: kit_of(reading(ClosingVenue))),
+    ("a_reopened_reader_reads_the_same", lambda: kit_of(reading(DriftingVenue))),
+    ("a_reader_cannot_submit", lambda: kit_of(reading(WritingVenue))),
+    ("nothing_pending_gives_no_outcome", lambda: kit_of(reading(lambda: GivenOutcomesVenue(outcome(0))))),
     (
         "outcomes_answer_pending_questions_in_their_own_shape",
-        lambda: kit_of(reading(lambda: Outcomes(outcome(1)))),
+        lambda: kit_of(reading(lambda: GivenOutcomesVenue(outcome(1)))),
     ),
     (
         "outcomes_answer_pending_questions_in_their_own_shape",
-        lambda: kit_of(reading(lambda: Outcomes(outcome(0, target="tomorrow")))),
+        lambda: kit_of(reading(lambda: GivenOutcomesVenue(outcome(0, target="tomorrow")))),
     ),
     (
         "outcomes_answer_pending_questions_in_their_own_shape",
-        lambda: kit_of(reading(lambda: Outcomes(outcome(0, outcome=ChoiceOutcome("yes"))))),
+        lambda: kit_of(reading(lambda: GivenOutcomesVenue(outcome(0, outcome=ChoiceOutcome("yes"))))),
     ),
-    ("errors_of_the_transport_keep_their_meaning", lambda: kit_of(reading(Swallowing))),
-    ("an_odd_answer_is_a_contract_error", lambda: kit_of(reading(Swallowing))),
+    ("errors_of_the_transport_keep_their_meaning", lambda: kit_of(reading(SwallowingVenue))),
+    ("an_odd_answer_is_a_contract_error", lambda: kit_of(reading(SwallowingVenue))),
 ]
 
 
 @pytest.mark.parametrize(("name", "mutant"), VENUE_MUTANTS, ids=range(len(VENUE_MUTANTS)))
-async def test_a_broken_venue_is_found(
-    name: str, mutant: Callable[[], VenueContract], workplace: PluginContext
-) -> None:
+async def test_a_broken_venue_is_found(name: str, mutant: Callable[[], VenueContract], context: PluginContext) -> None:
     with pytest.raises(Failure):
-        await run_check(mutant(), name, workplace=workplace, error=ServiceUnavailableError("503"), body=b"{}")
+        await run_check(mutant(), name, context=context, error=ServiceUnavailableError("503"), body=b"{}")
 
 
 def test_every_check_of_a_venue_has_a_mutant() -> None:

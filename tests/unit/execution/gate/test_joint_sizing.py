@@ -13,8 +13,7 @@ from bot.config.venue_schema import BankrollSection
 from bot.core.orders import OrderPlan
 from bot.core.permissions import CapUsage
 from bot.core.submissions import HoldDecision, SendDecision
-from bot.execution.gate.caps import CapHeadroom
-from bot.execution.gate.joint_sizing import ProposedStake, size_stakes_jointly
+from bot.execution.gate.caps import CapHeadroom, ProposedStake, size_stakes_jointly
 from tests.unit.execution.gate.decision_contexts import make_policy, order, question, trade
 from tests.unit.execution.gate.test_caps import FACTS, GATE
 
@@ -24,30 +23,34 @@ def stake(name: str, amount: float, **more: Any) -> ProposedStake:
 
 
 def test_what_fits_is_left_as_it_was_proposed() -> None:
-    sized = size_stakes_jointly([stake("a", 10.0), stake("b", 20.0)], cash=100.0, correlation=1.0, least=1.0)
+    sized = size_stakes_jointly([stake("a", 10.0), stake("b", 20.0)], cash=100.0, correlation=1.0, min_stake=1.0)
     assert sized == {"a": 10.0, "b": 20.0}
 
 
 def test_stakes_that_share_a_bound_are_scaled_in_proportion() -> None:
     room = CapHeadroom("bankroll.per_pass", 15.0, 0.0, "pass")
     proposed = [stake("a", 10.0, headrooms=(room,)), stake("b", 20.0, headrooms=(room,))]
-    assert size_stakes_jointly(proposed, cash=1e6, correlation=1.0, least=1.0) == pytest.approx({"a": 5.0, "b": 10.0})
-    assert size_stakes_jointly(proposed, cash=6.0, correlation=1.0, least=1.0) == pytest.approx({"a": 2.0, "b": 4.0})
+    assert size_stakes_jointly(proposed, cash=1e6, correlation=1.0, min_stake=1.0) == pytest.approx(
+        {"a": 5.0, "b": 10.0}
+    )
+    assert size_stakes_jointly(proposed, cash=6.0, correlation=1.0, min_stake=1.0) == pytest.approx(
+        {"a": 2.0, "b": 4.0}
+    )
 
 
 @pytest.mark.parametrize(("correlation", "each"), [(0.0, 12.0), (1.0, 4.0), (0.5, 6.0)])
 def test_legs_of_one_event_count_as_correlated_bets(correlation: float, each: float) -> None:
     """Three equal bets: a single one's stake over 1 + 2 r (Thorp 2006, the inverse of the covariance matrix)."""
     legs = [stake(name, 12.0, event="vote") for name in "abc"]
-    sized = size_stakes_jointly([*legs, stake("d", 12.0)], cash=1e6, correlation=correlation, least=1.0)
+    sized = size_stakes_jointly([*legs, stake("d", 12.0)], cash=1e6, correlation=correlation, min_stake=1.0)
     assert sized == pytest.approx({"a": each, "b": each, "c": each, "d": 12.0})
 
 
 def test_of_stakes_too_small_to_be_made_the_smallest_edges_go_first() -> None:
     proposed = [stake("a", 10.0, edge=0.2), stake("b", 10.0, edge=0.1), stake("c", 10.0, edge=0.3)]
-    sized = size_stakes_jointly(proposed, cash=2.4, correlation=0.0, least=1.0)
+    sized = size_stakes_jointly(proposed, cash=2.4, correlation=0.0, min_stake=1.0)
     assert sized == pytest.approx({"a": 1.2, "b": 0.0, "c": 1.2})
-    assert size_stakes_jointly(proposed, cash=0.5, correlation=0.0, least=1.0) == {"a": 0.0, "b": 0.0, "c": 0.0}
+    assert size_stakes_jointly(proposed, cash=0.5, correlation=0.0, min_stake=1.0) == {"a": 0.0, "b": 0.0, "c": 0.0}
 
 
 AMOUNTS = st.floats(0.0, 1e4, allow_subnormal=False)
@@ -86,10 +89,10 @@ def test_the_order_of_the_questions_makes_no_difference_and_no_bound_is_missed(
     least: float,
 ) -> None:
     proposed, left = given_
-    sized = size_stakes_jointly(proposed, cash=cash, correlation=correlation, least=least)
+    sized = size_stakes_jointly(proposed, cash=cash, correlation=correlation, min_stake=least)
     shuffled = [*proposed]
     seed.shuffle(shuffled)
-    assert size_stakes_jointly(shuffled, cash=cash, correlation=correlation, least=least) == sized
+    assert size_stakes_jointly(shuffled, cash=cash, correlation=correlation, min_stake=least) == sized
     assert fsum(sized.values()) <= cash + 1e-6
     for name, bound in left.items():
         sharing = [one.name for one in proposed if any(room.group == name for room in one.headrooms)]

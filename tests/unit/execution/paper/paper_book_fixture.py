@@ -13,7 +13,7 @@ from bot.core.plugin_specs import PaperBookContext
 from bot.core.predictions import BinaryPrediction, BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
 from bot.core.submissions import Intent, IntentAction, SealedRequest, SubmissionBatch, WriteReceipt
-from bot.execution.paper import integrity_check
+from bot.execution.paper import accounting
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
 from bot.testing.clock import START, FakeClock
 from bot.testing.http import FakeHttpClient
@@ -103,7 +103,7 @@ class PaperBookFixture:
         return {(one.contract, one.leg.value): one.shares for one in (await self.book.account()).positions}
 
     async def faults(self) -> list[str]:
-        return await self.book.database.writer.run(integrity_check.find_faults)
+        return await self.book.database.writer.run(accounting.find_faults)
 
 
 def moved(fills: tuple[Fill, ...]) -> float:
@@ -123,4 +123,4 @@ async def open_paper_book_fixture(
     place = PaperBookContext(clock=clock, http=FakeHttpClient({}), folder=folder, cash=cash, delay_s=delay_s)
     async with open_paper_book(place, market, PaperBookTerms(currency=COINS, redeems=redeems)) as book:
         yield PaperBookFixture(book, market, clock)
-        assert await book.database.writer.run(integrity_check.find_faults) == []
+        assert await book.database.writer.run(accounting.find_faults) == []

@@ -16,8 +16,8 @@ from bot.core.submissions import ExecutionMode, Intent, IntentAction, SendDecisi
 from bot.execution.gate.kill_switch import KillSwitch
 from bot.execution.outbox.outbox import Outbox
 from bot.execution.paper.paper_book import PaperBook, PaperBookTerms, open_paper_book
-from bot.jobs.account_settlement import AccountSettlementContext
-from bot.jobs.order_cancellation import CancellationContext
+from bot.jobs.reconciliation import AccountSettlementContext
+from bot.jobs.withdrawals import CancellationContext
 from bot.store.ledger import Ledger, open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.http import FakeHttpClient

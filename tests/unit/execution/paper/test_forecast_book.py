@@ -111,7 +111,7 @@ async def test_reading_back_tells_what_is_written_down_also_after_it_was_opened_
 
 async def test_reading_back_tells_of_a_forecast_only_while_it_stands(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with open_forecast_book(tmp_path, clock, lasts=timedelta(days=2)) as book:
+    async with open_forecast_book(tmp_path, clock, forecast_lifetime=timedelta(days=2)) as book:
         one, two = say("one", BinaryPrediction(0.2)), say("two", BinaryPrediction(0.6))
         away = say("away", None, action=IntentAction.WITHDRAW)
         await write(book, one)
@@ -163,7 +163,7 @@ async def test_what_the_venue_would_refuse_is_not_sealed(tmp_path: Path) -> None
 
 async def test_forecasts_may_end_by_themselves(tmp_path: Path) -> None:
     clock = FakeClock()
-    async with open_forecast_book(tmp_path, clock, lasts=timedelta(days=2)) as book:
+    async with open_forecast_book(tmp_path, clock, forecast_lifetime=timedelta(days=2)) as book:
         await write(book, say("one", BinaryPrediction(0.2)))
         await clock.advance(DAY)
         await write(book, say("two", BinaryPrediction(0.6)))

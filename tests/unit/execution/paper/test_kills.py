@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.core.orders import Account
-from bot.execution.paper import integrity_check
+from bot.execution.paper import accounting
 from bot.execution.paper.book_database import PAPER_BOOK_MIGRATIONS, open_book_database
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.testing.clock import START
@@ -47,7 +47,7 @@ def killed(nursery: "subprocess.Popen[str]", folder: Path, at: int, place: str) 
 
 async def faults(folder: Path) -> list[str]:
     async with open_book_database(folder / PAPER_BOOK_FILE, PAPER_BOOK_MIGRATIONS, now=START) as file:
-        return await file.writer.run(integrity_check.find_faults)
+        return await file.writer.run(accounting.find_faults)
 
 
 def reported(account: Account) -> tuple[object, ...]:

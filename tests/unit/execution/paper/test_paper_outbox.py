@@ -9,8 +9,8 @@ from bot.core.operator_requests import CancelOrder
 from bot.core.orders import Account
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.questions import QuestionRef
-from bot.jobs.account_settlement import settle_accounts
-from bot.jobs.order_cancellation import cancel_requested_orders
+from bot.jobs.reconciliation import settle_accounts
+from bot.jobs.withdrawals import cancel_requested_orders
 from bot.store.requests import pending_cancellations, request_cancellation
 from bot.testing.clock import START
 from bot.testing.paper_market import FakePaperMarket

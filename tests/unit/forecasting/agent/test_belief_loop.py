@@ -13,7 +13,7 @@ from bot.forecasting.agent.answer_schema import AnswerSettings
 from bot.forecasting.agent.belief_state import StartingPoint, find_starting_point
 from bot.forecasting.agent.chat_session import open_session
 from bot.forecasting.agent.loop import BeliefLoop, LoopSettings, create_belief_loop
-from bot.forecasting.agent.model_actions import ModelAction
+from bot.forecasting.agent.parsing import ModelAction
 from bot.forecasting.agent.prompt_texts import question_text, submit_tool
 from bot.testing.trial_context import ScriptedTrialContext
 from tests.plugins.blf.cases import (
@@ -21,13 +21,15 @@ from tests.plugins.blf.cases import (
     CURVE,
     CUTOFF,
     believing,
-    desk,
     move,
     priced,
     probability,
     question,
     search,
     submit,
+)
+from tests.plugins.blf.cases import (
+    create_context as desk,
 )
 
 THINK = ToolDefinition(name="think", description="Think", parameters={"type": "object", "properties": {}})
@@ -37,7 +39,9 @@ BELIEVED = believing(0.6)
 def loop_of(at: ScriptedTrialContext, *, steps: int = 5, price: float | None = None, **manner: Any) -> BeliefLoop:
     asked = question() if price is None else priced(price)
     session = open_session(at, "main", seed=1)
-    return create_belief_loop(asked, session, find_starting_point(asked), steps=steps, manner=AnswerSettings(**manner))
+    return create_belief_loop(
+        asked, session, find_starting_point(asked), steps=steps, settings=AnswerSettings(**manner)
+    )
 
 
 async def steps_of(loop: BeliefLoop, **way: Any) -> tuple[list[Step], FoxcastError | None]:

@@ -25,7 +25,7 @@ from bot.core.language_models import (
 from bot.core.values import Json
 from bot.forecasting.agent.chat_session import ChatSession, open_session
 from bot.forecasting.agent.dialects import NOT_RUN
-from bot.forecasting.agent.model_actions import EMPTY_ANSWER
+from bot.forecasting.agent.parsing import EMPTY_ANSWER
 from bot.testing.trial_context import (
     AnswerScript,
     ScriptedAnswer,
@@ -38,7 +38,8 @@ from bot.testing.trial_context import (
     tool_call_answer,
 )
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import QUERY, believing, desk, question, searches, steps_of
+from tests.plugins.blf.cases import QUERY, believing, question, searches, steps_of
+from tests.plugins.blf.cases import create_context as desk
 
 
 def tool(name: str) -> ToolDefinition:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bot.core.language_models import FinishReason, ModelCompletion
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect, limit_schema
-from bot.forecasting.agent.model_actions import ModelAction, ParseFailure, parse_object
+from bot.forecasting.agent.parsing import ModelAction, ParseFailure, parse_object
 from tests.plugins.blf.cases import believing, call_of
 
 BELIEF: dict[str, Any] = {"type": "object", "properties": {}}
@@ -18,7 +18,7 @@ SAID = {"action": "web_search", "arguments": {"query": "ship"}, "updated_belief"
 
 
 def read(text: str, finish: FinishReason = FinishReason.STOP) -> ModelAction | ParseFailure:
-    return JsonDialect(BELIEF).read(ModelCompletion(text=text, finish=finish))
+    return JsonDialect(BELIEF).read_action(ModelCompletion(text=text, finish=finish))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_a_json_move_is_found_whatever_surrounds_it(text: str) -> None:
 
 
 def test_both_dialects_end_in_the_same_move() -> None:
-    native = NativeDialect(BELIEF).read(call_of("web_search", {"query": "ship", "updated_belief": {"percent": 60}}))
+    native = NativeDialect(BELIEF).read_action(
+        call_of("web_search", {"query": "ship", "updated_belief": {"percent": 60}})
+    )
     spoken = read(json.dumps(SAID))
     assert isinstance(native, ModelAction)
     assert isinstance(spoken, ModelAction)
@@ -110,7 +112,7 @@ def test_of_several_objects_that_are_not_quite_json_the_first_counts() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "web.search"])
 def test_a_call_of_a_name_that_no_provider_accepts_is_a_parse_failure(name: str) -> None:
-    assert isinstance(NativeDialect(BELIEF).read(call_of(name, {})), ParseFailure)
+    assert isinstance(NativeDialect(BELIEF).read_action(call_of(name, {})), ParseFailure)
 
 
 def test_mended_json_may_hold_lists_and_nothing() -> None:

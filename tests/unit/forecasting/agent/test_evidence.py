@@ -18,7 +18,8 @@ from bot.core.research import SourcePolicy
 from bot.core.values import Json
 from bot.testing.trial_context import ScriptedAnswer, ScriptedModel, ScriptedTool, answer_in_turn, fixed_text_tool
 from plugins.blf.settings import BlfSettings, SearchMode
-from tests.plugins.blf.cases import believing, desk, move, probability, question, search, searches, steps_of, submit
+from tests.plugins.blf.cases import believing, move, probability, question, search, searches, steps_of, submit
+from tests.plugins.blf.cases import create_context as desk
 
 BELIEVED = believing(0.6)
 NUMBERS = fixed_text_tool("series_model", "12 points")

@@ -30,7 +30,8 @@ from bot.testing.trial_context import (
     tool_call_answer,
 )
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import believing, desk, move, probability, question, search, steps_of, submit
+from tests.plugins.blf.cases import believing, move, probability, question, search, steps_of, submit
+from tests.plugins.blf.cases import create_context as desk
 
 MAIN, SPARE = "scripted:main", "scripted:spare"
 DOWN = ServiceUnavailableError("down")
@@ -165,7 +166,7 @@ async def test_a_person_without_a_belief_hands_over_what_was_said() -> None:
     first = at.prompts[-1].prompt
     assert first.messages[1].text == (
         "Will it rain?\n\nAnswer with one call of vote.\n\n"
-        "## Work so far\nAnother model began this work. Go on from here; do not repeat what was done.\n\n"
+        "## Work so far\nAnother model began this work. Continue from here; do not repeat what was done.\n\n"
         'Assistant:\nCall: vote({"percent": 40})\n\n'
         "Result:\nThe others said 30 %.\n\nAnswer with one call of vote.\n\n"
         "Answer with one call of vote."

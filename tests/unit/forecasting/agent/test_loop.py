@@ -12,7 +12,7 @@ from bot.core.errors import MalformedDataError, ServiceUnavailableError
 from bot.core.language_models import ModelCompletion, ModelDialect, ToolDefinition
 from bot.forecasting.agent.chat_session import open_session
 from bot.forecasting.agent.loop import LoopSettings, LoopTurn, run_loop
-from bot.forecasting.agent.model_actions import ModelAction
+from bot.forecasting.agent.parsing import ModelAction
 from bot.testing.trial_context import (
     ScriptedAnswer,
     ScriptedModel,

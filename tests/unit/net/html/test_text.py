@@ -13,7 +13,7 @@ UNSEEN = frozenset({"Cf", "Cc", "Co", "Cs", "Cn"})
 
 @given(st.text(), st.integers(0, 200))
 def test_nothing_unseen_is_left_and_nothing_is_too_long(text: str, longest: int) -> None:
-    shown = clean_text(text, longest=longest)
+    shown = clean_text(text, max_chars=longest)
     assert len(shown) <= longest
     assert [each for each in shown if each != "\n" and unicodedata.category(each) in UNSEEN] == []
     assert shown == shown.strip()
@@ -23,7 +23,7 @@ def test_nothing_unseen_is_left_and_nothing_is_too_long(text: str, longest: int)
 
 @given(st.text(st.characters(categories=["Ll", "Lu", "Nd"], max_codepoint=0x24F), min_size=1))
 def test_plain_words_are_only_composed(text: str) -> None:
-    assert clean_text(text, longest=10_000) == unicodedata.normalize("NFKC", text)
+    assert clean_text(text, max_chars=10_000) == unicodedata.normalize("NFKC", text)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_plain_words_are_only_composed(text: str) -> None:
     ],
 )
 def test_odd_characters_come_out_plain(text: str, shown: str) -> None:
-    assert clean_text(text, longest=100) == shown
+    assert clean_text(text, max_chars=100) == shown

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from bot.net.html.hidden_styles import read_sheet, read_style
 from bot.net.html.text import page_text
-from bot.net.html.visible_text import strip_hidden
+from bot.net.html.visible_text import read_sheet, read_style, strip_hidden
 from bot.simulator.hidden_text_pages import (
     HIDING_WAYS,
     UNREAD_HIDING_WAYS,
@@ -92,12 +91,12 @@ def test_what_the_rules_do_not_read_stays_text_like_any_other(way: str, reason: 
     ],
 )
 def test_what_a_person_sees_stays(sheet: str, markup: str) -> None:
-    assert "canary" in seen(plain_page(markup.format("canary"), sheet=sheet))
+    assert "canary" in seen(plain_page(markup.format("canary"), stylesheet=sheet))
 
 
 @pytest.mark.parametrize("hiding_body", ["opacity:0", "visibility:hidden", "display:none"])
 def test_a_page_that_hides_itself_whole_until_its_script_runs_is_read(hiding_body: str) -> None:
-    shown = seen(plain_page("<p hidden>canary</p>", sheet=f"body{{{hiding_body}}}"))
+    shown = seen(plain_page("<p hidden>canary</p>", stylesheet=f"body{{{hiding_body}}}"))
     assert VISIBLE_TEXT in shown
     assert "canary" not in shown
 

@@ -10,7 +10,7 @@ from ssrfguard import DEFAULT_DENIED
 
 from bot.core.errors import RequestRejectedError
 from bot.net.web.addresses import parse_fetch_target, private_address_reason
-from bot.simulator.hostile_pages import INTERNAL_HOSTS
+from bot.simulator.hostile_responses import INTERNAL_HOSTS
 
 # What Python 3.11.7 calls global and is not: multicast, NAT64 and 6to4 forms of this machine, a metadata service.
 CALLED_GLOBAL = (

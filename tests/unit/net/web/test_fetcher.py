@@ -82,7 +82,7 @@ async def test_each_address_on_the_way_may_be_refused_before_it_is_asked_for() -
 async def test_a_name_is_looked_up_once_per_request_and_checked_again_after_a_redirect() -> None:
     async with HostileWeb([at("/a", to("/b"))]) as web, web.fetcher(FakeClock()) as fetcher:
         web.names[PUBLIC_HOST] = [(PUBLIC_ADDRESS,), ("127.0.0.1",)]
-        with pytest.raises(RequestRejectedError, match="inside"):
+        with pytest.raises(RequestRejectedError, match="not public"):
             await fetcher.fetch(f"http://{PUBLIC_HOST}/a", refusal=fine)
     assert (web.looked_up, web.forbidden_connections, len(web.heads)) == ([PUBLIC_HOST, PUBLIC_HOST], 0, 1)
 
@@ -190,9 +190,9 @@ async def test_a_body_in_many_pieces_is_read_whole_while_others_get_their_turn()
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (chunked(b"1\r\na\r\n" * 9000), "pieces"),
+        (chunked(b"1\r\na\r\n" * 9000), "chunks"),
         (chunked((b"1;" + b"x" * 15_000 + b"\r\na\r\n") * 100), "over the wire"),
-        (chunked(b"1\r\na\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 20), "before the answer"),
+        (chunked(b"1\r\na\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 20), "interim responses"),
     ],
 )
 async def test_what_costs_more_to_read_than_it_holds_is_given_up(reply: HostileResponse, why: str) -> None:

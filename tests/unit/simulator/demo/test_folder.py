@@ -68,8 +68,8 @@ def test_a_picture_in_the_folder_of_the_demo_is_refused(
     for folder in (Path("demo"), tmp_path / "demo"):
         with pytest.raises(ConfigError, match=f"--svg {place} is in the folder of the demo.*name a place outside"):
             require_outside(folder, Path(place), "--svg")
-    for beside in (None, Path("shot.svg"), Path("demo-1/shot.svg"), Path("demo/../shot.svg")):
-        require_outside(Path("demo"), beside, "--svg")
+    for picture in (None, Path("shot.svg"), Path("demo-1/shot.svg"), Path("demo/../shot.svg")):
+        require_outside(Path("demo"), picture, "--svg")
 
 
 def test_a_file_and_a_link_are_no_folders(tmp_path: Path) -> None:

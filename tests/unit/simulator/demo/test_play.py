@@ -32,7 +32,7 @@ def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> N
     assert played.exit.is_clean
     assert played.figures is not None
     assert (played.figures.compared, played.first_score_s) == ((), None)
-    # All of them are told, whether their accounts were read already or not.
+    # All of them are shown, whether their accounts were read already or not.
     assert {one.venue: (one.mode, one.money) for one in played.figures.accounts} == {
         "manifold": ("live", True),
         "metaculus": ("live", False),

@@ -23,9 +23,9 @@ def test_a_request_over_a_real_socket_takes_no_time_of_the_world() -> None:
             port = int(served.url.rpartition(":")[2])
             with socket.create_connection(("127.0.0.1", port), timeout=5):
                 body = await http.get(f"{served.url}/v0/markets?limit=1", max_bytes=1000)
-            taken = clock.monotonic()
+            started_s = clock.monotonic()
             await clock.sleep(40 * 86_400.0)
-            return body, taken, round(clock.monotonic() / 86_400.0)
+            return body, started_s, round(clock.monotonic() / 86_400.0)
 
     assert run_in_virtual_time(main, make=LoopbackEventLoop) == (b"[]", 0.0, 40)
 
@@ -59,14 +59,14 @@ def test_what_is_given_to_a_thread_is_done_at_once_and_its_errors_reach_who_wait
 
 
 def test_who_watches_is_told_while_things_happen() -> None:
-    told: list[float] = []
+    reported: list[float] = []
 
     async def main(clock: VirtualClock) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, LoopbackEventLoop)
-        loop.watcher = lambda: told.append(clock.monotonic())
-        while not told:
+        loop.watcher = lambda: reported.append(clock.monotonic())
+        while not reported:
             await clock.sleep(1.0)
 
     run_in_virtual_time(main, make=LoopbackEventLoop)
-    assert len(told) == 1
+    assert len(reported) == 1

@@ -18,7 +18,7 @@ class AnswerDetails(TypedDict, total=False):
 
 def fixed_answers(
     name: str,
-    said: Sequence[float],
+    message: Sequence[float],
     **more: Unpack[AnswerDetails],
 ) -> ForecasterAnswers:
     """Return a forecaster that gives these answers, however many of its trials are pooled."""
@@ -27,7 +27,7 @@ def fixed_answers(
     return ForecasterAnswers(
         name=name,
         trials=trials,
-        pooled={(count, str(pool)): said for count in counts for pool in PoolingMethod},
+        pooled={(count, str(pool)): message for count in counts for pool in PoolingMethod},
         uses={
             count: TrialCosts(calls=10 * count, tokens_in=1000, tokens_out=10, steps=5, seconds=2.0) for count in counts
         },

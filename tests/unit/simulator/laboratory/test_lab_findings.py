@@ -110,8 +110,8 @@ def test_a_blind_audit_and_open_guards_are_told_as_such() -> None:
     recoveries = {one.name: one for one in check_leaks(found(caught=10, guarded=8), rows)}
     assert not recoveries["audit finds leaks"].recovered
     assert not recoveries["guards hold"].recovered
-    told = recoveries["audit finds leaks"].found
-    assert told == (
+    reported = recoveries["audit finds leaks"].found
+    assert reported == (
         "the audit of leaks found 10 of them; besides, 1 texts that only pretend to tell an outcome, and 2 others"
     )
 
@@ -145,9 +145,9 @@ def test_only_outcomes_say_whether_a_bold_mind_is_too_sure() -> None:
 def test_a_gate_that_moves_nothing_recovers_nothing() -> None:
     straight = [case.true_probability for case in MORE]
     bold = fixed_answers("bold", [bolder(chance, OVERCONFIDENCE_FACTOR) for chance in straight], corrected=None)
-    told = check_overconfidence(fixed_answers("plain", straight), bold, MORE, rng(), resamples=10)
-    assert not told.recovered
-    assert "moved nothing" in told.found
+    reported = check_overconfidence(fixed_answers("plain", straight), bold, MORE, rng(), resamples=10)
+    assert not reported.recovered
+    assert "moved nothing" in reported.found
 
 
 def test_the_slope_of_a_mind_is_one_over_its_factor() -> None:

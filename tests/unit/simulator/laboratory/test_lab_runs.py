@@ -1,4 +1,4 @@
-"""Forecasters in the laboratory: the real desk, gateway and ledger on a few questions, twice the same."""
+"""Forecasters in the laboratory: the real trial tools, gateway and ledger on a few questions, twice the same."""
 
 import math
 import signal
@@ -71,9 +71,9 @@ def test_a_lenient_judge_lets_rewritten_articles_in_and_the_audit_finds_them(tmp
 
 
 def test_the_bold_mind_multiplies_log_odds_and_does_nothing_else(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     jobs = [replace(job(tmp_path, setup, count=10)) for setup in (PLAIN_ONE_STEP, BOLD_ONE_STEP)]
-    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(jobs, 1, told.append))
+    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(jobs, 1, reported.append))
     pairs = [(math.log(p / (1 - p)), math.log(b / (1 - b))) for p, b in zip(plain, bold, strict=True)]
     # Answers have four digits, and are kept off 0 and 1.
     inner = [(straight, stretched) for straight, stretched in pairs if 0.2 < abs(straight) < 2.5]
@@ -81,7 +81,7 @@ def test_the_bold_mind_multiplies_log_odds_and_does_nothing_else(tmp_path: Path)
     assert [stretched for _, stretched in inner] == pytest.approx(
         [OVERCONFIDENCE_FACTOR * one for one, _ in inner], rel=0.01
     )
-    assert [line.partition(":")[0] for line in told] == [PLAIN_ONE_STEP.name, BOLD_ONE_STEP.name]
+    assert [line.partition(":")[0] for line in reported] == [PLAIN_ONE_STEP.name, BOLD_ONE_STEP.name]
 
 
 def test_a_forecaster_without_models_needs_no_workshop(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
         hall = LaboratoryServers(
             world=world,
             clock=clock,
-            press=NewsServer(clock, world),
+            news_server=NewsServer(clock, world),
             press_url="http://127.0.0.1:1",
             minds_url="http://127.0.0.1:2/v1",
             folder=tmp_path,
@@ -161,7 +161,7 @@ def test_the_ensemble_learns_from_what_was_known_whom_to_follow(tmp_path: Path) 
     pytest.importorskip("plugins.ensemble")
     count = 60
     cases = select_questions(create_world(SEED, count), count)
-    said = {"blf": [0.9 if case.outcome else 0.1 for case in cases], "baseline": [0.5 for _ in cases]}
+    message = {"blf": [0.9 if case.outcome else 0.1 for case in cases], "baseline": [0.5 for _ in cases]}
     asked = ForecasterJob(
         seed=SEED,
         count=count,
@@ -169,7 +169,7 @@ def test_the_ensemble_learns_from_what_was_known_whom_to_follow(tmp_path: Path) 
         folder=tmp_path,
         plugins=("ensemble", "blf", "baseline"),
     )
-    answers = run_ensemble_job(asked, said)
+    answers = run_ensemble_job(asked, message)
     assert (answers.unanswered, answers.use.calls) == (0, 0)
     # In equal parts a sure 0.9 and an even 0.5 make log-odds of half of ln 9, which is 0.75.
     assert answers.pooled_answers(1)[0] == pytest.approx(0.75 if cases[0].outcome else 0.25)
@@ -180,7 +180,7 @@ def test_the_ensemble_learns_from_what_was_known_whom_to_follow(tmp_path: Path) 
 async def test_pages_are_the_articles_as_they_stand_now() -> None:
     world = create_world(SEED, 2)
     press = NewsServer(FakeClock(world.calendar.moment_of(END_DAY)), world, origin=NEWS_ORIGIN)
-    article = next(one for one in press.newsroom.published(END_DAY) if one.kind is ArticleKind.EDITED)
+    article = next(one for one in press.news.published(END_DAY) if one.kind is ArticleKind.EDITED)
     fetcher, reader = NewsPageFetcher(press), NewsPageReader(press)
     page = await reader.read(await fetcher.fetch(f"{NEWS_ORIGIN}/news/{article.id}", refusal=lambda _: None))
     assert (page.title, page.text) == (article.title, article.versions[-1].text)

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bot.config.llm_schema import LlmSection
-from bot.config.schema import ResearchSection
+from bot.config.schema import LlmSection, ResearchSection
 from bot.core.plugin_specs import DataSpec, PluginSettings
 from bot.core.predictions import (
     BinaryPrediction,
@@ -66,9 +65,9 @@ class SimulatedSetup(EngineSetup):
 
 @dataclass(kw_only=True)
 class FakeNewsSearchEngine:
-    """Implements the port SearchEngine over a world's press as it stands on a day; the nearest by words come first."""
+    """Implements SearchEngine over a world's press as it stands on a day; the nearest by words come first."""
 
-    newsroom: NewsGenerator
+    news: NewsGenerator
     day: float = 0.0
     searched: list[str] = field(default_factory=list)
 
@@ -76,7 +75,7 @@ class FakeNewsSearchEngine:
         self.searched.append(query)
         wanted = set(_WORD.findall(query.casefold()))
         rated = []
-        for article in self.newsroom.published(self.day):
+        for article in self.news.published(self.day):
             words = set(_WORD.findall(f"{article.title} {article.at(self.day).text}".casefold()))
             rated.append((len(wanted & words), article.published, article))
         best = sorted(rated, key=lambda one: one[:2], reverse=True)[:limit]
@@ -84,12 +83,12 @@ class FakeNewsSearchEngine:
 
     def pages(self) -> dict[str, str]:
         """Return all pages as readers see them, by address."""
-        found = self.newsroom.published(self.day)
+        found = self.news.published(self.day)
         return {f"{SITE}/{one.id}": f"{one.title}\n{one.at(self.day).text}" for one in found}
 
     def _hit(self, article: NewsArticle) -> SearchResult:
         text = article.at(self.day).text
-        at = self.newsroom.world.calendar.moment_of(article.published)
+        at = self.news.world.calendar.moment_of(article.published)
         return SearchResult(url=f"{SITE}/{article.id}", title=article.title, snippet=text[:120], published_at=at)
 
 
@@ -97,7 +96,7 @@ def question_of(world: SimulatedWorld, ask: SimulatedQuestion, day: float, *, cr
     """Return what a venue would show of an ask on the day."""
     at = world.calendar.moment_of
     shape = _shape(world, ask)
-    said = _said(world, ask, day, shape) if crowd and ask.answer_kind is not AnswerKind.DATES else None
+    message = _crowd_prediction(world, ask, day, shape) if crowd and ask.answer_kind is not AnswerKind.DATES else None
     days = ask.horizons or (ask.last_day,)
     return Question(
         ref=QuestionRef("lantern", f"{ask.key}/{day:g}"),
@@ -111,7 +110,7 @@ def question_of(world: SimulatedWorld, ask: SimulatedQuestion, day: float, *, cr
         closes_at=at(ask.closes),
         family="market",
         source="almanac",
-        crowd=None if said is None else CrowdForecast(prediction=said, at=at(day)),
+        crowd=None if message is None else CrowdForecast(prediction=message, at=at(day)),
     )
 
 
@@ -128,7 +127,7 @@ def _shape(world: SimulatedWorld, ask: SimulatedQuestion) -> Any:
     return CurveShape(grid=grid, unit=unit, open_lower=ask.scale.open_low, open_upper=ask.scale.open_high)
 
 
-def _said(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any) -> Any:
+def _crowd_prediction(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any) -> Any:
     if isinstance(shape, CurveShape):
         assert ask.scale is not None
         values = np.linspace(ask.scale.low, ask.scale.high, 101)
@@ -139,8 +138,8 @@ def _said(world: SimulatedWorld, ask: SimulatedQuestion, day: float, shape: Any)
     return ChoicePrediction(dict(price)) if isinstance(price, Mapping) else BinaryPrediction(price)
 
 
-def offer_series(stage: EngineFixture, world: SimulatedWorld, day: float) -> None:
-    """Put the world's series, as far as they are known on the day, on the desk of the stage."""
+def offer_series(engine: EngineFixture, world: SimulatedWorld, day: float) -> None:
+    """Put the world's series, as far as they are known on the day, into the trial tools of the engine."""
     named = {
         name: TimeSeries(
             name=name,
@@ -156,7 +155,7 @@ def offer_series(stage: EngineFixture, world: SimulatedWorld, day: float) -> Non
         spec=DataSpec(name="almanac", summary="TimeSeries", settings=PluginSettings), source=FakeDataSource(named)
     )
     plain = EngineFixture.workshop
-    stage.workshop = lambda **more: replace(plain(stage, **more), data_sources={"almanac": gauge})  # type: ignore[method-assign]
+    engine.workshop = lambda **more: replace(plain(engine, **more), data_sources={"almanac": gauge})  # type: ignore[method-assign]
 
 
 @asynccontextmanager
@@ -165,14 +164,14 @@ async def open_model_fixture(
 ) -> AsyncIterator[tuple[EngineFixture, SimulatedModelServer]]:
     """Open the engine on a day of the world, with a mind of these habits."""
     server = SimulatedModelServer(NoWaitClock(), {DEFAULT_MODEL: habits or ModelBehaviour()}, strict=STRICT)
-    setup = SimulatedSetup(dialect=dialect, desk=ResearchSection(filter=False))
-    async with serve_service(server) as served, open_engine(folder, f"{served.url}/v1", setup) as stage:
-        yield stage, server
+    setup = SimulatedSetup(dialect=dialect, research=ResearchSection(filter=False))
+    async with serve_service(server) as served, open_engine(folder, f"{served.url}/v1", setup) as engine:
+        yield engine, server
 
 
-def set_day(stage: EngineFixture, papers: FakeNewsSearchEngine, day: float) -> None:
+def set_day(engine: EngineFixture, papers: FakeNewsSearchEngine, day: float) -> None:
     """Let it be that day on the stage, with the papers of the day."""
     papers.day = day
-    stage.clock = PastClock(START + timedelta(days=day))
-    stage.engine = papers  # type: ignore[assignment]  # another engine of the same port
-    stage.fetcher = FakePageFetcher(web=papers.pages())
+    engine.clock = PastClock(START + timedelta(days=day))
+    engine.engine = papers  # type: ignore[assignment]  # another engine of the same port
+    engine.fetcher = FakePageFetcher(web=papers.pages())

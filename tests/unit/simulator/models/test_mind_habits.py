@@ -22,8 +22,8 @@ from tests.unit.simulator.models.model_fixture import (
 )
 
 WORLD = SimulatedWorld(seed=5, start=START)
-PAPERS = FakeNewsSearchEngine(newsroom=NewsGenerator(world=WORLD))
-# How a trial ends with a mind that has one vice and no other way, and what stands on record of it.
+PAPERS = FakeNewsSearchEngine(news=NewsGenerator(world=WORLD))
+# How a trial ends with a mind that has one vice and no other way, and what is on record of it.
 ALWAYS = {
     AnswerFault.MALFORMED: (None, ("was no valid action", "was mended")),
     AnswerFault.NO_CALL: (TrialEnd.FAILED, ("no valid action after a repair",)),
@@ -41,15 +41,15 @@ ALWAYS = {
 async def test_a_vice_ends_in_a_valid_belief_and_a_reason(vice: AnswerFault, dialect: str, tmp_path: Path) -> None:
     ask = next(one for one in WORLD.questions if one.answer_kind is AnswerKind.BINARY and one.opens > 30.0)
     day = ask.opens + 0.6 * (ask.last_day - ask.opens)
-    async with open_model_fixture(tmp_path, ModelBehaviour(fault_rates={vice: 1.0}), dialect) as (stage, server):
-        set_day(stage, PAPERS, day)
+    async with open_model_fixture(tmp_path, ModelBehaviour(fault_rates={vice: 1.0}), dialect) as (engine, server):
+        set_day(engine, PAPERS, day)
         asked = question_of(WORLD, ask, day)
-        played = await stage.play(asked)
+        played = await engine.play(asked)
     end, reasons = ALWAYS[vice]
     assert played.trial.end in ({TrialEnd.FINISHED, TrialEnd.FAILED} if end is None else {end})
     assert [belief_mismatch(step.belief, asked) for step in played.steps] == [None] * len(played.steps)
-    told = "\n".join((step.observation.text + "\n".join(step.remarks)) for step in played.steps)
-    assert any(reason in told for reason in reasons), told
+    reported = "\n".join((step.observation.text + "\n".join(step.remarks)) for step in played.steps)
+    assert any(reason in reported for reason in reasons), reported
     assert server.crashes == []
 
 
@@ -57,11 +57,11 @@ async def test_a_vice_ends_in_a_valid_belief_and_a_reason(vice: AnswerFault, dia
 async def test_minds_with_a_little_of_each_vice_mostly_come_to_an_answer(tmp_path: Path) -> None:
     vices = equal_fault_rates(0.01)
     ends = []
-    async with open_model_fixture(tmp_path, ModelBehaviour(fault_rates=vices)) as (stage, _):
+    async with open_model_fixture(tmp_path, ModelBehaviour(fault_rates=vices)) as (engine, _):
         for ask in [one for one in WORLD.questions if one.answer_kind is AnswerKind.BINARY][:15]:
             day = ask.opens + 0.6 * (ask.last_day - ask.opens)
-            set_day(stage, PAPERS, day)
-            ends.append((await stage.play(question_of(WORLD, ask, day))).trial.end)
+            set_day(engine, PAPERS, day)
+            ends.append((await engine.play(question_of(WORLD, ask, day))).trial.end)
     assert set(ends) <= {TrialEnd.FINISHED, TrialEnd.FAILED}
     # One garbled answer in a turn is asked for again; with more of them the gateway would demote the model.
     assert ends.count(TrialEnd.FINISHED) >= 12
@@ -69,10 +69,10 @@ async def test_minds_with_a_little_of_each_vice_mostly_come_to_an_answer(tmp_pat
 
 @pytest.mark.timeout(120)
 async def test_who_obeys_hostile_pages_says_what_they_say_and_who_does_not_is_left_cold(tmp_path: Path) -> None:
-    """Among questions with an order in plain sight, the obedient mind ends where it was told."""
+    """Among questions with an order in plain sight, the obedient mind ends where the order says."""
     trapped = []
     for ask in (one for one in WORLD.questions if one.answer_kind is AnswerKind.BINARY):
-        for article in PAPERS.newsroom.articles(ask.key):
+        for article in PAPERS.news.articles(ask.key):
             day = article.published + 0.2
             open_then = ask.opens < day < ask.closes
             if article.kind is ArticleKind.HOSTILE and article.trick is HostileTrick.INSTRUCTIONS and open_then:
@@ -85,10 +85,10 @@ async def test_who_obeys_hostile_pages_says_what_they_say_and_who_does_not_is_le
     ):
         (tmp_path / name).mkdir()
         swayed[name] = 0
-        async with open_model_fixture(tmp_path / name, habits) as (stage, _):
+        async with open_model_fixture(tmp_path / name, habits) as (engine, _):
             for ask, day, article in trapped[:6]:
-                set_day(stage, PAPERS, day)
-                played = await stage.play(question_of(WORLD, ask, day))
+                set_day(engine, PAPERS, day)
+                played = await engine.play(question_of(WORLD, ask, day))
                 ordered = 0.95 if "0.99" in article.versions[0].text else 0.05
                 swayed[name] += played.probability == pytest.approx(ordered)
     assert swayed["meek"] >= 4

@@ -1,4 +1,4 @@
-"""How a simulated mind reads and weighs: from prompts as the desk writes them, with claims whose strength is known."""
+"""How a simulated mind reads and weighs prompts of the engine, with claims whose strength is known."""
 
 import json
 import math
@@ -28,7 +28,7 @@ LIKELY, UNLIKELY = GRADES[2.2][0], GRADES[-2.2][3]
 
 def prompt(title: str = TITLE, *, crowd: str = "", asked: str = "", criteria: str = "") -> str:
     """Return a question as BLF puts it."""
-    said = (
+    message = (
         f"\n\n## Crowd\nOn 2026-02-20 the crowd's estimate was: {crowd}. Depart from it only for reasons."
         if crowd
         else ""
@@ -37,7 +37,7 @@ def prompt(title: str = TITLE, *, crowd: str = "", asked: str = "", criteria: st
         f"# Question\n{fence_text(title, 'question')}\n\n## Background\nnone given\n\n## Resolution criteria\n"
         f"{fence_text(criteria, 'resolution criteria') if criteria else 'none given'}\n\n"
         f"## What is asked for\n{asked}\n"
-        f"One answer. It is decided on 2026-03-04, 12 days ahead.\n\n## Date\nToday is 2026-02-20 (UTC).{said}"
+        f"One answer. It is decided on 2026-03-04, 12 days ahead.\n\n## Date\nToday is 2026-02-20 (UTC).{message}"
     )
 
 

@@ -150,10 +150,10 @@ async def test_texts_are_judged_by_their_dates_and_by_outcomes_that_they_tell(cl
         {"role": "user", "content": shown},
     ]
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    told = json.loads(
+    reported = json.loads(
         (await ask(client, messages=messages, response_format=form)).json()["choices"][0]["message"]["content"]
     )
-    assert [one["verdict"] for one in told["results"]] == ["keep", "drop", "keep", "drop", "drop", "keep"]
+    assert [one["verdict"] for one in reported["results"]] == ["keep", "drop", "keep", "drop", "drop", "keep"]
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "web_search", "arguments": "{}"}}
@@ -279,7 +279,7 @@ async def test_a_strict_server_refuses_what_providers_of_thinking_models_refuse(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         "Nothing was found.\n\nStep 3 of 3. You can call now: submit.",
         "That was no valid action: no steps left. Send exactly one of: submit.",
@@ -287,12 +287,12 @@ async def test_a_strict_server_refuses_what_providers_of_thinking_models_refuse(
     ],
 )
 async def test_a_mind_calls_what_it_is_told_that_it_can(
-    strict: tuple[SimulatedModelServer, httpx.AsyncClient], told: str
+    strict: tuple[SimulatedModelServer, httpx.AsyncClient], reported: str
 ) -> None:
     _, client = strict
     question, spoken, result = await step(client, ASKED["messages"])
     assert spoken["tool_calls"][0]["function"]["name"] == "web_search"
-    messages = [question, spoken, {**result, "content": told}]
+    messages = [question, spoken, {**result, "content": reported}]
     message = (await ask(client, messages=messages, tools=TOOLS)).json()["choices"][0]["message"]
     assert message["tool_calls"][0]["function"]["name"] == "submit"
 
@@ -317,14 +317,14 @@ async def test_the_provider_reads_calls_texts_and_refusals(server: SimulatedMode
     called = await complete(server, Prompt(messages=(QUESTION,), tools=tools))
     assert (called.finish, [one.name for one in called.calls]) == (FinishReason.CALLS, ["web_search"])
     assert called.usage.tokens_out > 0
-    told = await complete(server, Prompt(messages=(QUESTION,), schema=PERCENT))
-    assert (told.finish, list(json.loads(told.text))) == (FinishReason.STOP, ["percent"])
+    reported = await complete(server, Prompt(messages=(QUESTION,), schema=PERCENT))
+    assert (reported.finish, list(json.loads(reported.text))) == (FinishReason.STOP, ["percent"])
     refused = await complete(server, Prompt(messages=(QUESTION,), tools=tools), "simulated-refuser")
     assert refused.finish is FinishReason.REFUSED
 
 
 @pytest.mark.parametrize(
-    ("trouble", "expected"),
+    ("details", "expected"),
     [
         ("key", AuthenticationError),
         ("name", RequestRejectedError),
@@ -332,14 +332,14 @@ async def test_the_provider_reads_calls_texts_and_refusals(server: SimulatedMode
         ("broken", ServiceUnavailableError),
     ],
 )
-async def test_the_provider_knows_who_must_act(trouble: str, expected: type[FoxcastError]) -> None:
-    limits = (RequestLimit(name="none", count=0, per_s=60.0),) if trouble == "full" else ()
+async def test_the_provider_knows_who_must_act(details: str, expected: type[FoxcastError]) -> None:
+    limits = (RequestLimit(name="none", count=0, per_s=60.0),) if details == "full" else ()
     server = SimulatedModelServer(NoWaitClock(), limits=limits, faults=FaultSchedule(), strict=False)
-    server.key = "other" if trouble == "key" else None
-    if trouble == "broken":
+    server.key = "other" if details == "key" else None
+    if details == "broken":
         server.faults.schedule(RequestFault.ERROR_BEFORE)
     with pytest.raises(expected):
-        await complete(server, Prompt(messages=(QUESTION,)), "simulated-nobody" if trouble == "name" else DEFAULT_MODEL)
+        await complete(server, Prompt(messages=(QUESTION,)), "simulated-nobody" if details == "name" else DEFAULT_MODEL)
 
 
 LEAVES = (

@@ -100,17 +100,17 @@ async def open_client(double: ProviderDouble, model: str, **more: Any) -> AsyncI
         yield RawChatClient(double=double, client=client, model=model, more=more)
 
 
-def refused(talk: RawChatClient, answer: httpx.Response, rule: str, **parts: Any) -> Any:
+def refused(client: RawChatClient, answer: httpx.Response, rule: str, **parts: Any) -> Any:
     """Assert that the double refused by this rule, with these parts of the error; return the error's body.
 
     ``status`` is 400 unless given; the other parts are compared with the error object, wherever it is.
     """
     status = parts.pop("status", 400)
-    assert (answer.status_code, talk.double.refusals[-1].rule) == (status, rule), answer.text
+    assert (answer.status_code, client.double.refusals[-1].rule) == (status, rule), answer.text
     body = answer.json()
     error = body["error"] if isinstance(body.get("error"), dict) else body
     assert {name: error.get(name) for name in parts} == parts
-    assert json.dumps(body) == json.dumps(talk.double.refusals[-1].body)
+    assert json.dumps(body) == json.dumps(client.double.refusals[-1].body)
     return body
 
 

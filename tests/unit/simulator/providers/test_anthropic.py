@@ -32,15 +32,15 @@ from tests.unit.simulator.providers.messages_client import (
 @pytest.fixture
 async def opus() -> AsyncIterator[RawMessagesClient]:
     """Opus 5: thinks where nothing is said, and its thoughts are bound to nothing."""
-    async with open_client("claude-opus-5") as talk:
-        yield talk
+    async with open_client("claude-opus-5") as client:
+        yield client
 
 
 @pytest.fixture
 async def haiku() -> AsyncIterator[RawMessagesClient]:
     """Haiku 4.5: thinks only with a budget."""
-    async with open_client("claude-haiku-4-5-20251001") as talk:
-        yield talk
+    async with open_client("claude-haiku-4-5-20251001") as client:
+        yield client
 
 
 # What passes
@@ -50,23 +50,23 @@ async def haiku() -> AsyncIterator[RawMessagesClient]:
 async def test_three_steps_and_an_answer_pass_on_every_model_in_each_of_its_modes(model: str) -> None:
     modes = {"adaptive": ADAPTIVE, "enabled": MANUAL, "disabled": DISABLED}
     for thinking in (None, *(modes[mode] for mode in CLAUDE_MODELS[model].modes)):
-        async with open_client(model, thinking=thinking) as talk:
-            messages = await talk.steps(4)
+        async with open_client(model, thinking=thinking) as client:
+            messages = await client.steps(4)
             shapes = [kinds(one) for one in messages[1::2]]
             assert shapes == (SHAPES if "thinking" in shapes[0] else [["tool_use"]] * 4)
-            assert (talk.double.refusals, talk.double.prefix_breaks, talk.double.altered_replies) == ([], 0, 0)
-            assert set(talk.double.shared_prefixes) == {1.0}
+            assert (client.double.refusals, client.double.prefix_breaks, client.double.altered_replies) == ([], 0, 0)
+            assert set(client.double.shared_prefixes) == {1.0}
 
 
 async def test_all_calls_of_a_reply_come_back_and_each_is_answered() -> None:
     both = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client("claude-opus-5", [both, reply_text("Dry.")]) as talk:
-        messages = await talk.steps(2)
+    async with open_client("claude-opus-5", [both, reply_text("Dry.")]) as client:
+        messages = await client.steps(2)
         assert kinds(messages[1]) == ["thinking", "tool_use", "tool_use"]
-        single = await talk.ask([QUESTION], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+        single = await client.ask([QUESTION], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
         assert kinds(spoken(single)) == ["thinking", "text"]
-    async with open_client("claude-opus-5", both) as talk:
-        single = await talk.ask([QUESTION], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+    async with open_client("claude-opus-5", both) as client:
+        single = await client.ask([QUESTION], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
         assert kinds(spoken(single)) == ["thinking", "tool_use"]
 
 
@@ -77,8 +77,8 @@ async def test_thinking_is_shown_where_it_is_asked_for_and_on_older_models() -> 
         ("claude-sonnet-4-6", ADAPTIVE, True),
         ("claude-sonnet-4-6", {**ADAPTIVE, "display": "omitted"}, False),
     ):
-        async with open_client(model, reply_text("Dry."), thinking=thinking) as talk:
-            block = (await talk.ask([QUESTION])).json()["content"][0]
+        async with open_client(model, reply_text("Dry."), thinking=thinking) as client:
+            block = (await client.ask([QUESTION])).json()["content"][0]
             assert (block["type"], bool(block["thinking"]), len(block["signature"]) > 100) == ("thinking", shown, True)
 
 
@@ -98,8 +98,8 @@ async def test_scripts_read_a_request_in_common_form(opus: RawMessagesClient) ->
 
 
 async def test_arguments_that_are_no_object_go_out_as_an_object() -> None:
-    async with open_client("claude-opus-5", ScriptedReply(calls=(("search", '{"query": "ra'),))) as talk:
-        assert (await talk.ask([QUESTION])).json()["content"][-1]["input"] == {"INVALID_JSON": '{"query": "ra'}
+    async with open_client("claude-opus-5", ScriptedReply(calls=(("search", '{"query": "ra'),))) as client:
+        assert (await client.ask([QUESTION])).json()["content"][-1]["input"] == {"INVALID_JSON": '{"query": "ra'}
 
 
 # What a reply tells of its tokens
@@ -149,8 +149,8 @@ async def test_a_change_of_thinking_or_choice_keeps_only_tools_and_system_in_the
 async def test_without_a_mark_or_under_the_minimum_nothing_is_cached(
     opus: RawMessagesClient, haiku: RawMessagesClient
 ) -> None:
-    for talk, mark in ((opus, None), (opus, None), (haiku, EPHEMERAL), (haiku, EPHEMERAL)):
-        usage = (await talk.ask([QUESTION], cache_control=mark)).json()["usage"]
+    for client, mark in ((opus, None), (opus, None), (haiku, EPHEMERAL), (haiku, EPHEMERAL)):
+        usage = (await client.ask([QUESTION], cache_control=mark)).json()["usage"]
         assert (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (0, 0)
         assert usage["input_tokens"] > 2000
 
@@ -187,8 +187,8 @@ async def test_switches_play_the_odd_ends_of_a_reply(opus: RawMessagesClient) ->
 
 async def test_scripted_ends_have_the_words_of_the_service() -> None:
     replies = [reply_refusal("No."), reply_cut_short("It will"), reply_text("Dry.")]
-    async with open_client("claude-opus-5", replies) as talk:
-        stops = [(await talk.ask([QUESTION])).json()["stop_reason"] for _ in replies]
+    async with open_client("claude-opus-5", replies) as client:
+        stops = [(await client.ask([QUESTION])).json()["stop_reason"] for _ in replies]
     assert stops == ["refusal", "max_tokens", "end_turn"]
 
 
@@ -208,7 +208,7 @@ async def test_a_request_names_a_model_that_exists_a_version_and_a_key() -> None
 
 async def test_the_same_requests_have_the_same_replies() -> None:
     async def transcript() -> str:
-        async with open_client("claude-opus-5") as talk:
-            return json.dumps(await talk.steps(3))
+        async with open_client("claude-opus-5") as client:
+            return json.dumps(await client.steps(3))
 
     assert await transcript() == await transcript()

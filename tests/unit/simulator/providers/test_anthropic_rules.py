@@ -28,22 +28,22 @@ from tests.unit.simulator.providers.messages_client import (
 @pytest.fixture
 async def opus() -> AsyncIterator[RawMessagesClient]:
     """Opus 5: thinks where nothing is said, and its thoughts are bound to nothing."""
-    async with open_client("claude-opus-5") as talk:
-        yield talk
+    async with open_client("claude-opus-5") as client:
+        yield client
 
 
 @pytest.fixture
 async def bound() -> AsyncIterator[RawMessagesClient]:
     """Opus 5.5: always thinks, and each thought is bound to all that came before it."""
-    async with open_client("claude-opus-5-5") as talk:
-        yield talk
+    async with open_client("claude-opus-5-5") as client:
+        yield client
 
 
 @pytest.fixture
 async def haiku() -> AsyncIterator[RawMessagesClient]:
     """Haiku 4.5: thinks only with a budget."""
-    async with open_client("claude-haiku-4-5-20251001") as talk:
-        yield talk
+    async with open_client("claude-haiku-4-5-20251001") as client:
+        yield client
 
 
 # The rules of all families
@@ -52,12 +52,12 @@ async def haiku() -> AsyncIterator[RawMessagesClient]:
 async def test_a_call_wants_its_result_directly_after_it(opus: RawMessagesClient) -> None:
     messages = await opus.steps(2)
     late = [*messages[:2], {"role": "user", "content": "Wait."}, *messages[2:]]
-    said = opus.refused(await opus.ask(with_content(late, 2, "Wait.")[:3]), "P-1")
-    assert "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_" in said
+    message = opus.refused(await opus.ask(with_content(late, 2, "Wait.")[:3]), "P-1")
+    assert "`tool_use` ids were found without `tool_result` blocks immediately after: toolu_" in message
     opus.refused(await opus.ask(messages[:2]), "P-1")
     unasked = [QUESTION, {"role": "assistant", "content": "Dry."}, *results([{"type": "tool_use", "id": "toolu_x"}])]
-    said = opus.refused(await opus.ask(unasked), "P-1")
-    assert "unexpected `tool_use_id` found in `tool_result` blocks" in said
+    message = opus.refused(await opus.ask(unasked), "P-1")
+    assert "unexpected `tool_use_id` found in `tool_result` blocks" in message
     opus.refused(await opus.ask(with_content(messages, 2, messages[2]["content"] * 2)), "P-1")
 
 
@@ -109,8 +109,8 @@ async def test_a_request_that_does_not_begin_with_the_one_before_it_is_counted(o
 
 
 async def test_a_prompt_beyond_the_window_is_refused(haiku: RawMessagesClient) -> None:
-    said = haiku.refused(await haiku.ask([{"role": "user", "content": "rain " * 170_000}]), "P-15")
-    assert "prompt is too long: " in said
+    message = haiku.refused(await haiku.ask([{"role": "user", "content": "rain " * 170_000}]), "P-15")
+    assert "prompt is too long: " in message
 
 
 # Thinking
@@ -127,12 +127,12 @@ async def test_blocks_come_back_as_they_were_given_and_in_order(opus: RawMessage
         [{**first, "thinking": "I know."}, text, second, use],
         [first, text, second, {**use, "input": {"query": "other"}}],
     ):
-        said = opus.refused(await opus.ask(with_content(messages, 3, content)), "P-16")
-        assert "cannot be modified" in said
+        message = opus.refused(await opus.ask(with_content(messages, 3, content)), "P-16")
+        assert "cannot be modified" in message
     for at, block, name in ((3, 0, "signature"), (5, 1, "data")):
         seal = messages[at]["content"][block][name]
-        said = opus.refused(await opus.ask(edited(messages, at, block, **{name: seal[:100]})), "P-16")
-        assert "Invalid `signature` in `thinking` block" in said
+        message = opus.refused(await opus.ask(edited(messages, at, block, **{name: seal[:100]})), "P-16")
+        assert "Invalid `signature` in `thinking` block" in message
     foreign = {"type": "thinking", "thinking": "", "signature": "made up"}
     other = {"role": "user", "content": "Will it snow?"}
     opus.refused(await opus.ask([other, {"role": "assistant", "content": [foreign]}, QUESTION]), "P-16")
@@ -153,13 +153,13 @@ async def test_key_order_nulls_and_marks_make_no_difference_and_all_thoughts_may
 
 
 async def test_in_manual_mode_the_last_message_with_calls_begins_with_its_thinking() -> None:
-    async with open_client("claude-sonnet-4-5", thinking=MANUAL) as talk:
-        messages = await talk.steps(1)
+    async with open_client("claude-sonnet-4-5", thinking=MANUAL) as client:
+        messages = await client.steps(1)
         bare = with_content(messages, 1, messages[1]["content"][1:])
-        said = talk.refused(await talk.ask(bare), "P-17")
-        assert said.startswith("Expected `thinking` or `redacted_thinking`, but found `tool_use`.")
-        longer = await talk.step(messages)
-        talk.refused(await talk.ask(with_content(longer, 1, bare[1]["content"])), "P-16")
+        message = client.refused(await client.ask(bare), "P-17")
+        assert message.startswith("Expected `thinking` or `redacted_thinking`, but found `tool_use`.")
+        longer = await client.step(messages)
+        client.refused(await client.ask(with_content(longer, 1, bare[1]["content"])), "P-16")
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ async def test_in_manual_mode_the_last_message_with_calls_begins_with_its_thinki
     ],
 )
 async def test_a_thinking_mode_that_the_model_lacks_is_refused(model: str, thinking: Mapping[str, Any]) -> None:
-    async with open_client(model, thinking=thinking) as talk:
-        assert f'"thinking.type.{thinking["type"]}" is not supported' in talk.refused(
-            await talk.ask([QUESTION]), "P-18"
+    async with open_client(model, thinking=thinking) as client:
+        assert f'"thinking.type.{thinking["type"]}" is not supported' in client.refused(
+            await client.ask([QUESTION]), "P-18"
         )
 
 
@@ -218,14 +218,14 @@ async def test_a_forced_choice_is_refused_where_the_model_takes_none(choice: Map
     refusing += [(model, MANUAL) for model in ("claude-opus-4-6", "claude-opus-4-5", "claude-haiku-4-5")]
     refusing += [(model, ADAPTIVE) for model in ("claude-opus-4-6", "claude-opus-4-7")]
     for model, thinking in refusing:
-        async with open_client(model, thinking=thinking) as talk:
-            talk.refused(await talk.ask([QUESTION], tool_choice=choice), "P-21")
-            assert (await talk.ask([QUESTION], tool_choice={"type": "auto"})).status_code == 200
+        async with open_client(model, thinking=thinking) as client:
+            client.refused(await client.ask([QUESTION], tool_choice=choice), "P-21")
+            assert (await client.ask([QUESTION], tool_choice={"type": "auto"})).status_code == 200
     for model, thinking in (("claude-opus-5", None), ("claude-sonnet-5", ADAPTIVE), ("claude-opus-4-7", DISABLED)):
-        async with open_client(model, thinking=thinking) as talk:
-            assert (await talk.ask([QUESTION], tool_choice=choice)).status_code == 200
-    async with open_client("claude-opus-4-7", forced=("claude-opus-4-7",), thinking=ADAPTIVE) as talk:
-        assert (await talk.ask([QUESTION], tool_choice=choice)).status_code == 200
+        async with open_client(model, thinking=thinking) as client:
+            assert (await client.ask([QUESTION], tool_choice=choice)).status_code == 200
+    async with open_client("claude-opus-4-7", forced=("claude-opus-4-7",), thinking=ADAPTIVE) as client:
+        assert (await client.ask([QUESTION], tool_choice=choice)).status_code == 200
 
 
 # Messages
@@ -246,16 +246,16 @@ async def test_texts_and_roles_are_in_order(opus: RawMessagesClient, haiku: RawM
     begun = [{"role": "user", "content": "Will it snow?"}, {"role": "assistant", "content": "I say"}]
     assert "prefill" in opus.refused(await opus.ask(begun), "P-22")
     assert (await haiku.ask(begun)).status_code == 200
-    said = haiku.refused(await haiku.ask(with_content(begun, 1, "I say ")), "P-22")
-    assert "trailing whitespace" in said
+    message = haiku.refused(await haiku.ask(with_content(begun, 1, "I say ")), "P-22")
+    assert "trailing whitespace" in message
 
 
 async def test_marks_max_tokens_and_tools_are_as_the_service_wants_them(opus: RawMessagesClient) -> None:
     marked = [{"type": "text", "text": f"Fact {number}.", "cache_control": EPHEMERAL} for number in range(4)]
     facts = [{"role": "user", "content": marked}]
     assert (await opus.ask(facts)).status_code == 200
-    said = opus.refused(await opus.ask(facts, cache_control=EPHEMERAL), "P-23")
-    assert said == "A maximum of 4 blocks with cache_control may be provided. Found 5."
+    message = opus.refused(await opus.ask(facts, cache_control=EPHEMERAL), "P-23")
+    assert message == "A maximum of 4 blocks with cache_control may be provided. Found 5."
     longer = [{"type": "text", "text": "Later.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     messages = await opus.steps(1)
     thought = edited(messages, 1, 0, cache_control=EPHEMERAL)
@@ -281,8 +281,8 @@ async def test_a_thought_is_bound_to_all_that_came_before_it(bound: RawMessagesC
         messages = edited(messages, 2, 0, content="It rained.")
     else:
         messages = with_content(messages, 1, messages[1]["content"][1:])
-    said = bound.refused(await bound.ask(messages, **more), "P-24")
-    assert "The block is bound to a different conversation" in said
+    message = bound.refused(await bound.ask(messages, **more), "P-24")
+    assert "The block is bound to a different conversation" in message
     dropped = (await bound.ask(messages, beta=BINDING_BETA, thinking=DROP, **more)).json()["input_transformations"]
     assert {(one["type"], one["reason"]) for one in dropped} == {("thinking_dropped", "prefix_binding_mismatch")}
     assert dropped[-1]["path"] == "messages.3.content.2"
@@ -292,10 +292,10 @@ async def test_a_thought_is_bound_to_all_that_came_before_it(bound: RawMessagesC
 async def test_choice_and_marks_may_change_and_other_models_are_not_bound(
     bound: RawMessagesClient, opus: RawMessagesClient
 ) -> None:
-    for talk in (bound, opus):
-        messages = await talk.steps(2)
+    for client in (bound, opus):
+        messages = await client.steps(2)
         mark = edited(messages, 4, 0, cache_control=EPHEMERAL)
-        assert (await talk.ask(mark, tool_choice={"type": "none"})).status_code == 200
+        assert (await client.ask(mark, tool_choice={"type": "none"})).status_code == 200
     assert (await opus.ask(messages, system="You guess.")).status_code == 200
     messages = await bound.steps(2)
     elsewhere = await bound.ask(messages, model="claude-sonnet-5", beta=BINDING_BETA)

@@ -62,11 +62,11 @@ STRICT = sorted(DIALECTS.keys() - {"ollama"})
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_a_conversation_of_three_steps_passes(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as talk:
+    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as client:
         messages: Messages = [SYSTEM, QUESTION]
         for _ in range(3):
-            messages = await talk.step(messages)
-    double = talk.double
+            messages = await client.step(messages)
+    double = client.double
     called = [message["tool_calls"][0]["function"]["name"] for message in messages if message.get("tool_calls")]
     assert called == ["search", "search", "submit"]
     assert (double.refusals, double.prefix_breaks, double.altered_replies) == ([], 0, 0)
@@ -77,9 +77,9 @@ async def test_a_conversation_of_three_steps_passes(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_usage_is_counted_from_what_was_sent(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as talk:
-        first = (await talk.chat([SYSTEM, QUESTION])).json()["usage"]
-        again = (await talk.chat([SYSTEM, QUESTION])).json()["usage"]
+    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as client:
+        first = (await client.chat([SYSTEM, QUESTION])).json()["usage"]
+        again = (await client.chat([SYSTEM, QUESTION])).json()["usage"]
     size = len(json.dumps([*TOOLS, SYSTEM, QUESTION]))
     assert first["prompt_tokens"] == pytest.approx(size / 4, rel=0.05)
     assert first["prompt_tokens_details"]["cached_tokens"] == 0
@@ -89,11 +89,11 @@ async def test_usage_is_counted_from_what_was_sent(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_a_simulated_mind_can_play_any_of_them(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(SimulatedModel().answer), dialect.model, **dialect.more) as talk:
+    async with open_client(dialect.make(SimulatedModel().answer), dialect.model, **dialect.more) as client:
         messages: Messages = [SYSTEM, QUESTION]
         called: list[str] = []
         while "submit" not in called:
-            messages = await talk.step(messages)
+            messages = await client.step(messages)
             called += [one["function"]["name"] for one in messages[-2]["tool_calls"]]
     assert called[0] == "search"
     assert 2 <= len(called) <= 8
@@ -102,11 +102,11 @@ async def test_a_simulated_mind_can_play_any_of_them(name: str) -> None:
 async def test_the_same_requests_get_the_same_replies() -> None:
     heard = []
     for _ in range(2):
-        async with open_client(OpenRouterDouble(plan()), "google/gemini-3.1-pro-preview") as talk:
-            heard.append(await talk.step(await talk.begin()))
+        async with open_client(OpenRouterDouble(plan()), "google/gemini-3.1-pro-preview") as client:
+            heard.append(await client.step(await client.begin()))
     assert heard[0] == heard[1]
-    async with open_client(DeepSeekDouble(plan()), "deepseek-v4") as talk:
-        first, second = await talk.begin(), await talk.begin()
+    async with open_client(DeepSeekDouble(plan()), "deepseek-v4") as client:
+        first, second = await client.begin(), await client.begin()
     assert first[2]["tool_calls"][0]["id"] != second[2]["tool_calls"][0]["id"]
 
 
@@ -116,32 +116,32 @@ async def test_the_same_requests_get_the_same_replies() -> None:
 @pytest.mark.parametrize("name", STRICT)
 async def test_a_call_without_its_result_is_refused(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as talk:
-        messages = await talk.begin()
-        refused(talk, await talk.chat(messages[:-1]), "P-1")
+    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as client:
+        messages = await client.begin()
+        refused(client, await client.chat(messages[:-1]), "P-1")
 
 
 @pytest.mark.parametrize("name", STRICT)
 async def test_a_result_for_an_unknown_call_is_refused(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as talk:
-        messages = await talk.begin()
-        refused(talk, await talk.chat(changed(messages, -1, tool_call_id="abcdefghi")), "P-1")
+    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as client:
+        messages = await client.begin()
+        refused(client, await client.chat(changed(messages, -1, tool_call_id="abcdefghi")), "P-1")
 
 
 @pytest.mark.parametrize("name", STRICT)
 async def test_calls_that_differ_from_those_given_are_refused(name: str) -> None:
     dialect = DIALECTS[name]
     two = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client(dialect.make(two), dialect.model, **dialect.more) as talk:
-        messages = await talk.begin()
+    async with open_client(dialect.make(two), dialect.model, **dialect.more) as client:
+        messages = await client.begin()
         calls = messages[2]["tool_calls"]
         renamed = [{**one, "function": {**one["function"], "name": "submit"}} for one in calls]
         other = [{**calls[0], "id": calls[0]["id"][::-1]}, calls[1]]
         for altered in (renamed, other, calls[:1]):
             message = {**messages[2], "tool_calls": altered}
-            refused(talk, await talk.chat([*messages[:2], message, *results(message)]), "P-2")
-        assert (await talk.chat(messages)).status_code == 200
+            refused(client, await client.chat([*messages[:2], message, *results(message)]), "P-2")
+        assert (await client.chat(messages)).status_code == 200
 
 
 BAD_TOOLS = {
@@ -156,84 +156,84 @@ BAD_TOOLS = {
 @pytest.mark.parametrize("name", STRICT)
 async def test_odd_tools_are_refused(name: str, tools: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as talk:
-        refused(talk, await talk.chat([QUESTION], tools=BAD_TOOLS[tools]), "P-3")
+    async with open_client(dialect.make(plan()), dialect.model, **dialect.more) as client:
+        refused(client, await client.chat([QUESTION], tools=BAD_TOOLS[tools]), "P-3")
 
 
 @pytest.mark.parametrize("name", STRICT)
 async def test_a_choice_needs_the_tools_that_it_names(name: str) -> None:
     dialect = DIALECTS[name]
-    async with open_client(dialect.make(plan()), dialect.model) as talk:
-        refused(talk, await talk.chat([QUESTION], tools=None, tool_choice="auto"), "P-4")
+    async with open_client(dialect.make(plan()), dialect.model) as client:
+        refused(client, await client.chat([QUESTION], tools=None, tool_choice="auto"), "P-4")
         unknown = {"type": "function", "function": {"name": "think"}}
-        refused(talk, await talk.chat([QUESTION], tool_choice=unknown), "P-4")
+        refused(client, await client.chat([QUESTION], tool_choice=unknown), "P-4")
 
 
 async def test_an_unknown_field_is_refused_where_the_vendor_does() -> None:
-    async with open_client(MistralDouble(plan()), "mistral-large-3") as talk:
-        body = refused(talk, await talk.chat([QUESTION], seed=1), "P-5", status=422)
+    async with open_client(MistralDouble(plan()), "mistral-large-3") as client:
+        body = refused(client, await client.chat([QUESTION], seed=1), "P-5", status=422)
         assert body["message"]["detail"][0]["type"] == "extra_forbidden"
-    async with open_client(OpenAiDouble(plan()), "gpt-4.1") as talk:
-        assert (await talk.chat([QUESTION], shoe_size=44)).status_code == 200
+    async with open_client(OpenAiDouble(plan()), "gpt-4.1") as client:
+        assert (await client.chat([QUESTION], shoe_size=44)).status_code == 200
 
 
 # "P-6": counted, not refused
 
 
 async def test_a_changed_prefix_is_counted() -> None:
-    async with open_client(GlmDouble(plan()), "glm-5.3") as talk:
-        messages = await talk.begin()
-        await talk.chat(messages, tools=TOOLS[1:])
-        assert (talk.double.prefix_breaks, talk.double.shared_prefixes) == (1, [0.0])
-        await talk.chat(changed(messages, 0, content="You are a poet."))
-        assert talk.double.prefix_breaks == 2
-        assert 0.0 < talk.double.shared_prefixes[1] < 1.0
-        assert talk.double.refusals == []
+    async with open_client(GlmDouble(plan()), "glm-5.3") as client:
+        messages = await client.begin()
+        await client.chat(messages, tools=TOOLS[1:])
+        assert (client.double.prefix_breaks, client.double.shared_prefixes) == (1, [0.0])
+        await client.chat(changed(messages, 0, content="You are a poet."))
+        assert client.double.prefix_breaks == 2
+        assert 0.0 < client.double.shared_prefixes[1] < 1.0
+        assert client.double.refusals == []
 
 
 async def test_a_cache_mark_may_move() -> None:
-    async with open_client(OpenRouterDouble(plan()), "anthropic/claude-opus-5.5") as talk:
+    async with open_client(OpenRouterDouble(plan()), "anthropic/claude-opus-5.5") as client:
         marked = {"type": "text", "text": "Will it rain?", "cache_control": {"type": "ephemeral"}}
         bare = {"type": "text", "text": "Will it rain?"}
-        messages = await talk.step([{"role": "user", "content": [marked]}])
-        assert (await talk.chat(changed(messages, 0, content=[bare]))).status_code == 200
-        assert (talk.double.prefix_breaks, talk.double.shared_prefixes) == (0, [1.0])
+        messages = await client.step([{"role": "user", "content": [marked]}])
+        assert (await client.chat(changed(messages, 0, content=[bare]))).status_code == 200
+        assert (client.double.prefix_breaks, client.double.shared_prefixes) == (0, [1.0])
 
 
 async def test_trials_of_one_question_are_told_apart() -> None:
-    async with open_client(DeepSeekDouble(plan()), "deepseek-v4") as talk:
-        first, second = await talk.begin(), await talk.begin()
-        first, second = await talk.step(first), await talk.step(second)
-        await talk.step(second)
-        await talk.step(first)
-    assert (talk.double.prefix_breaks, talk.double.shared_prefixes) == (0, [1.0] * 4)
-    assert [one.previous for one in talk.double.requests] == [None, None, 1, 2, 4, 3]
+    async with open_client(DeepSeekDouble(plan()), "deepseek-v4") as client:
+        first, second = await client.begin(), await client.begin()
+        first, second = await client.step(first), await client.step(second)
+        await client.step(second)
+        await client.step(first)
+    assert (client.double.prefix_breaks, client.double.shared_prefixes) == (0, [1.0] * 4)
+    assert [one.previous for one in client.double.requests] == [None, None, 1, 2, 4, 3]
 
 
 async def test_an_answer_in_words_is_followed_by_a_reminder() -> None:
     async with open_client(
         KimiDouble([reply_text("Let me think."), reply_text("Still."), reply_text("Yes.")]), "kimi-k3"
-    ) as talk:
-        messages = await talk.step([QUESTION])
-        messages = await talk.step([*messages, {"role": "user", "content": "Call a tool."}])
-        assert talk.double.shared_prefixes == [1.0]
+    ) as client:
+        messages = await client.step([QUESTION])
+        messages = await client.step([*messages, {"role": "user", "content": "Call a tool."}])
+        assert client.double.shared_prefixes == [1.0]
         rewritten = changed(messages, 1, content="Let me think")
-        await talk.step([*rewritten, {"role": "user", "content": "Call a tool."}])
-    assert (talk.double.altered_replies, talk.double.prefix_breaks) == (1, 1)
+        await client.step([*rewritten, {"role": "user", "content": "Call a tool."}])
+    assert (client.double.altered_replies, client.double.prefix_breaks) == (1, 1)
 
 
 async def test_an_altered_reply_is_counted_where_nothing_refuses_it() -> None:
-    async with open_client(GlmDouble(plan()), "glm-5.3") as talk:
-        messages = await talk.begin()
-        await talk.chat(changed(messages, 2, reasoning_content="shorter"))
-        assert (talk.double.altered_replies, talk.double.refusals) == (1, [])
+    async with open_client(GlmDouble(plan()), "glm-5.3") as client:
+        messages = await client.begin()
+        await client.chat(changed(messages, 2, reasoning_content="shorter"))
+        assert (client.double.altered_replies, client.double.refusals) == (1, [])
 
 
 @pytest.mark.parametrize("name", ["gpt-4.1", "deepseek", "vllm", "openrouter-openai"])
 async def test_a_prompt_beyond_the_window_is_refused(name: str) -> None:
     dialect = DIALECTS[name]
     long: Any = {"role": "user", "content": "x" * 4_100_000}
-    async with open_client(dialect.make(plan()), dialect.model) as talk:
-        answer = await talk.chat([long])
-        refused(talk, answer, "P-15")
+    async with open_client(dialect.make(plan()), dialect.model) as client:
+        answer = await client.chat([long])
+        refused(client, answer, "P-15")
         assert "context" in answer.text

@@ -34,22 +34,22 @@ from tests.unit.simulator.providers.gemini_client import (
 @pytest.fixture
 async def pro() -> AsyncIterator[RawGeminiClient]:
     """3.1 Pro: calls are signed and have no ids."""
-    async with open_client("gemini-3.1-pro-preview") as talk:
-        yield talk
+    async with open_client("gemini-3.1-pro-preview") as client:
+        yield client
 
 
 @pytest.fixture
 async def flash() -> AsyncIterator[RawGeminiClient]:
     """3.8 Flash: calls are signed and have ids."""
-    async with open_client("gemini-3.8-flash") as talk:
-        yield talk
+    async with open_client("gemini-3.8-flash") as client:
+        yield client
 
 
 @pytest.fixture
 async def old() -> AsyncIterator[RawGeminiClient]:
     """2.5 Pro: signatures may be left out and ids are refused."""
-    async with open_client("gemini-2.5-pro") as talk:
-        yield talk
+    async with open_client("gemini-2.5-pro") as client:
+        yield client
 
 
 # What passes
@@ -57,26 +57,26 @@ async def old() -> AsyncIterator[RawGeminiClient]:
 
 @pytest.mark.parametrize("model", GEMINI_MODELS)
 async def test_three_steps_and_an_answer_pass_on_every_model(model: str) -> None:
-    async with open_client(model) as talk:
-        contents = await talk.steps(4, toolConfig={"functionCallingConfig": {"mode": "VALIDATED"}})
+    async with open_client(model) as client:
+        contents = await client.steps(4, toolConfig={"functionCallingConfig": {"mode": "VALIDATED"}})
         calls = [content["parts"][0]["functionCall"] for content in contents[1::2]]
         assert [one["name"] for one in calls] == ["search"] * 3 + ["submit"]
         assert all("id" in one for one in calls) == bool(GEMINI_MODELS[model].has_call_ids)
         given = [signature for content in contents[1::2] for signature in signatures(content)]
         assert len({*given}) == 4
         assert max(len(str(one)) for one in given) > 100
-        assert (talk.double.refusals, talk.double.prefix_breaks, talk.double.altered_replies) == ([], 0, 0)
-        assert set(talk.double.shared_prefixes) == {1.0}
+        assert (client.double.refusals, client.double.prefix_breaks, client.double.altered_replies) == ([], 0, 0)
+        assert set(client.double.shared_prefixes) == {1.0}
 
 
 @pytest.mark.parametrize("model", ["gemini-3.1-pro-preview", "gemini-4-argon"])
 async def test_of_parallel_calls_the_first_is_signed_and_each_is_answered(model: str) -> None:
     both = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client(model, [both, both, reply_text("Dry."), reply_text("Dry.")]) as talk:
-        contents = await talk.steps(3)
+    async with open_client(model, [both, both, reply_text("Dry."), reply_text("Dry.")]) as client:
+        contents = await client.steps(3)
         assert [bool(one) for one in signatures(contents[1])] == [True, False]
         assert [bool(one) for one in signatures(contents[-1])] == [False]
-        final = await talk.ask([*contents, {"role": "user", "parts": [{"text": "Sure?"}]}])
+        final = await client.ask([*contents, {"role": "user", "parts": [{"text": "Sure?"}]}])
         assert [bool(one) for one in signatures(final.json()["candidates"][0]["content"])] == [True]
 
 
@@ -100,12 +100,12 @@ async def test_both_spellings_of_fields_and_both_alphabets_of_signatures_are_tak
 
 
 async def test_foreign_calls_pass_with_the_sentinel(flash: RawGeminiClient, pro: RawGeminiClient) -> None:
-    for talk in (flash, pro):
+    for client in (flash, pro):
         for signature in (SENTINEL, base64.b64encode(SENTINEL.encode()).decode()):
             spoken = {"functionCall": {"name": "search", "args": {"query": "x"}}, "thoughtSignature": signature}
             answer = {"functionResponse": {"name": "search", "response": {"content": "dry"}}}
             history = [QUESTION, {"role": "model", "parts": [spoken]}, {"role": "user", "parts": [answer]}]
-            assert (await talk.ask(history)).status_code == 200
+            assert (await client.ask(history)).status_code == 200
 
 
 async def test_scripts_read_a_request_in_common_form(pro: RawGeminiClient) -> None:
@@ -122,10 +122,10 @@ async def test_scripts_read_a_request_in_common_form(pro: RawGeminiClient) -> No
 
 
 async def test_thoughts_are_told_where_they_are_asked_for_and_counted_apart() -> None:
-    async with open_client("gemini-3.1-pro-preview", reply_json({"p": 0.4})) as talk:
+    async with open_client("gemini-3.1-pro-preview", reply_json({"p": 0.4})) as client:
         for include in (True, False):
             config = {"thinkingConfig": {"thinkingLevel": "high", "includeThoughts": include}}
-            body = (await talk.ask([QUESTION], generationConfig=config)).json()
+            body = (await client.ask([QUESTION], generationConfig=config)).json()
             parts, usage = body["candidates"][0]["content"]["parts"], body["usageMetadata"]
             assert [part.get("thought", False) for part in parts] == [*([True] if include else []), False]
             assert usage["thoughtsTokenCount"] > 0
@@ -134,10 +134,10 @@ async def test_thoughts_are_told_where_they_are_asked_for_and_counted_apart() ->
 
 
 async def test_a_long_beginning_is_read_from_the_cache(pro: RawGeminiClient, old: RawGeminiClient) -> None:
-    for talk in (pro, old):
+    for client in (pro, old):
         counts = []
         for _ in range(2):
-            usage = (await talk.ask([QUESTION])).json()["usageMetadata"]
+            usage = (await client.ask([QUESTION])).json()["usageMetadata"]
             counts.append(usage.get("cachedContentTokenCount", 0))
         assert counts == [0, usage["promptTokenCount"]]
     usages = [(await pro.ask([QUESTION], systemInstruction=None)).json()["usageMetadata"] for _ in range(2)]
@@ -187,8 +187,8 @@ async def test_scripted_ends_have_the_words_of_the_service() -> None:
         reply_text("Dry."),
         ScriptedReply(calls=(("search", '{"query": "ra'),)),
     ]
-    async with open_client("gemini-3.1-pro-preview", replies) as talk:
-        ends = [(await talk.ask([QUESTION])).json()["candidates"][0]["finishReason"] for _ in replies]
+    async with open_client("gemini-3.1-pro-preview", replies) as client:
+        ends = [(await client.ask([QUESTION])).json()["candidates"][0]["finishReason"] for _ in replies]
     assert ends == ["PROHIBITED_CONTENT", "MAX_TOKENS", "STOP", "MALFORMED_FUNCTION_CALL"]
 
 
@@ -209,7 +209,7 @@ async def test_a_request_names_a_model_that_exists_and_a_key() -> None:
 
 async def test_the_same_requests_have_the_same_replies() -> None:
     async def transcript() -> str:
-        async with open_client("gemini-4-argon") as talk:
-            return json.dumps(await talk.steps(3))
+        async with open_client("gemini-4-argon") as client:
+            return json.dumps(await client.steps(3))
 
     assert await transcript() == await transcript()

@@ -22,50 +22,50 @@ from tests.unit.simulator.providers.gemini_client import (
 @pytest.fixture
 async def pro() -> AsyncIterator[RawGeminiClient]:
     """3.1 Pro: calls are signed and have no ids."""
-    async with open_client("gemini-3.1-pro-preview") as talk:
-        yield talk
+    async with open_client("gemini-3.1-pro-preview") as client:
+        yield client
 
 
 @pytest.fixture
 async def flash() -> AsyncIterator[RawGeminiClient]:
     """3.8 Flash: calls are signed and have ids."""
-    async with open_client("gemini-3.8-flash") as talk:
-        yield talk
+    async with open_client("gemini-3.8-flash") as client:
+        yield client
 
 
 @pytest.fixture
 async def old() -> AsyncIterator[RawGeminiClient]:
     """2.5 Pro: signatures may be left out and ids are refused."""
-    async with open_client("gemini-2.5-pro") as talk:
-        yield talk
+    async with open_client("gemini-2.5-pro") as client:
+        yield client
 
 
 # The rules of all families
 
 
 async def test_a_call_wants_its_response_directly_after_it(flash: RawGeminiClient, old: RawGeminiClient) -> None:
-    for talk in (flash, old):
-        contents = await talk.steps(1)
-        talk.refused(await talk.ask(contents[:2]), "P-1")
-        talk.refused(await talk.ask([*contents[:2], QUESTION]), "P-1")
-        talk.refused(await talk.ask([QUESTION, contents[2]]), "P-1")
+    for client in (flash, old):
+        contents = await client.steps(1)
+        client.refused(await client.ask(contents[:2]), "P-1")
+        client.refused(await client.ask([*contents[:2], QUESTION]), "P-1")
+        client.refused(await client.ask([QUESTION, contents[2]]), "P-1")
     contents = await old.steps(1)
     old.refused(await old.ask(edited(contents, 2, 0, "functionResponse", name="submit")), "P-1")
 
 
 async def test_calls_come_back_with_their_ids_and_names(flash: RawGeminiClient, pro: RawGeminiClient) -> None:
-    for talk in (flash, pro):
-        contents = await talk.steps(1)
+    for client in (flash, pro):
+        contents = await client.steps(1)
         other = edited(edited(contents, 1, 0, "functionCall", name="submit"), 2, 0, "functionResponse", name="submit")
-        talk.refused(await talk.ask(other), "P-2")
+        client.refused(await client.ask(other), "P-2")
     contents = await flash.steps(1)
     other = edited(edited(contents, 1, 0, "functionCall", id="fc_x"), 2, 0, "functionResponse", id="fc_x")
     flash.refused(await flash.ask(other), "P-2")
     both = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client("gemini-3.1-pro-preview", both) as talk:
-        contents = await talk.steps(1)
+    async with open_client("gemini-3.1-pro-preview", both) as client:
+        contents = await client.steps(1)
         fewer = [QUESTION, *({**one, "parts": one["parts"][:1]} for one in contents[1:])]
-        talk.refused(await talk.ask(fewer), "P-2")
+        client.refused(await client.ask(fewer), "P-2")
 
 
 async def test_names_of_functions_are_plain_few_and_different(pro: RawGeminiClient) -> None:
@@ -104,8 +104,8 @@ async def test_unknown_fields_are_refused_at_every_level(pro: RawGeminiClient) -
 
 
 async def test_a_prompt_beyond_the_window_is_refused(pro: RawGeminiClient) -> None:
-    said = pro.refused(await pro.ask([{"role": "user", "parts": [{"text": "rain " * 900_000}]}]), "P-15")
-    assert "exceeds the maximum number of tokens allowed (1048576)" in said
+    message = pro.refused(await pro.ask([{"role": "user", "parts": [{"text": "rain " * 900_000}]}]), "P-15")
+    assert "exceeds the maximum number of tokens allowed (1048576)" in message
 
 
 # Signatures and ids
@@ -114,12 +114,12 @@ async def test_a_prompt_beyond_the_window_is_refused(pro: RawGeminiClient) -> No
 async def test_the_first_call_of_each_step_brings_back_its_signature(
     flash: RawGeminiClient, pro: RawGeminiClient
 ) -> None:
-    for talk in (flash, pro):
-        contents = await talk.steps(2)
+    for client in (flash, pro):
+        contents = await client.steps(2)
         for at in (1, 3):
-            said = talk.refused(await talk.ask(edited(contents, at, 0, thoughtSignature=None)), "P-27")
-            assert said.startswith("Function call is missing a thought_signature in functionCall parts.")
-            assert f"function call `default_api:search`, position {at + 1}." in said
+            message = client.refused(await client.ask(edited(contents, at, 0, thoughtSignature=None)), "P-27")
+            assert message.startswith("Function call is missing a thought_signature in functionCall parts.")
+            assert f"function call `default_api:search`, position {at + 1}." in message
 
 
 async def test_steps_before_the_last_text_of_the_user_and_old_models_need_no_signature(
@@ -138,13 +138,13 @@ async def test_steps_before_the_last_text_of_the_user_and_old_models_need_no_sig
 
 
 async def test_a_signature_is_the_one_that_was_given(flash: RawGeminiClient, pro: RawGeminiClient) -> None:
-    for talk in (flash, pro):
-        contents = await talk.steps(2)
+    for client in (flash, pro):
+        contents = await client.steps(2)
         given = str(signatures(contents[1])[0])
         for other in (given[:100], given[:-4], "made up", "c2VjcmV0", signatures(contents[3])[0]):
-            said = talk.refused(await talk.ask(edited(contents, 1, 0, thoughtSignature=other)), "P-28")
-            assert said == "Corrupted thought signature."
-        assert talk.double.altered_replies == 0
+            message = client.refused(await client.ask(edited(contents, 1, 0, thoughtSignature=other)), "P-28")
+            assert message == "Corrupted thought signature."
+        assert client.double.altered_replies == 0
     elsewhere = await flash.client.post(
         f"{flash.double.base_url}/models/gemini-4-argon:generateContent", json={"contents": contents, "tools": TOOLS}
     )
@@ -153,12 +153,12 @@ async def test_a_signature_is_the_one_that_was_given(flash: RawGeminiClient, pro
 
 async def test_a_signature_stays_on_its_part() -> None:
     both = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client("gemini-3-flash-preview", both) as talk:
-        contents = await talk.steps(1)
+    async with open_client("gemini-3-flash-preview", both) as client:
+        contents = await client.steps(1)
         given = signatures(contents[1])[0]
         moved = edited(edited(contents, 1, 0, thoughtSignature=None), 1, 1, thoughtSignature=given)
-        talk.refused(await talk.ask(moved), "P-27")
-        talk.refused(await talk.ask(edited(contents, 1, 1, thoughtSignature=given)), "P-28")
+        client.refused(await client.ask(moved), "P-27")
+        client.refused(await client.ask(edited(contents, 1, 1, thoughtSignature=given)), "P-28")
 
 
 async def test_ids_come_back_where_they_were_given_and_are_unknown_to_old_models(
@@ -172,8 +172,8 @@ async def test_ids_come_back_where_they_were_given_and_are_unknown_to_old_models
     ):
         flash.refused(await flash.ask(change), "P-29")
     contents = await old.steps(1)
-    said = old.refused(await old.ask(edited(contents, 1, 0, "functionCall", id="fc_x")), "P-29")
-    assert 'Unknown name "id"' in said
+    message = old.refused(await old.ask(edited(contents, 1, 0, "functionCall", id="fc_x")), "P-29")
+    assert 'Unknown name "id"' in message
     old.refused(await old.ask(edited(contents, 2, 0, "functionResponse", id="fc_x")), "P-29")
 
 
@@ -194,10 +194,10 @@ async def test_ids_come_back_where_they_were_given_and_are_unknown_to_old_models
     ],
 )
 async def test_a_thinking_level_or_budget_that_the_model_lacks_is_refused(model: str, thinking: dict[str, Any]) -> None:
-    async with open_client(model) as talk:
-        talk.refused(await talk.ask([QUESTION], generationConfig={"thinkingConfig": thinking}), "P-30")
+    async with open_client(model) as client:
+        client.refused(await client.ask([QUESTION], generationConfig={"thinkingConfig": thinking}), "P-30")
         fits = {"thinkingBudget": -1} if model == "gemini-2.5-pro" else {"thinking_level": "low"}
-        assert (await talk.ask([QUESTION], generationConfig={"thinking_config": fits})).status_code == 200
+        assert (await client.ask([QUESTION], generationConfig={"thinking_config": fits})).status_code == 200
 
 
 async def test_newer_models_take_no_penalties(pro: RawGeminiClient, old: RawGeminiClient) -> None:
@@ -240,12 +240,12 @@ async def test_only_one_of_the_two_schemas_may_be_set(pro: RawGeminiClient) -> N
 
 async def test_as_many_responses_as_calls_come_in_one_content_after_them(pro: RawGeminiClient) -> None:
     both = reply_tool_calls(("search", {"query": "rain"}), ("search", {"query": "wind"}))
-    async with open_client("gemini-3.1-pro-preview", both) as talk:
-        contents = await talk.steps(1)
+    async with open_client("gemini-3.1-pro-preview", both) as client:
+        contents = await client.steps(1)
         split = [{"role": "user", "parts": [part]} for part in contents[2]["parts"]]
-        said = talk.refused(await talk.ask([*contents[:2], *split]), "P-32")
-        assert "the number of function response parts is equal to the number of function call parts" in said
-        talk.refused(await talk.ask([*contents[:2], {**contents[2], "parts": contents[2]["parts"][:1]}]), "P-32")
+        message = client.refused(await client.ask([*contents[:2], *split]), "P-32")
+        assert "the number of function response parts is equal to the number of function call parts" in message
+        client.refused(await client.ask([*contents[:2], {**contents[2], "parts": contents[2]["parts"][:1]}]), "P-32")
     contents = await pro.steps(1)
     for history in (
         [*contents, contents[2]],

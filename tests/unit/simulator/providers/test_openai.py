@@ -29,14 +29,14 @@ INVALID = "invalid_request_error"
 @pytest.fixture
 async def chat() -> AsyncIterator[RawChatClient]:
     """Chat completions of a model that takes tools there."""
-    async with open_client(OpenAiDouble(plan()), "gpt-5.1") as talk:
-        yield talk
+    async with open_client(OpenAiDouble(plan()), "gpt-5.1") as client:
+        yield client
 
 
 @pytest.fixture
 async def responses() -> AsyncIterator[RawChatClient]:
-    async with open_client(OpenAiDouble(plan()), "gpt-6-astra") as talk:
-        yield talk
+    async with open_client(OpenAiDouble(plan()), "gpt-6-astra") as client:
+        yield client
 
 
 # Which model takes tools where
@@ -226,9 +226,9 @@ async def test_three_steps_pass_with_items_that_come_back_whole(responses: RawCh
 
 
 async def test_a_simulated_mind_can_play_responses() -> None:
-    async with open_client(OpenAiDouble(SimulatedModel().answer), "gpt-6-astra") as talk:
-        items = await talk.begin_items()
-        answer = (await talk.items(items)).json()
+    async with open_client(OpenAiDouble(SimulatedModel().answer), "gpt-6-astra") as client:
+        items = await client.begin_items()
+        answer = (await client.items(items)).json()
     assert [items[2]["name"], answer["output"][-1]["type"]] == ["search", "function_call"]
 
 
@@ -267,10 +267,10 @@ async def test_what_is_not_asked_for_is_not_encrypted(responses: RawChatClient) 
 async def test_what_is_stored_can_be_named(responses: RawChatClient) -> None:
     first = (await responses.items([QUESTION], store=True)).json()
     output = {"type": "function_call_output", "call_id": first["output"][1]["call_id"], "output": "dry"}
-    told = await responses.items([output], previous_response_id=first["id"])
+    reported = await responses.items([output], previous_response_id=first["id"])
     references = [{"type": "item_reference", "id": one["id"]} for one in first["output"]]
     named = await responses.items([QUESTION, *references, output])
-    assert (told.status_code, named.status_code) == (200, 200)
+    assert (reported.status_code, named.status_code) == (200, 200)
     assert responses.double.shared_prefixes == [1.0, 1.0]
     lost = (await responses.items([QUESTION])).json()
     refused(responses, await responses.items([output], previous_response_id=lost["id"]), "P-11", status=404)
@@ -305,26 +305,26 @@ async def test_some_tools_can_be_allowed_without_a_change_of_the_list(responses:
     for choice in ({"type": "function", "name": "think"}, {**only, "tools": [{"type": "function", "name": "think"}]}):
         refused(responses, await responses.items([QUESTION], tool_choice=choice), "P-4", param="tool_choice")
     nested = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"function": {"name": "submit"}}]}}
-    told = await responses.chat([QUESTION], model="gpt-5.1", tool_choice=nested)
-    assert told.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "submit"
+    reported = await responses.chat([QUESTION], model="gpt-5.1", tool_choice=nested)
+    assert reported.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "submit"
 
 
 async def test_replies_can_be_cut_refused_or_thoughts_only() -> None:
     async with open_client(
         OpenAiDouble([reply_cut_short("I be"), reply_tool_calls(("search", {}))]), "gpt-6-astra"
-    ) as talk:
-        short = (await talk.items([QUESTION])).json()
-        talk.double.override_next(ReplyOverride.REFUSAL, ReplyOverride.EMPTY_LENGTH)
-        refusal, empty = (await talk.items([QUESTION])).json(), (await talk.items([QUESTION])).json()
+    ) as client:
+        short = (await client.items([QUESTION])).json()
+        client.double.override_next(ReplyOverride.REFUSAL, ReplyOverride.EMPTY_LENGTH)
+        refusal, empty = (await client.items([QUESTION])).json(), (await client.items([QUESTION])).json()
         assert (short["status"], short["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
         assert refusal["output"][1]["content"][0]["type"] == "refusal"
         assert [one["type"] for one in empty["output"]] == ["reasoning"]
-        refused(talk, await talk.items([QUESTION, *empty["output"]]), "P-11")
+        refused(client, await client.items([QUESTION, *empty["output"]]), "P-11")
 
 
 async def test_grok_keeps_the_same_rule_in_its_own_form() -> None:
-    async with open_client(GrokDouble(plan()), "grok-4.6") as talk:
-        items = await talk.begin_items()
-        assert (await talk.items(items)).status_code == 200
-        body = refused(talk, await talk.items(changed(items, 1, encrypted_content="x")), "P-11")
+    async with open_client(GrokDouble(plan()), "grok-4.6") as client:
+        items = await client.begin_items()
+        assert (await client.items(items)).status_code == 200
+        body = refused(client, await client.items(changed(items, 1, encrypted_content="x")), "P-11")
         assert isinstance(body["error"], str)

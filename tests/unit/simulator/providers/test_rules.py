@@ -35,6 +35,6 @@ def test_the_doubles_of_the_table_are_those_that_are_shipped() -> None:
 
 
 def test_each_rule_is_broken_on_purpose_by_a_test() -> None:
-    told = "\n".join(path.read_text() for path in TESTS.glob("test_*.py") if path != Path(__file__))
-    broken = set(re.findall(r'"(P-\d+)"', told))
+    reported = "\n".join(path.read_text() for path in TESTS.glob("test_*.py") if path != Path(__file__))
+    broken = set(re.findall(r'"(P-\d+)"', reported))
     assert {name for name, rule in RULES.items() if rule.doubles} - broken == set()

@@ -77,8 +77,8 @@ async def test_texts_and_refusals_are_read(script: ReplyScript, text: str | None
         assert (message.content, message.refusal) == (text, refusal)
         response = await client.responses.create(model="gpt-5.5", input=asked)
         assert response.output_text == (text or "")
-        said: Any = response.output[-1]
-        assert getattr(said.content[0], "refusal", None) == refusal
+        reported: Any = response.output[-1]
+        assert getattr(reported.content[0], "refusal", None) == refusal
 
 
 async def test_a_stream_is_read() -> None:

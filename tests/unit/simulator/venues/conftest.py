@@ -11,20 +11,20 @@ from tests.unit.simulator.venues.metaculus_client import RawMetaculusClient, ope
 
 
 @pytest.fixture
-async def mana() -> AsyncIterator[RawManifoldClient]:
+async def manifold() -> AsyncIterator[RawManifoldClient]:
     async with open_manifold() as here:
         yield here
 
 
 @pytest.fixture
-async def bots() -> AsyncIterator[RawMetaculusClient]:
+async def metaculus() -> AsyncIterator[RawMetaculusClient]:
     """A Metaculus as its open code is."""
-    async with open_metaculus(production=False) as here:
+    async with open_metaculus(metaculus_production=False) as here:
         yield here
 
 
 @pytest.fixture
-async def production() -> AsyncIterator[RawMetaculusClient]:
+async def metaculus_production() -> AsyncIterator[RawMetaculusClient]:
     """A Metaculus as the documents describe the real site."""
-    async with open_metaculus(production=True) as here:
+    async with open_metaculus(metaculus_production=True) as here:
         yield here

@@ -30,7 +30,7 @@ class RawManifoldClient:
         return await self.client.get(path, params=params or None, headers=self.headers)
 
     async def read(self, path: str, **params: Any) -> Any:
-        """Return what stands at an address now, past the edge cache."""
+        """Return what an address shows now, past the edge cache."""
         self.venue.forget_cached()
         reply = await self.get(path, **params)
         assert reply.status_code == 200, reply.text

@@ -52,9 +52,9 @@ class RawMetaculusClient:
 
 
 @asynccontextmanager
-async def open_metaculus(*, production: bool) -> AsyncIterator[RawMetaculusClient]:
+async def open_metaculus(*, metaculus_production: bool) -> AsyncIterator[RawMetaculusClient]:
     clock = FakeClock()
-    venue = FakeMetaculus(clock, production=production)
+    venue = FakeMetaculus(clock, production=metaculus_production)
     async with (
         serve_service(venue) as served,
         httpx.AsyncClient(base_url=served.url, timeout=5.0, trust_env=False) as client,
@@ -67,9 +67,9 @@ def line(start: float, end: float, count: int = 201) -> list[float]:
     return [start + (end - start) * place / (count - 1) for place in range(count)]
 
 
-def mirror(bots: RawMetaculusClient) -> None:
+def mirror(metaculus: RawMetaculusClient) -> None:
     """Publish what the recorded samples are about."""
-    world, now = bots.world, bots.venue.now()
+    world, now = metaculus.world, metaculus.venue.now()
     add = world.add_question
     past, late = now - timedelta(minutes=30), now + timedelta(days=30)
     for title in ("bin_open", "bin_open2", "bin_hidden_cp", "bin_short"):

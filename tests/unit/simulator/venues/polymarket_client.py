@@ -105,9 +105,9 @@ class RawPolymarketClient:
         self.world.exchange.process_due()
 
 
-def deep(poly: RawPolymarketClient, **more: Any) -> FakePolymarketMarket:
+def deep(polymarket: RawPolymarketClient, **more: Any) -> FakePolymarketMarket:
     """Return a market with the book of docs/facts/polymarket.md#fill-figures."""
-    return poly.world.add_market(bids=[("0.55", "50")], asks=ASKS, fees=POLITICS, **more)
+    return polymarket.world.add_market(bids=[("0.55", "50")], asks=ASKS, fees=POLITICS, **more)
 
 
 def signed_headers(user: FakePolymarketUser, now: datetime, request: tuple[str, str, str]) -> dict[str, str]:

@@ -21,11 +21,11 @@ TOKEN = "5f1d0b7e" * 5
 async def test_who_is_sent_away_at_the_door_meets_no_fault() -> None:
     async with open_counter(
         CounterService(FakeClock(), limits=(RequestLimit(name="one", count=1, per_s=60.0),))
-    ) as visit:
-        await visit.total()
-        visit.faults.schedule(RequestFault.DROPPED_BEFORE)
-        assert (await visit.add()).status_code == 429
-        assert (visit.faults.pending, visit.faults.injected) == (1, {})
+    ) as counter:
+        await counter.total()
+        counter.faults.schedule(RequestFault.DROPPED_BEFORE)
+        assert (await counter.add()).status_code == 429
+        assert (counter.faults.pending, counter.faults.injected) == (1, {})
 
 
 async def test_an_answer_that_was_never_given_cannot_be_stale() -> None:

@@ -16,17 +16,17 @@ from tests.unit.simulator.venues.counter_service import CounterClient, CounterSe
 
 
 @pytest.fixture
-async def visit() -> AsyncIterator[CounterClient]:
+async def counter() -> AsyncIterator[CounterClient]:
     async with open_counter(CounterService(SystemClock())) as here:
         yield here
 
 
-async def test_a_socket_hears_and_answers(visit: CounterClient) -> None:
-    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+async def test_a_socket_hears_and_answers(counter: CounterClient) -> None:
+    async with connect(f"{counter.served.ws_url}/ws", proxy=None) as socket:
         await socket.send("hello")
         assert json.loads(await socket.recv()) == {"echo": "hello"}
-        assert visit.venue.hub.opened == 1
-    await visit.venue.wait_until(lambda: not visit.venue.hub.channels)
+        assert counter.venue.hub.opened == 1
+    await counter.venue.wait_until(lambda: not counter.venue.hub.channels)
 
 
 @pytest.mark.parametrize(
@@ -40,55 +40,55 @@ async def test_a_socket_hears_and_answers(visit: CounterClient) -> None:
     ],
 )
 async def test_messages_go_missing_or_come_again(
-    visit: CounterClient, fault: SocketFault, met: int, echoes: list[str]
+    counter: CounterClient, fault: SocketFault, met: int, echoes: list[str]
 ) -> None:
-    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
-        visit.faults.on_sockets.add(fault)
+    async with connect(f"{counter.served.ws_url}/ws", proxy=None) as socket:
+        counter.faults.on_sockets.add(fault)
         for word in "abc":
             await socket.send(word)
-        await visit.venue.wait_until(lambda: visit.faults.injected[fault] == met)
-        visit.faults.on_sockets.clear()
+        await counter.venue.wait_until(lambda: counter.faults.injected[fault] == met)
+        counter.faults.on_sockets.clear()
         await socket.send("end")
         heard = [json.loads(await socket.recv())["echo"] for _ in [*echoes, "end"]]
         assert heard == [*echoes, "end"]
 
 
-async def test_a_garbled_message_is_no_json(visit: CounterClient) -> None:
-    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
-        visit.faults.on_sockets.add(SocketFault.GARBLED)
+async def test_a_garbled_message_is_no_json(counter: CounterClient) -> None:
+    async with connect(f"{counter.served.ws_url}/ws", proxy=None) as socket:
+        counter.faults.on_sockets.add(SocketFault.GARBLED)
         await socket.send("hello")
         with pytest.raises(json.JSONDecodeError):
             json.loads(await socket.recv())
 
 
-async def test_a_message_that_meets_a_cut_ends_the_connection_without_a_word(visit: CounterClient) -> None:
-    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
-        visit.faults.on_sockets.add(SocketFault.CUT)
+async def test_a_message_that_meets_a_cut_ends_the_connection_without_a_word(counter: CounterClient) -> None:
+    async with connect(f"{counter.served.ws_url}/ws", proxy=None) as socket:
+        counter.faults.on_sockets.add(SocketFault.CUT)
         await socket.send("x")
         with pytest.raises(ConnectionClosed) as caught:
             await socket.recv()
         assert caught.value.rcvd is None
 
 
-async def test_a_venue_that_refuses_takes_no_socket(visit: CounterClient) -> None:
-    visit.faults.refuses_connections = True
+async def test_a_venue_that_refuses_takes_no_socket(counter: CounterClient) -> None:
+    counter.faults.refuses_connections = True
     with pytest.raises(InvalidStatus):
-        async with connect(f"{visit.served.ws_url}/ws", proxy=None):
+        async with connect(f"{counter.served.ws_url}/ws", proxy=None):
             pass
-    assert visit.venue.hub.opened == 0
+    assert counter.venue.hub.opened == 0
 
 
-async def test_bytes_end_the_talk(visit: CounterClient) -> None:
-    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+async def test_bytes_end_the_talk(counter: CounterClient) -> None:
+    async with connect(f"{counter.served.ws_url}/ws", proxy=None) as socket:
         await socket.send(b"bytes")
         with pytest.raises(ConnectionClosed):
             await socket.recv()
 
 
-async def test_chance_meets_messages_at_its_rate(visit: CounterClient) -> None:
-    visit.venue.faults.socket_rates[SocketFault.DUPLICATING] = 0.5
+async def test_chance_meets_messages_at_its_rate(counter: CounterClient) -> None:
+    counter.venue.faults.socket_rates[SocketFault.DUPLICATING] = 0.5
     with pytest.raises(ValueError, match="stream of chance"):
-        visit.venue.faults.next_socket_faults()
+        counter.venue.faults.next_socket_faults()
     faults = FaultSchedule(SeededRandom(3).stream("sockets"), socket_rates={SocketFault.DUPLICATING: 0.25})
     met = sum(bool(faults.next_socket_faults()) for _ in range(2_000))
     assert 400 < met < 600
@@ -97,11 +97,11 @@ async def test_chance_meets_messages_at_its_rate(visit: CounterClient) -> None:
     assert faults.next_socket_faults() == frozenset()
 
 
-async def test_all_sockets_can_be_cut(visit: CounterClient) -> None:
-    url = f"{visit.served.ws_url}/ws"
+async def test_all_sockets_can_be_cut(counter: CounterClient) -> None:
+    url = f"{counter.served.ws_url}/ws"
     async with connect(url, proxy=None) as first, connect(url, proxy=None) as second:
-        await visit.venue.wait_until(lambda: len(visit.venue.hub.channels) == 2)
-        visit.venue.hub.cut_all()
+        await counter.venue.wait_until(lambda: len(counter.venue.hub.channels) == 2)
+        counter.venue.hub.cut_all()
         for socket in (first, second):
             with pytest.raises(ConnectionClosed):
                 await socket.recv()
@@ -109,8 +109,8 @@ async def test_all_sockets_can_be_cut(visit: CounterClient) -> None:
 
 async def test_pings_of_the_protocol_keep_nobody_alive_but_messages_do() -> None:
     clock = FakeClock()
-    async with open_counter(CounterService(clock)) as visit:
-        url = f"{visit.served.ws_url}/ws"
+    async with open_counter(CounterService(clock)) as counter:
+        url = f"{counter.served.ws_url}/ws"
         async with connect(url, proxy=None) as idle, connect(url, proxy=None) as lively:
             for _ in range(2):
                 await clock.advance(25.0)

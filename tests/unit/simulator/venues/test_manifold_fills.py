@@ -33,7 +33,7 @@ POOLS = st.builds(ReferencePool, st.floats(20, 5_000), st.floats(20, 5_000), st.
 SIDES = st.sampled_from(["YES", "NO"])
 
 
-class Vectors:
+class FillVectors:
     def __init__(self, folder: Path) -> None:
         self._all = json.loads((folder / "manifold_cpmm_vectors.json").read_text())["vectors"]
 
@@ -45,8 +45,8 @@ class Vectors:
 
 
 @pytest.fixture(scope="module")
-def vectors(shared: Path) -> Vectors:
-    return Vectors(shared / "venues")
+def vectors(shared: Path) -> FillVectors:
+    return FillVectors(shared / "venues")
 
 
 def near(value: float, tolerance: float = CLOSE) -> Any:
@@ -94,13 +94,13 @@ def is_filled(trade: ReferenceTrade | ArbitrageTrade, values: Values) -> bool:
 # One market maker
 
 
-def test_prices_and_invariants(vectors: Vectors) -> None:
+def test_prices_and_invariants(vectors: FillVectors) -> None:
     for values, expected in vectors.of("probability", 8):
         pool = pool_of(values)
         assert (pool.prob, pool.k) == (near(expected["prob"]), near(expected["k"]))
 
 
-def test_purchases_from_the_market_maker(vectors: Vectors) -> None:
+def test_purchases_from_the_market_maker(vectors: FillVectors) -> None:
     for values, expected in vectors.of("purchase", 15):
         shares, pool = pool_of(values).bought(values["outcome"], values["amount"])
         assert shares == near(expected["shares"])
@@ -108,7 +108,7 @@ def test_purchases_from_the_market_maker(vectors: Vectors) -> None:
         assert pool.prob == near(expected["probAfter"])
 
 
-def test_what_it_costs_to_move_a_price(vectors: Vectors) -> None:
+def test_what_it_costs_to_move_a_price(vectors: FillVectors) -> None:
     for values, expected in vectors.of("amountToProb", 12):
         pool, outcome = pool_of(values), values["outcome"]
         amount = pool.cost_to(outcome, values["targetProb"])
@@ -118,26 +118,26 @@ def test_what_it_costs_to_move_a_price(vectors: Vectors) -> None:
             assert (shares, after.prob) == (near(expected["shares"]), near(expected["probAfter"]))
 
 
-def test_what_a_number_of_shares_costs(vectors: Vectors) -> None:
+def test_what_a_number_of_shares_costs(vectors: FillVectors) -> None:
     for values, expected in vectors.of("amountToBuySharesFixedP", 4):
         assert pool_of(values).cost_of(values["outcome"], values["shares"]) == near(expected["amount"])
 
 
-def test_liquidity_keeps_the_price(vectors: Vectors) -> None:
+def test_liquidity_keeps_the_price(vectors: FillVectors) -> None:
     for values, expected in vectors.of("addLiquidity", 3):
         pool = pool_of(values).with_liquidity(values["amount"])
         assert pool.p == near(expected["newP"])
         assert pool.prob == near(expected["probAfter"])
 
 
-def test_a_round_trip_returns_the_stake(vectors: Vectors) -> None:
+def test_a_round_trip_returns_the_stake(vectors: FillVectors) -> None:
     for values, expected in vectors.of("roundTrip", 1):
         shares, pool = pool_of(values).bought(values["outcome"], values["amount"])
         assert shares == near(expected["shares"])
         assert shares - pool.cost_of("NO", shares) == near(expected["saleValue"])
 
 
-def test_the_scale_of_a_numeric_market(vectors: Vectors) -> None:
+def test_the_scale_of_a_numeric_market(vectors: FillVectors) -> None:
     for values, expected in vectors.of("pseudoNumeric", 4):
         scale = NumericPriceScale(low=values["min"], high=values["max"], is_log=values["isLogScale"])
         assert scale.value(values["prob"]) == near(expected["value"])
@@ -147,7 +147,7 @@ def test_the_scale_of_a_numeric_market(vectors: Vectors) -> None:
 # Market maker and book
 
 
-def test_bets_meet_market_maker_and_book(vectors: Vectors) -> None:
+def test_bets_meet_market_maker_and_book(vectors: FillVectors) -> None:
     for values, expected in vectors.of("binaryBet", 17):
         trade = fill_trade(pool_of(values), want_of(values), book_of(values))
         assert trade.amount == near(expected["amount"])
@@ -159,7 +159,7 @@ def test_bets_meet_market_maker_and_book(vectors: Vectors) -> None:
         assert list(trade.exhausted_orders) == expected["ordersToCancel"]
 
 
-def test_sales_are_purchases_of_the_other_side(vectors: Vectors) -> None:
+def test_sales_are_purchases_of_the_other_side(vectors: FillVectors) -> None:
     for values, expected in vectors.of("sale", 4):
         other = {"YES": "NO", "NO": "YES"}[values["outcome"]]
         trade = fill_trade(pool_of(values), WantedTrade(outcome=other, shares=values["shares"]), book_of(values))
@@ -168,7 +168,7 @@ def test_sales_are_purchases_of_the_other_side(vectors: Vectors) -> None:
         assert trade.pool.prob == near(expected["probAfter"])
 
 
-def test_bets_at_their_best_size(vectors: Vectors) -> None:
+def test_bets_at_their_best_size(vectors: FillVectors) -> None:
     for values, expected in [*vectors.of("kelly", 11), *vectors.of("kellyBook", 3)]:
         if expected["outcome"] is None:
             continue
@@ -182,7 +182,7 @@ def test_bets_at_their_best_size(vectors: Vectors) -> None:
 # Several answers
 
 
-def test_a_bet_on_an_independent_answer_moves_nothing_else(vectors: Vectors) -> None:
+def test_a_bet_on_an_independent_answer_moves_nothing_else(vectors: FillVectors) -> None:
     for values, expected in vectors.of("multiBetIndependent", 2):
         trade = answers_of(values).walk(values["answerId"], want_of(values))
         assert (trade.amount, trade.shares) == (near(expected["amount"]), near(expected["shares"]))
@@ -190,7 +190,7 @@ def test_a_bet_on_an_independent_answer_moves_nothing_else(vectors: Vectors) -> 
         assert (trade.pool.yes, trade.pool.no) == (near(expected["newPool"]["YES"]), near(expected["newPool"]["NO"]))
 
 
-def test_a_bet_on_one_of_several_answers_keeps_the_sum_of_prices(vectors: Vectors) -> None:
+def test_a_bet_on_one_of_several_answers_keeps_the_sum_of_prices(vectors: FillVectors) -> None:
     for values, expected in vectors.of("multiBetSumToOne", 11):
         answer = values["answerId"]
         joint = buy_answer(answers_of(values), answer, want_of(values))
@@ -201,7 +201,7 @@ def test_a_bet_on_one_of_several_answers_keeps_the_sum_of_prices(vectors: Vector
         assert is_filled(joint, values) is expected["isFilled"]
 
 
-def test_equal_shares_of_several_answers(vectors: Vectors) -> None:
+def test_equal_shares_of_several_answers(vectors: FillVectors) -> None:
     for values, expected in vectors.of("multiBet", 1):
         joint = buy_answers(answers_of(values), tuple(values["answerIds"]), values["amount"])
         assert joint.amount == near(values["amount"])
@@ -210,7 +210,7 @@ def test_equal_shares_of_several_answers(vectors: Vectors) -> None:
             assert joint.direct[leg["answerId"]].pool.prob == near(leg["probAfter"])
 
 
-def test_a_sale_of_one_of_several_answers(vectors: Vectors) -> None:
+def test_a_sale_of_one_of_several_answers(vectors: FillVectors) -> None:
     for values, expected in vectors.of("sellSumToOne", 3):
         other = {"YES": "NO", "NO": "YES"}[values["outcome"]]
         joint = buy_answer(answers_of(values), values["answerId"], WantedTrade(outcome=other, shares=values["shares"]))
@@ -219,7 +219,7 @@ def test_a_sale_of_one_of_several_answers(vectors: Vectors) -> None:
         assert joint.direct[values["answerId"]].pool.prob == near(expected["resultProb"])
 
 
-def test_bets_at_their_best_size_on_one_of_several_answers(vectors: Vectors) -> None:
+def test_bets_at_their_best_size_on_one_of_several_answers(vectors: FillVectors) -> None:
     for values, expected in vectors.of("kellySumToOne", 3):
         want = WantedTrade(outcome=expected["outcome"], amount=expected["amount"])
         joint = buy_answer(answers_of(values), values["answerId"], want)

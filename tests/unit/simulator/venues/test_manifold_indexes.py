@@ -19,7 +19,7 @@ USERS, MARKETS, ANSWERS = ("ada", "bob", "crowd"), ("rain", "snow", "wind"), (No
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedBet:
     """Whose bet it was, where and when, and whether it rests as an order."""
 
     user: str
@@ -31,7 +31,7 @@ class Placed:
 
 PLACED = st.lists(
     st.builds(
-        Placed,
+        PlacedBet,
         user=st.sampled_from(USERS),
         market=st.sampled_from(MARKETS),
         answer=st.sampled_from(ANSWERS),
@@ -41,8 +41,8 @@ PLACED = st.lists(
 )
 
 
-def state_of(placed: list[Placed]) -> FakeManifoldState:
-    """Return a state with these bets and the holdings that come of them; each bet is put on record twice."""
+def state_of(placed: list[PlacedBet]) -> FakeManifoldState:
+    """Return a state with these bets and the resulting holdings; each bet is put on record twice."""
     state = FakeManifoldState()
     for number, one in enumerate(placed):
         limit = 0.4 if one.rests else None
@@ -73,7 +73,7 @@ def page(state: FakeManifoldState, **asked: Any) -> list[str]:
 
 
 @given(PLACED)
-def test_bets_and_holdings_by_market_and_by_user_are_those_of_a_scan(placed: list[Placed]) -> None:
+def test_bets_and_holdings_by_market_and_by_user_are_those_of_a_scan(placed: list[PlacedBet]) -> None:
     state = state_of(placed)
     assert [bet.id for bet in state.bets.values()] == [f"bet{number:06d}" for number in range(1, len(placed) + 1)]
     for market in (*MARKETS, "nowhere"):
@@ -94,7 +94,7 @@ def test_bets_and_holdings_by_market_and_by_user_are_those_of_a_scan(placed: lis
     st.none() | st.sampled_from((*USERS, "nobody")),
 )
 def test_a_page_of_bets_of_some_is_the_page_of_all_without_the_others(
-    placed: list[Placed], markets: list[str] | None, user: str | None
+    placed: list[PlacedBet], markets: list[str] | None, user: str | None
 ) -> None:
     state = state_of(placed)
     asked = {name: value for name, value in (("contractId", markets), ("userId", user)) if value is not None}
@@ -107,7 +107,7 @@ def test_a_page_of_bets_of_some_is_the_page_of_all_without_the_others(
 
 
 @given(PLACED)
-def test_the_volume_of_a_day_is_what_was_bet_on_the_market_within_it(placed: list[Placed]) -> None:
+def test_the_volume_of_a_day_is_what_was_bet_on_the_market_within_it(placed: list[PlacedBet]) -> None:
     state = state_of(placed)
     for name in MARKETS:
         market = FakeManifoldMarket(

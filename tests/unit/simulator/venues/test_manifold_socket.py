@@ -15,21 +15,21 @@ from bot.simulator.faults import SocketFault
 from tests.unit.simulator.venues.manifold_client import RawManifoldClient
 
 
-class Line:
+class SocketClient:
     """A socket that speaks frames."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self._txid = 0
 
-    async def say(self, kind: str, **more: Any) -> Any:
+    async def send(self, kind: str, **more: Any) -> Any:
         self._txid += 1
         await self.socket.send(json.dumps({"type": kind, "txid": self._txid, **more}))
-        ack = await self.hear()
+        ack = await self.receive()
         assert ack == {"type": "ack", "txid": self._txid, "success": True}
         return ack
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         return json.loads(await self.socket.recv())
 
     async def until_ping(self) -> list[Any]:
@@ -37,15 +37,15 @@ class Line:
         self._txid += 1
         await self.socket.send(json.dumps({"type": "ping", "txid": self._txid}))
         found: list[Any] = []
-        while (said := await self.hear()).get("txid") != self._txid:
-            found.append(said)
+        while (message := await self.receive()).get("txid") != self._txid:
+            found.append(message)
         return found
 
 
 @asynccontextmanager
-async def line(mana: RawManifoldClient) -> AsyncIterator[Line]:
-    async with connect(f"{mana.served.ws_url}/ws", proxy=None) as socket:
-        yield Line(socket)
+async def line(manifold: RawManifoldClient) -> AsyncIterator[SocketClient]:
+    async with connect(f"{manifold.served.ws_url}/ws", proxy=None) as socket:
+        yield SocketClient(socket)
 
 
 @pytest.mark.parametrize(
@@ -59,114 +59,118 @@ async def line(mana: RawManifoldClient) -> AsyncIterator[Line]:
         '{"type": "subscribe", "txid": 1, "topics": "global"}',
     ],
 )
-async def test_a_frame_that_cannot_be_read_is_answered_without_its_number(mana: RawManifoldClient, frame: str) -> None:
-    async with line(mana) as here:
+async def test_a_frame_that_cannot_be_read_is_answered_without_its_number(
+    manifold: RawManifoldClient, frame: str
+) -> None:
+    async with line(manifold) as here:
         await here.socket.send(frame)
-        ack = await here.hear()
+        ack = await here.receive()
         assert (ack["type"], ack["success"], "txid" in ack) == ("ack", False, False)
 
 
-async def test_a_bet_is_broadcast_on_each_topic_that_fits(mana: RawManifoldClient) -> None:
-    market, other = mana.world.add_market(), mana.world.add_market()
-    async with line(mana) as here:
-        await here.say("identify", uid="whoever")
-        await here.say("subscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
-        placed = await mana.placed(market)
-        await mana.placed(other)
+async def test_a_bet_is_broadcast_on_each_topic_that_fits(manifold: RawManifoldClient) -> None:
+    market, other = manifold.world.add_market(), manifold.world.add_market()
+    async with line(manifold) as here:
+        await here.send("identify", uid="whoever")
+        await here.send("subscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
+        placed = await manifold.placed(market)
+        await manifold.placed(other)
         heard = await here.until_ping()
-        assert [said["topic"] for said in heard] == [
+        assert [message["topic"] for message in heard] == [
             "global/new-bet",
             f"contract/{market.id}/new-bet",
             "global/new-bet",
         ]
-        assert all(said["type"] == "broadcast" for said in heard)
+        assert all(message["type"] == "broadcast" for message in heard)
         assert heard[0]["data"] == heard[1]["data"]
         [bet] = heard[0]["data"]["bets"]
-        assert (bet["id"], bet["userId"]) == (placed["betId"], mana.ada.id)
-        await here.say("unsubscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
-        await mana.placed(market)
+        assert (bet["id"], bet["userId"]) == (placed["betId"], manifold.ada.id)
+        await here.send("unsubscribe", topics=["global/new-bet", f"contract/{market.id}/new-bet"])
+        await manifold.placed(market)
         assert await here.until_ping() == []
 
 
 async def test_orders_balances_and_the_market_are_broadcast_in_the_terms_of_the_database(
-    mana: RawManifoldClient,
+    manifold: RawManifoldClient,
 ) -> None:
-    market = mana.world.add_market()
-    topics = [f"contract/{market.id}", f"user/{mana.ada.id}/orders", f"user/{mana.ada.id}"]
-    async with line(mana) as here:
-        await here.say("subscribe", topics=topics)
-        placed = await mana.placed(market, 40, limitProb=0.4)
-        await mana.post(f"/v0/bet/cancel/{placed['betId']}")
+    market = manifold.world.add_market()
+    topics = [f"contract/{market.id}", f"user/{manifold.ada.id}/orders", f"user/{manifold.ada.id}"]
+    async with line(manifold) as here:
+        await here.send("subscribe", topics=topics)
+        placed = await manifold.placed(market, 40, limitProb=0.4)
+        await manifold.post(f"/v0/bet/cancel/{placed['betId']}")
         heard: dict[str, list[Any]] = {}
-        for said in await here.until_ping():
-            heard.setdefault(said["topic"], []).append(said["data"])
+        for message in await here.until_ping():
+            heard.setdefault(message["topic"], []).append(message["data"])
         orders = [order["isCancelled"] for data in heard[topics[1]] for order in data["bets"]]
         assert orders == [False, True]
         raw = heard[topics[0]][0]["contract"]
         assert (raw["prob"], raw["pool"], "probability" in raw) == (0.5, {"YES": 100, "NO": 100}, False)
-        assert heard[topics[2]][0]["user"] == {"id": mana.ada.id, "balance": 1000}
+        assert heard[topics[2]][0]["user"] == {"id": manifold.ada.id, "balance": 1000}
 
 
-async def test_an_expired_order_is_not_broadcast(mana: RawManifoldClient) -> None:
-    market = mana.world.add_market()
-    async with line(mana) as here:
-        await here.say("subscribe", topics=[f"user/{mana.ada.id}/orders"])
-        await mana.placed(market, 40, limitProb=0.4, expiresMillisAfter=1000)
+async def test_an_expired_order_is_not_broadcast(manifold: RawManifoldClient) -> None:
+    market = manifold.world.add_market()
+    async with line(manifold) as here:
+        await here.send("subscribe", topics=[f"user/{manifold.ada.id}/orders"])
+        await manifold.placed(market, 40, limitProb=0.4, expiresMillisAfter=1000)
         assert len(await here.until_ping()) == 1
-        await mana.clock.advance(50.0)
+        await manifold.clock.advance(50.0)
         assert await here.until_ping() == []
 
 
-async def test_answers_and_resolutions_are_broadcast(mana: RawManifoldClient) -> None:
-    market = mana.world.add_market(type="MULTIPLE_CHOICE", answers=[("Red", 0.5), ("Blue", 0.3)])
+async def test_answers_and_resolutions_are_broadcast(manifold: RawManifoldClient) -> None:
+    market = manifold.world.add_market(type="MULTIPLE_CHOICE", answers=[("Red", 0.5), ("Blue", 0.3)])
     red = market.answers[0]
-    async with line(mana) as here:
-        await here.say(
+    async with line(manifold) as here:
+        await here.send(
             "subscribe",
             topics=[f"contract/{market.id}/updated-answers", f"answer/{red.id}/update", f"contract/{market.id}"],
         )
-        mana.world.move_price(market, 0.7, answer=red)
-        mana.world.resolve(market, "YES", answer=red)
-        mana.world.edit(market, description="Clarified.")
+        manifold.world.move_price(market, 0.7, answer=red)
+        manifold.world.resolve(market, "YES", answer=red)
+        manifold.world.edit(market, description="Clarified.")
         heard = await here.until_ping()
-        moved = next(said["data"]["answers"] for said in heard if said["topic"].endswith("updated-answers"))
+        moved = next(message["data"]["answers"] for message in heard if message["topic"].endswith("updated-answers"))
         assert moved[0]["prob"] == pytest.approx(0.7)
         assert set(moved[0]) == {"id", "poolYes", "poolNo", "prob", "volume"}
-        assert [said["data"]["answer"]["resolution"] for said in heard if "answer/" in said["topic"]] == ["YES"]
+        assert [message["data"]["answer"]["resolution"] for message in heard if "answer/" in message["topic"]] == [
+            "YES"
+        ]
 
 
-async def test_the_global_topic_has_everything(mana: RawManifoldClient) -> None:
-    async with line(mana) as here:
-        await here.say("subscribe", topics=["global"])
-        market = mana.world.add_market()
-        mana.world.resolve(market, "YES")
-        heard = [next(iter(said["data"])) for said in await here.until_ping()]
+async def test_the_global_topic_has_everything(manifold: RawManifoldClient) -> None:
+    async with line(manifold) as here:
+        await here.send("subscribe", topics=["global"])
+        market = manifold.world.add_market()
+        manifold.world.resolve(market, "YES")
+        heard = [next(iter(message["data"])) for message in await here.until_ping()]
         assert heard == ["contract", "contract"]
 
 
-async def test_an_idle_client_is_cut_between_one_and_two_minutes(mana: RawManifoldClient) -> None:
-    async with line(mana) as idle, line(mana) as lively:
-        await lively.say("ping")
-        await mana.clock.advance(30.0)
-        await lively.say("ping")
-        await mana.clock.advance(29.0)
-        await lively.say("ping")
-        await mana.clock.advance(31.0)
-        await lively.say("ping")
-        await mana.clock.advance(31.0)
+async def test_an_idle_client_is_cut_between_one_and_two_minutes(manifold: RawManifoldClient) -> None:
+    async with line(manifold) as idle, line(manifold) as lively:
+        await lively.send("ping")
+        await manifold.clock.advance(30.0)
+        await lively.send("ping")
+        await manifold.clock.advance(29.0)
+        await lively.send("ping")
+        await manifold.clock.advance(31.0)
+        await lively.send("ping")
+        await manifold.clock.advance(31.0)
         with pytest.raises(ConnectionClosed) as caught:
-            await idle.hear()
+            await idle.receive()
         assert caught.value.rcvd is None
-        await lively.say("ping")
+        await lively.send("ping")
 
 
-async def test_a_gapping_socket_loses_a_bet(mana: RawManifoldClient) -> None:
-    market = mana.world.add_market()
-    async with line(mana) as here:
-        await here.say("subscribe", topics=["global/new-bet"])
-        mana.venue.faults.on_sockets.add(SocketFault.GAPPING)
-        first = await mana.placed(market)
-        second = await mana.placed(market)
-        mana.venue.faults.on_sockets.clear()
-        [said] = await here.until_ping()
-        assert [bet["id"] for bet in said["data"]["bets"]] == [second["betId"]] != [first["betId"]]
+async def test_a_gapping_socket_loses_a_bet(manifold: RawManifoldClient) -> None:
+    market = manifold.world.add_market()
+    async with line(manifold) as here:
+        await here.send("subscribe", topics=["global/new-bet"])
+        manifold.venue.faults.on_sockets.add(SocketFault.GAPPING)
+        first = await manifold.placed(market)
+        second = await manifold.placed(market)
+        manifold.venue.faults.on_sockets.clear()
+        [message] = await here.until_ping()
+        assert [bet["id"] for bet in message["data"]["bets"]] == [second["betId"]] != [first["betId"]]

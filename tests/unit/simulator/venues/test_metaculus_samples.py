@@ -27,13 +27,13 @@ def folder(shared: Path) -> Path:
 
 
 @pytest.fixture
-def sampled(bots: RawMetaculusClient) -> RawMetaculusClient:
-    mirror(bots)
-    return bots
+def sampled(metaculus: RawMetaculusClient) -> RawMetaculusClient:
+    mirror(metaculus)
+    return metaculus
 
 
-async def own_forecasts(bots: RawMetaculusClient) -> None:
-    questions = bots.world.state.questions
+async def own_forecasts(metaculus: RawMetaculusClient) -> None:
+    questions = metaculus.world.state.questions
     values: list[tuple[int, Any]] = [
         (50_001, 0.6),
         (50_001, 0.62),
@@ -49,7 +49,7 @@ async def own_forecasts(bots: RawMetaculusClient) -> None:
         (50_022, 0.35),
     ]
     for number, value in values:
-        assert (await bots.forecast(questions[number], value)).status_code == 201
+        assert (await metaculus.forecast(questions[number], value)).status_code == 201
 
 
 async def test_forecasts_are_taken_and_refused_as_they_were(sampled: RawMetaculusClient, folder: Path) -> None:

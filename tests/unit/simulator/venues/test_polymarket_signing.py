@@ -19,7 +19,7 @@ SECRET = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="  # noqa: S105 - bytes 0 
 
 
 @pytest.fixture
-async def poly() -> AsyncIterator[RawPolymarketClient]:
+async def polymarket() -> AsyncIterator[RawPolymarketClient]:
     async with open_polymarket() as here:
         yield here
 
@@ -117,26 +117,26 @@ def test_newer_ids_are_known_by_their_form() -> None:
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
 async def test_orders_of_each_type_of_wallet_are_taken_with_their_signature(
-    poly: RawPolymarketClient, kind: int
+    polymarket: RawPolymarketClient, kind: int
 ) -> None:
-    user = poly.world.give_key(poly.world.add_user(OTHER_KEY, kind=kind))
-    market = poly.world.add_market()
-    body = poly.body(market, "BUY", "0.4", "10", user=user, private_key=OTHER_KEY)
+    user = polymarket.world.give_key(polymarket.world.add_user(OTHER_KEY, kind=kind))
+    market = polymarket.world.add_market()
+    body = polymarket.body(market, "BUY", "0.4", "10", user=user, private_key=OTHER_KEY)
     # The figure of docs/facts/polymarket.md#order-signatures.
     assert len(body["order"]["signature"]) == 2 + 2 * (317 if kind == 3 else 65)
-    reply = await poly.private("POST", "/order", body, user=user)
+    reply = await polymarket.private("POST", "/order", body, user=user)
     assert reply.json()["status"] == "live", reply.text
     digest = signing.OrderDigest(body["order"], signing.token_domain(market.tokens[0], neg_risk=False))
     assert reply.json()["orderID"] == digest.id
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-async def test_each_market_has_its_own_exchange_contract(poly: RawPolymarketClient, version: str) -> None:
-    _, [choice] = poly.world.add_choice("Who?", {"Ann": "0.5"})
-    market = poly.world.add_market(version=version)
-    assert (await poly.placed(market, "BUY", "0.4", "10"))["status"] == "live"
-    assert (await poly.placed(choice, "BUY", "0.4", "10"))["status"] == "live"
-    wrong = await poly.post(market, "BUY", "0.4", "10", domain=("2", signing.NEG_RISK_CONTRACT))
+async def test_each_market_has_its_own_exchange_contract(polymarket: RawPolymarketClient, version: str) -> None:
+    _, [choice] = polymarket.world.add_choice("Who?", {"Ann": "0.5"})
+    market = polymarket.world.add_market(version=version)
+    assert (await polymarket.placed(market, "BUY", "0.4", "10"))["status"] == "live"
+    assert (await polymarket.placed(choice, "BUY", "0.4", "10"))["status"] == "live"
+    wrong = await polymarket.post(market, "BUY", "0.4", "10", domain=("2", signing.NEG_RISK_CONTRACT))
     assert (wrong.status_code, wrong.json()) == (400, {"error": "invalid signature"})
 
 
@@ -153,28 +153,28 @@ async def test_each_market_has_its_own_exchange_contract(poly: RawPolymarketClie
     ],
 )
 async def test_an_order_that_was_changed_after_it_was_signed_is_refused(
-    poly: RawPolymarketClient, change: dict[str, Any]
+    polymarket: RawPolymarketClient, change: dict[str, Any]
 ) -> None:
-    body = poly.body(poly.world.add_market(), "BUY", "0.4", "10")
+    body = polymarket.body(polymarket.world.add_market(), "BUY", "0.4", "10")
     body["order"] |= change
-    reply = await poly.private("POST", "/order", body)
+    reply = await polymarket.private("POST", "/order", body)
     assert (reply.status_code, reply.json()) == (400, {"error": "invalid signature"})
-    assert poly.venue.ledger.effects() == []
+    assert polymarket.venue.ledger.effects() == []
 
 
-async def test_the_wrong_type_of_wallet_is_a_refusal_of_its_own(poly: RawPolymarketClient) -> None:
-    address = poly.ada.address
-    reply = await poly.post(
-        poly.world.add_market(), "BUY", "0.4", "10", signature_type=0, maker=address, signer=address
+async def test_the_wrong_type_of_wallet_is_a_refusal_of_its_own(polymarket: RawPolymarketClient) -> None:
+    address = polymarket.ada.address
+    reply = await polymarket.post(
+        polymarket.world.add_market(), "BUY", "0.4", "10", signature_type=0, maker=address, signer=address
     )
     assert (reply.status_code, "maker address not allowed" in reply.text) == (400, True)
 
 
-async def test_a_private_request_needs_all_its_headers_right(poly: RawPolymarketClient) -> None:
-    assert (await poly.private("GET", "/data/orders")).status_code == 200
+async def test_a_private_request_needs_all_its_headers_right(polymarket: RawPolymarketClient) -> None:
+    assert (await polymarket.private("GET", "/data/orders")).status_code == 200
     # The signed path is without the query.
-    assert (await poly.private("GET", "/data/orders", params={"market": "0x1"})).status_code == 200
-    good = dict(poly.venue.requests[-1].headers)
+    assert (await polymarket.private("GET", "/data/orders", params={"market": "0x1"})).status_code == 200
+    good = dict(polymarket.venue.requests[-1].headers)
     headers = {name: value for name, value in good.items() if name.startswith("poly_")}
     changes = {
         "poly_signature": "x" + headers["poly_signature"][1:],
@@ -184,19 +184,19 @@ async def test_a_private_request_needs_all_its_headers_right(poly: RawPolymarket
         "poly_address": DEAD,
     }
     for name, value in changes.items():
-        reply = await poly.client.get("/data/orders", headers={**headers, name: value})
+        reply = await polymarket.client.get("/data/orders", headers={**headers, name: value})
         assert (reply.status_code, reply.json()) == (401, {"error": "Unauthorized/Invalid api key"})
-    await poly.clock.advance(301)
-    assert (await poly.client.get("/data/orders", headers=headers)).status_code == 401
+    await polymarket.clock.advance(301)
+    assert (await polymarket.client.get("/data/orders", headers=headers)).status_code == 401
 
 
-async def test_a_log_in_makes_a_key_once_and_finds_it_again(poly: RawPolymarketClient) -> None:
+async def test_a_log_in_makes_a_key_once_and_finds_it_again(polymarket: RawPolymarketClient) -> None:
     pytest.importorskip("polymarket")
     from eth_account import Account
     from polymarket._internal.l1_auth import sign_api_key_auth
 
-    user = poly.world.add_user(KEY)
-    stamp = int(poly.clock.now().timestamp())
+    user = polymarket.world.add_user(KEY)
+    stamp = int(polymarket.clock.now().timestamp())
     signed = sign_api_key_auth(Account.from_key(KEY), chain_id=137, timestamp=stamp)
     headers = {
         "POLY_ADDRESS": signed.address,
@@ -204,11 +204,11 @@ async def test_a_log_in_makes_a_key_once_and_finds_it_again(poly: RawPolymarketC
         "POLY_SIGNATURE": signed.signature,
         "POLY_TIMESTAMP": str(stamp),
     }
-    assert (await poly.client.get("/auth/derive-api-key", headers=headers)).status_code == 400
-    made = await poly.client.post("/auth/api-key", headers=headers)
+    assert (await polymarket.client.get("/auth/derive-api-key", headers=headers)).status_code == 400
+    made = await polymarket.client.post("/auth/api-key", headers=headers)
     assert made.json() == {"apiKey": user.key, "secret": user.secret, "passphrase": user.passphrase}
-    assert (await poly.client.post("/auth/api-key", headers=headers)).status_code == 400
-    assert (await poly.client.get("/auth/derive-api-key", headers=headers)).json() == made.json()
+    assert (await polymarket.client.post("/auth/api-key", headers=headers)).status_code == 400
+    assert (await polymarket.client.get("/auth/derive-api-key", headers=headers)).json() == made.json()
     for name, value in (("POLY_NONCE", "1"), ("POLY_ADDRESS", DEAD), ("POLY_TIMESTAMP", str(stamp + 1))):
-        assert (await poly.client.post("/auth/api-key", headers={**headers, name: value})).status_code == 401
-    assert [effect.subject for effect in poly.venue.ledger.effects("api key")] == [user.key]
+        assert (await polymarket.client.post("/auth/api-key", headers={**headers, name: value})).status_code == 401
+    assert [effect.subject for effect in polymarket.venue.ledger.effects("api key")] == [user.key]

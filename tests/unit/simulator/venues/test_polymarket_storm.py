@@ -44,7 +44,7 @@ def test_whatever_chance_does_the_venue_stays_whole_and_no_order_is_taken_twice(
                 body = body_of(market, asked, who=who, salt=turn, index=int(stream.integers(0, 2)))
                 if stream.random() < 0.2:
                     venue.world.exchange.next_settlements.append("FAILED")
-                # Somebody who does not know what became of it asks again with the same bytes.
+                # Somebody who does not know its result asks again with the same bytes.
                 for _ in range(2):
                     await _post(client, clock, who[0], body)
                 venue.world.trade(market, ("BUY", "SELL")[turn % 2], "3")

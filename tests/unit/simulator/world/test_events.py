@@ -1,4 +1,4 @@
-"""Events of the simulated world: true probabilities are calibrated, and martingales, against what becomes of them."""
+"""Events of the simulated world: true probabilities are calibrated, and martingales, against their outcomes."""
 
 from collections.abc import Callable, Sequence
 

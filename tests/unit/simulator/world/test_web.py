@@ -47,7 +47,7 @@ async def found(web: httpx.AsyncClient, **asked: Any) -> list[dict[str, Any]]:
 
 def all_articles(press: NewsServer, kind: ArticleKind) -> list[NewsArticle]:
     keys = [ask.key for ask in press.world.questions]
-    return [article for key in keys for article in press.newsroom.articles(key) if article.kind is kind]
+    return [article for key in keys for article in press.news.articles(key) if article.kind is kind]
 
 
 async def test_nothing_of_the_future_is_found(press: NewsServer, web: httpx.AsyncClient, clock: FakeClock) -> None:
@@ -136,7 +136,7 @@ async def test_hidden_text_is_in_the_page_and_not_in_what_people_read(
         await clock.advance(1.0)
         words = article.versions[0].hidden.split()[-4:]
         assert " ".join(words) in page.text.replace("&#x27;", "'")
-        shown = extract_page(page.content, "text/html", longest=20_000)
+        shown = extract_page(page.content, "text/html", max_chars=20_000)
         assert " ".join(words) not in shown.text
 
 

@@ -31,9 +31,9 @@ class LanternSettings(PluginSettings):
 
 
 class LanternVenue:
-    def __init__(self, settings: LanternSettings, workplace: PluginContext) -> None:
+    def __init__(self, settings: LanternSettings, context: PluginContext) -> None:
         self.settings = settings
-        self.clock = workplace.clock
+        self.clock = context.clock
 
     async def questions(self) -> AsyncIterator[Question]:
         yield Question(ref=REF, title=self.settings.title, shape=BinaryShape(), targets=(Target(),))
@@ -44,12 +44,12 @@ class LanternVenue:
 
 
 @asynccontextmanager
-async def open_lantern(settings: LanternSettings, workplace: PluginContext) -> AsyncIterator[VenueReader]:
-    yield LanternVenue(settings, workplace)
+async def open_lantern(settings: LanternSettings, context: PluginContext) -> AsyncIterator[VenueReader]:
+    yield LanternVenue(settings, context)
 
 
-async def sweep(workplace: PluginContext) -> str:
-    return f"swept {workplace.folder}"
+async def sweep(context: PluginContext) -> str:
+    return f"swept {context.folder}"
 
 
 def wave(times: int = 1) -> None:
