@@ -35,6 +35,17 @@ COLUMNS = (
 )
 
 
+RANKING_COLUMNS = (
+    TableColumn(""),
+    TableColumn("accuracy", ColumnKind.NUMBER),
+    TableColumn("absolute error", ColumnKind.NUMBER),
+    TableColumn("AUC", ColumnKind.NUMBER),
+    TableColumn("precision", ColumnKind.NUMBER),
+    TableColumn("AUC, crowd's side", ColumnKind.NUMBER),
+    TableColumn("precision, crowd's side", ColumnKind.NUMBER),
+)
+
+
 DIGITS = 4
 
 
@@ -45,6 +56,9 @@ def print_lab_report(console: Console, report: Mapping[str, Any]) -> None:
     for row in report["rows"]:
         if row["note"]:
             console.print(f"{row['name']}: {row['note']}")
+    if report["forecasters"]:
+        print_heading(console, "How well answers separate yes from no")
+        console.print(make_table(RANKING_COLUMNS, [_ranking_cells(row) for row in report["rows"]]))
     if report["recoveries"]:
         print_heading(console, "Planted and recovered effects")
         for one in report["recoveries"]:
@@ -76,6 +90,12 @@ def _lab_cells(row: Mapping[str, Any]) -> Sequence[str]:
             else (NO_VALUE,) * 5
         ),
     )
+
+
+def _ranking_cells(row: Mapping[str, Any]) -> Sequence[str]:
+    own, crowd = row["ranking"], row["crowd_ranking"]
+    figures = (own["accuracy"], own["absolute_error"], own["auc"], own["precision"], crowd["auc"], crowd["precision"])
+    return (row["name"], *map(format_number, figures))
 
 
 def _difference_text(span: Mapping[str, float] | None) -> str:
@@ -136,6 +156,10 @@ class LabOptions:
             "team, solo, orchestra, ensemble.",
         ),
     ] = ""
+    hide_crowd: Annotated[
+        bool,
+        typer.Option("--hide-crowd", help="The compared forecasters do not see the market price."),
+    ] = False
     jobs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of processes; default: one per core.")
     ] = None
@@ -157,6 +181,9 @@ def sandbox(_ctx: typer.Context, options: LabOptions) -> None:
     if options.only.strip() and options.forecasters.strip():
         message = "it names parts, but --forecasters compares whole forecasters: leave out one of the two"
         raise typer.BadParameter(message, param_hint="--only")
+    if options.hide_crowd and not options.forecasters.strip():
+        message = "it goes with --forecasters; the part crowd measures the same for blf"
+        raise typer.BadParameter(message, param_hint="--hide-crowd")
     require_writable(options.json, "--json")
     write_and_print_report(run_until_terminated(_run_laboratory(options)), options.json)
 
@@ -203,4 +230,5 @@ def _laboratory_arguments(options: LabOptions, out: Path) -> list[str]:
         "--folder": None if options.folder is None else options.folder.absolute(),
         "--out": out,
     }
-    return [part for name, value in given.items() if value not in {None, ""} for part in (name, str(value))]
+    valued = [part for name, value in given.items() if value not in {None, ""} for part in (name, str(value))]
+    return [*valued, *(("--hide-crowd",) if options.hide_crowd else ())]

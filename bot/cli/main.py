@@ -21,8 +21,7 @@ from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import redacted_streams
 from bot.config.process_setup import configure_process
 from bot.core.errors import ConfigError, FoxcastError, describe_error_with_type
-from bot.core.nearest_names import suggest_names
-from bot.core.plain_text import replace_invisible
+from bot.core.plain_text import replace_invisible, suggest_names
 from bot.core.redaction import redact_foreign_message, redact_message
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ async def open_shared_rates(
     shared = SharedRateUsageFiles(folder=folder / RATE_USAGE_FOLDER) if os.access(folder, os.W_OK) else None
     if path.exists():
         store = ReadOnlyRateBook((await stack.enter_async_context(open_ledger_read_only(path))).rates, shared)
-    return RateLimiter(limits, clock=clock, random=random, book=store, shared=shared)
+    return RateLimiter(limits, clock=clock, random=random, store=store, shared=shared)
 
 
 async def open_read_only_plugins(

@@ -137,8 +137,8 @@ async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Pa
         made = await context("forecast", name)
         assert made.code == 0
         assert "was interrupted; it is resumed" in made.out
-        assert (await desk("show", "file:rain", "--json")).json["history"][-1]["revision"] == 1
-        again = conversations(desk.server.requests)
+        assert (await context("show", "file:rain", "--json")).json["history"][-1]["revision"] == 1
+        again = conversations(context.server.requests)
     assert not {*paid} & {*again}
     assert {*unpaid} <= {*again}
     assert len(again) == len(set(again)) == 4
@@ -167,12 +167,12 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
         assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
         again = shlex.split(ended.err.rpartition("resume with: ")[2])[1:]
         assert again == asked
-        desk.server.script = through
-        first = conversations([asked for asked in desk.server.requests if asked.assistant_turns == 0])
-        desk.server.requests.clear()
-        made = await desk(*again)
+        context.server.script = through
+        first = conversations([asked for asked in context.server.requests if asked.assistant_turns == 0])
+        context.server.requests.clear()
+        made = await context(*again)
         closer = shlex.split(made.out.rpartition("see every step with: ")[2])[1:]
-        explained = await desk(*closer)
+        explained = await context(*closer)
     assert (made.code, explained.code) == (0, 0)
     assert closer[:3] == ["--config", "my own.toml", "explain"]
     assert not {*first} & {*conversations(context.server.requests)}
@@ -241,8 +241,8 @@ async def test_a_pass_tells_what_it_holds_and_does_it_after_a_yes(tmp_path: Path
         assert held.code == 0
         assert "1 forecast by blf held: expected to cost about" in held.out
         assert "confirm with --yes" in held.out
-        assert desk.server.count == 0
-        done = await desk("run", "--once", "--yes")
+        assert context.server.count == 0
+        done = await context("run", "--once", "--yes")
         assert (done.code, done.err) == (0, "")
         assert " held: " not in done.out
         assert context.server.count == 2
@@ -307,7 +307,7 @@ async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_k
             second = await context.begin("forecast", name)
             assert second.stdout
             assert (await second.stdout.readline()).startswith(b"requested; the running Foxcast")
-        desk.server.script = searching(1, probability=0.2)
+        context.server.script = searching(1, probability=0.2)
         first.kill()
         made = await wait_for_result(second)
         assert made.code == 0
@@ -339,7 +339,9 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
         made = await wait_for_result(command)
     assert made.code == 0
     assert "the other Foxcast has ended; the forecast continues here" in made.out
-    paid = [asked for asked in desk.server.requests if asked.assistant_turns == 0 and "Paris" in asked.outside_text()]
+    paid = [
+        asked for asked in context.server.requests if asked.assistant_turns == 0 and "Paris" in asked.outside_text()
+    ]
     assert len({*conversations(paid)}) == len(paid) == 2
 
 

@@ -101,7 +101,9 @@ def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
     assert again["forecasts"]["high"]["forecast"]["revision"] == 2
 
 
-def test_what_cannot_be_is_refused_with_what_there_is(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+def test_what_cannot_be_is_refused_with_what_there_is(
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
     unknown = run_command(foxcast, "forecast", "q.toml", "--with", "high,evn")
     assert unknown.is_refusal(8, "did you mean even?", "available: ensemble, keeper, high, even, mute")
     dormant = run_command(foxcast, "forecast", "q.toml", "--with", "high,court")

@@ -56,6 +56,9 @@ def test_parts_and_whole_forecasters_are_not_asked_for_at_once(
 ) -> None:
     answer = run_command(new_installation, "lab", "sandbox", "--only", "trials", "--forecasters", "blf,solo")
     assert answer.is_refusal(2, "--only", "--forecasters", "leave out one")
+    assert run_command(new_installation, "lab", "sandbox", "--hide-crowd").is_refusal(
+        2, "--hide-crowd", "--forecasters"
+    )
 
 
 def test_what_ends_the_laboratory_ends_the_command(new_installation: FoxcastInstallation) -> None:

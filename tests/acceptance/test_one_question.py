@@ -59,11 +59,13 @@ def test_a_question_before_its_first_forecast_says_how_to_get_one(
     assert "No run of a job" not in run_command(installation, "status").out
 
 
-def test_a_held_forecast_says_when_it_is_asked_again(harbour: FoxcastInstallation, run_command: InProcessCommand) -> None:
-    (harbour.folder / "state").mkdir()
-    (harbour.folder / "state" / "STOP").touch()
-    run_jobs(harbour, "discover harbour", "forecast", "submit")
-    assert "hold: halted by STOP; decided again from" in run_command(harbour, "show", "lamp").out
+def test_a_held_forecast_says_when_it_is_asked_again(
+    installation: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    (installation.folder / "state").mkdir()
+    (installation.folder / "state" / "STOP").touch()
+    run_jobs(installation, "discover harbour", "forecast", "submit")
+    assert "hold: halted by STOP; decided again from" in run_command(installation, "show", "lamp").out
 
 
 def test_a_venue_that_is_off_holds_for_good(installation: FoxcastInstallation, run_command: InProcessCommand) -> None:
@@ -111,7 +113,7 @@ def test_a_backup_replaces_a_ledger_that_is_lost(
 def test_a_forecaster_that_learns_nothing_cannot_be_fitted(
     installation: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
 ) -> None:
-    answer = run_command(harbour, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
+    answer = run_command(installation, "fit", "keeper", "--rounds", tmp_path, "--before", "2026-06-01")
     assert answer.is_refusal(2, "keeper has no parameters to fit")
 
 

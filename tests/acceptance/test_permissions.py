@@ -108,7 +108,7 @@ def test_from_the_first_token_on_everybody_needs_one_but_to_halt(
 ) -> None:
     run_command(live, "resume")
     assert "every user of this state folder is an approver" in run_command(live, "principal", "list").out
-    token = add(inside, live, "ann", "approver")
+    token = add(run_command, live, "ann", "approver")
     arming = ("arm", VENUE, "--for", "1h")
     assert run_command(live, *arming).is_refusal(4, "arm needs a token", "FOXCAST_TOKEN")
     wrong = live.with_environment(FOXCAST_TOKEN=token + "x")

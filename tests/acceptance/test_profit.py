@@ -153,7 +153,7 @@ def test_the_history_ends_where_the_account_stands(lived: TradedInstallation) ->
     assert "+500.00" in lived.history_shown
 
 
-def test_a_person_sees_what_is_no_gain(lived: Lived) -> None:
+def test_a_person_sees_what_is_no_gain(lived: TradedInstallation) -> None:
     for part in ("not from orders: deposits", "+500.00", "loan of the venue", "By forecaster", "Markets (3)"):
         assert part in lived.shown
 

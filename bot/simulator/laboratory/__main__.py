@@ -54,6 +54,7 @@ def _run_parts(given: argparse.Namespace, parts: Sequence[str], folder: Path) ->
         questions=given.questions or (DEFAULT_COMPARED if given.forecasters else DEFAULT_QUESTIONS),
         parts=parts,
         forecasters=chosen_forecasters(given.forecasters) if given.forecasters else (),
+        hides_crowd=given.hide_crowd,
         folder=folder,
         processes=given.jobs,
     )
@@ -75,6 +76,7 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=None)
     parser.add_argument("--only", type=_split_list, default=[])
     parser.add_argument("--forecasters", type=_split_list, default=[])
+    parser.add_argument("--hide-crowd", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, required=True)

@@ -54,13 +54,17 @@ BASELINE_VARIANT = ForecasterVariant(name="baseline", forecaster="baseline", mod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentPlan:
-    """The request: a world by its seed, how many questions, where ledgers go, and parts or else forecasters."""
+    """The request: a world by its seed, how many questions, where ledgers go, and parts or else forecasters.
+
+    With ``hides_crowd`` the forecasters that are compared see no market price.
+    """
 
     seed: int
     questions: int
     folder: Path
     parts: Collection[str] = ()
     forecasters: Collection[str] = ()
+    hides_crowd: bool = False
     processes: int = 1
     many: int = CALIBRATION_QUESTIONS
     resamples: int = RESAMPLES
@@ -108,7 +112,7 @@ def run_comparison(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFi
     plugins = forecaster_plugins(plan.forecasters)
     jobs = [
         ForecasterJob(seed=plan.seed, count=plan.questions, setup=setup, folder=plan.folder, plugins=plugins)
-        for setup in comparison_variants(plan.forecasters)
+        for setup in comparison_variants(plan.forecasters, hides_crowd=plan.hides_crowd)
     ]
     found = {one.name: one for one in run_all_jobs(jobs, plan.processes, tell)}
     if ENSEMBLE in plan.forecasters:
@@ -210,7 +214,7 @@ REPORT_NOTES = (
     "The machinery around them is the real one: tools, guards, gateway, ledger, aggregation, calibration, audit.",
     "So signs and recoveries show that the parts work as intended; sizes say nothing about real models.",
     "Differences are paired over the same questions, with 95 % intervals by bootstrap over groups of questions.",
-    "'Off' is the mean squared distance to the world's own probability; it means nothing for one that knows outcomes.",
+    "The distance to truth is the mean square; it means nothing for a forecaster that knows outcomes.",
     "A call that several trials of a question share is counted once, for the first of them.",
 )
 
@@ -226,6 +230,7 @@ def make_report(plan: ExperimentPlan, found: ExperimentFindings, *, seconds: flo
         "questions": found.rows[0].n,
         "parts": [*plan.parts],
         "forecasters": [*plan.forecasters],
+        "hides_crowd": plan.hides_crowd,
         "prices_usd_per_million_tokens": {"in": PRICE_IN, "out": PRICE_OUT},
         "rows": [_row_report(row) for row in found.rows],
         "recoveries": [

@@ -1,6 +1,7 @@
 """The comparison of forecasters: each as it is shipped, with variants that show the worth of its parts."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from bot.core.errors import ConfigError
 from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
@@ -80,9 +81,9 @@ def forecaster_plugins(names: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(PLUGINS.get(name, name) for name in names))
 
 
-def comparison_variants(names: Collection[str]) -> list[ForecasterVariant]:
+def comparison_variants(names: Collection[str], *, hides_crowd: bool = False) -> list[ForecasterVariant]:
     """Return all setups for these forecasters."""
-    return [setup for name in names for setup in VARIANTS[name]]
+    return [replace(setup, hides_crowd=hides_crowd) for name in names for setup in VARIANTS[name]]
 
 
 def member_answers(found: Mapping[str, ForecasterAnswers]) -> Mapping[str, Sequence[float]]:

@@ -36,7 +36,8 @@ class ForecasterVariant:
     """One forecaster as configured: its base, settings, trials and models.
 
     ``reference`` is the setup that it is compared with, where that is not the reference. ``models_by_role`` says which
-    model plays which role; with ``filter`` None nobody judges texts. ``audits_leaks``: its documents are audited
+    model plays which role; with ``filter`` None nobody judges texts; ``hides_crowd``: it sees no market price.
+    ``audits_leaks``: its documents are audited
     afterwards; ``is_calibrated``: the gated calibrator is applied to its answers.
     """
 
@@ -47,6 +48,7 @@ class ForecasterVariant:
     clairvoyant: bool = False
     models_by_role: Mapping[str, str] = field(default_factory=lambda: {"main": SOBER})
     filter: str | None = SOBER
+    hides_crowd: bool = False
     audits_leaks: bool = False
     is_calibrated: bool = False
     reference: str | None = None

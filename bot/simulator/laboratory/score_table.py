@@ -10,6 +10,8 @@ from bot.simulator.laboratory.questions import LaboratoryQuestion
 if TYPE_CHECKING:
     import numpy as np
 
+    from bot.stats.ranking import RankingFigures
+
 RESAMPLES = 4_000
 
 
@@ -42,7 +44,8 @@ class LaboratoryScore:
     """A line with its scores.
 
     ``brier`` is the mean Brier score against the outcomes, ``distance_to_truth`` the mean squared distance to the true
-    probability; both differences are those to the line ``reference``, negative where this one is better.
+    probability; both differences are those to the line ``reference``, negative where this one is better. ``ranking``
+    holds further figures against the outcomes, ``crowd_ranking`` the same against the side that the crowd favours.
     """
 
     name: str
@@ -50,6 +53,8 @@ class LaboratoryScore:
     n: int
     brier: float
     distance_to_truth: float
+    ranking: "RankingFigures"
+    crowd_ranking: "RankingFigures"
     reference: str | None = None
     difference: IntervalEstimate | None = None
     distance_difference: IntervalEstimate | None = None
@@ -63,8 +68,11 @@ def score_lines(
     """Score all lines over the same cases; the same resamples serve all differences."""
     import numpy as np  # noqa: PLC0415 - as in all of the laboratory, what needs it imports it
 
+    from bot.stats.ranking import rank_forecasts  # noqa: PLC0415 - numpy
+
     outcomes = np.array([float(case.outcome) for case in cases])
     chances = np.array([case.true_probability for case in cases])
+    favoured = np.array([float(case.crowd > 0.5) for case in cases])
     forecasts = np.array([line.answers for line in lines]).T
     briers = _paired_differences((forecasts - outcomes[:, None]) ** 2, lines, cases, rng)
     offs = _paired_differences((forecasts - chances[:, None]) ** 2, lines, cases, rng)
@@ -75,6 +83,8 @@ def score_lines(
             n=len(cases),
             brier=float(((forecasts[:, place] - outcomes) ** 2).mean()),
             distance_to_truth=float(((forecasts[:, place] - chances) ** 2).mean()),
+            ranking=rank_forecasts(forecasts[:, place], outcomes),
+            crowd_ranking=rank_forecasts(forecasts[:, place], favoured),
             reference=line.reference,
             difference=briers.get(line.name),
             distance_difference=offs.get(line.name),

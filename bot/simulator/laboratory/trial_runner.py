@@ -199,6 +199,8 @@ class _ForecasterTrials:
         )
         context = await self._open_trial(case, start)
         asked = question if configured.clairvoyant else hide_late_crowd(question, cutoff)
+        if self.setup.hides_crowd:
+            asked = replace(asked, crowd=None)
         return await run_trial(
             configured.implementation, asked, context, TrialSettings(limits=configured.limits, log=discard_step)
         )

@@ -5,6 +5,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bot.config.loader import load_config
@@ -15,7 +16,7 @@ from bot.plugin_system.registry import BrokenPlugin, load_registry
 from bot.simulator.laboratory.__main__ import main
 from bot.simulator.laboratory.answers import ForecasterAnswers
 from bot.simulator.laboratory.experiment import ExperimentPlan, run_ablations, run_comparison
-from bot.simulator.laboratory.forecaster_comparison import VARIANTS, forecaster_plugins
+from bot.simulator.laboratory.forecaster_comparison import VARIANTS, comparison_variants, forecaster_plugins
 from bot.simulator.laboratory.forecaster_variants import (
     BOLD_ONE_STEP,
     OVERCONFIDENCE_FACTOR,
@@ -87,6 +88,16 @@ def test_the_bold_mind_multiplies_log_odds_and_does_nothing_else(tmp_path: Path)
 def test_a_forecaster_without_models_needs_no_workshop(tmp_path: Path) -> None:
     answers = run_job(job(tmp_path, VARIANTS["baseline"][0], count=3))
     assert (answers.use.calls, answers.unanswered, len(answers.pooled_answers(1))) == (0, 0, 3)
+
+
+def test_a_forecaster_from_which_the_crowd_is_hidden_answers_without_it(tmp_path: Path) -> None:
+    (variant,) = comparison_variants(["baseline"])
+    (hiding,) = comparison_variants(["baseline"], hides_crowd=True)
+    crowd = [case.crowd for case in select_questions(create_world(SEED, 3), 3)]
+    seen = run_job(job(tmp_path / "seen", variant, count=3)).pooled_answers(1)
+    hidden = run_job(job(tmp_path / "hidden", hiding, count=3)).pooled_answers(1)
+    assert np.corrcoef(seen, crowd)[0, 1] > 0.9
+    assert all(abs(one - price) > 0.01 for one, price in zip(hidden, crowd, strict=True))
 
 
 @pytest.mark.parametrize("name", [name for name in VARIANTS if VARIANTS[name]])

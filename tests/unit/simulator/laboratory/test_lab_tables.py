@@ -57,3 +57,18 @@ def test_each_line_is_held_against_the_line_that_it_names() -> None:
     assert up is not None
     assert down.estimate == pytest.approx(0.001**2 - 0.25)
     assert up.estimate == pytest.approx(-down.estimate)
+
+
+def test_a_row_tells_how_well_it_separates_yes_from_no_and_how_far_it_agrees_with_the_crowd() -> None:
+    crowd = [case.crowd for case in CASES]
+    found = table(
+        AnswerLine(name="crowd", part="p", answers=crowd),
+        AnswerLine(name="contrary", part="p", answers=[1.0 - price for price in crowd]),
+    )
+    assert found["crowd"].crowd_ranking.auc == found["crowd"].crowd_ranking.precision == 1.0
+    assert found["crowd"].crowd_ranking.accuracy == 1.0
+    assert found["contrary"].crowd_ranking.auc == 0.0
+    own, contrary = found["crowd"].ranking.auc, found["contrary"].ranking.auc
+    assert own is not None
+    assert contrary is not None
+    assert own == pytest.approx(1.0 - contrary)
