@@ -130,8 +130,7 @@ async def choose_action(turn: MemberTurn, joint_context: JointStepContext) -> No
         prompt = f"{listed}\n\n{prompt_texts.fixed_prompt('think')}"
         await turn.ask(member.tools.thoughts, member_answers.read_thoughts, prompt)
         listed = ""
-    # A grammar may allow the letters of the list alone; for other models the tools never change.
-    tool = member_answers.choice_tool(len(options)) if member.session.percent else member.tools.choice
+    tool = member_answers.choice_tool(len(options)) if member.exact_tools else member.tools.choice
     prompt = "\n\n".join(filter(None, (listed, prompt_texts.fixed_prompt("choose"))))
     for _ in range(joint_context.settings.plan_tries):
         if not member.active:
@@ -162,7 +161,7 @@ async def take_notes(turn: MemberTurn, joint_context: JointStepContext) -> None:
         board=board,
     )
     tool = member.tools.notes
-    if member.session.percent:
+    if member.exact_tools:
         tool = member_answers.notes_tool(noting.question, noting.answer_format, noting.margin, board.open_goals())
     prompt = (
         prompt_texts.restate_prompt(board)

@@ -315,6 +315,11 @@ class TeamMember:
     marks_at_belief: KnowledgeMarks = field(default_factory=KnowledgeMarks)
 
     @property
+    def exact_tools(self) -> bool:
+        """Whether its tools list only what is possible now: for a grammar, and for a person. Others keep the same."""
+        return self.is_person or self.session.percent
+
+    @property
     def active(self) -> bool:
         """Whether it still takes part."""
         return not self.left_because

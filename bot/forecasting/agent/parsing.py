@@ -111,7 +111,7 @@ def cut_text(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     kept = text[: max(0, limit - len(CUT_MARK))]
-    whole_words = kept.rsplit(None, 1)[0] if not text[len(kept)].isspace() else kept
+    whole_words = (kept.rsplit(None, 1) or [""])[0] if not text[len(kept)].isspace() else kept
     # A text without spaces, such as an address or Chinese, is cut where it must be.
     return f"{(whole_words if 2 * len(whole_words) > limit else kept).rstrip()}{CUT_MARK}"[:limit]
 
