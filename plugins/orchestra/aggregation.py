@@ -8,15 +8,14 @@ Source: recursive self-aggregation (arXiv 2509.26626), which has the rounds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from bot.api import (
     AnswerFormat,
     Belief,
     BinaryPrediction,
-    ChatSession,
     ChoicePrediction,
     CurvePrediction,
     Json,
@@ -130,16 +129,9 @@ class SelfAggregation:
 
     async def _ask_candidate(self, number: int) -> AggregationStep:
         name = f"{CANDIDATE_ROLE} {number}"
-        session, answer_format = self._open_session(CANDIDATE_ROLE, str(number))
-        session.begin(
-            self._system(CANDIDATE_ROLE, answer_format),
-            f"{self.context.question_prompt(answer_format)}\n\n{self.findings}",
+        found, answer_format = await self._ask(
+            name, CANDIDATE_ROLE, seed_label=str(number), write_material=lambda _: self.findings
         )
-        found = await session.ask_structured(
-            _answer_tool("give_answer", answer_format, self.context),
-            lambda arguments: _read_rationale(name, arguments, answer_format),
-        )
-        await session.report_performance()
         if found.value is None:
             return _make_aggregation_step(CANDIDATE_ROLE, None, f"{name} is left out: {found.reason}", found)
         return _make_aggregation_step(CANDIDATE_ROLE, found.value, _format_rationale(found.value, answer_format), found)
@@ -148,39 +140,38 @@ class SelfAggregation:
         if len(group) == 1:
             return AggregationStep(action=AGGREGATOR_ROLE, rationale=group[0], text="")
         name = f"merge {place}"
-        session, answer_format = self._open_session(AGGREGATOR_ROLE, place)
-        answers = "\n\n".join(fence_text(_format_rationale(one, answer_format), one.name) for one in group)
-        session.begin(
-            self._system("merge", answer_format),
-            f"{self.context.question_prompt(answer_format)}\n\n# Answers so far\n{answers}",
+        found, answer_format = await self._ask(
+            name, AGGREGATOR_ROLE, seed_label=place, write_material=lambda form: _format_group(group, form)
         )
-        tool = _answer_tool("give_merged_answer", answer_format, self.context, merging=True)
-        found = await session.ask_structured(tool, lambda arguments: _read_rationale(name, arguments, answer_format))
-        await session.report_performance()
         if found.value is None:
             mean = AnswerRationale(name=name, predictions=self._mean(group), reasoning="the mean of their log-odds")
-            return _make_aggregation_step(
-                AGGREGATOR_ROLE,
-                mean,
-                f"{name} was not made, so the mean of the log-odds is used: {found.reason}",
-                found,
-            )
+            text = f"{name} was not made, so the mean of the log-odds is used: {found.reason}"
+            return _make_aggregation_step(AGGREGATOR_ROLE, mean, text, found)
         kept = found.value
         if not kept.outside_reason:
             held = clamp_to_group(kept.predictions, [one.predictions for one in group])
-            kept = AnswerRationale(name=name, predictions=held, reasoning=kept.reasoning)
+            kept = replace(kept, predictions=held)
         return _make_aggregation_step(AGGREGATOR_ROLE, kept, _format_rationale(kept, answer_format), found)
 
-    def _open_session(self, role: str, label: str) -> tuple[ChatSession, AnswerFormat]:
-        run_context = self.context
-        session = open_session(run_context.context, role, MAIN_ROLE, seed=derive_seed(run_context.context, role, label))
-        return session, create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
-
-    def _system(self, name: str, answer_format: AnswerFormat) -> str:
-        bounds = bounds_text(answer_format, self.context.answer_settings.submit_margin)
-        return load_template(PROMPT_PACKAGE, name).substitute(
-            task=task_text(self.context.question), judging=judging_text(self.context.question), bounds=bounds
+    async def _ask(
+        self, name: str, role: str, *, seed_label: str, write_material: Callable[[AnswerFormat], str]
+    ) -> tuple[StructuredAnswer[AnswerRationale], AnswerFormat]:
+        """Ask the model in a role for a rationale on the question and this material."""
+        at = self.context
+        session = open_session(at.context, role, MAIN_ROLE, seed=derive_seed(at.context, role, seed_label))
+        answer_format = create_answer_format(at.question, at.answer_settings, percent=session.percent)
+        system = load_template(PROMPT_PACKAGE, role).substitute(
+            task=task_text(at.question),
+            judging=judging_text(at.question),
+            bounds=bounds_text(answer_format, at.answer_settings.submit_margin),
         )
+        session.begin(system, f"{at.question_prompt(answer_format)}\n\n{write_material(answer_format)}")
+        found = await session.ask_structured(
+            _rationale_tool(role, answer_format, at.answer_settings.submit_margin),
+            lambda arguments: _read_rationale(name, arguments, answer_format),
+        )
+        await session.report_performance()
+        return found, answer_format
 
     def _mean(self, group: Sequence[AnswerRationale]) -> TargetPredictions:
         return pool_predictions(self.context.question, [one.predictions for one in group], PoolingMethod.LOGIT_MEAN)
@@ -226,13 +217,19 @@ def _collect_rationales(made: Sequence[AggregationStep]) -> list[AnswerRationale
     return [one.rationale for one in made if one.rationale is not None]
 
 
-def _answer_tool(
-    name: str, answer_format: AnswerFormat, run_context: OrchestraContext, *, merging: bool = False
-) -> ToolDefinition:
-    stated = answer_format.schema(run_context.answer_settings.submit_margin)
-    outside: dict[str, Json] = {"outside_reason": text_field(OUTSIDE_CHARS, "empty, unless you leave the range")}
-    properties = {"reasoning": text_field(REASONING_CHARS), **(outside if merging else {}), **stated}
-    return answer_tool(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
+def _rationale_tool(role: str, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
+    stated = answer_format.schema(margin)
+    properties: dict[str, Json] = {"reasoning": text_field(REASONING_CHARS)}
+    if role == AGGREGATOR_ROLE:
+        properties["outside_reason"] = text_field(OUTSIDE_CHARS, "empty, unless you leave the range")
+    name = "give_merged_answer" if role == AGGREGATOR_ROLE else "give_answer"
+    description = "Give your answer with its reasoning."
+    return answer_tool(name, description, {**properties, **stated}, required=("reasoning", *stated))
+
+
+def _format_group(group: Sequence[AnswerRationale], answer_format: AnswerFormat) -> str:
+    answers = (fence_text(_format_rationale(one, answer_format), one.name) for one in group)
+    return "\n\n".join(["# Answers so far", *answers])
 
 
 def _read_rationale(name: str, arguments: Mapping[str, Json], answer_format: AnswerFormat) -> AnswerRationale:

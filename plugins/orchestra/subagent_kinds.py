@@ -49,7 +49,7 @@ def list_kinds_text() -> str:
 
 def prompt_version(question: Question) -> str:
     """Return all prompts before anything is filled in: their digest is the version of the prompts."""
-    own = ("orchestrator", "lessons", "subagent", "task", "guidance", "conclude", "candidate", "merge")
+    own = ("orchestrator", "lessons", "subagent", "task", "guidance", "conclude", "candidate", "aggregator")
     kinds = (f"kinds/{name}" for name in KIND_NAMES)
     shared = (CRITIC_PROMPT, judging_name(question))
     return join_prompt_sources(PROMPT_PACKAGE, *own, *kinds, shared=shared, compacts=True)

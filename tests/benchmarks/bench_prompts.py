@@ -8,7 +8,7 @@ show what runs at the same time.
 import asyncio
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +17,6 @@ from bot.core.beliefs import ModelUsage
 from bot.core.values import Json
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
-from bot.simulator.providers.chat_requests import CHARS_PER_TOKEN, ProviderRequest
 from bot.testing.loopback_server import ScriptedResponse
 from bot.testing.model_server import CompletionRequest, ReplyFunction, ReplyScript, ScriptedReply, play_moves
 from tests.benchmarks.figures import MeasureSize, say
@@ -25,8 +24,6 @@ from tests.integration.provider_installations import FAMILIES, MINDS, rain_quest
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
 ANSWER_S = 0.2
-# The shortest beginning that providers cache.
-LEAST_CACHED_TOKENS = 1024
 
 
 def _runs(*names: str) -> list[Json]:
@@ -118,7 +115,7 @@ async def _measured(family: str, name: str, script: ReplyScript, *, trials: int 
                 tokens_in=used.tokens_in,
                 tokens_cached=used.tokens_cached,
                 tokens_out=used.tokens_out,
-                cacheable=_cacheable_share(double.requests),
+                cacheable=double.cacheable_share,
                 seconds=seconds,
                 refused=len(double.refusals),
             )
@@ -127,9 +124,3 @@ async def _measured(family: str, name: str, script: ReplyScript, *, trials: int 
 def _delayed(script: ReplyFunction) -> ReplyFunction:
     """Let every answer take the same time."""
     return lambda asked: replace(script(asked), response=ScriptedResponse(delay_s=ANSWER_S))
-
-
-def _cacheable_share(requests: Sequence[ProviderRequest]) -> float:
-    """Return the share of all that was sent which a provider with the usual least length finds in its cache."""
-    cached = [one.cached_chars for one in requests if one.cached_chars >= CHARS_PER_TOKEN * LEAST_CACHED_TOKENS]
-    return sum(cached) / max(1, sum(one.chars for one in requests))
