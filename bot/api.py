@@ -86,7 +86,15 @@ from bot.core.language_models import (
     ToolCall,
     ToolDefinition,
 )
-from bot.core.learning import LESSON_ACTION, FittedParameters, ForecastFile, ResolvedForecast, Round, TrainingExample
+from bot.core.learning import (
+    LESSON_ACTION,
+    UNRESOLVED_NOTES_TOOL,
+    FittedParameters,
+    ForecastFile,
+    ResolvedForecast,
+    Round,
+    TrainingExample,
+)
 from bot.core.orders import (
     Account,
     ClosingProposal,
@@ -225,6 +233,7 @@ from bot.forecasting.agent.chat_session import (
     derive_seed,
     open_session,
 )
+from bot.forecasting.agent.critic import CRITIC_PROMPT, CRITIC_ROLE, ForecastCritic
 from bot.forecasting.agent.loop import SEARCH_TOOL, BeliefLoop, LoopSettings, LoopTurn, create_belief_loop, run_loop
 from bot.forecasting.agent.parsing import ModelAction, UnreadableAnswer
 from bot.forecasting.agent.prompt_texts import (
@@ -237,6 +246,14 @@ from bot.forecasting.agent.prompt_texts import (
     submit_tool,
     task_text,
 )
+from bot.forecasting.agent.tool_schemas import (
+    answer_tool,
+    object_schema,
+    read_word,
+    require_text,
+    text_field,
+    word_field,
+)
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
@@ -246,7 +263,7 @@ from bot.forecasting.aggregation import (
     read_predictions,
 )
 from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
-from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text
+from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show_to_person
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
@@ -280,6 +297,8 @@ if not TYPE_CHECKING:  # else a type checker would take every name for one of ou
 __all__ = [
     "API_VERSION",
     "BELIEF_FIELD",
+    "CRITIC_PROMPT",
+    "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
     "LESSON_ACTION",
     "MODEL_CALL_SECONDS",
@@ -288,6 +307,7 @@ __all__ = [
     "SESSION_ERRORS",
     "SINGLE_TARGET",
     "SUBMIT",
+    "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
     "AnswerFormat",
@@ -330,6 +350,7 @@ __all__ = [
     "FinishReason",
     "FittedParameters",
     "Forecast",
+    "ForecastCritic",
     "ForecastExplanation",
     "ForecastFile",
     "ForecastPeriod",
@@ -468,6 +489,7 @@ __all__ = [
     "WriteClient",
     "WriteReceipt",
     "WriteVerdict",
+    "answer_tool",
     "apply_belief_update",
     "belief_schema",
     "bounds_text",
@@ -504,6 +526,7 @@ __all__ = [
     "mix_predictions",
     "narrow_margins",
     "nearest_names",
+    "object_schema",
     "open_forecast_book",
     "open_paper_book",
     "open_session",
@@ -517,10 +540,12 @@ __all__ = [
     "question_text",
     "read_in_turn",
     "read_predictions",
+    "read_word",
     "refusal_verdict",
     "replace_invisible",
     "report_changed_question",
     "require_forecaster_kind",
+    "require_text",
     "rescale_beliefs",
     "response_fields",
     "response_json",
@@ -529,11 +554,14 @@ __all__ = [
     "seal_in_turn",
     "send_once",
     "share_value",
+    "show_to_person",
     "shrink_to_market",
     "submit_tool",
     "sum_held_shares",
     "task_text",
+    "text_field",
     "verdict_by_status",
+    "word_field",
     "write_in_turn",
     "write_receipt",
 ]

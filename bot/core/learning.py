@@ -12,6 +12,8 @@ from bot.core.values import Json, require_timezone
 
 # A step of this name records the text of its argument "text" as a note for later forecasts.
 LESSON_ACTION = "keep_lesson"
+# The tool of a trial that shows such notes while their question is open: no outcome has confirmed them.
+UNRESOLVED_NOTES_TOOL = "unresolved_notes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,17 @@ class ResolvedForecast:
     def outcome(self) -> Outcome:
         """The outcome."""
         return self.resolution.outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnresolvedNote:
+    """A note that a forecaster kept in a forecast whose question is still open; a model wrote it."""
+
+    forecast: str
+    ref: QuestionRef
+    title: str
+    made_at: datetime
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,6 +219,7 @@ class LeakPlanting:
             page_sources={"shelf": ConfiguredPageSource(spec=_data_spec("shelf"), source=_FakePageSource())},
             forecasts=self.ledger.forecasts,
             related=self.ledger.question_history,
+            learning=self.ledger.learning,
             charge=charge,
             has_summariser=False,
         )

@@ -10,6 +10,7 @@ from bot.config.schema import ResearchSection
 from bot.core.errors import ConfigError
 from bot.core.interfaces import Clock, PageFetcher
 from bot.core.language_models import CostAttribution, ToolDefinition
+from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef
 from bot.core.research import SourcePolicy
@@ -36,6 +37,7 @@ from bot.forecasting.tools.ledger_tools import (
     OwnForecasts,
     QuestionHistoryTool,
     RelatedQuestionsTool,
+    UnresolvedNotesTool,
 )
 from bot.forecasting.tools.page_reading import LookupUrlTool, PageHeadingsTool, PageSectionTool
 from bot.forecasting.tools.result_summaries import SUMMARISER_ROLE as SUMMARISER
@@ -59,6 +61,7 @@ from bot.forecasting.trial_memory import (
 from bot.forecasting.trial_tools import GuardedTrialContext, RecordedTrialContext, TrialModels, TrialTool
 from bot.forecasting.web_addresses import find_links
 from bot.store.forecasts import ForecastStore
+from bot.store.learning import LearningStore
 from bot.store.ledger import Ledger
 from bot.store.question_history import QuestionHistoryReader
 
@@ -71,6 +74,7 @@ FIXED_TOOL_NAMES: Final = (
     ledger_tools.EARLIER_FORECASTS,
     ledger_tools.RELATED_QUESTIONS,
     ledger_tools.QUESTION_HISTORY,
+    UNRESOLVED_NOTES_TOOL,
     CALCULATE,
 )
 
@@ -92,6 +96,7 @@ class ToolServices:
     calculator: PythonCalculator | None = None
     forecasts: ForecastStore
     related: QuestionHistoryReader
+    learning: LearningStore
     charge: CostAttribution
     has_summariser: bool
 
@@ -115,6 +120,7 @@ def _create_tools(context: ToolContext, services: ToolServices) -> Iterator[Tria
     yield EarlierForecastsTool(context, services.forecasts, services.related, services.charge)
     yield RelatedQuestionsTool(context, services.related, services.forecasts, services.charge)
     yield QuestionHistoryTool(context, services.related)
+    yield UnresolvedNotesTool(context, services.learning, services.charge)
     if services.calculator is not None:
         yield CalculateTool(context, services.calculator)
 
@@ -347,6 +353,9 @@ class ToolFactory:
             EARLIER: bool(await own.find_forecasts(ref, before=before)),
             RELATED_QUESTIONS: not await related.is_only_question(ref, before=before),
             QUESTION_HISTORY: await related.has_changed(ref, before=before),
+            UNRESOLVED_NOTES_TOOL: bool(
+                await self.ledger.learning.read_unresolved_notes(charge.forecaster, before=before, running=charge.scope)
+            ),
         }
         return {name for name, has_something in available.items() if not has_something}
 
@@ -363,6 +372,7 @@ class ToolFactory:
             calculator=self.calculator,
             forecasts=self.ledger.forecasts,
             related=self.ledger.question_history,
+            learning=self.ledger.learning,
             charge=models.charge,
             has_summariser=models.has_role(SUMMARISER),
         )

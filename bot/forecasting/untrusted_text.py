@@ -5,6 +5,7 @@ says where the foreign words begin and end, and other code decides what they may
 """
 
 import re
+from textwrap import indent
 
 from bot.core.ids import sha256_hex
 from bot.core.plain_text import strip_invisible
@@ -18,6 +19,7 @@ _ORDINARY_BYTES = bytes([*b"\t\n", *range(0x20, 0x7F)])
 # Also wide and small forms of the brackets: a model may read them as the real ones.
 _BRACKETS = ("<", "\ufe64", "\uff1c")
 _FENCE = re.compile("[<\ufe64\uff1c](?=[\\s/\uff0f]{0,40}untrusted)", re.IGNORECASE)
+_WHOLE_FENCE = re.compile(r'<untrusted-([0-9a-f]{16}) label="([^"\n]*)">\n(.*?)\n</untrusted-\1>', re.DOTALL)
 _NOT_IN_LABEL = re.compile(r"[^\w .,:;()/+-]+")
 
 
@@ -49,6 +51,11 @@ def clean_unfenced_text(text: str, limit: int = QUOTE_CHARS) -> str:
     """Return a clean text in which nothing looks like a fence, for words that stand outside of one."""
     inside = clean_text(text, limit)
     return _FENCE.sub("&lt;", inside) if any(bracket in inside for bracket in _BRACKETS) else inside
+
+
+def show_to_person(text: str) -> str:
+    """Return a prompt as a page for a person: each fenced text under its label, every line of it marked."""
+    return _WHOLE_FENCE.sub(lambda found: f"{found[2]}:\n{indent(found[3], '| ', lambda _: True)}", text)
 
 
 def _visible_text(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast
+from bot.core.learning import LESSON_ACTION, FittedParameters, ResolvedForecast, UnresolvedNote
 from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
@@ -29,7 +29,7 @@ from bot.store.serialization import (
     to_json_list,
     unpack_prediction,
 )
-from bot.store.trials import clairvoyant_setups_json
+from bot.store.trials import clairvoyant_setups, clairvoyant_setups_json
 
 # More of them improve a fit only a little.
 MAX_RESOLVED_FORECASTS = 5_000
@@ -56,6 +56,48 @@ from eligible where age = 1 order by resolved_at desc, ref desc, target desc, fo
 """  # noqa: S608 - made of constants
 _SELECT_TRIALS = "select body from trial where forecast = ? and body is not null order by number desc"
 _SELECT_NOTES = "select body from step where forecast = ? and action = ? order by trial, number"
+
+MAX_UNRESOLVED_NOTES = 20
+
+# As known before a time: notes of forecasts made before it, of questions without an outcome until then. The partial
+# index of such steps is small, whatever the size of the ledger.
+_SELECT_UNRESOLVED_NOTES = f"""
+select f.id, f.ref, q.title, f.made_at, f.setup, s.body
+from step s join forecast f on f.id = s.forecast join question q on q.ref = f.ref
+where s.action = '{LESSON_ACTION}' and f.forecaster = :forecaster and f.made_at < :before and f.cutoff < :before
+  and f.id <> :running
+  and not exists (select 1 from current_resolution r where r.ref = f.ref and r.resolved_at < :before)
+order by f.made_at desc, f.id, s.trial, s.number limit :limit
+"""  # noqa: S608 - made of constants
+
+
+def read_unresolved_notes(
+    database: Database, forecaster: str, *, before: datetime, running: str
+) -> list[UnresolvedNote]:
+    """Return the newest notes of a forecaster on questions that were open before that time.
+
+    Those of the ``running`` forecast are left out, and those of forecasts that might see the future.
+    """
+    values = {
+        "forecaster": forecaster,
+        "before": format_timestamp(before),
+        "running": running,
+        "limit": MAX_UNRESOLVED_NOTES,
+    }
+    rows = database.execute(_SELECT_UNRESOLVED_NOTES, values).fetchall()
+    clairvoyant = clairvoyant_setups(database, {setup for _, _, _, _, setup, _ in rows}) if rows else frozenset()
+    found = [_unresolved_note(*row) for row in rows if row[4] not in clairvoyant]
+    return [note for note in found if note is not None]
+
+
+def _unresolved_note(*columns: Any) -> UnresolvedNote | None:  # noqa: ANN401 - a database row
+    forecast, ref, title, made_at, _, body = columns
+    text = STEP.decode(body).action.arguments.get("text")
+    if not isinstance(text, str):
+        return None
+    return UnresolvedNote(
+        forecast=forecast, ref=QuestionRef.parse(ref), title=title, made_at=parse_timestamp(made_at), text=text
+    )
 
 
 def read_resolved_forecasts(
@@ -154,6 +196,12 @@ class LearningStore:
     async def read_resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
         """Return the newest resolved forecasts with an outcome before that time, by the time of their outcome."""
         return await self.readers.run(lambda database: read_resolved_forecasts(database, forecasters, before))
+
+    async def read_unresolved_notes(self, forecaster: str, *, before: datetime, running: str) -> list[UnresolvedNote]:
+        """Return the newest notes of a forecaster on questions that were open before that time."""
+        return await self.readers.run(
+            lambda database: read_unresolved_notes(database, forecaster, before=before, running=running)
+        )
 
     async def rows(self) -> list[FittedParametersRow]:
         """Return all sets of parameters, by forecaster and date."""

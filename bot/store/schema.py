@@ -197,6 +197,7 @@ _FORECASTS = (
   foreign key (forecast, trial) references trial (forecast, number)
 ) strict
 """,
+    "create index step_lesson on step (forecast) where action = 'keep_lesson'",
 )
 _INTENTS = (
     """create table intent (

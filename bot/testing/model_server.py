@@ -17,7 +17,7 @@ from bot.testing.loopback_server import LoopbackServer, ReceivedRequest, Respons
 ENDPOINT = "/v1/chat/completions"
 # How an agent's loop says which of the listed tools can be called now.
 _CALLABLE = re.compile(
-    r"(?:You can call now: |Send exactly one of: |Answer with one call of )([\w-]+(?:, [\w-]+)*)\.(?=\s|$)"
+    r"(?:You can call now: |Send exactly one of: |Answer with one call of )([\w-]+(?:, [\w-]+)*)\.(?=\s|$|[\"\\])"
 )
 
 

@@ -13,7 +13,7 @@ from plugins.orchestra.settings import OrchestraSettings
 from plugins.orchestra.subagent_kinds import CUSTOM_KIND, KIND_NAMES
 from plugins.orchestra.subagent_pool import ORCHESTRATOR
 from plugins.orchestra.subagent_run import MAIN_ROLE, SUBAGENT_ROLE
-from plugins.orchestra.transcript import tell_orchestra
+from plugins.orchestra.transcript import orchestra_transcript
 
 
 @hookimpl
@@ -29,7 +29,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[OrchestraSettings]]:
             steps=lambda settings: settings.most_steps,
             seconds=lambda settings: MODEL_CALL_SECONDS * settings.most_steps,
             roles=(MAIN_ROLE,),
-            transcript=tell_orchestra,
+            transcript=orchestra_transcript,
             optional_roles=(
                 ORCHESTRATOR,
                 SUBAGENT_ROLE,

@@ -1,20 +1,21 @@
-"""Recursive self-aggregation: several rationales are written from all findings, and merged until one is left.
+"""Recursive self-aggregation: several rationales are written from all findings, and merged.
 
-A missing rationale is left out; if no model merges a group, the mean of its members' log-odds is used instead.
-Source: recursive self-aggregation (arXiv 2509.26626), as a tree in which every rationale is used once.
+Either every rationale is merged once, as a tree, until one is left; or a population is made anew in rounds, each member
+from a random group of the last one, and the answer is the mean of the log-odds of the last population. A missing
+rationale is left out; if no model merges a group, the mean of its members' log-odds is used instead.
+Source: recursive self-aggregation (arXiv 2509.26626), which has the rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from bot.api import (
     AnswerFormat,
     Belief,
     BinaryPrediction,
-    ChatSession,
     ChoicePrediction,
     CurvePrediction,
     Json,
@@ -27,20 +28,24 @@ from bot.api import (
     StructuredAnswer,
     TargetPredictions,
     ToolDefinition,
+    answer_tool,
     bounds_text,
     create_answer_format,
     derive_seed,
     fence_text,
     gather_all,
+    judging_text,
     load_template,
     open_session,
     parsing,
     pool_predictions,
+    prediction_distance,
+    require_text,
     task_text,
+    text_field,
 )
 from plugins.orchestra.subagent_kinds import PROMPT_PACKAGE
-from plugins.orchestra.subagent_run import MAIN_ROLE, OrchestraContext
-from plugins.orchestra.tool_schemas import define_tool, require_text, text_schema
+from plugins.orchestra.subagent_run import MADE_BY, MAIN_ROLE, OrchestraContext
 
 T = TypeVar("T")
 
@@ -73,7 +78,7 @@ class AggregationStep:
     def step(self, belief: Belief) -> Step:
         """Return it as a step, with the present belief."""
         observation = StepObservation(text=self.text, documents=self.documents)
-        action = StepAction(name=self.action, arguments={"agent": self.rationale.name if self.rationale else "nobody"})
+        action = StepAction(name=self.action, arguments={MADE_BY: self.rationale.name if self.rationale else "nobody"})
         return Step(action=action, observation=observation, belief=belief, usage=self.usage, remarks=self.remarks)
 
 
@@ -97,27 +102,36 @@ class SelfAggregation:
                 yield made
         self.rationales, self.mean_answer = left, self._mean(left)
         level = 0
-        while len(left) > 1:
-            level, groups, left = level + 1, enumerate(split_groups(left, settings.merge_group), start=1), []
+        while len(left) > 1 and (not settings.resampling_rounds or level < settings.resampling_rounds):
+            level += 1
+            groups, left = enumerate(self._groups(left, level), start=1), []
             for some in split_groups([*groups], settings.concurrency):
                 merged = await gather_all([self._merge_group(f"{level}.{place}", group) for place, group in some])
                 left += _collect_rationales(merged)
                 for made in filter(lambda one: one.text, merged):
                     yield made
-        self.answer = left[0]
+        self.answer = left[0] if len(left) == 1 else self._population_answer(left)
+
+    def _groups(self, left: Sequence[AnswerRationale], level: int) -> list[Sequence[AnswerRationale]]:
+        """Return the groups to merge: all rationales in order, or as many random groups as there are rationales."""
+        size = min(self.context.settings.merge_group, len(left))
+        if not self.context.settings.resampling_rounds:
+            return [*split_groups(left, size)]
+        chance = self.context.context.stream("resampling", str(level))
+        drawn = (chance.choice(len(left), size=size, replace=False) for _ in left)
+        return [[left[int(place)] for place in sorted(places)] for places in drawn]
+
+    def _population_answer(self, left: Sequence[AnswerRationale]) -> AnswerRationale:
+        """Return the mean of a population, with the reasoning of the member that is nearest to it."""
+        mean = self._mean(left)
+        nearest = min(left, key=lambda one: prediction_distance(one.predictions, mean))
+        return AnswerRationale(name="the mean of the population", predictions=mean, reasoning=nearest.reasoning)
 
     async def _ask_candidate(self, number: int) -> AggregationStep:
         name = f"{CANDIDATE_ROLE} {number}"
-        session, answer_format = self._open_session(CANDIDATE_ROLE, str(number))
-        session.begin(
-            self._system(CANDIDATE_ROLE, answer_format),
-            f"{self.context.question_prompt(answer_format)}\n\n{self.findings}",
+        found, answer_format = await self._ask(
+            name, CANDIDATE_ROLE, seed_label=str(number), write_material=lambda _: self.findings
         )
-        found = await session.ask_structured(
-            _answer_tool("give_answer", answer_format, self.context),
-            lambda arguments: _read_rationale(name, arguments, answer_format),
-        )
-        await session.report_performance()
         if found.value is None:
             return _make_aggregation_step(CANDIDATE_ROLE, None, f"{name} is left out: {found.reason}", found)
         return _make_aggregation_step(CANDIDATE_ROLE, found.value, _format_rationale(found.value, answer_format), found)
@@ -126,37 +140,38 @@ class SelfAggregation:
         if len(group) == 1:
             return AggregationStep(action=AGGREGATOR_ROLE, rationale=group[0], text="")
         name = f"merge {place}"
-        session, answer_format = self._open_session(AGGREGATOR_ROLE, place)
-        answers = "\n\n".join(fence_text(_format_rationale(one, answer_format), one.name) for one in group)
-        session.begin(
-            self._system("merge", answer_format),
-            f"{self.context.question_prompt(answer_format)}\n\n# Answers so far\n{answers}",
+        found, answer_format = await self._ask(
+            name, AGGREGATOR_ROLE, seed_label=place, write_material=lambda form: _format_group(group, form)
         )
-        tool = _answer_tool("give_merged_answer", answer_format, self.context, merging=True)
-        found = await session.ask_structured(tool, lambda arguments: _read_rationale(name, arguments, answer_format))
-        await session.report_performance()
         if found.value is None:
             mean = AnswerRationale(name=name, predictions=self._mean(group), reasoning="the mean of their log-odds")
-            return _make_aggregation_step(
-                AGGREGATOR_ROLE,
-                mean,
-                f"{name} was not made, so the mean of the log-odds is used: {found.reason}",
-                found,
-            )
+            text = f"{name} was not made, so the mean of the log-odds is used: {found.reason}"
+            return _make_aggregation_step(AGGREGATOR_ROLE, mean, text, found)
         kept = found.value
         if not kept.outside_reason:
             held = clamp_to_group(kept.predictions, [one.predictions for one in group])
-            kept = AnswerRationale(name=name, predictions=held, reasoning=kept.reasoning)
+            kept = replace(kept, predictions=held)
         return _make_aggregation_step(AGGREGATOR_ROLE, kept, _format_rationale(kept, answer_format), found)
 
-    def _open_session(self, role: str, label: str) -> tuple[ChatSession, AnswerFormat]:
-        run_context = self.context
-        session = open_session(run_context.context, role, MAIN_ROLE, seed=derive_seed(run_context.context, role, label))
-        return session, create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
-
-    def _system(self, name: str, answer_format: AnswerFormat) -> str:
-        bounds = bounds_text(answer_format, self.context.answer_settings.submit_margin)
-        return load_template(PROMPT_PACKAGE, name).substitute(task=task_text(self.context.question), bounds=bounds)
+    async def _ask(
+        self, name: str, role: str, *, seed_label: str, write_material: Callable[[AnswerFormat], str]
+    ) -> tuple[StructuredAnswer[AnswerRationale], AnswerFormat]:
+        """Ask the model in a role for a rationale on the question and this material."""
+        at = self.context
+        session = open_session(at.context, role, MAIN_ROLE, seed=derive_seed(at.context, role, seed_label))
+        answer_format = create_answer_format(at.question, at.answer_settings, percent=session.percent)
+        system = load_template(PROMPT_PACKAGE, role).substitute(
+            task=task_text(at.question),
+            judging=judging_text(at.question),
+            bounds=bounds_text(answer_format, at.answer_settings.submit_margin),
+        )
+        session.begin(system, f"{at.question_prompt(answer_format)}\n\n{write_material(answer_format)}")
+        found = await session.ask_structured(
+            _rationale_tool(role, answer_format, at.answer_settings.submit_margin),
+            lambda arguments: _read_rationale(name, arguments, answer_format),
+        )
+        await session.report_performance()
+        return found, answer_format
 
     def _mean(self, group: Sequence[AnswerRationale]) -> TargetPredictions:
         return pool_predictions(self.context.question, [one.predictions for one in group], PoolingMethod.LOGIT_MEAN)
@@ -202,13 +217,19 @@ def _collect_rationales(made: Sequence[AggregationStep]) -> list[AnswerRationale
     return [one.rationale for one in made if one.rationale is not None]
 
 
-def _answer_tool(
-    name: str, answer_format: AnswerFormat, run_context: OrchestraContext, *, merging: bool = False
-) -> ToolDefinition:
-    stated = answer_format.schema(run_context.answer_settings.submit_margin)
-    outside: dict[str, Json] = {"outside_reason": text_schema(OUTSIDE_CHARS, "empty, unless you leave the range")}
-    properties = {"reasoning": text_schema(REASONING_CHARS), **(outside if merging else {}), **stated}
-    return define_tool(name, "Give your answer with its reasoning.", properties, required=("reasoning", *stated))
+def _rationale_tool(role: str, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
+    stated = answer_format.schema(margin)
+    properties: dict[str, Json] = {"reasoning": text_field(REASONING_CHARS)}
+    if role == AGGREGATOR_ROLE:
+        properties["outside_reason"] = text_field(OUTSIDE_CHARS, "empty, unless you leave the range")
+    name = "give_merged_answer" if role == AGGREGATOR_ROLE else "give_answer"
+    description = "Give your answer with its reasoning."
+    return answer_tool(name, description, {**properties, **stated}, required=("reasoning", *stated))
+
+
+def _format_group(group: Sequence[AnswerRationale], answer_format: AnswerFormat) -> str:
+    answers = (fence_text(_format_rationale(one, answer_format), one.name) for one in group)
+    return "\n\n".join(["# Answers so far", *answers])
 
 
 def _read_rationale(name: str, arguments: Mapping[str, Json], answer_format: AnswerFormat) -> AnswerRationale:

@@ -15,8 +15,8 @@ from bot.api import (
     BELIEF_FIELD,
     AnswerSettings,
     BeliefLoop,
+    ForecastCritic,
     LoopSettings,
-    ModelUsage,
     PluginContext,
     Question,
     Step,
@@ -28,16 +28,16 @@ from bot.api import (
     derive_seed,
     fence_text,
     find_starting_point,
+    judging_text,
     load_template,
     open_session,
     task_text,
 )
 from plugins.orchestra import lessons, subagent_kinds
-from plugins.orchestra.aggregation import AggregationStep, AnswerRationale, SelfAggregation
-from plugins.orchestra.critic import OrchestraCritic
+from plugins.orchestra.aggregation import AnswerRationale, SelfAggregation
 from plugins.orchestra.lessons import ForecastLesson
 from plugins.orchestra.orchestrator_actions import OrchestratorActions
-from plugins.orchestra.orchestrator_tools import SUBAGENTS_TOOL
+from plugins.orchestra.orchestrator_tools import MAX_CRITIQUES, SUBAGENTS_TOOL
 from plugins.orchestra.settings import OrchestraSettings
 from plugins.orchestra.shared_memory import MEMORY_TOOL as MEMORY
 from plugins.orchestra.shared_memory import SharedMemory
@@ -73,9 +73,9 @@ def _budget_line(pool: SubagentPool) -> str:
     settings = pool.context.settings
     turns, tokens = (sum(each) for each in zip((0, 0), *((run.turns, run.tokens) for run in pool.runs), strict=True))
     return (
-        f"subagents made {pool.created} of {settings.subagents}, "
+        f"subagents made {pool.created}, {settings.subagents} at one time; "
         f"at once {pool.most_at_once} of {settings.concurrency}; "
-        f"their moves {turns} of {settings.total_agent_steps}, tokens {tokens} of {pool.most_tokens}; "
+        f"their steps {turns} of {settings.total_agent_steps}, tokens {tokens} of {pool.most_tokens}; "
         f"forecasts reported {pool.forecasts} of {settings.max_forecast_reports}"
     )
 
@@ -98,14 +98,11 @@ class OrchestraForecaster:
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield a step for each action of the orchestrator and of its subagents; raises if nothing was submitted.
 
-        If the limit of steps is too low for that, the actions of subagents are part of the orchestrator's steps.
         Raises ConfigError before any step if no model plays the role orchestrator or main.
         """
-        trial = _create_trial(question, context, self.settings)
-        await trial.open()
         relay = StepRelay()
-        if context.limits.steps >= self.settings.most_steps:
-            trial.orchestrator.pass_on_step = relay.put
+        trial = _create_trial(question, context, self.settings.within(context.limits.steps), relay)
+        await trial.open()
         async with aclosing(relay.relay_steps(trial.steps())) as steps:
             async for step in steps:
                 yield step
@@ -133,15 +130,17 @@ class _OrchestraTrial:
         loop, settings = self.loop, self.orchestrator.context.settings
         system = load_template(subagent_kinds.PROMPT_PACKAGE, "orchestrator").substitute(
             task=task_text(loop.question),
+            judging=judging_text(loop.question),
             kinds=subagent_kinds.list_kinds_text(),
             belief_field=BELIEF_FIELD,
-            steps=loop.steps,
             forecasts=settings.max_forecast_reports,
             bounds=bounds_text(loop.answer_format, loop.settings.submit_margin),
             lessons=_lessons_prompt(self.lessons_offered),
         )
         await loop.begin(
-            system, self.orchestrator.context.question_prompt(loop.answer_format), subagent_kinds.prompt_version()
+            system,
+            self.orchestrator.context.question_prompt(loop.answer_format),
+            subagent_kinds.prompt_version(loop.question),
         )
 
     async def steps(self) -> AsyncGenerator[Step, None]:
@@ -173,7 +172,7 @@ class _OrchestraTrial:
     async def _end(self, submitted: Step) -> AsyncGenerator[Step, None]:
         for run in self.orchestrator.pool.waiting:
             await run.finish(RunEnd.DISMISSED)
-        if not _merges_answers(self.orchestrator.context):
+        if not self.orchestrator.context.settings.candidates:
             yield self._add_run_report(submitted)
             return
         yield replace(submitted, final=False)
@@ -183,33 +182,24 @@ class _OrchestraTrial:
         self.aggregation = SelfAggregation(
             context=self.orchestrator.context, findings=_findings_text(self.orchestrator)
         )
-        whole: list[AggregationStep] = []
         async with aclosing(self.aggregation.run(own)) as stream:
             async for made in stream:
-                if self.orchestrator.pass_on_step is None:
-                    whole.append(made)
-                else:
-                    yield made.step(submitted.belief)
-        yield self._add_run_report(self._answer_step(whole))
+                yield made.step(submitted.belief)
+        yield self._add_run_report(self._answer_step())
 
-    def _answer_step(self, made: Sequence[AggregationStep]) -> Step:
-        """Return the last step with the merged belief; ``made`` is the rationale without a step of its own."""
+    def _answer_step(self) -> Step:
+        """Return the last step with the merged belief."""
         loop = self.loop
         assert self.aggregation is not None  # noqa: S101 - it has just come to its end
         assert self.aggregation.answer is not None  # noqa: S101 - the orchestrator's own answer is always left
         answer = self.aggregation.answer
         final = loop.answer_format.clamp(answer.predictions, loop.settings.submit_margin)
         loop.state = replace(loop.state, predictions=final, reason=answer.reasoning, informed=True)
-        lines = [*(one.text for one in made), f"the answer is {loop.answer_format.format(final)}, by {answer.name}"]
         return Step(
             action=StepAction(name="aggregate", arguments={"answer": answer.name}),
-            observation=StepObservation(
-                text="\n\n".join(lines), documents=tuple(document for one in made for document in one.documents)
-            ),
+            observation=StepObservation(text=f"the answer is {loop.answer_format.format(final)}, by {answer.name}"),
             belief=loop.state.belief,
-            usage=sum((one.usage for one in made), ModelUsage()),
             final=True,
-            remarks=tuple(remark for one in made for remark in one.remarks),
         )
 
     def _add_run_report(self, step: Step) -> Step:
@@ -219,7 +209,9 @@ class _OrchestraTrial:
         return replace(step, observation=replace(step.observation, text=text))
 
 
-def _create_trial(question: Question, context: TrialContext, settings: OrchestraSettings) -> _OrchestraTrial:
+def _create_trial(
+    question: Question, context: TrialContext, settings: OrchestraSettings, relay: StepRelay
+) -> _OrchestraTrial:
     manner = AnswerSettings(step_margin=settings.step_margin, submit_margin=settings.submit_margin)
     run_context = OrchestraContext(
         question=question,
@@ -230,24 +222,19 @@ def _create_trial(question: Question, context: TrialContext, settings: Orchestra
         memory=SharedMemory(most=settings.memory_entries),
     )
     session = open_session(context, ORCHESTRATOR, MAIN_ROLE, seed=derive_seed(context, ORCHESTRATOR))
-    # The final merge needs a step of its own.
-    steps = min(settings.steps, context.limits.steps - _merges_answers(run_context))
-    loop = create_belief_loop(question, session, run_context.anchor, steps=steps, settings=manner)
+    loop = create_belief_loop(question, session, run_context.anchor, steps=settings.steps, settings=manner)
     known = lessons.load_lessons(context.fitted, context.cutoff, days=settings.lesson_days) if settings.lessons else []
     orchestrator = OrchestratorActions(
         context=run_context,
         loop=loop,
         pool=SubagentPool(context=run_context),
-        critic=OrchestraCritic(context=run_context),
+        critic=ForecastCritic(question=question, context=context, settings=manner, rounds=MAX_CRITIQUES),
+        pass_on_step=relay.put,
         lessons=known,
     )
     return _OrchestraTrial(
         orchestrator=orchestrator, lessons_offered=lessons.select_lessons(known, question, settings.lessons_shown)
     )
-
-
-def _merges_answers(run_context: OrchestraContext) -> bool:
-    return run_context.settings.candidates > 0 and run_context.context.limits.steps > 1
 
 
 def _lessons_prompt(offered: Sequence[ForecastLesson]) -> str:

@@ -5,22 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cache
 
-from bot.api import LESSON_ACTION, Json, ToolDefinition
-from plugins.orchestra.critic import critic_tool
-from plugins.orchestra.shared_memory import memory_tool
+from bot.api import CRITIC_ROLE, LESSON_ACTION, Json, ToolDefinition, answer_tool, object_schema, text_field, word_field
+from plugins.orchestra.shared_memory import NAME_CHARS, memory_tool
 from plugins.orchestra.subagent_pool import TASK_CHARS
-from plugins.orchestra.tool_schemas import NAME_CHARS, define_tool, enum_schema, text_schema
 
-RUN_TOOL, PARALLEL_TOOL, BATCH_TOOL, SUBAGENTS_TOOL, ANSWER_TOOL = (
-    "run_subagent",
-    "run_parallel",
-    "run_batch",
-    "subagents",
-    "answer_guidance",
-)
-LESSONS_TOOL, NOTE_TOOL = "lessons", LESSON_ACTION
-# Runs that one move may begin.
+RUN_TOOL, SUBAGENTS_TOOL, GUIDANCE_ANSWER_TOOL = "run_subagents", "subagents", "answer_guidance"
+CRITIC_TOOL, LESSONS_TOOL, NOTE_TOOL = CRITIC_ROLE, "lessons", LESSON_ACTION
+# Runs that one action may begin.
 MOST_RUNS = 10
+# A model that asks for more second opinions than these avoids deciding.
+MAX_CRITIQUES = 3
+DRAFT_CHARS = 2500
 ANSWER_CHARS = 1000
 LESSON_CHARS = 600
 
@@ -36,59 +31,43 @@ class SubagentQuery(StrEnum):
 @cache
 def orchestrator_tools() -> tuple[ToolDefinition, ...]:
     """Return the tools whose schema never changes, in the order in which they are offered."""
-    lesson: dict[str, Json] = {"text": text_schema(LESSON_CHARS)}
-    later = "Write down what would help with other questions; it is offered to later runs once this one is resolved."
-    return (
-        *_subagent_tools(),
-        memory_tool(),
-        critic_tool(),
-        define_tool(LESSONS_TOOL, "Search the lessons from earlier forecasts for words.", lesson, required=("text",)),
-        define_tool(NOTE_TOOL, later, lesson, required=("text",)),
-    )
-
-
-def _subagent_tools() -> tuple[ToolDefinition, ...]:
-    name: dict[str, Json] = {"name": text_schema(NAME_CHARS)}
-    task = text_schema(TASK_CHARS)
-    job: dict[str, Json] = {
-        "type": "object",
-        "properties": {**name, "task": task},
-        "required": ["name", "task"],
-        "additionalProperties": False,
+    name: dict[str, Json] = {"name": text_field(NAME_CHARS)}
+    lesson: dict[str, Json] = {"text": text_field(LESSON_CHARS)}
+    runs: Json = {
+        "type": "array",
+        "items": object_schema({**name, "task": text_field(TASK_CHARS)}),
+        "minItems": 1,
+        "maxItems": MOST_RUNS,
     }
     return (
-        define_tool(
+        answer_tool(
             RUN_TOOL,
-            "Run one subagent on a task and get its report.",
-            {**name, "task": task},
-            required=("name", "task"),
+            "Run subagents on tasks, as many at the same time as allowed, and get their reports. One subagent may get "
+            "several tasks: each is a run that knows nothing of the others.",
+            {"runs": runs},
         ),
-        define_tool(
-            PARALLEL_TOOL,
-            "Run different subagents at the same time, each on a task of its own, and get all reports.",
-            {"runs": _list_schema(job)},
-            required=("runs",),
-        ),
-        define_tool(
-            BATCH_TOOL,
-            "Run one subagent on several tasks, one after the other, each with an empty head.",
-            {**name, "tasks": _list_schema(task)},
-            required=("name", "tasks"),
-        ),
-        define_tool(
+        answer_tool(
             SUBAGENTS_TOOL,
-            "list all subagents, see the status of one, or delete one that is not needed (its place stays used).",
-            {"operation": enum_schema(SubagentQuery), **name},
+            "list all subagents, see the status of one, or delete one to make room for another; its reports are kept.",
+            {"operation": word_field(SubagentQuery), **name},
             required=("operation",),
         ),
-        define_tool(
-            ANSWER_TOOL,
-            "Answer a subagent that asked for guidance; it goes on at once.",
-            {**name, "answer": text_schema(ANSWER_CHARS)},
-            required=("name", "answer"),
+        answer_tool(
+            GUIDANCE_ANSWER_TOOL,
+            "Answer a subagent that asked for guidance; it continues at once.",
+            {**name, "answer": text_field(ANSWER_CHARS)},
+        ),
+        memory_tool(),
+        answer_tool(
+            CRITIC_TOOL,
+            f"Have a critic who did none of the work review your draft and all reports, {MAX_CRITIQUES} times at most.",
+            {"draft": text_field(DRAFT_CHARS, "your case, and the answer that you lean to")},
+        ),
+        answer_tool(LESSONS_TOOL, "Search the lessons from earlier forecasts for words.", lesson),
+        answer_tool(
+            NOTE_TOOL,
+            "Write down what would help with other questions. Later runs can read it at once, as an unconfirmed note; "
+            "it becomes a lesson once this question is resolved.",
+            lesson,
         ),
     )
-
-
-def _list_schema(items: dict[str, Json]) -> dict[str, Json]:
-    return {"type": "array", "items": items, "minItems": 1, "maxItems": MOST_RUNS}

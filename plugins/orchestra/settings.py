@@ -9,9 +9,6 @@ from pydantic import Field, model_validator
 
 from bot.api import PluginSettings, ProbabilityMargin
 
-# Below one half, so that a choice remains after clamping.
-
-
 # A part of the name of a role.
 RoleWord = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=30)]
 
@@ -19,7 +16,7 @@ RoleWord = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=
 class OrchestraSettings(PluginSettings):
     """The size and the budgets of one orchestra.
 
-    Candidates are merged in groups until one is left. Source: recursive self-aggregation (arXiv 2509.26626).
+    Source of the candidates and rounds: recursive self-aggregation (arXiv 2509.26626).
     """
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
@@ -32,22 +29,22 @@ class OrchestraSettings(PluginSettings):
     }
 
     steps: int = Field(default=14, ge=2, le=100)
-    """Moves of the orchestrator in one trial."""
+    """Steps of the orchestrator in one trial."""
 
     subagents: int = Field(default=6, ge=1, le=50)
-    """Subagents that the orchestrator may create in one trial."""
+    """Subagents that there may be at one time; to delete one makes room for another."""
 
     concurrency: int = Field(default=3, ge=1, le=16)
     """Subagents that work at the same time."""
 
     agent_steps: int = Field(default=8, ge=1, le=100)
-    """Moves of one run of a subagent."""
+    """Steps of one run of a subagent."""
 
     agent_tokens: int = Field(default=60_000, ge=100)
     """Tokens of one run of a subagent, input and output together."""
 
     total_agent_steps: int = Field(default=40, ge=1, le=1000)
-    """Moves of all runs of subagents together."""
+    """Steps of all runs of subagents together."""
 
     total_agent_tokens: int = Field(default=300_000, ge=100)
     """Tokens of all runs of subagents together, input and output."""
@@ -77,8 +74,12 @@ class OrchestraSettings(PluginSettings):
     merge_group: int = Field(default=2, ge=2, le=8)
     """How many candidates are merged into one at a time."""
 
+    resampling_rounds: int = Field(default=0, ge=0, le=10)
+    """Rounds that each make as many new candidates as there were, each merged from a random group of the old ones; the
+    answer is the mean log-odds of the last ones. 0: every candidate is merged once, as a tree."""
+
     lessons: bool = True
-    """Offer what was learned from outcomes of earlier forecasts."""
+    """Offer lessons from the outcomes of earlier forecasts, and notes on questions that are still open."""
 
     lesson_days: float = Field(default=365.0, gt=0.0)
     """Days after which a lesson is no longer offered."""
@@ -100,6 +101,9 @@ class OrchestraSettings(PluginSettings):
         if self.candidates == 1:
             message = "candidates = 1 leaves nothing to merge; use 2 or more, or 0 for none"
             raise ValueError(message)
+        if self.resampling_rounds and not self.candidates:
+            message = "resampling_rounds needs candidates; set candidates to 2 or more"
+            raise ValueError(message)
         if self.concurrency > self.subagents:
             message = (
                 f"concurrency = {self.concurrency} is more than subagents = {self.subagents}, so it cannot be used"
@@ -109,7 +113,9 @@ class OrchestraSettings(PluginSettings):
 
     @property
     def merges(self) -> int:
-        """How many rounds of merging it takes until one candidate is left."""
+        """How many answers are made by merging others."""
+        if self.resampling_rounds:
+            return self.resampling_rounds * self.candidates
         merged, left = 0, self.candidates
         while left > 1:
             left = -(-left // self.merge_group)
@@ -118,5 +124,10 @@ class OrchestraSettings(PluginSettings):
 
     @property
     def most_steps(self) -> int:
-        """How many steps a trial has at most: moves of the orchestrator and of subagents, answers and merges."""
+        """How many steps a trial has at most: those of the orchestrator and of subagents, answers and merges."""
         return self.steps + self.total_agent_steps + self.candidates + self.merges
+
+    def within(self, limit: int) -> Self:
+        """Return the settings for a trial of so many steps at most: without room for them there are no candidates."""
+        fits = limit >= self.candidates + self.merges + 2
+        return self if fits or not self.candidates else self.model_copy(update={"candidates": 0})

@@ -1,24 +1,41 @@
 """The memory that the orchestrator and its subagents share within one trial. It ends with the trial.
 
-All of it is in the ledger: each use of it is a step.
+Every report of a subagent is stored here by code, at once. All of it is in the ledger: each use is a step.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bot.api import Json, StepObservation, ToolDefinition, ToolResult, fence_text, parsing
-from plugins.orchestra.tool_schemas import define_tool, enum_schema, normalize_name, text_schema
+from bot.api import (
+    Json,
+    StepObservation,
+    ToolDefinition,
+    ToolResult,
+    UnreadableAnswer,
+    answer_tool,
+    fence_text,
+    parsing,
+    read_word,
+    require_text,
+    text_field,
+    word_field,
+)
 
 MEMORY_TOOL = "shared_memory"
 TEXT_CHARS = 2000
 TASK_CHARS = 100
-MAX_SHOWN = 10
+# The maximum length of a name, and how much of one is read before it is normalised.
+NAME_CHARS, NAME_TEXT = 40, 200
+# The entries of one answer: so many, and whole as long as they have no more characters together.
+MAX_SHOWN, WHOLE_CHARS = 10, 8000
 LINE_CHARS = 300
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 class MemoryCategory(StrEnum):
@@ -61,9 +78,8 @@ class MemoryEntry:
 
     @property
     def line(self) -> str:
-        """The entry in a line, its text cut."""
-        text = " ".join(self.text.split())
-        return f"{self._head} {text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + '...'}"
+        """The entry in a line, a long text shortened."""
+        return f"{self._head} {parsing.cut_text(' '.join(self.text.split()), LINE_CHARS)}"
 
     @property
     def whole(self) -> str:
@@ -86,80 +102,76 @@ class SharedMemory:
     names_given: int = 0
     uses: Counter[str] = field(default_factory=Counter)
 
+    def add_entry(self, *, author: str, category: MemoryCategory, task: str, text: str, step: int) -> str:
+        """Store an entry and return its name."""
+        self.names_given += 1
+        name = f"M{self.names_given}"
+        self.entries[name] = MemoryEntry(
+            name=name, author=author, category=category, task=parsing.cut_text(task, TASK_CHARS), step=step, text=text
+        )
+        while len(self.entries) > self.most:
+            del self.entries[next(iter(self.entries))]
+        return name
+
     def use(self, author: str, arguments: Mapping[str, Json], *, step: int) -> ToolResult:
         """Do one operation for an author; invalid arguments give a failed result."""
         try:
-            operation = MemoryOperation(parsing.read_text(arguments.get("operation"), 20))
-        except ValueError:
-            return _failed_result(f"operation should be one of {', '.join(MemoryOperation)}")
-        self.uses[operation] += 1
-        match operation:
-            case MemoryOperation.STORE:
-                return self._store(author, arguments, step)
-            case MemoryOperation.UPDATE:
-                return self._update(author, arguments, step)
-            case MemoryOperation.GET:
-                found = self.entries.get(parsing.read_text(arguments.get("entry"), 10).upper())
-                return _fenced_result(found.whole, "shared memory") if found else self._missing(arguments)
-            case MemoryOperation.STATS | MemoryOperation.CATEGORIES:
-                return ToolResult(observation=StepObservation(text=self._counts(operation)))
-            case _:
-                return self._listed(operation, arguments)
+            operation = read_word(MemoryOperation, arguments.get("operation"), "operation")
+            self.uses[operation] += 1
+            return self._use(operation, author, arguments, step)
+        except UnreadableAnswer as error:
+            return ToolResult(observation=StepObservation(text=str(error)), failed=True)
 
     def newest_text(self, most: int = MAX_SHOWN) -> str:
         """Return the newest entries in full."""
         return "\n\n".join(entry.whole for entry in list(self.entries.values())[-most:])
 
-    def _store(self, author: str, arguments: Mapping[str, Json], step: int) -> ToolResult:
-        text = parsing.read_text(arguments.get("text"), TEXT_CHARS)
-        if not text:
-            return _failed_result("text is missing: what is to be stored?")
-        category = _read_category(arguments)
-        if category is None:
-            return _failed_result(f"category should be one of {', '.join(MemoryCategory)}")
-        self.names_given += 1
-        name = f"M{self.names_given}"
-        task = parsing.read_text(arguments.get("task"), TASK_CHARS)
-        self.entries[name] = MemoryEntry(name=name, author=author, category=category, task=task, step=step, text=text)
-        while len(self.entries) > self.most:
-            del self.entries[next(iter(self.entries))]
-        return ToolResult(observation=StepObservation(text=f"stored as {name}"))
+    def _use(self, operation: MemoryOperation, author: str, arguments: Mapping[str, Json], step: int) -> ToolResult:
+        match operation:
+            case MemoryOperation.STORE:
+                text = require_text(arguments, "text", TEXT_CHARS)
+                category = read_word(MemoryCategory, arguments.get("category"), "category")
+                task = parsing.read_text(arguments.get("task"), TASK_CHARS)
+                name = self.add_entry(author=author, category=category, task=task, text=text, step=step)
+                return _text_result(f"stored as {name}")
+            case MemoryOperation.UPDATE:
+                return self._update(author, arguments, step)
+            case MemoryOperation.GET:
+                return _fenced_result(self._entry(arguments).whole)
+            case MemoryOperation.STATS | MemoryOperation.CATEGORIES:
+                return _text_result(self._counts(operation))
+            case _:
+                return _list_result(list(self._chosen(operation, arguments)))
 
     def _update(self, author: str, arguments: Mapping[str, Json], step: int) -> ToolResult:
+        found = self._entry(arguments)
+        if found.author != author:
+            message = f"{found.name} belongs to {found.author}; store an entry of your own instead"
+            raise UnreadableAnswer(message)
+        text, category = require_text(arguments, "text", TEXT_CHARS), found.category
+        if arguments.get("category") is not None:
+            category = read_word(MemoryCategory, arguments["category"], "category")
+        self.entries[found.name] = replace(found, text=text, category=category, changed=step)
+        return _text_result(f"{found.name} changed")
+
+    def _entry(self, arguments: Mapping[str, Json]) -> MemoryEntry:
         found = self.entries.get(parsing.read_text(arguments.get("entry"), 10).upper())
         if found is None:
-            return self._missing(arguments)
-        if found.author != author:
-            return _failed_result(f"{found.name} belongs to {found.author}; store an entry of your own instead")
-        if not (text := parsing.read_text(arguments.get("text"), TEXT_CHARS)):
-            return _failed_result("text is missing: what should stand there?")
-        category = _read_category(arguments) or found.category
-        self.entries[found.name] = replace(found, text=text, category=category, changed=step)
-        return ToolResult(observation=StepObservation(text=f"{found.name} changed"))
-
-    def _missing(self, arguments: Mapping[str, Json]) -> ToolResult:
-        asked = parsing.abbreviate_json(arguments.get("entry"))
-        known = ", ".join(list(self.entries)[-MAX_SHOWN:]) or "none yet"
-        return _failed_result(f"there is no entry {asked}; the newest are: {known}")
-
-    def _listed(self, operation: MemoryOperation, arguments: Mapping[str, Json]) -> ToolResult:
-        found = list(self._chosen(operation, arguments))
-        if not found:
-            return ToolResult(observation=StepObservation(text="nothing of that kind is in the shared memory"))
-        shown = found[:MAX_SHOWN]
-        more = f"\n({len(found) - len(shown)} more; search with other words)" if len(found) > len(shown) else ""
-        return _fenced_result("\n".join(entry.line for entry in shown), "shared memory", more)
+            asked = parsing.abbreviate_json(arguments.get("entry"))
+            message = f"there is no entry {asked}; the newest are: {', '.join([*self.entries][-MAX_SHOWN:]) or 'none'}"
+            raise UnreadableAnswer(message)
+        return found
 
     def _chosen(self, operation: MemoryOperation, arguments: Mapping[str, Json]) -> Iterable[MemoryEntry]:
         newest = [*reversed(self.entries.values())]
         match operation:
             case MemoryOperation.SEARCH:
-                category = _read_category(arguments)
-                within = [entry for entry in newest if category is None or entry.category is category]
+                category = arguments.get("category") and read_word(MemoryCategory, arguments["category"], "category")
+                within = [entry for entry in newest if not category or entry.category is category]
                 return search_entries(within, parsing.read_text(arguments.get("text"), TEXT_CHARS))
             case MemoryOperation.TASK_HISTORY:
-                task = parsing.read_text(arguments.get("task"), TASK_CHARS)
-                return reversed([entry for entry in newest if entry.task == task])
+                task = parsing.read_text(arguments.get("task"), TASK_CHARS).casefold()
+                return reversed([entry for entry in newest if task and task in entry.task.casefold()])
             case MemoryOperation.BY_AGENT:
                 agent = normalize_name(parsing.read_text(arguments.get("agent"), TASK_CHARS))
                 return [entry for entry in newest if entry.author == agent]
@@ -178,6 +190,12 @@ class SharedMemory:
         return "\n".join([f"{len(entries)} of at most {self.most} entries", *lines, f"by: {written}", f"used: {used}"])
 
 
+def normalize_name(raw: str) -> str:
+    """Return a name normalised to small letters, digits and _, so that all spellings of a model mean the same."""
+    bare = "".join(one for one in unicodedata.normalize("NFKD", raw.lower()) if not unicodedata.combining(one))
+    return _NOT_IN_NAMES.sub("_", bare).strip("_")[:NAME_CHARS].rstrip("_")
+
+
 def search_entries(entries: Iterable[MemoryEntry], query: str) -> list[MemoryEntry]:
     """Return the entries that share words with the query, those with the most first; all for an empty query."""
     wanted = significant_words(query)
@@ -193,16 +211,16 @@ def significant_words(text: str) -> frozenset[str]:
 def memory_tool() -> ToolDefinition:
     """Return the memory as a tool."""
     properties: dict[str, Json] = {
-        "operation": enum_schema(MemoryOperation),
-        "text": text_schema(TEXT_CHARS, "what to store, or the words to search for"),
-        "category": enum_schema(MemoryCategory),
-        "task": text_schema(TASK_CHARS, "a short name of the task"),
-        "entry": text_schema(10, "the name of an entry, such as M3"),
-        "agent": text_schema(TASK_CHARS),
+        "operation": word_field(MemoryOperation),
+        "text": text_field(TEXT_CHARS, "what to store, or the words to search for"),
+        "category": word_field(MemoryCategory),
+        "task": text_field(TASK_CHARS, "a short name of the task, or words of it"),
+        "entry": text_field(10, "the name of an entry, such as M3"),
+        "agent": text_field(TASK_CHARS),
     }
-    return define_tool(
+    return answer_tool(
         MEMORY_TOOL,
-        "The memory shared by everybody in this work. store: text and category (task if you have one); search: text "
+        "The memory that all share, with every report. store: text and category (task if you have one); search: text "
         "(and category); get: entry; update: entry and text; task_history: task; by_agent: agent; recent, stats and "
         "categories need nothing else.",
         properties,
@@ -217,17 +235,22 @@ def _split_words(text: str) -> Iterator[str]:
             yield word
 
 
-def _read_category(arguments: Mapping[str, Json]) -> MemoryCategory | None:
-    try:
-        return MemoryCategory(parsing.read_text(arguments.get("category"), 20))
-    except ValueError:
-        return None
+def _list_result(found: Sequence[MemoryEntry]) -> ToolResult:
+    """Return entries: whole ones as far as there is room, and of the others a line each."""
+    if not found:
+        return _text_result("nothing of that kind is in the shared memory")
+    parts, room = list[str](), WHOLE_CHARS
+    for entry in found[:MAX_SHOWN]:
+        room -= len(entry.whole)
+        parts.append(entry.whole if room >= 0 else entry.line)
+    more = f"\n({len(found) - MAX_SHOWN} more; search with other words)" if len(found) > MAX_SHOWN else ""
+    return _fenced_result("\n\n".join(parts), more)
 
 
-def _fenced_result(text: str, label: str, more: str = "") -> ToolResult:
+def _fenced_result(text: str, more: str = "") -> ToolResult:
     # An entry may repeat what its author read on the web, so it is as untrusted as the page itself.
-    return ToolResult(observation=StepObservation(text=fence_text(text, label) + more))
+    return _text_result(fence_text(text, "shared memory") + more)
 
 
-def _failed_result(why: str) -> ToolResult:
-    return ToolResult(observation=StepObservation(text=why), failed=True)
+def _text_result(text: str) -> ToolResult:
+    return ToolResult(observation=StepObservation(text=text))

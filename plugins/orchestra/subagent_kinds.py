@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from bot.api import join_prompt_sources, load_template
+from bot.api import CRITIC_PROMPT, Question, join_prompt_sources, judging_name, load_template
+from plugins.orchestra.shared_memory import MemoryCategory
 
 PROMPT_PACKAGE = "plugins.orchestra"
 KIND_NAMES = ("scout", "researcher", "analyst", "critic", "forecaster")
@@ -19,7 +20,7 @@ _HEAD_ENDS = "\n----\n"
 class SubagentKind:
     """One kind. ``tools`` names those that it gets unless the orchestrator names others, None for all.
 
-    ``forecasts`` says that its report has a forecast.
+    ``forecasts`` says that its report has a forecast, ``category`` where its reports are in the shared memory.
     """
 
     name: str
@@ -27,6 +28,7 @@ class SubagentKind:
     text: str = ""
     tools: tuple[str, ...] | None = None
     forecasts: bool = False
+    category: MemoryCategory = MemoryCategory.RESEARCH
 
     def granted_tools(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return those of the available tools that it gets."""
@@ -45,10 +47,12 @@ def list_kinds_text() -> str:
     return "\n".join(f"- {kind.name}: {kind.summary}" for kind in load_kinds().values())
 
 
-def prompt_version() -> str:
+def prompt_version(question: Question) -> str:
     """Return all prompts before anything is filled in: their digest is the version of the prompts."""
-    own = ("orchestrator", "lessons", "member", "task", "guidance", "conclude", "critique", "candidate", "merge")
-    return join_prompt_sources(PROMPT_PACKAGE, *own, *(f"kinds/{name}" for name in KIND_NAMES), compacts=True)
+    own = ("orchestrator", "lessons", "subagent", "task", "guidance", "conclude", "candidate", "aggregator")
+    kinds = (f"kinds/{name}" for name in KIND_NAMES)
+    shared = (CRITIC_PROMPT, judging_name(question))
+    return join_prompt_sources(PROMPT_PACKAGE, *own, *kinds, shared=shared, compacts=True)
 
 
 def _load_kind(name: str) -> SubagentKind:
@@ -56,4 +60,7 @@ def _load_kind(name: str) -> SubagentKind:
     fields = dict(line.split(": ", 1) for line in head.splitlines())
     tools = {"*": None, "-": ()}.get(fields["tools"], tuple(fields["tools"].split(", ")))
     forecasts = fields.get("forecasts") == "yes"
-    return SubagentKind(name=name, summary=fields["summary"], text=text, tools=tools, forecasts=forecasts)
+    category = MemoryCategory(fields["reports"])
+    return SubagentKind(
+        name=name, summary=fields["summary"], text=text, tools=tools, forecasts=forecasts, category=category
+    )

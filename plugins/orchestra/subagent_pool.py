@@ -8,19 +8,21 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from bot.api import Json, LoopTurn, ToolDefinition, UnreadableAnswer, gather_all, parsing
+from bot.api import (
+    Json,
+    LoopTurn,
+    ToolDefinition,
+    UnreadableAnswer,
+    answer_tool,
+    gather_all,
+    parsing,
+    require_text,
+    text_field,
+    word_field,
+)
+from plugins.orchestra.shared_memory import NAME_CHARS, NAME_TEXT, normalize_name
 from plugins.orchestra.subagent_kinds import CUSTOM_KIND, SubagentKind, load_kinds
 from plugins.orchestra.subagent_run import OrchestraContext, RunEnd, SubagentProfile, SubagentRun, open_subagent_session
-from plugins.orchestra.tool_schemas import (
-    NAME_CHARS,
-    NAME_TEXT,
-    define_tool,
-    enum_schema,
-    normalize_name,
-    read_whole_number,
-    require_text,
-    text_schema,
-)
 
 CREATE_TOOL = "create_subagent"
 PART_CHARS = 1500
@@ -61,8 +63,9 @@ class SubagentPool:
 
     @property
     def turns_left(self) -> int:
-        """How many moves all subagents together have left."""
-        return max(0, self.context.settings.total_agent_steps - sum(run.turns for run in self.runs))
+        """How many steps all subagents have left together: two are kept, for this action and to submit."""
+        left = self.context.settings.total_agent_steps - sum(run.turns for run in self.runs)
+        return max(0, min(left, self.context.steps_left - 2))
 
     @property
     def tokens_left(self) -> int:
@@ -92,7 +95,7 @@ class SubagentPool:
     @property
     def can_create(self) -> bool:
         """Whether another subagent may be made."""
-        return self.created < self.context.settings.subagents
+        return len(self.agents) < self.context.settings.subagents
 
     @property
     def can_run(self) -> bool:
@@ -103,17 +106,17 @@ class SubagentPool:
         """Return the tool that makes a subagent, with its options."""
         settings = self.context.settings
         properties: dict[str, Json] = {
-            "name": text_schema(NAME_CHARS, "small letters, digits and _"),
-            "kind": enum_schema([*load_kinds()]),
-            "instructions": text_schema(PART_CHARS, "its part in your words; needed for custom, added for the others"),
+            "name": text_field(NAME_CHARS, "small letters, digits and _"),
+            "kind": word_field([*load_kinds()]),
+            "instructions": text_field(PART_CHARS, "its part in your words; needed for custom, added for the others"),
             "steps": {"type": "integer", "minimum": 1, "maximum": settings.agent_steps},
             "tokens": {"type": "integer", "minimum": 1, "maximum": settings.agent_tokens},
         }
         if settings.models:
-            properties["model"] = enum_schema(settings.models, "who plays it; left out: who plays its kind")
+            properties["model"] = word_field(settings.models, "who plays it; left out: who plays its kind")
         if available := [tool.name for tool in self.context.all_tools()]:
-            properties["tools"] = {"type": "array", "items": enum_schema(available), "maxItems": len(available)}
-        return define_tool(
+            properties["tools"] = {"type": "array", "items": word_field(available), "maxItems": len(available)}
+        return answer_tool(
             CREATE_TOOL,
             "Make a subagent, to be run later. tools: those it may use (left out: what its kind usually has); steps "
             "and tokens: its limits for each run.",
@@ -125,7 +128,7 @@ class SubagentPool:
         """Make a subagent; raises UnreadableAnswer in words for the model if that is not possible or not allowed."""
         settings = self.context.settings
         if not self.can_create:
-            message = f"all {settings.subagents} subagents were made; run one of those that there are"
+            message = f"there are {settings.subagents} subagents, the most there may be; run one of them, or delete one"
             raise UnreadableAnswer(message)
         kind = _read_kind(arguments)
         agent = SubagentProfile(
@@ -133,8 +136,8 @@ class SubagentPool:
             kind=kind,
             instructions=_read_instructions(kind, arguments),
             tools=self._granted(kind, arguments.get("tools")),
-            steps=read_whole_number(arguments, "steps", settings.agent_steps),
-            tokens=read_whole_number(arguments, "tokens", settings.agent_tokens),
+            steps=_read_whole_number(arguments, "steps", settings.agent_steps),
+            tokens=_read_whole_number(arguments, "tokens", settings.agent_tokens),
             model=self._model(arguments),
         )
         self.agents[agent.name] = agent
@@ -159,7 +162,7 @@ class SubagentPool:
         return agent
 
     def delete(self, agent: SubagentProfile) -> None:
-        """Delete a subagent; its place stays used, and its reports are kept. Raises UnreadableAnswer."""
+        """Delete a subagent, which frees its place; its reports are kept. Raises UnreadableAnswer."""
         del self.agents[self.idle_agent(agent.name).name]
 
     def start(self, agent: SubagentProfile, task: str) -> SubagentRun:
@@ -196,10 +199,10 @@ class SubagentPool:
                 del under_way[allowed:]
                 for run, turn in await self._round(under_way, len(waiting)):
                     yield run, turn
-                under_way = [run for run in under_way if run.end is RunEnd.NOT]
+                under_way = [run for run in under_way if run.end is RunEnd.RUNNING]
         finally:
             for run in under_way:
-                if run.end is RunEnd.NOT:
+                if run.end is RunEnd.RUNNING:
                     await run.finish()
 
     async def _round(self, runs: Sequence[SubagentRun], waiting: int) -> list[tuple[SubagentRun, LoopTurn]]:
@@ -215,7 +218,7 @@ class SubagentPool:
             run.open()
         made = await gather_all([self._move(run, place) for place, run in enumerate(runs)])
         for run in runs:
-            if run.end not in {RunEnd.NOT, RunEnd.WAITING}:
+            if run.end not in {RunEnd.RUNNING, RunEnd.WAITING}:
                 await run.finish()
         return [*zip(runs, made, strict=True)]
 
@@ -276,3 +279,14 @@ def _read_instructions(kind: SubagentKind, arguments: Mapping[str, Json]) -> str
         message = "instructions is missing: what is the part of a custom subagent?"
         raise UnreadableAnswer(message)
     return "\n\n".join(filter(None, (kind.text, own)))
+
+
+def _read_whole_number(arguments: Mapping[str, Json], name: str, most: int) -> int:
+    """Return a whole number from 1 to ``most``, the default; raises UnreadableAnswer for any other value."""
+    if arguments.get(name) is None:
+        return most
+    given = parsing.read_number(arguments[name], name)
+    if not given.is_integer() or not 1 <= given <= most:
+        message = f"{name} should be a whole number from 1 to {most}, not {parsing.abbreviate_json(arguments[name])}"
+        raise UnreadableAnswer(message)
+    return int(given)

@@ -7,8 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bot.api import AnswerFormat, Json, TargetPredictions, ToolDefinition, UnreadableAnswer, fence_text, parsing
-from plugins.orchestra.tool_schemas import define_tool, enum_schema, read_enum, require_text, text_schema
+from bot.api import (
+    AnswerFormat,
+    Json,
+    TargetPredictions,
+    ToolDefinition,
+    UnreadableAnswer,
+    answer_tool,
+    fence_text,
+    parsing,
+    read_word,
+    require_text,
+    text_field,
+    word_field,
+)
 
 REPORT_TOOL = "report_results"
 GUIDANCE_TOOL = "request_guidance"
@@ -43,8 +55,8 @@ class SubagentReport:
     more: str = ""
     forecast: TargetPredictions | None = None
 
-    def fenced_text(self, author: str, answer_format: AnswerFormat) -> str:
-        """Return the report as others read it: fenced, since its sources are untrusted."""
+    def text(self, answer_format: AnswerFormat) -> str:
+        """Return the whole report."""
         parts = [self.findings]
         if self.recommendations:
             parts.append(f"Recommendations: {self.recommendations}")
@@ -52,7 +64,12 @@ class SubagentReport:
             parts.append(f"More: {self.more}")
         if self.forecast is not None:
             parts.append(f"Forecast of its own: {answer_format.format(self.forecast)}")
-        return fence_text("\n\n".join(parts), f"report of {author}, {self.status}, confidence {self.confidence} of 100")
+        return "\n\n".join(parts)
+
+    def fenced_text(self, author: str, answer_format: AnswerFormat) -> str:
+        """Return the report as others read it: fenced, since its sources are untrusted."""
+        label = f"report of {author}, {self.status}, confidence {self.confidence} of 100"
+        return fence_text(self.text(answer_format), label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +90,18 @@ def report_tool(answer_format: AnswerFormat, margin: float, *, forecasts: bool) 
     """Return the tool that ends a run; with ``forecasts`` it must hold a forecast."""
     stated = answer_format.schema(margin) if forecasts else {}
     properties: dict[str, Json] = {
-        "task_status": enum_schema(TaskStatus),
-        "findings": text_schema(FINDINGS_CHARS),
-        "recommendations": text_schema(SHORT_CHARS),
+        "task_status": word_field(TaskStatus),
+        "findings": text_field(FINDINGS_CHARS),
+        "recommendations": text_field(SHORT_CHARS),
         "confidence": {"type": "integer", "minimum": 0, "maximum": 100},
-        "additional_data": text_schema(SHORT_CHARS),
+        "additional_data": text_field(SHORT_CHARS),
         **stated,
     }
-    return define_tool(
+    return answer_tool(
         REPORT_TOOL,
-        "Report to the orchestrator, which ends your work. findings: what you found out, with sources; confidence: how "
-        "sure you are of it, in percent; additional_data: figures and the like that others may need.",
+        "Report to the orchestrator, which ends your work. The report is also stored in the shared memory. findings: "
+        "what you found out, with sources; confidence: how sure you are of it, in percent; additional_data: figures "
+        "and the like that others may need.",
         properties,
         required=("task_status", "findings", "confidence", *stated),
     )
@@ -92,13 +110,13 @@ def report_tool(answer_format: AnswerFormat, margin: float, *, forecasts: bool) 
 def guidance_tool() -> ToolDefinition:
     """Return the tool that asks the orchestrator."""
     properties: dict[str, Json] = {
-        "question": text_schema(SHORT_CHARS),
-        "context": text_schema(SHORT_CHARS),
-        "urgency": enum_schema(RequestUrgency),
+        "question": text_field(SHORT_CHARS),
+        "context": text_field(SHORT_CHARS),
+        "urgency": word_field(RequestUrgency),
     }
-    return define_tool(
+    return answer_tool(
         GUIDANCE_TOOL,
-        "Ask the orchestrator where you cannot go on without its decision. You wait for the answer.",
+        "Ask the orchestrator where you cannot continue without its decision. You wait for the answer.",
         properties,
         required=("question", "urgency"),
     )
@@ -112,7 +130,7 @@ def read_report(arguments: Mapping[str, Json], answer_format: AnswerFormat, *, f
         message = f"confidence should be a whole percentage from 0 to 100, not {confidence}"
         raise UnreadableAnswer(message)
     return SubagentReport(
-        status=read_enum(TaskStatus, arguments.get("task_status"), "task_status"),
+        status=read_word(TaskStatus, arguments.get("task_status"), "task_status"),
         findings=findings,
         recommendations=parsing.read_text(arguments.get("recommendations"), SHORT_CHARS),
         confidence=confidence,
@@ -126,7 +144,7 @@ def read_request(arguments: Mapping[str, Json]) -> GuidanceRequest:
     question = require_text(arguments, "question", SHORT_CHARS)
     context = parsing.read_text(arguments.get("context"), SHORT_CHARS)
     return GuidanceRequest(
-        question=question, context=context, urgency=read_enum(RequestUrgency, arguments.get("urgency"), "urgency")
+        question=question, context=context, urgency=read_word(RequestUrgency, arguments.get("urgency"), "urgency")
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bot.api import (
+    UNRESOLVED_NOTES_TOOL,
     AnswerFormat,
     AnswerSettings,
     ChatSession,
@@ -33,13 +34,14 @@ from bot.api import (
 )
 from plugins.orchestra import shared_memory
 from plugins.orchestra.settings import OrchestraSettings
-from plugins.orchestra.shared_memory import SharedMemory, memory_tool
+from plugins.orchestra.shared_memory import MemoryCategory, SharedMemory, memory_tool
 from plugins.orchestra.subagent_kinds import PROMPT_PACKAGE, SubagentKind
 from plugins.orchestra.subagent_reports import (
     GUIDANCE_TOOL,
     REPORT_TOOL,
     GuidanceRequest,
     SubagentReport,
+    TaskStatus,
     guidance_tool,
     read_report,
     read_request,
@@ -47,16 +49,18 @@ from plugins.orchestra.subagent_reports import (
 )
 
 SUBAGENT_ROLE, MAIN_ROLE = "subagent", "main"
+# The argument of a recorded action that names who did it, which no tool has; without it the orchestrator did.
+MADE_BY = "made_by"
 
 
 class RunEnd(StrEnum):
-    """How a run ended; ``NOT`` is one that did not."""
+    """How a run ended; ``RUNNING`` is one that has not."""
 
-    NOT = "under way"
+    RUNNING = "under way"
     WAITING = "waits for guidance"
     REPORTED = "reported"
-    SILENT = "gave no valid answer"
-    UNASKED = "could not be asked"
+    NO_ANSWER = "gave no valid answer"
+    NOT_ASKED = "could not be asked"
     STEPS = "used up its steps without a report"
     TOKENS = "used up its tokens without a report"
     REPEATS = "made the same call again and again"
@@ -66,8 +70,8 @@ class RunEnd(StrEnum):
 
 _ENDS_BY_REASON = {
     "closed": RunEnd.REPORTED,
-    "silent": RunEnd.SILENT,
-    "unasked": RunEnd.UNASKED,
+    "silent": RunEnd.NO_ANSWER,
+    "unasked": RunEnd.NOT_ASKED,
     "steps": RunEnd.STEPS,
     "tokens": RunEnd.TOKENS,
     "repeats": RunEnd.REPEATS,
@@ -76,7 +80,10 @@ _ENDS_BY_REASON = {
 
 @dataclass(slots=True, kw_only=True)
 class OrchestraContext:
-    """What all runs of a trial share; ``moves`` counts all actions and is the time of the memory."""
+    """What all runs of a trial share.
+
+    ``moves`` counts all actions and is the time of the memory; ``steps_made`` counts the steps of the trial.
+    """
 
     question: Question
     context: TrialContext
@@ -85,16 +92,26 @@ class OrchestraContext:
     answer_settings: AnswerSettings
     memory: SharedMemory
     moves: int = 0
+    steps_made: int = 0
+
+    @property
+    def steps_left(self) -> int:
+        """How many steps are left of the trial's own limit, without those of candidates and merges."""
+        merging = self.settings.candidates + self.settings.merges
+        return self.context.limits.steps - merging - self.steps_made
 
     def tools(self) -> list[ToolDefinition]:
         """Return the tools of the trial that it offers now and the settings allow."""
-        named = self.settings.tools
-        return [tool for tool in self.context.tools if named is None or tool.name in named]
+        return [tool for tool in self.context.tools if self._is_allowed(tool.name)]
 
     def all_tools(self) -> list[ToolDefinition]:
         """Return the tools of the trial that it may ever offer and the settings allow."""
-        named = self.settings.tools
-        return [tool for tool in self.context.all_tools if named is None or tool.name in named]
+        return [tool for tool in self.context.all_tools if self._is_allowed(tool.name)]
+
+    def _is_allowed(self, name: str) -> bool:
+        if name == UNRESOLVED_NOTES_TOOL and not self.settings.lessons:
+            return False
+        return self.settings.tools is None or name in self.settings.tools
 
     def question_prompt(self, answer_format: AnswerFormat) -> str:
         """Return the question as models see it."""
@@ -141,7 +158,7 @@ class SubagentRun:
     turns: int = 0
     tokens: int = 0
     requests: int = 0
-    end: RunEnd = RunEnd.NOT
+    end: RunEnd = RunEnd.RUNNING
     why: str = ""
     report: SubagentReport | None = None
     request: GuidanceRequest | None = None
@@ -198,6 +215,18 @@ class SubagentRun:
         self.end, self.why = _ENDS_BY_REASON[turn.end_reason], parsing.read_text(str(turn.failure or ""), 300)
         if turn.end_reason == "closed" and turn.action is not None:
             self.report = self._read(turn.action)
+            self._store_report(self.report)
+
+    def _store_report(self, report: SubagentReport) -> None:
+        """Write the report to the shared memory, where all later work can read it."""
+        failed = report.status is TaskStatus.FAILED
+        self.context.memory.add_entry(
+            author=self.agent.name,
+            category=MemoryCategory.ERRORS if failed else self.agent.kind.category,
+            task=self.task,
+            text=f"({report.status}, confidence {report.confidence} of 100)\n{report.text(self.answer_format)}",
+            step=self.context.moves,
+        )
 
     def resume(self, answer: str | None) -> None:
         """Continue with the answer to its request; without one it has one more action, to conclude."""
@@ -205,7 +234,7 @@ class SubagentRun:
             answer=answer
         )
         self.session.say(text)
-        self.end, self.request = RunEnd.NOT, None
+        self.end, self.request = RunEnd.RUNNING, None
         if answer is None:
             self._concluding, self.steps = True, min(self.steps, self.turns + 1)
 
@@ -234,7 +263,7 @@ class SubagentRun:
     def usage_text(self) -> str:
         """The usage of the run so far, in words."""
         made = ", ".join(f"{name} {count}" if count > 1 else name for name, count in Counter(self.moves).items())
-        return f"{self.turns} of {self.agent.steps} moves ({made or 'none'}), {self.tokens} tokens"
+        return f"{self.turns} of {self.agent.steps} steps ({made or 'none'}), {self.tokens} tokens"
 
     def _named(self, turn: LoopTurn) -> str:
         """Return a turn in a word that no model chose, since other models read it and must not get orders by it."""
@@ -296,13 +325,12 @@ def open_subagent_session(
     seed = derive_seed(context, "subagent", agent.name, str(agent.runs))
     session = open_session(context, *agent.roles, seed=seed)
     answer_format = create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
-    system = load_template(PROMPT_PACKAGE, "member").substitute(
-        name=agent.name, part=agent.instructions, steps=agent.steps
+    # What all subagents share comes first, so that providers find it in their cache.
+    asked = load_template(PROMPT_PACKAGE, "task").substitute(
+        question=run_context.question_prompt(answer_format),
+        name=agent.name,
+        part=agent.instructions,
+        task=task,
     )
-    session.begin(
-        system,
-        load_template(PROMPT_PACKAGE, "task").substitute(
-            question=run_context.question_prompt(answer_format), task=task
-        ),
-    )
+    session.begin(load_template(PROMPT_PACKAGE, "subagent").template, asked)
     return session, answer_format

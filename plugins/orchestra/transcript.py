@@ -1,19 +1,20 @@
-"""What an orchestra did, move by move, with the report of its run."""
+"""What an orchestra did, step by step, with the report of its run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from bot.api import Step, TranscriptEntry, TrialTranscript
+from bot.api import Step, TranscriptEntry, TrialTranscript, parsing
 from plugins.orchestra.forecaster import REPORT_HEADING
 from plugins.orchestra.subagent_pool import ORCHESTRATOR
+from plugins.orchestra.subagent_run import MADE_BY
 
 LINE_CHARS = 300
 
 
-def tell_orchestra(steps: Sequence[Step]) -> TrialTranscript:
-    """Return who made which move, how each subagent ended, and the report of the run."""
+def orchestra_transcript(steps: Sequence[Step]) -> TrialTranscript:
+    """Return who did what, how each subagent ended, and the report of the run."""
     entries, report = [], ""
     for number, step in enumerate(steps, 1):
         text, heading, reported = step.observation.text.partition(REPORT_HEADING)
@@ -24,7 +25,7 @@ def tell_orchestra(steps: Sequence[Step]) -> TrialTranscript:
 
 def _move_entry(number: int, step: Step, text: str) -> TranscriptEntry:
     arguments = dict(step.action.arguments)
-    who = str(arguments.pop("agent", ORCHESTRATOR))
+    who = str(arguments.pop(MADE_BY, ORCHESTRATOR))
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     return TranscriptEntry(
         title=_shorten_line(f"{number}. {who}: {step.action.name}({given})"),
@@ -35,5 +36,4 @@ def _move_entry(number: int, step: Step, text: str) -> TranscriptEntry:
 
 
 def _shorten_line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= LINE_CHARS else f"{flat[:LINE_CHARS]} ..."
+    return parsing.cut_text(" ".join(text.split()), LINE_CHARS)

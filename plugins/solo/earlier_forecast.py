@@ -8,14 +8,11 @@ from datetime import datetime, timedelta
 
 from bot.api import (
     Belief,
-    BinaryPrediction,
-    ChoicePrediction,
-    CurvePrediction,
-    Json,
     Prediction,
     Question,
     TrialContext,
     prediction_distance,
+    read_predictions,
 )
 from plugins.solo.settings import SoloSettings
 
@@ -77,28 +74,13 @@ async def load_earlier_forecast(context: TrialContext) -> EarlierForecast | None
     data = result.data
     if result.failed or not isinstance(data, dict):
         return None
-    predictions = data.get("predictions")
+    crowd = data.get("crowd")
     return EarlierForecast(
         since=datetime.fromisoformat(str(data["since"])),
-        predictions={key: _read_prediction(raw) for key, raw in predictions.items()}
-        if isinstance(predictions, dict)
-        else {},
-        crowd=_read_prediction(data["crowd"]) if data.get("crowd") else None,
+        predictions=read_predictions(data["predictions"]),
+        crowd=read_predictions({"": crowd})[""] if crowd else None,
         same_text=bool(data.get("same_text")),
         asked_for=data.get("why") == ASKED_FOR,
         text=result.observation.text,
         documents=result.observation.documents,
     )
-
-
-def _read_prediction(raw: Json) -> Prediction:
-    match raw:
-        case {"probability": int() | float() as probability}:
-            return BinaryPrediction(float(probability))
-        case {"probabilities": dict() as shares}:
-            return ChoicePrediction({option: float(str(share)) for option, share in shares.items()})
-        case {"cdf": list() as points}:
-            return CurvePrediction(tuple(float(str(point)) for point in points))
-        case _:
-            message = f"not a valid prediction: {raw}"
-            raise ValueError(message)

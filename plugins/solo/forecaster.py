@@ -14,6 +14,7 @@ from bot.api import (
     BeliefLoop,
     BeliefState,
     ConfidenceLevel,
+    ForecastCritic,
     Json,
     LoopSettings,
     ModelAction,
@@ -33,10 +34,10 @@ from bot.api import (
     find_starting_point,
     format_belief_state,
     open_session,
+    parsing,
     question_text,
 )
 from plugins.solo import answer_rules, own_tools, prompt_texts
-from plugins.solo.critic import ask_critic
 from plugins.solo.earlier_forecast import EarlierForecast, load_earlier_forecast
 from plugins.solo.settings import SoloSettings
 
@@ -98,9 +99,14 @@ async def _begin_trial(
             bounded = loop.answer_format.clamp(earlier.predictions, settings.margin)
             loop.state = replace(loop.state, predictions=bounded, anchor=earlier.name)
     asked.append(f"You start from {loop.answer_format.format(loop.state.predictions)}: {loop.state.anchor}.")
-    await loop.begin(prompt_texts.system_prompt(loop, settings), "\n\n".join(asked), prompt_texts.prompt_version())
+    await loop.begin(
+        prompt_texts.system_prompt(loop, settings), "\n\n".join(asked), prompt_texts.prompt_version(question)
+    )
     loop.documents += earlier.documents if earlier is not None else ()
-    return _SoloTrial(loop=loop, settings=settings)
+    critic = ForecastCritic(
+        question=question, context=context, settings=settings.answer_settings, rounds=settings.critic_rounds
+    )
+    return _SoloTrial(loop=loop, settings=settings, critic=critic)
 
 
 def _repeat_step(earlier: EarlierForecast, why: str) -> Step:
@@ -119,9 +125,9 @@ class _SoloTrial:
 
     loop: BeliefLoop
     settings: SoloSettings
+    critic: ForecastCritic
     sources: answer_rules.SeenSources = field(default_factory=answer_rules.SeenSources)
     restated: bool = False
-    feedbacks: int = 0
     tools: tuple[ToolDefinition, ...] = field(init=False)
     _last: str = ""
     _known_parse_failures: int = 0
@@ -129,14 +135,14 @@ class _SoloTrial:
     def __post_init__(self) -> None:
         """Make the tools once: all that the trial will ever offer."""
         loop, settings = self.loop, self.settings
-        desk = (tool for tool in loop.context.all_tools if tool.name not in own_tools.OWN_TOOLS)
+        offered = (tool for tool in loop.context.all_tools if tool.name not in own_tools.OWN_TOOLS)
         own = [own_tools.update_tool(loop.answer_format, settings), own_tools.think_tool()]
         own += [own_tools.feedback_tool()] if settings.critic_rounds else []
-        self.tools = (*desk, *own, own_tools.solo_submit_tool(loop.question, loop.answer_format, settings))
+        self.tools = (*offered, *own, own_tools.solo_submit_tool(loop.question, loop.answer_format, settings))
 
     def offer(self, number: int) -> tuple[ToolDefinition, ...]:
         """Return what may be called: never two thoughts in a row, feedback only on a belief, at last only submit."""
-        loop, settings = self.loop, self.settings
+        loop = self.loop
         self._known_parse_failures = self._parse_failures()
         names = {SUBMIT}
         if number < loop.steps:
@@ -145,7 +151,7 @@ class _SoloTrial:
                 own_tools.FEEDBACK,
             }
             names |= {own_tools.THINK} if self._last != own_tools.THINK else set()
-            names |= {own_tools.FEEDBACK} if loop.state.stated and self.feedbacks < settings.critic_rounds else set()
+            names |= {own_tools.FEEDBACK} if loop.state.stated and self.critic.is_left else set()
         return tuple(tool for tool in self.tools if tool.name in names)
 
     def fault(self, move: ModelAction) -> str | None:
@@ -172,8 +178,7 @@ class _SoloTrial:
             case own_tools.UPDATE:
                 return self._update(move.arguments)
             case own_tools.FEEDBACK:
-                self.feedbacks += 1
-                return await ask_critic(self.loop, nth=self.feedbacks)
+                return await self._ask_critic(move.arguments)
             case _:
                 result = await self.loop.use_tool(move)
                 if not result.failed:
@@ -185,6 +190,17 @@ class _SoloTrial:
         self.loop.state, notes = self._apply_rules(self.loop.state, step.action.arguments)
         observation = replace(step.observation, text="\n".join((step.observation.text, *notes)))
         return replace(step, belief=self.loop.state.belief, observation=observation, remarks=(*step.remarks, *notes))
+
+    async def _ask_critic(self, arguments: Mapping[str, Json]) -> ToolResult:
+        """Return the critique of the belief; what the model is least sure of is part of the case."""
+        loop, crowd = self.loop, self.settings.crowd
+        case = {"forecast under review": format_belief_state(loop.state, loop.answer_format)}
+        if doubt := parsing.read_text(arguments.get(own_tools.DOUBT), own_tools.DOUBT_CHARS):
+            case["what the forecaster is least sure of"] = doubt
+        anchor, cutoff = find_starting_point(loop.question, crowd=crowd), loop.context.cutoff
+        return await self.critic.review(
+            lambda answer_format: question_text(loop.question, answer_format, anchor, cutoff=cutoff, crowd=crowd), case
+        )
 
     def _update(self, arguments: Mapping[str, Json]) -> ToolResult:
         loop = self.loop

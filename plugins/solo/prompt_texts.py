@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from bot.api import BeliefLoop, bounds_text, fill_prompt, join_prompt_sources, task_text
+from bot.api import (
+    CRITIC_PROMPT,
+    BeliefLoop,
+    Question,
+    bounds_text,
+    fill_prompt,
+    join_prompt_sources,
+    judging_name,
+    judging_text,
+    task_text,
+)
 from plugins.solo.answer_rules import BOTTOM_LINE, CRITERIA_RESTATED, RATIONALE
 from plugins.solo.settings import SoloSettings
 
@@ -15,6 +25,7 @@ def system_prompt(loop: BeliefLoop, settings: SoloSettings) -> str:
         PROMPT_PACKAGE,
         "system",
         task=task_text(loop.question),
+        judging=judging_text(loop.question),
         bounds=bounds_text(loop.answer_format, settings.margin),
         steps=loop.steps,
         words=settings.max_words,
@@ -37,11 +48,6 @@ def earlier_forecast_text(text: str, settings: SoloSettings, *, stale: bool) -> 
     return f"## Your earlier forecasts\n{text}\n{advice}"
 
 
-def critic_prompt() -> str:
-    """Return the instructions for the critic."""
-    return fill_prompt(PROMPT_PACKAGE, "critic")
-
-
-def prompt_version() -> str:
+def prompt_version(question: Question) -> str:
     """Return the texts that prompts are made from: their digest is the version of the prompts."""
-    return join_prompt_sources(PROMPT_PACKAGE, "system", "critic")
+    return join_prompt_sources(PROMPT_PACKAGE, "system", shared=(CRITIC_PROMPT, judging_name(question)))

@@ -5,7 +5,7 @@ differ, and a person may be one of them (a model of the provider terminal).
 """
 
 from bot.api import MODEL_CALL_SECONDS, CommandSpec, ForecasterSpec, hookimpl
-from plugins.team.commands import show_teams, tell_team
+from plugins.team.commands import show_teams, team_transcript
 from plugins.team.forecaster import open_team
 from plugins.team.settings import CALLS_PER_JOINT_STEP, MOST_MEMBERS, TeamSettings
 
@@ -22,7 +22,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[TeamSettings]]:
             steps=lambda settings: settings.members * settings.steps,
             seconds=lambda settings: MODEL_CALL_SECONDS * CALLS_PER_JOINT_STEP * settings.steps,
             roles=("main",),
-            transcript=tell_team,
+            transcript=team_transcript,
             optional_roles=("team", *(f"team_{number}" for number in range(1, MOST_MEMBERS + 1))),
         )
     ]

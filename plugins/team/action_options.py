@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 
-from bot.api import Json, ToolDefinition
+from bot.api import Json, ToolDefinition, parsing
 from plugins.team.members import (
     LOOKUP_TOOL,
     SEARCH_TOOL,
@@ -38,6 +38,7 @@ class TeamActionKind(StrEnum):
     TOOL = "use_tool"
     BELIEF = "state_belief"
     SUBMIT = "submit"
+    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,11 @@ class ActionOption:
         return {**self.arguments, self.words: text or self.default_words} if self.words else self.arguments
 
 
+# Never listed: what a member does that cannot be asked.
+LEAVE_OPTION = ActionOption(text="take no further part", kind=TeamActionKind.LEAVE)
 SUBMIT_OPTION = ActionOption(text="submit the belief you have now and be done", kind=TeamActionKind.SUBMIT)
 STATE_OPTION = ActionOption(
-    text="state anew what you believe, in the light of what you know and heard", kind=TeamActionKind.BELIEF
+    text="state what you believe now, in the light of what you know", kind=TeamActionKind.BELIEF
 )
 
 
@@ -72,7 +75,8 @@ STATE_OPTION = ActionOption(
 class MemberView:
     """What a member's list is made from. ``draft`` is the message it may send now, "" if it may send none.
 
-    ``last`` says that it is the last joint step, ``news`` that something changed since the member stated its belief.
+    ``last`` says that it is the last joint step, ``believes`` that the member has stated a belief, ``news`` that
+    something changed since.
     """
 
     tools: Sequence[ToolDefinition]
@@ -82,12 +86,13 @@ class MemberView:
     title: str
     draft: str = ""
     last: bool = False
+    believes: bool = True
     news: bool = True
     listed: int = 4
 
 
 def list_options(view: MemberView) -> list[ActionOption]:
-    """Return the actions that are allowed now, the message first and submitting last.
+    """Return the actions that are allowed now, the message first and submitting last: not before a belief was stated.
 
     In the last joint step only stating a belief remains: a new one, if something changed.
     """
@@ -100,7 +105,8 @@ def list_options(view: MemberView) -> list[ActionOption]:
             ActionOption(text=f'send a message: "{view.draft}"', kind=TeamActionKind.MESSAGE, arguments=sent)
         )
     uses = [option for option in _tool_options(view) if _is_new(option, view.memory)]
-    return [*actions, *uses[: MAX_OPTIONS - 3], *([STATE_OPTION] if view.news else []), SUBMIT_OPTION]
+    ends = [*([STATE_OPTION] if view.news or not view.believes else []), *([SUBMIT_OPTION] if view.believes else [])]
+    return [*actions, *uses[: MAX_OPTIONS - 3], *ends]
 
 
 def find_reading_option(search: int, view: MemberView) -> ActionOption | None:
@@ -163,7 +169,7 @@ def _search_option(goal: SubGoal, title: str) -> ActionOption:
         text=f"search the web for sub-goal {goal.name} in your own words",
         tool=SEARCH_TOOL,
         words="query",
-        default_words=" ".join(f"{title} {goal.search_words}".split())[:WORDS_CHARS],
+        default_words=parsing.cut_text(" ".join(f"{title} {goal.search_words}".split()), WORDS_CHARS),
         goal=goal.name,
     )
 
@@ -185,7 +191,7 @@ def _simple_option(tool: ToolDefinition, memory: MemberMemory) -> ActionOption |
 
 def _short_description(tool: ToolDefinition) -> str:
     """Return the first sentence of a tool's description, which the engine wrote."""
-    return tool.description.partition(". ")[0].removesuffix(".")[:DESCRIPTION_CHARS]
+    return parsing.cut_text(tool.description.partition(". ")[0].removesuffix("."), DESCRIPTION_CHARS)
 
 
 def _last_page(name: str, needs: Sequence[str], memory: MemberMemory) -> dict[str, Json]:

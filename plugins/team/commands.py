@@ -1,7 +1,6 @@
 """What a team did, joint step by joint step, and ``foxcast team``: how efficient teams were and how right."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Annotated
@@ -15,11 +14,12 @@ from bot.api import (
     TranscriptFigure,
     TrialTranscript,
     explain_forecast,
+    parsing,
     replace_invisible,
     require_forecaster_kind,
 )
+from plugins.team.team_run import AGENT, GOALS, SETTLED
 
-_SETTLED = re.compile(r"^evidence: (\d+) of (\d+) sub-goals|^sub-goal \S+ settled by \S+ \((\d+) of (\d+)\)")
 _TEXT_CHARS = 400
 _COLUMNS = "{:<14}{:>12}{:>9}{:>7}{:>10}{:>9}{:>10}{:>9}  {}"
 _HEAD = ("forecast", "efficiency", "settled", "steps", "messages", "tokens", "USD", "Brier", "question")
@@ -37,20 +37,20 @@ def require_team_forecast(found: ForecastExplanation) -> ForecastExplanation:
     """Return what is on record of a forecast where a team made it, under whatever name; raises ConfigError."""
     steps = (step for trial in found.steps.values() for step in trial)
     # Each step of a team is somebody's.
-    is_played = partial(all, ("agent" in step.action.arguments for step in steps))
+    is_played = partial(all, (AGENT in step.action.arguments for step in steps))
     require_forecaster_kind(found, "a team", keys=("members", "goals"), is_played=is_played)
     return found
 
 
-def tell_team(steps: Sequence[Step]) -> TrialTranscript:
-    """Return who did what, what came of it, and how many sub-goals were settled."""
+def team_transcript(steps: Sequence[Step]) -> TrialTranscript:
+    """Return who did what, the results, and how many sub-goals were settled."""
     settled, of = _count_settled([steps])
     figures = (TranscriptFigure(name="sub-goals settled", value=f"{settled} of {of}"),) if of else ()
     return TrialTranscript(entries=tuple(_step_entry(*step) for step in enumerate(steps, 1)), figures=figures)
 
 
 def efficiency_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
-    """Yield a line for each forecast, with the share of sub-goals settled beside its Brier score."""
+    """Yield a line for each forecast, with the share of sub-goals settled and its Brier score."""
     yield _COLUMNS.format(*_HEAD)
     for one in found:
         steps = [step for trial in one.steps.values() for step in trial]
@@ -72,7 +72,9 @@ def efficiency_table(found: Sequence[ForecastExplanation]) -> Iterator[str]:
 
 def _step_entry(number: int, step: Step) -> TranscriptEntry:
     arguments = dict(step.action.arguments)
-    who = str(arguments.pop("agent", "?"))
+    who = str(arguments.pop(AGENT, "?"))
+    for counted in (SETTLED, GOALS):
+        arguments.pop(counted, None)
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     seen = step.observation.text.splitlines()
     kept = (*seen[:1], *(line for line in seen[1:] if line.startswith("recorded: ")))
@@ -86,17 +88,16 @@ def _step_entry(number: int, step: Step) -> TranscriptEntry:
 
 
 def _count_settled(trials: Iterable[Sequence[Step]]) -> tuple[int, int]:
-    """Return how many sub-goals were settled in all trials, of how many; 0 of 0 where nothing on record tells."""
+    """Return how many sub-goals were settled in all trials, of how many; 0 of 0 where no trial came to its end."""
     settled = of = 0
     for steps in trials:
-        remarks = [remark for step in steps for remark in step.remarks]
-        counts = [told for remark in remarks if (told := _SETTLED.match(remark))]
-        if counts:
-            some, all_of_them = (int(count) for count in counts[-1].groups() if count is not None)
-            settled, of = settled + some, of + all_of_them
+        goals = next((step.action.arguments[GOALS] for step in steps if GOALS in step.action.arguments), None)
+        if isinstance(goals, int):
+            named = [step.action.arguments.get(SETTLED) for step in steps]
+            settled += sum(len(one) for one in named if isinstance(one, list))
+            of += goals
     return settled, of
 
 
 def _shorten_line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _TEXT_CHARS else f"{flat[:_TEXT_CHARS]} ..."
+    return parsing.cut_text(" ".join(text.split()), _TEXT_CHARS)

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 from bot.api import (
     AnswerSettings,
+    Message,
+    MessageRole,
     PluginContext,
     Question,
     Step,
@@ -18,7 +20,7 @@ from bot.api import (
     open_session,
     question_text,
 )
-from plugins.team import prompt_texts
+from plugins.team import member_answers, prompt_texts
 from plugins.team.members import GoalBoard, TeamDialogue, TeamMember
 from plugins.team.prompt_texts import JointStepContext
 from plugins.team.settings import TeamSettings
@@ -70,31 +72,35 @@ async def _create_run(question: Question, context: TrialContext, settings: TeamS
         steps=max(1, min(settings.steps, context.limits.steps // count)),
         number=0,
     )
-    anchor = find_starting_point(question, crowd=settings.crowd)
     for member in members:
-        opening = question_text(question, member.answer_format, anchor, cutoff=context.cutoff, crowd=settings.crowd)
-        member.session.begin(prompt_texts.system_prompt(member, joint_context), opening)
-        member.opening = tuple(member.session.messages)
+        system = prompt_texts.page_text(member, prompt_texts.system_prompt(member, joint_context))
+        member.opening = (Message(speaker=MessageRole.SYSTEM, text=system),)
     # The separate answer format of a member who is asked for percentages has the same bounds as any.
+    anchor = find_starting_point(question, crowd=settings.crowd)
     start = initial_belief_state(anchor, question, members[0].answer_format, manner.step_margin)
     return TeamRun(
         context=context,
         joint_context=joint_context,
         answer_settings=manner,
         start=start,
-        documents=(await context.store_text(prompt_texts.prompt_version()),),
+        documents=(await context.store_text(prompt_texts.prompt_version(question)),),
     )
 
 
 def _create_member(number: int, question: Question, context: TrialContext, settings: TeamSettings) -> TeamMember:
     name, role = settings.names[number - 1], f"{TEAM_ROLE}_{number}"
     session = open_session(context, role, TEAM_ROLE, FALLBACK_ROLE, seed=derive_seed(context, "seed", role))
+    answer_format = create_answer_format(question, _answer_settings(settings), percent=session.percent)
+    anchor, is_person = find_starting_point(question, crowd=settings.crowd), number in settings.human_members
     return TeamMember(
         name=name,
         session=session,
-        answer_format=create_answer_format(question, _answer_settings(settings), percent=session.percent),
+        answer_format=answer_format,
+        question_text=question_text(question, answer_format, anchor, cutoff=context.cutoff, crowd=settings.crowd),
+        tools=member_answers.member_tools(question, answer_format, settings),
         # Persons are spared: they think before they type.
-        thinks=settings.think_aloud and number not in settings.human_members,
+        thinks=settings.think_aloud and not is_person,
+        is_person=is_person,
     )
 
 

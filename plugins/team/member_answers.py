@@ -8,10 +8,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.api import AnswerFormat, ConfidenceLevel, Json, ToolDefinition, UnreadableAnswer, parsing
-from plugins.team.action_options import WORDS_CHARS, ActionOption
-from plugins.team.members import QUESTION_SOURCE, GoalBoard, MemberFact, MemberMemory, StatedBelief, use_key
+from bot.api import (
+    AnswerFormat,
+    ChoiceShape,
+    ConfidenceLevel,
+    CurveShape,
+    Json,
+    Question,
+    ToolDefinition,
+    UnreadableAnswer,
+    answer_tool,
+    object_schema,
+    parsing,
+    require_text,
+    text_field,
+    word_field,
+)
+from plugins.team.action_options import MAX_OPTIONS, WORDS_CHARS, ActionOption
+from plugins.team.members import (
+    AGAINST,
+    EARLIER,
+    FOR,
+    HIGHER,
+    LATER,
+    LOWER,
+    QUESTION_SOURCE,
+    GoalBoard,
+    MemberFact,
+    MemberMemory,
+    MemberTools,
+    StatedBelief,
+    use_key,
+)
 from plugins.team.option_parsing import find_chosen_option, option_letter
+from plugins.team.settings import SubGoal, TeamSettings
 
 # A model whose output follows a grammar fills all available room, and the belief is last.
 THOUGHT_CHARS = 2000
@@ -45,15 +75,40 @@ class NoteContext:
     """What notes are checked against: the member, and what it may settle and cite."""
 
     who: str
+    question: Question
     answer_format: AnswerFormat
     margin: float
     memory: MemberMemory
     board: GoalBoard
 
 
-def message_tool(limit: int) -> ToolDefinition:
-    """Return the tool for a message."""
-    return _define_tool("draft_message", "A message to the other members, or nothing.", {"text": _text_schema(limit)})
+def member_tools(question: Question, answer_format: AnswerFormat, settings: TeamSettings) -> MemberTools:
+    """Return the tools of a member, which stay the same in all joint steps."""
+    return MemberTools(
+        message=answer_tool(
+            "draft_message",
+            "A message to the other members, or nothing.",
+            {"text": text_field(settings.message_chars, "The message; empty for none.")},
+        ),
+        thoughts=answer_tool(
+            "think_aloud", "Your thoughts, before you choose.", {"thoughts": text_field(THOUGHT_CHARS)}
+        ),
+        choice=choice_tool(MAX_OPTIONS),
+        notes=notes_tool(question, answer_format, settings.step_margin, settings.goals),
+    )
+
+
+def evidence_sides(question: Question) -> tuple[str, ...]:
+    """Return the words for the sides that a fact may speak for: of yes or no, of a number or date, or the options."""
+    match question.shape:
+        case ChoiceShape(options=options):
+            return options
+        case CurveShape(unit="date"):
+            return (LATER, EARLIER)
+        case CurveShape():
+            return (HIGHER, LOWER)
+        case _:
+            return (FOR, AGAINST)
 
 
 def read_message(arguments: Mapping[str, Json], limit: int) -> str:
@@ -61,24 +116,20 @@ def read_message(arguments: Mapping[str, Json], limit: int) -> str:
     return " ".join(parsing.read_text(arguments.get("text"), limit).split())
 
 
-def thought_tool() -> ToolDefinition:
-    """Return the tool for thoughts."""
-    return _define_tool("think_aloud", "Your thoughts, before you choose.", {"thoughts": _text_schema(THOUGHT_CHARS)})
-
-
 def read_thoughts(arguments: Mapping[str, Json]) -> str:
     """Return the thoughts; raises UnreadableAnswer if there are none."""
-    if thoughts := parsing.read_text(arguments.get("thoughts"), THOUGHT_CHARS):
-        return thoughts
-    message = "thoughts is empty"
-    raise UnreadableAnswer(message)
+    return require_text(arguments, "thoughts", THOUGHT_CHARS)
 
 
 def choice_tool(count: int) -> ToolDefinition:
     """Return the tool for a choice among this many options."""
-    letters: Json = {"type": "string", "enum": [option_letter(place) for place in range(count)]}
-    return _define_tool(
-        "choose", "The one action that you do now.", {"option": letters, "words": _text_schema(WORDS_CHARS)}
+    return answer_tool(
+        "choose",
+        "The one action that you do now.",
+        {
+            "option": word_field([option_letter(place) for place in range(count)], "The letter of the action."),
+            "words": text_field(WORDS_CHARS, "Your own words, where the action asks for them; else empty."),
+        },
     )
 
 
@@ -100,25 +151,26 @@ def read_choice(arguments: Mapping[str, Json], options: Sequence[ActionOption], 
     return ChosenAction(option, given)
 
 
-def notes_tool(noting: NoteContext) -> ToolDefinition:
-    """Return the tool for notes: facts first, then reasons, then numbers."""
-    settles: Json = {"type": "string", "enum": [NO_GOAL, *(goal.name for goal in noting.board.open_goals())]}
-    fact = _object_schema(
+def notes_tool(
+    question: Question, answer_format: AnswerFormat, margin: float, goals: Sequence[SubGoal]
+) -> ToolDefinition:
+    """Return the tool for notes: facts first, then reasons, then numbers; ``goals`` are those that may be settled."""
+    fact = object_schema(
         {
-            "text": _text_schema(FACT_CHARS),
-            "source": _text_schema(SOURCE_CHARS),
-            "settles": settles,
-            "speaks": {"type": "string", "enum": ["for", "against"]},
+            "text": text_field(FACT_CHARS, "The fact, with its date and figures."),
+            "source": text_field(SOURCE_CHARS),
+            "settles": word_field([NO_GOAL, *(goal.name for goal in goals)], "The sub-goal that it settles."),
+            "speaks": word_field(evidence_sides(question), "The side that it speaks for."),
         }
     )
-    return _define_tool(
+    return answer_tool(
         "take_notes",
         "What was found, with its sources, and what you believe now.",
         {
             "facts": {"type": "array", "items": fact, "maxItems": MOST_FACTS},
-            "reasoning": _text_schema(REASON_CHARS),
-            "confidence": {"type": "string", "enum": [*_CONFIDENCES]},
-            **noting.answer_format.schema(noting.margin),
+            "reasoning": text_field(REASON_CHARS, "Why you believe it."),
+            "confidence": word_field([*_CONFIDENCES]),
+            **answer_format.schema(margin),
         },
     )
 
@@ -131,13 +183,14 @@ def read_notes(arguments: Mapping[str, Json], noting: NoteContext) -> MemberNote
     facts, refused = [], []
     for fact, why in _read_facts(arguments.get("facts"), noting):
         facts += [fact] if not why else []
-        refused += [f"fact left out, {why}: {fact.text[:100]}"] if why else []
+        refused += [f"fact left out, {why}: {parsing.cut_text(fact.text, 100)}"] if why else []
     return MemberNotes(tuple(facts), stated, tuple(refused))
 
 
 def _read_facts(raw: Json, noting: NoteContext) -> Iterator[tuple[MemberFact, str]]:
     known = {fact.text.casefold() for fact in noting.memory.facts}
     goals = {goal.name: goal for goal in noting.board.goals}
+    sides = {side.casefold(): side for side in evidence_sides(noting.question)}
     for item in raw[:MOST_FACTS] if isinstance(raw, list) else ():
         if not isinstance(item, Mapping) or not (text := parsing.read_text(item.get("text"), FACT_CHARS)):
             continue
@@ -146,8 +199,8 @@ def _read_facts(raw: Json, noting: NoteContext) -> Iterator[tuple[MemberFact, st
             parsing.read_text(item.get("settles"), 40),
         )
         goal = goals.get(settles)
-        against = parsing.read_text(item.get("speaks"), 10).lower() == "against"
-        fact = MemberFact(text=text, source=source, member=noting.who, goal=goal.name if goal else "", against=against)
+        speaks = sides.get(parsing.read_text(item.get("speaks"), WORDS_CHARS).casefold(), "")
+        fact = MemberFact(text=text, source=source, member=noting.who, goal=goal.name if goal else "", speaks=speaks)
         is_cited = source.casefold() == QUESTION_SOURCE and goal is not None and goal.in_question
         if text.casefold() in known:
             yield fact, "it is known already"
@@ -158,20 +211,3 @@ def _read_facts(raw: Json, noting: NoteContext) -> Iterator[tuple[MemberFact, st
         else:
             known.add(text.casefold())
             yield fact, ""
-
-
-def _define_tool(name: str, description: str, properties: dict[str, Json]) -> ToolDefinition:
-    return ToolDefinition(name=name, description=description, parameters=_object_schema(properties))
-
-
-def _object_schema(properties: dict[str, Json]) -> dict[str, Json]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _text_schema(limit: int) -> dict[str, Json]:
-    return {"type": "string", "maxLength": limit}

@@ -11,7 +11,15 @@ from typing import TypeVar
 
 from bot.api import Json, ModelUsage, ToolDefinition, ToolResult
 from plugins.team import member_answers, prompt_texts
-from plugins.team.action_options import SUBMIT_OPTION, MemberView, TeamActionKind, find_reading_option, list_options
+from plugins.team.action_options import (
+    LEAVE_OPTION,
+    STATE_OPTION,
+    SUBMIT_OPTION,
+    MemberView,
+    TeamActionKind,
+    find_reading_option,
+    list_options,
+)
 from plugins.team.member_answers import ChosenAction, MemberNotes, NoteContext
 from plugins.team.members import KnowledgeMarks, TeamMember
 from plugins.team.prompt_texts import JointStepContext
@@ -30,7 +38,7 @@ class MemberTurn:
     member: TeamMember
     view: MemberView | None = None
     draft: str = ""
-    choice: ChosenAction = field(default_factory=lambda: ChosenAction(SUBMIT_OPTION, {}))
+    choice: ChosenAction = field(default_factory=lambda: ChosenAction(LEAVE_OPTION, {}))
     choice_reason: str = ""
     result: ToolResult | None = None
     notes: MemberNotes | None = None
@@ -50,11 +58,11 @@ class MemberTurn:
         return self.choice.option.tool or str(self.kind)
 
     async def ask(self, tool: ToolDefinition, read: Callable[[Mapping[str, Json]], T], prompt: str) -> T | None:
-        """Ask the member's model for one answer, in a new conversation; None if there was none."""
-        session = self.member.session
-        session.restart(self.member.opening)
-        session.say(prompt)
-        filled = await session.ask_structured(tool, read, keep=False)
+        """Ask the member's model for one answer, in the conversation of this joint step; None if there was none."""
+        member, session = self.member, self.member.session
+        if prompt:
+            session.say(prompt_texts.page_text(member, prompt))
+        filled = await session.ask_structured(tool, read, instruction="" if member.is_person else None)
         self.usage += filled.usage
         self.documents += filled.documents
         self.remarks += tuple(f"{self.member.name}: {note}" for note in filled.notes)
@@ -64,8 +72,11 @@ class MemberTurn:
 
 
 def begin_turn(turn: MemberTurn, joint_context: JointStepContext, tools: tuple[ToolDefinition, ...]) -> None:
-    """Find a member's allowed actions, and let it continue its work, unless something changed."""
+    """Begin a member's conversation, find its allowed actions, and let it continue unless something changed."""
     member = turn.member
+    member.session.restart(member.opening)
+    member.session.declare_tools(member.tools.all)
+    member.session.say(prompt_texts.page_text(member, prompt_texts.state_prompt(member, joint_context)))
     turn.view = MemberView(
         tools=tools,
         memory=member.memory,
@@ -73,14 +84,18 @@ def begin_turn(turn: MemberTurn, joint_context: JointStepContext, tools: tuple[T
         who=member.name,
         title=joint_context.question.title,
         last=joint_context.last,
+        believes=member.belief is not None,
         news=member.belief is None or knowledge_marks(member, joint_context) != member.marks_at_belief,
         listed=joint_context.settings.max_listed,
     )
     news, member.marks_at_plan = _has_news(member, joint_context), knowledge_marks(member, joint_context)
     search, member.pending_search = member.pending_search, 0
-    going_on = find_reading_option(search, turn.view) if search and not news and not joint_context.last else None
-    if going_on is not None and going_on.goal not in joint_context.board.settled:
-        turn.choice, turn.choice_reason = ChosenAction(going_on, going_on.arguments), "went on, since nothing came up"
+    continued = find_reading_option(search, turn.view) if search and not news and not joint_context.last else None
+    if continued is not None and continued.goal not in joint_context.board.settled:
+        turn.choice, turn.choice_reason = (
+            ChosenAction(continued, continued.arguments),
+            "continued, since nothing changed",
+        )
 
 
 def can_send_message(turn: MemberTurn, joint_context: JointStepContext) -> bool:
@@ -93,14 +108,16 @@ def can_send_message(turn: MemberTurn, joint_context: JointStepContext) -> bool:
 
 async def draft_message(turn: MemberTurn, joint_context: JointStepContext) -> None:
     """Let a member write a message to the others, if it has one."""
-    limit = joint_context.settings.message_chars
-    tool = member_answers.message_tool(limit)
-    prompt = f"{prompt_texts.state_prompt(turn.member, joint_context)}\n\n{prompt_texts.draft_prompt(tool.name)}"
+    limit, tool = joint_context.settings.message_chars, turn.member.tools.message
+    prompt = prompt_texts.fixed_prompt("draft")
     turn.draft = await turn.ask(tool, lambda arguments: member_answers.read_message(arguments, limit), prompt) or ""
 
 
 async def choose_action(turn: MemberTurn, joint_context: JointStepContext) -> None:
-    """Let a member choose one of the allowed actions; a member that chooses none submits its present belief."""
+    """Let a member choose one of the allowed actions.
+
+    One that chooses none submits its belief, or is asked for one if it has none.
+    """
     member = turn.member
     if turn.choice_reason or turn.view is None:
         return
@@ -108,44 +125,49 @@ async def choose_action(turn: MemberTurn, joint_context: JointStepContext) -> No
     if len(options) == 1:
         turn.choice, turn.choice_reason = ChosenAction(options[0], options[0].arguments), "the only legal action"
         return
-    state, thoughts = prompt_texts.state_prompt(member, joint_context), ""
+    listed = prompt_texts.options_prompt(options)
     if member.thinks:
-        form = member_answers.thought_tool()
-        prompt = f"{state}\n\n{prompt_texts.think_prompt(options, form.name)}"
-        thoughts = await turn.ask(form, member_answers.read_thoughts, prompt) or ""
-    tool = member_answers.choice_tool(len(options))
-    prompt = f"{state}\n\n{prompt_texts.choose_prompt(options, thoughts, tool.name)}"
-    for _ in range(joint_context.settings.plan_tries if member.active else 0):
+        prompt = f"{listed}\n\n{prompt_texts.fixed_prompt('think')}"
+        await turn.ask(member.tools.thoughts, member_answers.read_thoughts, prompt)
+        listed = ""
+    tool = member_answers.choice_tool(len(options)) if member.exact_tools else member.tools.choice
+    prompt = "\n\n".join(filter(None, (listed, prompt_texts.fixed_prompt("choose"))))
+    for _ in range(joint_context.settings.plan_tries):
+        if not member.active:
+            return
         found = await turn.ask(
             tool, lambda arguments: member_answers.read_choice(arguments, options, member.memory), prompt
         )
         if found is not None:
             turn.choice, turn.choice_reason = found, f"chosen of {len(options)} legal actions"
             return
-        if not member.active:
-            return
-        turn.invalid += 1
-    if member.active:
+        turn.invalid, prompt = turn.invalid + member.active, ""
+    if member.belief is None:
+        turn.choice, turn.choice_reason = ChosenAction(STATE_OPTION, {}), "chose no action on the list"
+    elif member.active:
+        turn.choice = ChosenAction(SUBMIT_OPTION, {})
         member.leave("chose no action on the list, so that the belief it has is what it submits")
 
 
 async def take_notes(turn: MemberTurn, joint_context: JointStepContext) -> None:
     """Let a member take notes of the result of its action, and state its belief."""
-    member, result = turn.member, turn.result
+    member, result, board = turn.member, turn.result, joint_context.board
     noting = NoteContext(
         who=member.name,
+        question=joint_context.question,
         answer_format=member.answer_format,
         margin=joint_context.settings.step_margin,
         memory=member.memory,
-        board=joint_context.board,
+        board=board,
     )
-    tool = member_answers.notes_tool(noting)
-    asked = (
-        prompt_texts.restate_prompt(joint_context.board, tool.name)
+    tool = member.tools.notes
+    if member.exact_tools:
+        tool = member_answers.notes_tool(noting.question, noting.answer_format, noting.margin, board.open_goals())
+    prompt = (
+        prompt_texts.restate_prompt(board)
         if result is None
-        else prompt_texts.note_prompt(turn.choice.option.text, result.observation.text, joint_context.board, tool.name)
+        else prompt_texts.note_prompt(turn.choice.option.text, result.observation.text, board)
     )
-    prompt = f"{prompt_texts.state_prompt(member, joint_context)}\n\n{asked}"
     turn.notes = await turn.ask(tool, lambda arguments: member_answers.read_notes(arguments, noting), prompt)
     turn.remarks += tuple(f"{member.name}: {why}" for why in turn.notes.refused) if turn.notes else ()
 

@@ -22,17 +22,19 @@ from bot.api import (
     Message,
     ShownSource,
     TargetPredictions,
+    ToolDefinition,
 )
 from plugins.team.settings import SubGoal
 
 
 @dataclass(frozen=True, slots=True)
 class TeamMessage:
-    """One message; a seed is one that exists before the work begins."""
+    """One message, and the joint step in which it was sent; a seed is one that exists before the work begins."""
 
     member: str
     text: str
     seed: bool = False
+    joint_step: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,20 +52,24 @@ class TeamDialogue:
         return max(0, self.budget - len(self.sent))
 
     def last(self, count: int) -> Sequence[TeamMessage]:
-        """Return the last messages, oldest first, after the seeds, which are always first."""
-        return (*self.seeds, *self.sent[-count:])
+        """Return the last dialogues, oldest first, after the seeds, which are always first.
+
+        All messages of one joint step are one dialogue.
+        """
+        spoken = sorted({message.joint_step for message in self.sent})[-count:]
+        return (*self.seeds, *(message for message in self.sent if message.joint_step in spoken))
 
     def repeats(self, text: str) -> bool:
         """Whether a message repeats an earlier one, by any member, in the same words or nearly so."""
         new = normalize_words(text)
         return any(new == old or self._alike(new, old) for old in map(_normalize_message, (*self.seeds, *self.sent)))
 
-    def send(self, who: str, text: str) -> None:
+    def send(self, who: str, text: str, *, joint_step: int = 0) -> None:
         """Add a message. Raises ValueError for a repetition and for one beyond the budget."""
         if not self.left or self.repeats(text):
             message = "this message may not be sent"
             raise ValueError(message)
-        self.sent.append(TeamMessage(who, text))
+        self.sent.append(TeamMessage(who, text, joint_step=joint_step))
 
     def _alike(self, new: str, old: str) -> bool:
         matcher = difflib.SequenceMatcher(None, new, old, autojunk=False)
@@ -86,38 +92,40 @@ def _normalize_message(message: TeamMessage) -> str:
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"'()]+")
 
+# The sides that a fact may speak for: of yes or no, of a number, of a date. Options are sides of their own.
+FOR, AGAINST, HIGHER, LOWER, LATER, EARLIER = "for", "against", "higher", "lower", "later", "earlier"
 
 QUESTION_SOURCE = "question"
-
-
 SEARCH_TOOL, SUMMARISE_TOOL, LOOKUP_TOOL = "web_search", "summarize_results", "lookup_url"
-
-
 _SHOWS_SOURCES = frozenset({SEARCH_TOOL, SUMMARISE_TOOL, LOOKUP_TOOL})
-
-
 # The beginning of the names of tools that read pages of a reference work.
 _PAGE_TOOL_PREFIX = "fetch_"
-
-
 # The names of tools that list the headings of a page.
 _HEADINGS_SUFFIX = "_toc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFact:
-    """One fact, its source, its finder, and the sub-goal that it settles ("" for none)."""
+    """One fact, its source, its finder, and the sub-goal that it settles ("" for none).
+
+    ``speaks`` is the side that it speaks for: a word of ``evidence_sides``, or "".
+    """
 
     text: str
     source: str
     member: str
     goal: str = ""
-    against: bool = False
+    speaks: str = ""
 
     @property
     def evidence(self) -> Evidence:
         """The fact as the ledger records it."""
-        return Evidence(text=f"{self.text} ({self.member})", source=self.source)
+        side = "" if self.speaks in {"", FOR, AGAINST} else f", for {self.speaks}"
+        return Evidence(text=f"{self.text} ({self.member}{side})", source=self.source)
+
+    def is_against(self, likely: str) -> bool:
+        """Whether it speaks against the answer; ``likely`` is the likeliest option of a choice, else ""."""
+        return self.speaks != likely if likely and self.speaks else self.speaks in {AGAINST, LOWER, EARLIER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +273,26 @@ class KnowledgeMarks:
     facts: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberTools:
+    """The four tools that a member is ever asked to call: the same list in each of its requests."""
+
+    message: ToolDefinition
+    thoughts: ToolDefinition
+    choice: ToolDefinition
+    notes: ToolDefinition
+
+    @property
+    def all(self) -> tuple[ToolDefinition, ...]:
+        """All of them."""
+        return (self.message, self.thoughts, self.choice, self.notes)
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class TeamMember:
-    """One member. ``thinks`` says that it thinks aloud before it chooses.
+    """One member. ``thinks`` says that it thinks aloud before it chooses; a person does not, and reads pages.
 
-    ``opening`` begins each of its conversations: every prompt is made anew from memory, so that none grows.
+    ``opening`` begins its conversation in each joint step, which is made anew from memory, so that none grows long.
     ``left_because`` says why it no longer takes part ("" while it does), ``failure`` is the error if it could not
     be asked. ``pending_search`` is the number of the search whose results it is about to read, 0 for none.
     """
@@ -277,7 +300,10 @@ class TeamMember:
     name: str
     session: ChatSession
     answer_format: AnswerFormat
+    question_text: str
+    tools: MemberTools
     thinks: bool = True
+    is_person: bool = False
     opening: Sequence[Message] = ()
     memory: MemberMemory = field(default_factory=MemberMemory)
     belief: StatedBelief | None = None
@@ -287,6 +313,11 @@ class TeamMember:
     pending_search: int = 0
     marks_at_plan: KnowledgeMarks = field(default_factory=KnowledgeMarks)
     marks_at_belief: KnowledgeMarks = field(default_factory=KnowledgeMarks)
+
+    @property
+    def exact_tools(self) -> bool:
+        """Whether its tools list only what is possible now: for a grammar, and for a person. Others keep the same."""
+        return self.is_person or self.session.percent
 
     @property
     def active(self) -> bool:

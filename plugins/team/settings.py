@@ -53,7 +53,7 @@ DEFAULT_GOALS = (
     SubGoal(
         name="counter_evidence",
         ask="What speaks most against the answer that seems likely at first?",
-        search_words="doubts obstacles criticism",
+        search_words="obstacles criticism risks",
     ),
     SubGoal(
         name="criteria",
@@ -75,7 +75,8 @@ class TeamSettings(PluginSettings):
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
         "cot": "think_aloud",
-        "heard": "shown_messages",
+        "heard": "shown_dialogues",
+        "shown_messages": "shown_dialogues",
         "invalid": "max_invalid",
         "likeness": "repeat_similarity",
         "listed": "max_listed",
@@ -105,10 +106,10 @@ class TeamSettings(PluginSettings):
     shown_actions: int = Field(default=10, ge=1, le=50)
     """How many of its own latest actions a member is shown."""
 
-    shown_messages: int = Field(default=3, ge=1, le=20)
-    """How many of the latest messages a member is shown."""
+    shown_dialogues: int = Field(default=3, ge=1, le=20)
+    """How many of the latest dialogues a member is shown: all messages of one joint step are one."""
 
-    max_messages: int = Field(default=12, ge=0, le=200)
+    max_messages: int = Field(default=24, ge=0, le=200)
     """Messages that the team may send in one trial."""
 
     message_chars: int = Field(default=500, ge=50, le=2000)
@@ -117,8 +118,8 @@ class TeamSettings(PluginSettings):
     repeat_similarity: float = Field(default=0.85, gt=0.0, le=1.0)
     """Similarity, from 0 to 1, from which on a message counts as a repetition of an earlier one."""
 
-    steps: int = Field(default=6, ge=1, le=50)
-    """Joint steps of one trial."""
+    steps: int = Field(default=12, ge=1, le=50)
+    """Joint steps of one trial; a team whose members are done ends before."""
 
     tokens: int | None = Field(default=None, ge=1)
     """Tokens of one trial, input and output together; unset: no limit."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.api import (
     AnswerSettings,
     Belief,
     BeliefState,
+    ChoicePrediction,
     ConfidenceLevel,
     Evidence,
     FoxcastError,
+    Json,
     MalformedDataError,
     Step,
     StepAction,
     StepObservation,
+    TargetPredictions,
     ToolResult,
     TrialContext,
     gather_all,
@@ -30,6 +33,8 @@ from plugins.team.prompt_texts import JointStepContext
 MOST_EVIDENCE = 50
 _CONFIDENCE_ORDER = list(ConfidenceLevel)
 SUBMITTED = "submitted"
+# Arguments of recorded actions: the member, the sub-goals that its facts settled, and how many there are in all.
+AGENT, SETTLED, GOALS = "agent", "settled", "goals"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +89,7 @@ class TeamRun:
                 turn.draft = ""
                 turn.remarks += (f"{turn.member.name}: a message that repeats another one was not offered",)
             elif turn.draft:
-                dialogue.send(turn.member.name, turn.draft)
+                dialogue.send(turn.member.name, turn.draft, joint_step=self.joint_context.number)
 
     async def _use_tools(self, turns: Sequence[MemberTurn]) -> None:
         """Use each tool once with the same arguments for all members: later ones get the same result."""
@@ -104,14 +109,17 @@ class TeamRun:
         member, joint_context = turn.member, self.joint_context
         lines, remarks = [turn.choice_reason] if turn.choice_reason else [], [*turn.remarks]
         lines += [turn.result.observation.text] if turn.result else []
+        settled: list[Json] = []
         if turn.notes is not None:
             for fact in turn.notes.facts:
                 lines.append(f"recorded: {fact.text} [{fact.source}]")
-                remarks += self._record_fact(member, fact)
+                if remark := self._record_fact(member, fact):
+                    remarks.append(remark)
+                    settled.append(fact.goal)
             member.belief = turn.notes.belief
             member.marks_at_belief = replace(before, facts=len(member.memory.facts))
         if turn.kind is TeamActionKind.MESSAGE and member.active:
-            joint_context.dialogue.send(member.name, turn.draft)
+            joint_context.dialogue.send(member.name, turn.draft, joint_step=joint_context.number)
         if member.active and (turn.kind is TeamActionKind.SUBMIT or joint_context.last):
             member.leave(SUBMITTED)
         if member.left_because not in {"", SUBMITTED}:
@@ -121,22 +129,26 @@ class TeamRun:
         self._invalid += turn.invalid
         self._tokens += turn.usage.tokens_in + turn.usage.tokens_out
         documents, self.documents = (*self.documents, *turn.documents), ()
+        arguments: dict[str, Json] = {**turn.choice.arguments, AGENT: member.name}
+        if settled:
+            arguments |= {SETTLED: settled, GOALS: len(joint_context.board.goals)}
         return Step(
-            action=StepAction(name=turn.name, arguments={"agent": member.name, **turn.choice.arguments}),
+            action=StepAction(name=turn.name, arguments=arguments),
             observation=StepObservation(text="\n".join(lines), documents=documents),
             belief=self._belief(member),
             usage=turn.usage,
             remarks=tuple(remarks),
         )
 
-    def _record_fact(self, member: TeamMember, fact: MemberFact) -> Iterator[str]:
+    def _record_fact(self, member: TeamMember, fact: MemberFact) -> str:
+        """Record a fact, and return a remark if it settled a sub-goal, else ""."""
         board = self.joint_context.board
         if not board.settle(fact):
-            fact = replace(fact, goal="")
+            member.memory.facts.append(replace(fact, goal=""))
+            return ""
         member.memory.facts.append(fact)
-        if fact.goal:
-            count = f"{len(board.settled)} of {len(board.goals)}"
-            yield f"sub-goal {fact.goal} settled by {member.name} ({count}): {fact.text} [{fact.source}]"
+        count = f"{len(board.settled)} of {len(board.goals)}"
+        return f"sub-goal {fact.goal} settled by {member.name} ({count}): {fact.text} [{fact.source}]"
 
     def _belief(self, spoke: TeamMember | None = None) -> Belief:
         """Return the present belief of the team; before any stated belief it is the start of the trial."""
@@ -148,6 +160,7 @@ class TeamRun:
                 joint_context.question, [one.predictions for one in stated], joint_context.settings.pool
             )
         facts = [fact for member in joint_context.members for fact in member.memory.facts]
+        likely = _likeliest_option(predictions)
         reason = f"{spoke.name}: {spoke.belief.reason}" if spoke is not None and spoke.belief else self.start.reason
         return Belief(
             predictions=predictions,
@@ -155,8 +168,8 @@ class TeamRun:
             if stated
             else self.start.confidence,
             anchor=self.start.anchor,
-            evidence_for=_facts_as_evidence([fact for fact in facts if not fact.against]),
-            evidence_against=_facts_as_evidence([fact for fact in facts if fact.against]),
+            evidence_for=_facts_as_evidence([fact for fact in facts if not fact.is_against(likely)]),
+            evidence_against=_facts_as_evidence([fact for fact in facts if fact.is_against(likely)]),
             open_questions=tuple(goal.ask for goal in joint_context.board.open_goals()),
             searches=tuple(
                 dict.fromkeys(query for member in joint_context.members for query in member.memory.searched)
@@ -190,6 +203,9 @@ class TeamRun:
         predictions = members[0].answer_format.clamp(step.belief.predictions, self.answer_settings.submit_margin)
         return replace(
             step,
+            action=replace(
+                step.action, arguments={**step.action.arguments, GOALS: len(self.joint_context.board.goals)}
+            ),
             belief=replace(step.belief, predictions=predictions),
             final=self.failure is None,
             remarks=(*step.remarks, self._summary()),
@@ -214,6 +230,14 @@ class TeamRun:
             f"{len(talk.sent)} messages, {self._invalid} invalid actions and {self._tokens} tokens; "
             f"ended: {self.end_reason}"
         )
+
+
+def _likeliest_option(predictions: TargetPredictions) -> str:
+    """Return the likeliest option of a choice, "" for other questions; of several targets the first counts."""
+    first = next(iter(predictions.values()))
+    if not isinstance(first, ChoicePrediction):
+        return ""
+    return max(first.probabilities, key=lambda option: first.probabilities[option])
 
 
 def _call_key(turn: MemberTurn) -> str:

@@ -1,19 +1,64 @@
-"""What of its prompts a forecaster sends anew: a ten-step trial with each provider's strict double, then each mind."""
+"""What of its prompts a forecaster sends anew: a ten-step trial with each provider's strict double, then each mind.
+
+Each mind is measured with the simulated model, which needs few steps, and where a plan exists at full length. A request
+counts as cached only from the 1,024 tokens on that providers ask for; every answer takes the same time, so that seconds
+show what runs at the same time.
+"""
 
 import asyncio
+import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bot.core.beliefs import ModelUsage
+from bot.core.values import Json
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
-from bot.testing.model_server import ReplyScript, play_moves
+from bot.testing.loopback_server import ScriptedResponse
+from bot.testing.model_server import CompletionRequest, ReplyFunction, ReplyScript, ScriptedReply, play_moves
 from tests.benchmarks.figures import MeasureSize, say
 from tests.integration.provider_installations import FAMILIES, MINDS, rain_question, served
 
 NINE = [("web_search", {"query": f"rain {number}"}) for number in range(1, 10)]
+ANSWER_S = 0.2
+
+
+def _runs(*names: str) -> list[Json]:
+    return [{"name": name, "task": f"look into {name}"} for name in names]
+
+
+def _orchestra_plan() -> ReplyFunction:
+    """Return an orchestra at work: two researchers, then an analyst and a forecaster, a critic, and the answer."""
+    first, second = ("ann", "bob"), ("cid", "fay")
+    kinds = {"ann": "researcher", "bob": "researcher", "cid": "analyst", "fay": "forecaster"}
+    made = {name: ("create_subagent", {"name": name, "kind": kind}) for name, kind in kinds.items()}
+    lead = play_moves(
+        *(made[name] for name in first),
+        ("run_subagents", {"runs": _runs(*first)}),
+        *(made[name] for name in second),
+        ("run_subagents", {"runs": _runs(*second)}),
+        ("critic", {"draft": "It rains, 0.6."}),
+        *NINE[:2],
+    )
+    research = play_moves(*NINE[:4], then="report_results")
+    read = play_moves(("shared_memory", {"operation": "recent"}), then="report_results")
+
+    def play(asked: CompletionRequest) -> ScriptedReply:
+        texts = "\n".join(str(one.get("content")) for one in asked.messages)
+        if "You lead a small group" in texts:
+            return lead(asked)
+        return (read if "You are cid." in texts or "You are fay." in texts else research)(asked)
+
+    return play
+
+
+PLANS: Mapping[str, ReplyFunction] = {
+    "solo": play_moves(*NINE[:6], ("update", {}), ("think", {}), ("feedback", {"doubt": "the wind"}), *NINE[6:]),
+    "orchestra": _orchestra_plan(),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +71,15 @@ class PromptShare:
     tokens_in: int
     tokens_cached: int
     tokens_out: int
+    cacheable: float
+    seconds: float
     refused: int
 
     def __str__(self) -> str:
         return (
             f"{self.calls} calls, shared prefix {self.shared:.2f} at the least, {self.uncached:.0%} sent anew, "
             f"{self.tokens_in:,} tokens in ({self.tokens_in - self.tokens_cached:,} uncached), "
-            f"{self.tokens_out:,} out, "
+            f"{self.tokens_out:,} out, {self.cacheable:.1%} cacheable, {self.seconds:.1f} s, "
             f"{self.refused} refused"
         )
 
@@ -44,8 +91,11 @@ def main(size: MeasureSize) -> None:
     for family in families:
         say(f"ten steps of blf, {family}", str(asyncio.run(_measured(family, "blf", play_moves(*NINE)))))
     for mind in MINDS[: size.pick(len(MINDS), 1)]:
-        figures = asyncio.run(_measured("openai", mind, SimulatedModel(habits=ModelBehaviour()).answer))
-        say(f"one forecast of {mind}, openai, simulated model", str(figures))
+        simulated = SimulatedModel(habits=ModelBehaviour(latency_s=ANSWER_S, latency_spread=0.0)).answer
+        say(f"one forecast of {mind}, openai, simulated model", str(asyncio.run(_measured("openai", mind, simulated))))
+        if (plan := PLANS.get(mind)) is not None:
+            figures = asyncio.run(_measured("openai", mind, _delayed(plan)))
+            say(f"one forecast of {mind} at full length, openai", str(figures))
     five = asyncio.run(_measured("openai", "blf", play_moves(*NINE), trials=size.pick(5, 2)))
     say(f"{size.pick(5, 2)} trials of blf on one question, openai", str(five))
 
@@ -53,7 +103,9 @@ def main(size: MeasureSize) -> None:
 async def _measured(family: str, name: str, script: ReplyScript, *, trials: int = 1) -> PromptShare:
     with TemporaryDirectory() as folder:
         async with served(Path(folder), FAMILIES[family], script, trials=trials) as opened:
+            began = time.perf_counter()
             trace = await opened.forecast(name, rain_question())
+            seconds = time.perf_counter() - began
             double = opened.double
             used = sum((one.trial.usage for one in trace.trials if one.trial is not None), ModelUsage())
             return PromptShare(
@@ -63,5 +115,12 @@ async def _measured(family: str, name: str, script: ReplyScript, *, trials: int 
                 tokens_in=used.tokens_in,
                 tokens_cached=used.tokens_cached,
                 tokens_out=used.tokens_out,
+                cacheable=double.cacheable_share,
+                seconds=seconds,
                 refused=len(double.refusals),
             )
+
+
+def _delayed(script: ReplyFunction) -> ReplyFunction:
+    """Let every answer take the same time."""
+    return lambda asked: replace(script(asked), response=ScriptedResponse(delay_s=ANSWER_S))

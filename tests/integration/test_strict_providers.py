@@ -8,6 +8,7 @@ from bot.core.forecasts import TrialEnd
 from bot.simulator.models.behaviour import ModelBehaviour
 from bot.simulator.models.simulated_model import SimulatedModel
 from bot.testing.model_server import play_moves
+from tests.benchmarks.bench_prompts import PLANS
 from tests.integration.provider_installations import FAMILIES, MINDS, rain_question, served
 
 pytestmark = [
@@ -40,3 +41,12 @@ async def test_every_forecaster_is_answered_without_a_refusal(family: str, mind:
         assert opened.double.refusals == [], opened.spoken_of()
         assert [record.trial.end for record in trace.trials if record.trial] == [TrialEnd.FINISHED]
         assert opened.double.prefix_breaks == 0
+
+
+@pytest.mark.parametrize("mind", ["team", "solo", "orchestra"])
+async def test_of_a_trial_at_full_length_four_fifths_come_from_the_cache(mind: str, tmp_path: Path) -> None:
+    script = PLANS.get(mind, SimulatedModel(habits=ModelBehaviour()).answer)
+    async with served(tmp_path, FAMILIES["openai"], script) as opened:
+        await opened.forecast(mind, rain_question())
+        assert opened.double.refusals == []
+        assert opened.double.cacheable_share >= 0.8

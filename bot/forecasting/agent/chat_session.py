@@ -296,12 +296,18 @@ class ChatSession:
         return await self._ask_with_repair(self.dialect, offered, fault)
 
     async def ask_structured(
-        self, tool: ToolDefinition, read: Callable[[Mapping[str, Json]], T], *, keep: bool = True
+        self,
+        tool: ToolDefinition,
+        read: Callable[[Mapping[str, Json]], T],
+        *,
+        keep: bool = True,
+        instruction: str | None = None,
     ) -> StructuredAnswer[T]:
         """Ask for one structured answer: only ``tool`` may be called, and ``read`` makes a value of its arguments.
 
         ``read`` raises UnreadableAnswer, in words for the model, for arguments that it cannot use. Without ``keep`` the
-        conversation does not change. No belief is asked for.
+        conversation does not change. No belief is asked for. ``instruction`` replaces the line that asks for the call:
+        a person needs none.
         """
         values: list[T] = []
 
@@ -316,7 +322,7 @@ class ChatSession:
 
         dialect: ActionDialect = JsonDialect() if self.percent else NativeDialect()
         before = replace(self, messages=list(self.messages), _described=dict(self._described))
-        self._turn = "" if self.percent else call_text(tool)
+        self._turn = "" if self.percent else call_text(tool) if instruction is None else instruction
         if asked := self._describe_new_tools(dialect, (tool,)).strip("\n") or self._turn:
             self.say(asked)
         turn_result = await self._ask_with_repair(dialect, (tool,), fault)

@@ -20,6 +20,8 @@ from bot.core.language_models import FinishReason, Message, ModelCompletion, Pro
 from bot.core.values import Json
 
 MAX_TEXT = 2000
+# Ends a text that was cut.
+CUT_MARK = " ..."
 
 # Control characters other than line breaks and tabs, and halves of surrogate pairs, which no file can hold.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -97,8 +99,21 @@ def read_timestamp(raw: Json, what: str) -> float:
 
 
 def read_text(raw: Json, limit: int = MAX_TEXT) -> str:
-    """Return a text cut to ``limit`` characters, without characters that no file can hold; "" for other types."""
-    return remove_control_characters(raw[: 2 * limit]).strip()[:limit] if isinstance(raw, str) else ""
+    """Return a text of at most ``limit`` characters, without those that no file can hold; "" for other types.
+
+    A longer text is cut behind a word.
+    """
+    return cut_text(remove_control_characters(raw[: 2 * limit]).strip(), limit) if isinstance(raw, str) else ""
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Return a text of at most ``limit`` characters: a longer one is cut behind a word, and ends with dots."""
+    if len(text) <= limit:
+        return text
+    kept = text[: max(0, limit - len(CUT_MARK))]
+    whole_words = (kept.rsplit(None, 1) or [""])[0] if not text[len(kept)].isspace() else kept
+    # A text without spaces, such as an address or Chinese, is cut where it must be.
+    return f"{(whole_words if 2 * len(whole_words) > limit else kept).rstrip()}{CUT_MARK}"[:limit]
 
 
 def remove_control_characters(raw: str) -> str:

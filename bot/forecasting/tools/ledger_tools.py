@@ -12,12 +12,14 @@ from typing import TypeVar
 from bot.core.distributions import curve_quantiles
 from bot.core.forecasts import Forecast
 from bot.core.language_models import CostAttribution, ToolDefinition
+from bot.core.learning import UNRESOLVED_NOTES_TOOL
 from bot.core.predictions import BinaryPrediction, ChoicePrediction, CurvePrediction, CurveShape, Prediction
 from bot.core.questions import Question, QuestionRef, describe_changes
 from bot.core.values import Json
 from bot.forecasting.tools.base import ToolContext, define_tool, text_schema
 from bot.forecasting.trial_tools import ToolCallError, ToolCallTrace, ToolOutcome
 from bot.store.forecasts import ForecastStore
+from bot.store.learning import LearningStore
 from bot.store.question_history import KnownQuestion, QuestionHistoryReader
 from bot.store.serialization import PREDICTION, PREDICTIONS, question_version
 
@@ -133,6 +135,36 @@ def _describe_quantiles(cdf: Sequence[float], question: Question) -> str:
         return "a distribution on another grid"
     values = curve_quantiles(CurvePrediction(tuple(cdf)), question.shape, _QUANTILES)
     return ", ".join(f"{level:.0%} below {value:g}" for level, value in values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedNotesTool:
+    """Lists the notes that the forecaster kept in forecasts whose questions are still open."""
+
+    context: ToolContext
+    learning: LearningStore
+    charge: CostAttribution
+
+    @property
+    def tool(self) -> ToolDefinition:
+        return define_tool(
+            UNRESOLVED_NOTES_TOOL,
+            "The notes that you kept in forecasts of questions that are still open; no outcome has confirmed any.",
+        )
+
+    async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
+        notes = await self.learning.read_unresolved_notes(
+            self.charge.forecaster, before=self.context.data_before, running=self.charge.scope
+        )
+        lines = [
+            f"{note.made_at.date().isoformat()}, unresolved, forecast {note.forecast} of "
+            f"{note.ref} ({' '.join(note.title.split())}): {note.text}"
+            for note in notes
+        ]
+        if not lines:
+            return ToolOutcome(text="There are none.", data=0)
+        text = self.context.fence("\n".join(lines), "your unconfirmed notes", self.context.section.passage_chars)
+        return ToolOutcome(text=text, data=len(lines))
 
 
 RELATED_QUESTIONS = "related_questions"

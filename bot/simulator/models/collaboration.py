@@ -16,7 +16,7 @@ MoveSchema = Mapping[str, Any]
 PlannedMove = tuple[str, Mapping[str, Any]]
 
 SUBMIT, REPORT = "submit", "report_results"
-CREATE_SUBAGENT, RUN_ALL, CRITIC, SHARED_MEMORY = "create_subagent", "run_parallel", "critic", "shared_memory"
+CREATE_SUBAGENT, RUN_ALL, CRITIC, SHARED_MEMORY = "create_subagent", "run_subagents", "critic", "shared_memory"
 HELPERS = ("reader", "digger")
 SEARCH_FOR = "Search for:"
 _OPTION = re.compile(r"^([A-Z])\. (.+)$", re.MULTILINE)
@@ -41,6 +41,11 @@ def last_message_text(messages: Sequence[ChatMessage]) -> str:
     return message_text(messages[-1]) if messages else ""
 
 
+def shown_text(messages: Sequence[ChatMessage]) -> str:
+    """Return all that a conversation has shown to the model, in order."""
+    return "\n\n".join(message_text(one) for one in messages if one.get("role") in {"user", "tool"})
+
+
 def requested_searches(messages: Sequence[ChatMessage]) -> list[str]:
     """Return the searches that the task requests."""
     return [
@@ -52,12 +57,10 @@ def choose_action(
     messages: Sequence[ChatMessage], queries: Sequence[str], *, searches: int, pages: int
 ) -> Mapping[str, str]:
     """Return the letter of one of the listed actions, with the words that it needs."""
-    message = last_message_text(messages)
-    listed = dict(_OPTION.findall(message))
-    done = [
-        part.strip() for found in _SEARCHED.findall(message) for part in found.split(" | ") if part.strip() != "none"
-    ]
-    read = [part for found in _READ.findall(message) for part in found.split(", ") if part != "none"]
+    shown = shown_text(messages)
+    listed = dict(_OPTION.findall(shown))
+    done = [part.strip() for found in _SEARCHED.findall(shown) for part in found.split(" | ") if part.strip() != "none"]
+    read = [part for found in _READ.findall(shown) for part in found.split(", ") if part != "none"]
     left = [query for query in queries if query not in done]
     for action in _ORDER:
         if (action.startswith("^search") and (not left or len(done) >= searches)) or (
@@ -172,30 +175,44 @@ class CollaborationAnswers:
 
     def _list_facts(self, schema: MoveSchema) -> list[dict[str, str]]:
         """Return the latest findings, each once; the first answers its search."""
-        message = last_message_text(self.messages)
-        state, _, news = message.partition("You did this:")
+        shown = shown_text(self.messages)
+        state, _, news = shown.partition("You did this:")
         goals: Sequence[str] = schema.get("items", {}).get("properties", {}).get("settles", {}).get("enum", ())
         sought = next((name for name in _GOAL.findall(news) if name in goals), "none")
         facts: list[dict[str, str]] = []
         for reading, favours in self.opinion.claims():
             if reading.words in state or (reading.words not in news and reading.source != "series_history"):
                 continue
-            facts.append(self._make_fact(reading, sought if not facts else "none", favours=favours))
-        if "question itself" in message and "criteria" in goals:
+            side = _choose_side(schema, reading, favours)
+            facts.append(self._make_fact(reading, sought if not facts else "none", side))
+        if "question itself" in shown and "criteria" in goals:
             text = f"What counts: {self.opinion.task.criteria}"[:400]
-            facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": "for"})
+            side = next(iter(_side_words(schema)), "for")
+            facts.append({"text": text, "source": "question", "settles": "criteria", "speaks": side})
         return facts[: int(schema.get("maxItems", 5))]
 
-    def _make_fact(self, reading: LogOddsReading, settles: str, *, favours: bool) -> dict[str, str]:
-        speaks = "for" if favours else "against"
+    def _make_fact(self, reading: LogOddsReading, settles: str, speaks: str) -> dict[str, str]:
         return {"text": reading.quote[:400], "source": reading.source[:300], "settles": settles, "speaks": speaks}
 
     def _write_message(self, schema: MoveSchema) -> str:
         """Return the newest finding that the others have not received yet."""
-        _, _, received = last_message_text(self.messages).partition("## Messages")
-        shared, _, _ = last_message_text(self.messages).partition("## You")
+        shown = shown_text(self.messages)
+        before, _, received = shown.partition("## Messages")
+        shared, _, _ = before.partition("## You")
         new = [one.quote for one in self._read_documents() if one.words not in received and one.words not in shared]
         return _cut_text(schema, new[0]) if new else ""
+
+
+def _side_words(schema: MoveSchema) -> Sequence[str]:
+    """Return the sides that a fact may speak for."""
+    words: Sequence[str] = schema.get("items", {}).get("properties", {}).get("speaks", {}).get("enum", ())
+    return words
+
+
+def _choose_side(schema: MoveSchema, reading: LogOddsReading, favours: bool) -> str:  # noqa: FBT001 - a verdict
+    """Return the side that a reading names, else the first one if it favours the answer, and the last one if not."""
+    words = _side_words(schema) or ("for", "against")
+    return next((word for word in words if word in reading.quote), words[0] if favours else words[-1])
 
 
 def _list_jurors(schema: MoveSchema) -> list[dict[str, str]]:

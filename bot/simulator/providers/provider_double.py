@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
 from bot.simulator.providers.chat_requests import (
+    CHARS_PER_TOKEN,
     ChatRequest,
     NativeReply,
     ProviderRequest,
@@ -130,6 +131,9 @@ def _reply_keys(given: RememberedReply) -> list[str]:
 # The response of a switch: status, body and headers.
 OverrideResponse: TypeAlias = tuple[int, Any, Mapping[str, str]]
 
+
+# The shortest beginning of a prompt that providers cache.
+LEAST_CACHED_TOKENS = 1024
 
 EVENT_STREAM = {"Content-Type": "text/event-stream"}
 
@@ -332,6 +336,13 @@ class ProviderDouble:
     def uncached_share(self) -> float:
         """The share of all characters of answered prompts that no earlier request began with, from 0 to 1."""
         return 1.0 - self.chars_cached / self.chars_sent if self.chars_sent else 0.0
+
+    @property
+    def cacheable_share(self) -> float:
+        """The share of all prompts that a provider finds in a cache of beginnings of 1,024 tokens and more, 0 to 1."""
+        least = CHARS_PER_TOKEN * LEAST_CACHED_TOKENS
+        cached = sum(one.cached_chars for one in self.requests if one.cached_chars >= least)
+        return cached / max(1, sum(one.chars for one in self.requests))
 
     @property
     def shared_prefixes(self) -> Sequence[float]:

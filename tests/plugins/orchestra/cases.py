@@ -34,8 +34,12 @@ CURVE = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit=
 LEADER = "orchestrator"
 # Far above what any orchestra here needs, so that every turn is a step of its own.
 ROOMY = TrialLimits(steps=1000)
-_NAME = re.compile(r"You are (\S+), one of several subagents")
-_OPENINGS = {"second opinion": "critic", "all that a group of researchers": "candidate", "several answers": "merger"}
+_NAME = re.compile(r"^You are (\w+)\. ", re.MULTILINE)
+_OPENINGS = {
+    "You review a forecast": "critic",
+    "all that a group of researchers": "candidate",
+    "several answers": "merger",
+}
 
 
 def question(shape: QuestionShape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
@@ -50,7 +54,7 @@ def question(shape: QuestionShape | None = None, *, targets: tuple[str, ...] = (
 def speaker(prompt: Prompt) -> str:
     """Return who is asked: the name of a subagent, or what the one is for who is none."""
     system = prompt.messages[0].text
-    if named := _NAME.search(system):
+    if "You are one of several subagents" in system and (named := _NAME.search(prompt.messages[1].text)):
         return named[1]
     return next((who for opening, who in _OPENINGS.items() if opening in system), LEADER)
 
@@ -79,11 +83,20 @@ def make(name: str, kind: str = "researcher", **more: Any) -> ModelCompletion:
 
 
 def run(name: str, task: str = "find out") -> ModelCompletion:
-    return move("run_subagent", {"name": name, "task": task})
+    return move("run_subagents", {"runs": [{"name": name, "task": task}]})
 
 
 def parallel(*names: str, task: str = "find out") -> ModelCompletion:
-    return move("run_parallel", {"runs": [{"name": name, "task": f"{task} {name}"} for name in names]})
+    return move("run_subagents", {"runs": [{"name": name, "task": f"{task} {name}"} for name in names]})
+
+
+def batch(name: str, *tasks: str) -> ModelCompletion:
+    return move("run_subagents", {"runs": [{"name": name, "task": task} for task in tasks]})
+
+
+def critique(**more: str) -> ModelCompletion:
+    given = {"verdict": "thin", "probability_change": "lower", "objections": "one source"}
+    return move("give_critique", {**given, **more})
 
 
 def search(query: str = "ship") -> ModelCompletion:
@@ -162,7 +175,7 @@ async def steps_of(
 
 def moves(steps: Sequence[Step]) -> list[tuple[Json, str]]:
     """Return who made which move, in order."""
-    return [(step.action.arguments.get("agent", LEADER), step.action.name) for step in steps]
+    return [(step.action.arguments.get("made_by", LEADER), step.action.name) for step in steps]
 
 
 def probability(step: Step) -> float:

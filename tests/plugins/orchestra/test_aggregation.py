@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.beliefs import belief_mismatch
+from bot.core.beliefs import Step, belief_mismatch
 from bot.core.errors import ServiceUnavailableError
 from bot.core.forecasts import TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
@@ -117,18 +117,43 @@ async def test_where_every_candidate_fails_the_orchestrators_answer_stands() -> 
     assert steps[-1].final
 
 
-async def test_where_steps_are_few_all_of_it_is_the_last_step() -> None:
-    others = {"candidate": [answered(0.4)], "merger": [merged(0.5)]}
-    at = scripted_context(submit(0.6), others=others, limits=TrialLimits(steps=3))
-    steps, error = await steps_of(question(), at, OrchestraSettings(candidates=2))
-    assert error is None
-    assert [step.action.name for step in steps] == ["submit", "aggregate"]
-    assert steps[-1].usage.calls == 2
-    assert len(steps[-1].observation.documents) == 2
-    assert probability(steps[-1]) == 0.5
-    alone = scripted_context(submit(0.6), limits=TrialLimits(steps=1))
-    steps, error = await steps_of(question(), alone, OrchestraSettings(candidates=2))
-    assert (len(steps), steps[-1].final, error) == (1, True, None)
+async def test_without_steps_for_them_no_candidates_are_written() -> None:
+    for most, count in ((5, 4), (4, 1)):
+        others = {"candidate": [answered(0.4)], "merger": [merged(0.5)]}
+        at = scripted_context(submit(0.6), others=others, limits=TrialLimits(steps=most))
+        steps, error = await steps_of(question(), at, OrchestraSettings(candidates=2))
+        assert (len(steps), steps[-1].final, error) == (count, True, None)
+
+
+async def test_a_resampled_population_is_made_anew_in_rounds_and_its_mean_is_the_answer() -> None:
+    seen: list[str] = []
+
+    def merger(prompt: Prompt) -> ScriptedAnswer:
+        seen.append(prompt.messages[1].text.partition("# Answers so far")[2])
+        return merged(round(0.3 + 0.05 * len(seen), 2), f"reason {len(seen)}")
+
+    settings = OrchestraSettings(candidates=4, merge_group=3, resampling_rounds=2)
+    others = {"candidate": [answered(0.3), answered(0.4), answered(0.5)], "merger": merger}
+    for _ in range(2):
+        seen.clear()
+        at = scripted_context(submit(0.6), others={**others, "candidate": [*others["candidate"]]})  # type: ignore[misc]
+        steps, error = await steps_of(question(), at, settings)
+        assert error is None
+        assert [name for _, name in moves(steps)] == ["submit", *["candidate"] * 3, *["aggregator"] * 8, "aggregate"]
+        assert all(text.count("<untrusted-") == 3 for text in seen)
+        # Of the first population no group is the whole one; in the second round its answers are merged, not the first.
+        assert all("reason" in text for text in seen[4:])
+        assert not any("base rate" in text for text in seen[4:])
+        last = [probability_of(step) for step in steps if step.action.name == "aggregator"][4:]
+        assert "by the mean of the population" in steps[-1].observation.text
+        assert probability(steps[-1]) == pytest.approx(logit_mean(*last), abs=1e-6)
+    assert OrchestraSettings(candidates=4, resampling_rounds=2).most_steps == 14 + 40 + 4 + 8
+
+
+def probability_of(step: Step) -> float:
+    return float(
+        step.observation.text.partition("Answer: probability: ")[2] or step.observation.text.rpartition(": ")[2]
+    )
 
 
 async def test_the_final_answer_keeps_its_bounds() -> None:

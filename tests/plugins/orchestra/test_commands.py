@@ -8,6 +8,8 @@ import pytest
 import structlog
 
 from bot.cli.main import main
+from plugins.orchestra.transcript import orchestra_transcript
+from tests.plugins.orchestra.cases import make, move, question, report, run, scripted_context, steps_of, submit
 
 PIT = """
 from contextlib import asynccontextmanager
@@ -63,9 +65,11 @@ def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
     lines = [line.strip() for line in shown.splitlines()]
     assert lines[0].startswith("Will it rain")
     assert any(line.startswith("-- 3. ann: web_search(query=") for line in lines)
-    assert any(line.startswith("! ann reported after 3 of 8 moves") for line in lines)
+    assert any(line.startswith("! ann reported after 3 of 8 steps") for line in lines)
     assert "Run report" in lines
-    assert any(line.startswith("subagents made 2 of 6, at once 2 of 3; their moves 6 of 40") for line in lines)
+    assert any(
+        line.startswith("subagents made 2, 6 at one time; at once 2 of 3; their steps 6 of 40") for line in lines
+    )
     assert "\x1b" not in shown
     assert main(["transcript", number, "--full"]) == 0
     assert "submitted 0.8" in capsys.readouterr().out.splitlines()
@@ -74,3 +78,15 @@ def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
     assert main(["orchestra", number]) == 2
     assert "foxcast orchestra is now foxcast transcript" in capsys.readouterr().err
     structlog.reset_defaults()
+
+
+async def test_an_action_is_attributed_to_who_made_it_and_not_to_an_agent_that_it_names() -> None:
+    by_agent = move("shared_memory", {"operation": "by_agent", "agent": "bob"})
+    others = {"ann": [by_agent, report()]}
+    steps, _ = await steps_of(question(), scripted_context(make("ann"), by_agent, run("ann"), submit(), others=others))
+    entries = orchestra_transcript(steps).entries
+    assert [entry.speaker for entry in entries] == ["orchestrator"] * 2 + ["ann"] * 2 + ["orchestrator"] * 2
+    assert [entry.title for entry in entries[1:3]] == [
+        '2. orchestrator: shared_memory(operation="by_agent", agent="bob")',
+        '3. ann: shared_memory(operation="by_agent", agent="bob")',
+    ]

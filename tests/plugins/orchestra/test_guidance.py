@@ -9,6 +9,8 @@ from tests.plugins.orchestra.cases import (
     LEADER,
     Line,
     ask,
+    batch,
+    critique,
     make,
     move,
     moves,
@@ -39,7 +41,7 @@ async def test_a_subagent_that_asks_goes_on_where_it_was_once_it_is_answered() -
     assert moves(steps)[1:] == [
         ("ann", "web_search"),
         ("ann", "request_guidance"),
-        (LEADER, "run_subagent"),
+        (LEADER, "run_subagents"),
         ("ann", "report_results"),
         (LEADER, "answer_guidance"),
         (LEADER, "submit"),
@@ -106,11 +108,14 @@ async def test_guidance_can_be_switched_off() -> None:
     assert "request_guidance" not in offered(at, "ann")[0]
 
 
-async def test_in_a_batch_a_question_holds_up_the_tasks_behind_it() -> None:
-    batch = move("run_batch", {"name": "ann", "tasks": ["one", "two", "three"]})
-    at = scripted_context(make("ann"), batch, answer(), submit(), others={"ann": [report(), ask(), report()]})
-    await steps_of(question(), at)
-    assert "1 of the tasks were not begun" in told(at, LEADER)[2]
+async def test_a_question_of_one_run_does_not_hold_up_the_others() -> None:
+    others = {"ann": [report("one"), ask(), report("three"), report("two")]}
+    at = scripted_context(make("ann"), batch("ann", "one", "two", "three"), answer(), submit(), others=others)
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert "ann reported" in told(at, LEADER)[2]
+    assert "ann waits for guidance" in told(at, LEADER)[2]
+    assert steps[-1].observation.text.count("- ann (researcher") == 3
 
 
 async def test_two_may_wait_at_once_and_are_answered_by_name() -> None:
@@ -127,11 +132,7 @@ async def test_two_may_wait_at_once_and_are_answered_by_name() -> None:
     assert error is None
     assert "no" in told(at, "ann")[-1]
     assert "yes" in told(at, "bob")[-1]
-    assert steps[-1].observation.text.count("reported after 2 of 8 moves") == 2
-
-
-def critique(**more: str) -> ModelCompletion:
-    return move("give_critique", {"verdict": "thin", "leaning": "lower", "objections": "one source", **more})
+    assert steps[-1].observation.text.count("reported after 2 of 8 steps") == 2
 
 
 async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_comes_back_fenced() -> None:
@@ -148,7 +149,7 @@ async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_come
     assert "the tide turned" in case
     assert "Will the ship come in?" in case
     heard = told(at, LEADER)[-1]
-    assert "thin\nObjections: one source\nMissing: nothing\nThe answer should be: lower" in heard
+    assert "thin\nObjections: one source\nMissing: nothing\nThe probability should be: lower" in heard
     assert steps[1].usage.calls == 2
     assert "critic asked 1 times" in steps[-1].observation.text
 
@@ -156,9 +157,9 @@ async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_come
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (ServiceUnavailableError("down"), "The critic is left out.\n<untrusted-"),
+        (ServiceUnavailableError("down"), "There is no critique.\n<untrusted-"),
         (ModelCompletion(text="I love it"), "no action"),
-        (critique(leaning="up"), "leaning should be one of higher, lower, as it is"),
+        (critique(probability_change="up"), "probability_change should be one of higher, lower, as it is"),
     ],
 )
 async def test_a_critic_that_fails_is_left_out(line: Line, why: str) -> None:

@@ -20,6 +20,7 @@ from tests.plugins.orchestra.cases import (
     Line,
     as_json,
     ask,
+    batch,
     make,
     move,
     moves,
@@ -41,15 +42,27 @@ from tests.plugins.orchestra.cases import (
 )
 
 
-async def test_no_more_subagents_are_made_than_allowed_and_a_deleted_one_frees_no_place() -> None:
+async def test_no_more_subagents_exist_than_allowed_and_a_deleted_one_frees_its_place() -> None:
     settings = OrchestraSettings(subagents=2, concurrency=2)
-    at = scripted_context(
-        make("ann"), make("bob"), move("subagents", {"operation": "delete", "name": "ann"}), make("cid"), submit()
-    )
+    delete = move("subagents", {"operation": "delete", "name": "ann"})
+    at = scripted_context(make("ann"), make("bob"), make("dan"), delete, make("cid"), make("ann"), submit())
     steps, _ = await steps_of(question(), at, settings)
     names = [set(names) for names in offered(at, LEADER)]
-    assert ["create_subagent" in each for each in names] == [True, True, False, False, False]
-    assert "create_subagent cannot be called now" in steps[3].observation.text
+    assert ["create_subagent" in each for each in names] == [True, True, False, False, True, False, False]
+    assert "create_subagent cannot be called now" in steps[2].observation.text
+    assert steps[4].observation.text.startswith("cid is ready")
+    assert "subagents made 3, 2 at one time" in steps[-1].observation.text
+
+
+async def test_the_reports_of_a_deleted_subagent_are_kept_and_its_name_is_not_given_again() -> None:
+    delete, recall = (
+        move("subagents", {"operation": "delete", "name": "ann"}),
+        move("shared_memory", {"operation": "recent"}),
+    )
+    others = {"ann": [report("two lighthouses")]}
+    found = await refusals(make("ann"), run("ann"), delete, make("ann", "scout"), recall, others=others)
+    assert 'the name "ann" is taken' in found[4]
+    assert "two lighthouses" in found[5]
 
 
 @pytest.mark.parametrize(
@@ -81,22 +94,20 @@ async def test_names_are_given_once_and_runs_need_somebody_and_something() -> No
         make("ann"),
         make("ann", "scout"),
         run("eve"),
-        move("run_subagent", {"name": "ann"}),
-        move("run_batch", {"name": "ann", "tasks": []}),
+        move("run_subagents", {"runs": [{"name": "ann"}]}),
+        move("run_subagents", {"runs": []}),
         move("subagents", {"operation": "dance", "name": "ann"}),
         make("bob"),
-        parallel("ann", "ann"),
-        move("run_parallel", {"runs": [{"task": "look"}, {"name": "bob", "task": "look"}]}),
+        move("run_subagents", {"runs": [{"task": "look"}, {"name": "bob", "task": "look"}]}),
     )
     assert [text.partition(": ")[2].partition("\n")[0] for text in found[1:6]] == [
         'the name "ann" is taken',
         'there is no subagent "eve"; there are: ann',
         "task is missing",
-        "tasks should be a list of 1 to 10",
+        "runs should be a list of 1 to 10",
         'operation should be one of list, status, delete, not "dance"',
     ]
-    assert "needs a subagent of its own" in found[7]
-    assert "there is no subagent null" in found[8]
+    assert "there is no subagent null" in found[7]
 
 
 async def test_a_subagent_is_offered_what_it_was_granted_and_nothing_else() -> None:
@@ -256,7 +267,7 @@ async def test_a_run_that_uses_up_its_tokens_is_led_to_its_report() -> None:
     assert error is None
     assert offered(at, "ann")[-1] == ["report_results"]
     assert len(offered(at, "ann")) < 6
-    used = sum(step.usage.tokens_in + step.usage.tokens_out for step in steps if "agent" in step.action.arguments)
+    used = sum(step.usage.tokens_in + step.usage.tokens_out for step in steps if "made_by" in step.action.arguments)
     assert used <= 9000
 
 
@@ -269,7 +280,7 @@ async def test_a_run_that_goes_on_beyond_its_tokens_ends_without_a_report() -> N
     at = scripted_context(make("ann", tokens=100), run("ann"), submit(), others={"ann": [search()]})
     steps, error = await steps_of(question(), at)
     assert error is None
-    assert "ann used up its tokens without a report after 1 of 8 moves" in told(at, LEADER)[-1]
+    assert "ann used up its tokens without a report after 1 of 8 steps" in told(at, LEADER)[-1]
     assert any("used up its tokens" in remark for step in steps for remark in step.remarks)
 
 
@@ -278,9 +289,9 @@ async def test_the_budget_of_all_subagents_ends_their_work() -> None:
     at = scripted_context(make("ann"), make("bob"), parallel("ann", "bob"), run("ann", "again"), submit(), others=lines)
     steps, error = await steps_of(question(), at, OrchestraSettings(total_agent_steps=6))
     assert error is None
-    assert sum("agent" in step.action.arguments for step in steps) <= 6
+    assert sum("made_by" in step.action.arguments for step in steps) <= 6
     reports = [step for step in steps if step.action.name == "report_results"]
-    assert {step.action.arguments["agent"] for step in reports} == {"ann", "bob"}
+    assert {step.action.arguments["made_by"] for step in reports} == {"ann", "bob"}
     assert "run_subagent" not in offered(at, LEADER)[-1]
 
 
@@ -300,8 +311,8 @@ async def test_who_has_no_budget_left_is_not_asked_at_all(turns: int, tokens: in
     )
     assert error is None
     assert {speaker(asked.prompt) for asked in at.prompts} == {LEADER, "ann", "bob"}
-    assert "cid was stopped: the budget of all subagents is used up after 0 of 8 moves" in told(at, LEADER)[4]
-    assert "run_subagent cannot be called now" in steps[-2].observation.text
+    assert "cid was stopped: the budget of all subagents is used up after 0 of 8 steps" in told(at, LEADER)[4]
+    assert "run_subagents cannot be called now" in steps[-2].observation.text
 
 
 async def test_of_those_who_work_at_once_the_last_are_stopped_where_moves_run_out() -> None:
@@ -309,7 +320,7 @@ async def test_of_those_who_work_at_once_the_last_are_stopped_where_moves_run_ou
     steps, error = await steps_of(question(), at, OrchestraSettings(total_agent_steps=1))
     assert error is None
     assert "bob was stopped" in told(at, LEADER)[-1]
-    assert sum("agent" in step.action.arguments for step in steps) == 1
+    assert sum("made_by" in step.action.arguments for step in steps) == 1
 
 
 def _obedient() -> Any:
@@ -350,20 +361,20 @@ async def test_near_the_token_limit_of_the_trial_only_submit_is_offered_and_it_c
     assert offered(at, LEADER)[-1] == ["submit"]
 
 
-async def test_a_batch_runs_one_task_after_the_other_each_with_an_empty_head() -> None:
+async def test_one_subagent_runs_on_several_tasks_at_once_each_without_knowledge_of_the_others() -> None:
     at = scripted_context(
         make("ann"),
-        move("run_batch", {"name": "ann", "tasks": ["count ships", "count storms"]}),
+        batch("ann", "count ships", "count storms"),
         move("subagents", {"operation": "list"}),
         move("subagents", {"operation": "status", "name": "ann"}),
         submit(),
-        others={"ann": [search("a"), report("two ships"), report("no storm")]},
+        others={"ann": [search("a"), report("no storm"), report("two ships")]},
     )
     steps, _ = await steps_of(question(), at)
     assert moves(steps)[1:4] == [("ann", "web_search"), ("ann", "report_results"), ("ann", "report_results")]
     prompts = [asked.prompt for asked in at.prompts if speaker(asked.prompt) == "ann"]
-    assert ["count ships" in prompt.messages[1].text for prompt in prompts] == [True, True, False]
-    assert len(prompts[2].messages) == 2
+    assert ["count ships" in prompt.messages[1].text for prompt in prompts] == [True, False, True]
+    assert len(prompts[1].messages) == 2
     listed, status = (step.observation.text for step in steps[-3:-1])
     assert "run 1: reported; run 2: reported" in listed
     assert "two ships" in status

@@ -2,21 +2,22 @@
 
 import pytest
 
-from plugins.orchestra.tool_schemas import normalize_name
-from tests.plugins.orchestra.cases import make, move, parallel, refusals
+from plugins.orchestra.shared_memory import normalize_name
+from tests.plugins.orchestra.cases import make, move, parallel, refusals, report
 
 
 async def test_a_name_is_known_however_it_is_written() -> None:
     look = {"operation": "status", "name": "ANN LEE"}
     made, refused, status = await refusals(make("Ann Lee!"), make("ann_lee"), move("subagents", look))
-    assert made.startswith("ann_lee is there")
+    assert made.startswith("ann_lee is ready")
     assert 'the name "ann_lee" is taken' in refused
     assert status.startswith("ann_lee")
 
 
-async def test_one_subagent_under_two_spellings_does_not_run_twice_at_once() -> None:
-    told = await refusals(make("ann_lee"), make("bob"), parallel("Ann Lee", "ann-lee"))
-    assert "each of the runs needs a subagent of its own" in told[2]
+async def test_two_spellings_of_one_name_are_two_runs_of_one_subagent() -> None:
+    others = {"ann_lee": [report("north"), report("south")]}
+    told = await refusals(make("ann_lee"), parallel("Ann Lee", "ann-lee"), others=others)
+    assert told[-1].count("ann_lee reported") == 2
 
 
 @pytest.mark.parametrize(

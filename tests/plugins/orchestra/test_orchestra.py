@@ -11,6 +11,7 @@ from bot.core.forecasts import TrialEnd, TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.testing.trial_context import ScriptedModel, ScriptedTool, changed_prefixes
+from bot.testing.trial_context import offered_tool_names as names_offered
 from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
@@ -57,7 +58,7 @@ async def test_an_orchestrator_makes_two_researchers_who_report_and_then_it_subm
         ("bob", "web_search"),
         ("ann", "report_results"),
         ("bob", "report_results"),
-        (LEADER, "run_parallel"),
+        (LEADER, "run_subagents"),
         (LEADER, "submit"),
     ]
     assert [step.final for step in steps] == [False] * 7 + [True]
@@ -72,7 +73,7 @@ async def test_an_orchestrator_makes_two_researchers_who_report_and_then_it_subm
 async def test_the_steps_of_subagents_believe_what_the_orchestrator_believes_meanwhile() -> None:
     at = scripted_context(
         make("ann"),
-        move("run_subagent", {"name": "ann", "task": "look"}, believing(0.62)),
+        move("run_subagents", {"runs": [{"name": "ann", "task": "look"}]}, believing(0.62)),
         submit(0.8),
         others={"ann": [search(), report()]},
     )
@@ -81,29 +82,14 @@ async def test_the_steps_of_subagents_believe_what_the_orchestrator_believes_mea
     assert all(belief_mismatch(step.belief, question()) is None for step in steps)
 
 
-async def test_where_steps_are_few_the_turns_of_subagents_are_part_of_the_orchestrators() -> None:
-    paid = ToolResult(observation=StepObservation(text="found"), usage=ModelUsage(calls=1, cost_usd=0.25))
-    lines = {"ann": [search("port"), report("it left port")]}
-    few, many = (
-        scripted_context(
-            make("ann"),
-            run("ann"),
-            submit(),
-            others=lines,
-            limits=TrialLimits(steps=most),
-            scripted_tools=[_costing(paid)],
-        )
-        for most in (10, 1000)
-    )
-    short, long = [(await steps_of(question(), at, OrchestraSettings(steps=8)))[0] for at in (few, many)]
-    assert moves(short) == [(LEADER, "create_subagent"), (LEADER, "run_subagent"), (LEADER, "submit")]
-    assert len(long) == 5
-    # Nothing is lost of what it cost, and every model was asked the same.
-    assert sum(step.usage.calls for step in short) == sum(step.usage.calls for step in long) == 6
-    assert sum(step.usage.cost_usd for step in short) == 0.25
-    assert [asked.prompt for asked in few.prompts] == [asked.prompt for asked in many.prompts]
-    documents = [{document for step in steps for document in step.observation.documents} for steps in (short, long)]
-    assert documents[0] == documents[1]
+async def test_where_steps_are_few_subagents_get_fewer_and_the_answer_is_submitted() -> None:
+    others = {"ann": lambda prompt: report() if names_offered(prompt) == ["report_results"] else search(str(prompt))}
+    at = scripted_context(make("ann"), run("ann"), submit(), others=others, limits=TrialLimits(steps=6))
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert [who for who, _ in moves(steps)] == [LEADER, "ann", "ann", "ann", LEADER, LEADER]
+    assert moves(steps)[3] == ("ann", "report_results")
+    assert offered(at, LEADER)[-1] == ["submit"]
 
 
 def _costing(result: ToolResult) -> ScriptedTool:
@@ -128,7 +114,8 @@ async def test_a_subagent_knows_its_part_its_task_and_the_question_and_nothing_e
     await steps_of(question(), at)
     (asked,) = [asked.prompt for asked in at.prompts if speaker(asked.prompt) == "ann"]
     system, first = (message.text for message in asked.messages)
-    assert "Count the lighthouses." in system
+    assert "Count the lighthouses." not in system
+    assert "You are ann. Count the lighthouses." in first
     assert "How many are lit?" in first
     assert "Will the ship come in?" in first
     assert "updated_belief" not in system + first
@@ -231,10 +218,10 @@ async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run
     assert "kinds/researcher.txt" in at.stored_texts[0]
     assert "$task" in at.stored_texts[0]
     account = steps[-1].observation.text.partition("Run report")[2]
-    assert "subagents made 1 of 6, at once 1 of 3; their moves 2 of 40" in account
-    assert "- ann (researcher; tools web_search) reported after 2 of 8 moves (web_search, report_results)" in account
+    assert "subagents made 1, 6 at one time; at once 1 of 3; their steps 2 of 40" in account
+    assert "- ann (researcher; tools web_search) reported after 2 of 8 steps (web_search, report_results)" in account
     assert "complete, confidence 70 of 100" in account
-    assert "shared memory: 1 entries, 1 uses" in account
+    assert "shared memory: 2 entries, 1 uses" in account
 
 
 async def test_an_orchestrator_that_calls_no_tool_twice_ends_at_once_with_the_reason() -> None:
@@ -316,7 +303,7 @@ async def test_a_model_that_cannot_be_asked_ends_the_run_of_its_subagent_alone()
     steps, error = await steps_of(question(), at)
     assert error is None
     assert probability(steps[-1]) == 0.6
-    assert "ann could not be asked after 1 of 8 moves (nothing valid)" in told(at, LEADER)[-1]
+    assert "ann could not be asked after 1 of 8 steps (nothing valid)" in told(at, LEADER)[-1]
     assert "\ndown\n</untrusted-" in told(at, LEADER)[-1]
 
 
@@ -328,7 +315,7 @@ async def test_making_subagents_and_notes_brings_no_evidence_and_a_report_does()
     at = scripted_context(*leader, ServiceUnavailableError("gone"), others=others)
     steps, error = await steps_of(question(), at)
     assert isinstance(error, ServiceUnavailableError)
-    own = [step for step in steps if "agent" not in step.action.arguments]
+    own = [step for step in steps if "made_by" not in step.action.arguments]
     assert [step.action.name for step in own][-2:] == ["shared_memory", "stop"]
     assert [step.belief.stated for step in own] == [False] * 4 + [True, True]
 
@@ -342,7 +329,7 @@ async def test_each_conversation_only_grows_and_offers_the_same_tools_throughout
     assert {speaker(one.prompt) for one in at.prompts} == {LEADER, "ann", "bob"}
     assert changed_prefixes(at.prompts) == []
     first, second, *_ = offered(at, LEADER)
-    assert "run_subagent" in set(second) - set(first)
+    assert "run_subagents" in set(second) - set(first)
 
 
 async def test_a_tool_that_it_uses_by_itself_brings_evidence() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -119,7 +120,7 @@ async def test_every_prompt_is_a_template_and_part_of_the_version_of_the_prompts
     _ = [step async for step in OrchestraForecaster(OrchestraSettings()).steps(asked_of(), at)]
     folder = files("plugins.orchestra") / "prompts"
     prompts = [entry for entry in (*folder.iterdir(), *(folder / "kinds").iterdir()) if entry.is_file()]
-    assert len(prompts) == 14
+    assert len(prompts) == 13
     for prompt in prompts:
         text = prompt.read_text(encoding="utf-8").rstrip("\n")
         assert Template(text).is_valid()
@@ -174,7 +175,7 @@ async def sat(
     return await (await begin_forecast(means, forecast_fixture.seat(NAME, trials=1), asked, "asked for")).run()
 
 
-@pytest.mark.parametrize(("candidates", "steps", "limit"), [(0, 11, 100), (2, 14, 100), (2, 6, 10)])
+@pytest.mark.parametrize(("candidates", "steps", "limit"), [(0, 11, 100), (2, 14, 100), (2, 10, 10)])
 async def test_a_whole_forecast_is_on_record_and_replays_to_the_same_steps(
     forecast_fixture: ForecastRunFixture, candidates: int, steps: int, limit: int
 ) -> None:
@@ -221,3 +222,46 @@ async def test_what_a_run_learned_is_offered_to_the_next_one_once_the_outcome_is
     plain = [request.prompt.messages[0].text for request in forecast_fixture.llm.requests[count:]]
     assert plain
     assert not any("almanacs are late" in text for text in plain)
+
+
+async def test_a_note_is_readable_at_once_as_unresolved_and_never_as_a_lesson(
+    forecast_fixture: ForecastRunFixture,
+) -> None:
+    first = await sat(forecast_fixture, question("rain"))
+    await forecast_fixture.clock.advance(60)
+    before = len(forecast_fixture.llm.requests)
+    forecast_fixture.llm.turns = [recalling]
+    second = await sat(forecast_fixture, question("snow"))
+    trace = await forecast_fixture.ledger.forecasts.trace(second.id)
+    (shown, *_) = [logged.step for logged in trace.trials[0].steps]
+    assert shown.action.name == "unresolved_notes"
+    assert f"unresolved, forecast {first.id} of {first.ref} (" in shown.observation.text
+    assert ": almanacs are late" in shown.observation.text
+    later = [request.prompt.messages[0].text for request in forecast_fixture.llm.requests[before:]]
+    assert not any("almanacs are late" in text or "Lessons from" in text for text in later)
+    again = await replay_forecast(
+        trace, forecast_fixture.seat(NAME, trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+    )
+    assert again.is_identical
+    # Switched off, or resolved, it is no note any more; a question that resolves only later leaves it one.
+    notes = forecast_fixture.ledger.learning.read_unresolved_notes
+    now = forecast_fixture.clock.now()
+    assert [note.text for note in await notes(NAME, before=now, running="")] == ["almanacs are late"]
+    assert await notes(NAME, before=first.made_at, running="") == []
+    assert await notes(NAME, before=now, running=first.id) == []
+    assert await notes("other", before=now, running="") == []
+    happened = Resolution(ref=first.ref, target="outcome", outcome=BinaryOutcome(0.0), resolved_at=now)
+    await forecast_fixture.ledger.resolutions.record([happened], seen_at=now)
+    assert len(await notes(NAME, before=now, running="")) == 1
+    assert await notes(NAME, before=now + timedelta(seconds=1), running="") == []
+    count = len(forecast_fixture.llm.requests)
+    await sat(forecast_fixture, question("fog"), OrchestraSettings(lessons=False))
+    offered_names = [tool.name for request in forecast_fixture.llm.requests[count:] for tool in request.prompt.tools]
+    assert offered_names
+    assert "unresolved_notes" not in offered_names
+
+
+def recalling(prompt: Prompt) -> ModelCompletion:
+    number = sum(message.speaker == "assistant" for message in prompt.messages)
+    recalled = [move("unresolved_notes"), submit(0.4)]
+    return replace(recalled[min(number, 1)], usage=ModelUsage(calls=1))

@@ -68,6 +68,10 @@ def submit(value: Any, *, field: str = "probability", **more: Any) -> ModelCompl
     return move("submit", **{"bottom_line": "It will.", "rationale": "All in all.", field: value, **more})
 
 
+def critique(objections: str, *, change: str = "as it is") -> ModelCompletion:
+    return move("give_critique", verdict="Not yet.", objections=objections, probability_change=change)
+
+
 def search(query: str = "ship") -> ModelCompletion:
     return move("web_search", query=query)
 

@@ -2,9 +2,12 @@
 
 from bot.core.errors import AuthenticationError, ServiceUnavailableError
 from bot.core.language_models import ModelCompletion
+from plugins.solo.settings import SoloSettings
 from tests.plugins.solo.cases import (
+    critique,
     last_said,
     move,
+    priced,
     probability,
     question,
     scripted_context,
@@ -33,14 +36,14 @@ async def heard(*critic: object) -> tuple[list[str], list[float], str, str]:
 
 
 async def test_the_critic_sees_question_and_belief_in_fences_and_its_words_come_back_in_one() -> None:
-    _, _, told, asked = await heard(move("criticise", criticism="The base rate was left out."))
+    _, _, told, asked = await heard(critique("The base rate was left out."))
     assert "Will the ship come in?" in asked
-    assert 'label="the forecast of another forecaster">\nprobability: 0.4' in asked
-    assert 'label="feedback of another forecaster">\nThe base rate was left out.\n</untrusted-' in told
+    assert 'label="forecast under review">\nprobability: 0.4' in asked
+    assert 'label="critique">\nNot yet.\nObjections: The base rate was left out.\n' in told
 
 
 async def test_a_hostile_critic_moves_nothing_and_breaks_out_of_no_fence() -> None:
-    actions, said, told, _ = await heard(move("criticise", criticism=HOSTILE))
+    actions, said, told, _ = await heard(critique(HOSTILE))
     assert actions == ["update", "feedback", "submit"]
     assert said == [0.4, 0.4, 0.45]
     assert "</untrusted-0000>" not in told
@@ -49,11 +52,11 @@ async def test_a_hostile_critic_moves_nothing_and_breaks_out_of_no_fence() -> No
 async def test_a_silent_critic_costs_two_answers_and_no_trial() -> None:
     actions, _, told, _ = await heard(ModelCompletion(text=""), ModelCompletion(text=""))
     assert actions == ["update", "feedback", "submit"]
-    assert "There is no feedback to be had: no valid action after a repair" in told
+    assert "There is no critique." in told
 
 
 async def test_a_critic_that_rambles_is_repaired() -> None:
-    _, _, told, _ = await heard(ModelCompletion(text="Well..."), move("criticise", criticism="Too sure."))
+    _, _, told, _ = await heard(ModelCompletion(text="Well..."), critique("Too sure."))
     assert "Too sure." in told
 
 
@@ -66,7 +69,7 @@ async def test_a_critic_that_cannot_be_asked_is_left_out_with_its_reason() -> No
 
 
 async def test_without_a_critic_the_own_model_plays_it_in_a_conversation_of_its_own_and_that_is_told() -> None:
-    at = scripted_context(update(0.4), ASK, move("criticise", criticism="Too sure."), submit(0.45))
+    at = scripted_context(update(0.4), ASK, critique("Too sure."), submit(0.45))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert "The critic is the same model as you." in steps[1].observation.text
@@ -75,9 +78,23 @@ async def test_without_a_critic_the_own_model_plays_it_in_a_conversation_of_its_
 
 
 async def test_the_critic_is_graded_in_its_role_and_never_for_not_submitting() -> None:
-    at = scripted_context(search(), update(0.4), ASK, submit(0.45), critic=(move("criticise", criticism="Too sure."),))
+    at = scripted_context(search(), update(0.4), ASK, submit(0.45), critic=(critique("Too sure."),))
     await steps_of(question(), at)
     assert {(performance.role, performance.submitted) for performance in at.reported_performances} == {
         ("critic", None),
         ("main", True),
     }
+
+
+async def test_the_critic_is_given_what_the_forecaster_is_least_sure_of() -> None:
+    _, _, _, asked = await heard(critique("Look at the wind."))
+    assert "## What the forecaster is least sure of\n<untrusted-" in asked
+    assert "\nthe wind\n" in asked
+
+
+async def test_without_the_crowd_the_critic_sees_no_price_either() -> None:
+    for crowd in (True, False):
+        at = scripted_context(update(0.4), ASK, submit(0.45), critic=(critique("Too sure."),))
+        await steps_of(priced(0.3), at, SoloSettings(crowd=crowd))
+        (asked,) = [found.prompt for found in at.prompts if found.role == "critic"]
+        assert ("the crowd's estimate" in asked.messages[1].text) is crowd

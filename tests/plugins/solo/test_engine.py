@@ -19,7 +19,7 @@ from bot.testing.models import ScriptedModelProvider
 from bot.testing.trial_context import offered_tool_names
 from plugins.solo.forecaster import SoloForecaster
 from plugins.solo.settings import SoloSettings
-from tests.plugins.solo.cases import evidence, move, search, submit, update
+from tests.plugins.solo.cases import critique, evidence, move, search, submit, update
 from tests.unit.forecast_run_fixture import SCHOOL, ForecastRunFixture, open_forecast_runs, question
 
 SOLO = "solo"
@@ -27,8 +27,8 @@ SOLO = "solo"
 
 def plays(prompt: Prompt) -> ModelCompletion:
     """Return what both main and critic say: who is asked for criticism gives it."""
-    if offered_tool_names(prompt) == ["criticise"]:
-        return move("criticise", criticism="The base rate was left out.")
+    if offered_tool_names(prompt) == ["give_critique"]:
+        return critique("The base rate was left out.")
     line = (
         search(),
         update(0.4, evidence_for=evidence("search_1_result_1")),

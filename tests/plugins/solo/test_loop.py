@@ -20,6 +20,7 @@ from tests.plugins.solo.cases import (
     CHOICE,
     CURVE,
     TEXT,
+    critique,
     evidence,
     final,
     last_said,
@@ -42,7 +43,7 @@ async def test_a_trial_thinks_searches_updates_hears_a_critic_and_submits() -> N
         update(0.4, evidence_for=evidence("search_1_result_1")),
         move("feedback", doubt="the base rate"),
         submit(0.45),
-        critic=(move("criticise", criticism="The base rate was left out."),),
+        critic=(critique("The base rate was left out."),),
     )
     steps, error = await steps_of(priced(0.3), at)
     assert error is None
@@ -57,9 +58,7 @@ async def test_a_trial_thinks_searches_updates_hears_a_critic_and_submits() -> N
 
 
 async def test_every_answer_is_paid_once_also_those_of_the_critic() -> None:
-    at = scripted_context(
-        update(0.4), move("feedback", doubt="?"), submit(0.4), critic=(move("criticise", criticism="Too low."),)
-    )
+    at = scripted_context(update(0.4), move("feedback", doubt="?"), submit(0.4), critic=(critique("Too low."),))
     steps, _ = await steps_of(question(), at)
     assert [step.usage.calls for step in steps] == [1, 2, 1]
 
@@ -71,7 +70,7 @@ async def test_never_two_thoughts_in_a_row_and_feedback_on_a_belief_alone_and_no
         move("feedback", doubt="?"),
         move("think", thought="b"),
         submit(0.4),
-        critic=(move("criticise", criticism="Too low."),),
+        critic=(critique("Too low."),),
     )
     await steps_of(question(), at)
     main = [
@@ -215,7 +214,7 @@ async def test_a_belief_before_anything_was_looked_up_is_not_stated_and_a_though
         search(),
         update(0.2),
         ServiceUnavailableError("gone"),
-        critic=(move("criticise", criticism="Too low."),),
+        critic=(critique("Too low."),),
     )
     steps, _ = await steps_of(question(), at)
     assert [probability(step) for step in steps][-2:] == [0.2, 0.2]

@@ -10,7 +10,7 @@ from typing import Any
 from bot.core.beliefs import ModelUsage, ShownSource, Step, ToolResult
 from bot.core.errors import FoxcastError
 from bot.core.forecasts import TrialLimits
-from bot.core.language_models import ModelCompletion, ModelDialect, Prompt
+from bot.core.language_models import MessageRole, ModelCompletion, ModelDialect, Prompt
 from bot.core.predictions import BinaryPrediction, BinaryShape, QuestionShape
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.core.values import Json
@@ -89,8 +89,12 @@ def form_of(prompt: Prompt) -> str:
 
 
 def told(prompt: Prompt) -> str:
-    """Return what a prompt says, without the repairs that may follow."""
-    return prompt.messages[1].text
+    """Return what the conversation of a joint step has said to the member so far."""
+    return "\n\n".join(one.text for one in prompt.messages[1:] if one.speaker is not MessageRole.ASSISTANT)
+
+
+def member_name(prompt: Prompt) -> str:
+    return told(prompt).partition("\nYou are ")[2].partition(".")[0]
 
 
 def list_in(prompt: Prompt) -> list[str]:
@@ -148,7 +152,7 @@ class ScriptedMember:
         return ScriptedModel(self, self.dialect)
 
     def _words(self, prompt: Prompt) -> str:
-        name = prompt.messages[0].text.split()[2]
+        name = member_name(prompt)
         return f"the ship, {name} {len(self.saw)}" if self.words is None else self.words(prompt)
 
     def pick(self, prompt: Prompt) -> str:
@@ -216,7 +220,7 @@ def finder(goal: str, **more: Any) -> ScriptedMember:
 
 
 def came(prompt: Prompt) -> str:
-    return told(prompt).partition("What came of it:")[2]
+    return told(prompt).partition("The result:")[2]
 
 
 def asked_for(player: ScriptedMember) -> list[str]:

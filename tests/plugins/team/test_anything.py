@@ -87,5 +87,5 @@ async def test_a_team_ends_within_its_rules(
         assert not any(one == other == "send_message" for one, other in pairwise(own))
     assert [action for _, action in acted].count("send_message") <= budget
     offered = {scripted.tool.name for scripted in tools}
-    assert {action for _, action in acted} <= offered | {"send_message", "state_belief", "submit"}
+    assert {action for _, action in acted} <= offered | {"send_message", "state_belief", "submit", "leave"}
     assert "evidence: " in steps[-1].remarks[-1]

@@ -22,7 +22,7 @@ from bot.api import SearchResult, ModelSpec, TokenPrice, SearchSpec, PluginSetti
 from tests.plugins.team.cases import ScriptedMember, fact, told
 
 def facts(prompt):
-    came = told(prompt).partition("What came of it:")[2]
+    came = told(prompt).partition("The result:")[2]
     found = [name for name in ("search_1_result_1", "search_2_result_1") if name in came]
     return [fact("clouds\\x1b[2J gather", found[0], "status")] if found else []
 

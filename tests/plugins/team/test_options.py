@@ -152,7 +152,7 @@ def test_what_was_read_is_not_offered_again() -> None:
     ]
     memory.mark_read(["search_1_result_2"])
     assert texts(list_options(view("summarize_results", "lookup_url", memory=memory))) == [
-        "state anew what you believe, in the light of what you know and heard",
+        "state what you believe now, in the light of what you know",
         SUBMIT_OPTION.text,
     ]
 
@@ -178,6 +178,7 @@ def test_a_tool_that_wants_what_a_member_cannot_word_is_not_offered() -> None:
 
 def test_news_alone_lets_a_belief_be_stated_anew() -> None:
     assert [option.kind for option in list_options(view(news=False))] == [TeamActionKind.SUBMIT]
+    assert [option.kind for option in list_options(view(believes=False))] == [TeamActionKind.BELIEF]
     assert [option.kind for option in list_options(view(last=True))] == [TeamActionKind.BELIEF]
     assert [option.kind for option in list_options(view(last=True, news=False))] == [TeamActionKind.SUBMIT]
 

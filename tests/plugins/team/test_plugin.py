@@ -142,7 +142,7 @@ async def test_any_team_of_one_to_five_comes_to_an_answer(members: int) -> None:
 
 
 def facts(prompt: Any) -> list[dict[str, Any]]:
-    shown = told(prompt).partition("What came of it:")[2]
+    shown = told(prompt).partition("The result:")[2]
     found = [f"search_{number}_result_1" for number in range(1, 20) if f"search_{number}_result_1" in shown]
     goal = "status" if "status (yours, open)" in told(prompt) else "base_rate"
     return [fact(f"{goal}: clouds", found[0], goal)] if found else []
@@ -200,7 +200,7 @@ async def test_who_leaves_in_a_joint_step_is_told_after_it_so_that_a_replay_asks
     player = ScriptedMember(words=lambda _: "clouds")
 
     def answer(prompt: Prompt) -> ModelCompletion:
-        if form_of(prompt) == "choose" and "You are Ada." in prompt.messages[0].text:
+        if form_of(prompt) == "choose" and "You are Ada." in prompt.messages[1].text:
             message = "nobody there"
             raise ServiceUnavailableError(message)
         said = player(prompt)

@@ -56,14 +56,20 @@ def test_the_budget_counts_what_was_sent_and_not_the_seeds() -> None:
         spoken.send("Ada", "I need help with the dates")
 
 
-def test_the_last_messages_stand_after_the_seeds() -> None:
+def test_the_last_dialogues_follow_the_seeds_and_all_messages_of_a_joint_step_are_one() -> None:
     spoken = talk()
-    for text in ("The ship has left port.", "A storm comes on Friday", "I need help with the dates"):
-        spoken.send("Ada", text)
+    for step, text in (
+        (2, "The ship has left port."),
+        (3, "A storm comes on Friday"),
+        (3, "I need help with the dates"),
+        (6, "Nobody knows who decides"),
+    ):
+        spoken.send("Ada", text, joint_step=step)
     assert [said.text for said in spoken.last(2)] == [
         "Hello there",
         "A storm comes on Friday",
         "I need help with the dates",
+        "Nobody knows who decides",
     ]
 
 

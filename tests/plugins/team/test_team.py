@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.plugins.team.cases import (
     team_context,
     told,
 )
+from tests.plugins.team.test_shapes import COLOURS, POINTS
 
 
 async def test_members_act_side_by_side_and_the_team_believes_what_they_believe_together() -> None:
@@ -121,8 +123,8 @@ async def test_a_member_reads_on_after_a_search_without_being_asked_what_to_do()
     assert steps[1].action.arguments["result_indices"] == [1, 2]
     assert asked_for(ada)[:4] == ["think_aloud", "choose", "take_notes", "take_notes"]
     assert [step.observation.text.splitlines()[0] for step in steps[:2]] == [
-        "chosen of 6 legal actions",
-        "went on, since nothing came up",
+        "chosen of 5 legal actions",
+        "continued, since nothing changed",
     ]
 
 
@@ -178,7 +180,10 @@ async def test_without_thinking_aloud_a_choice_is_one_call() -> None:
     assert "think_aloud" not in asked_for(ada)
     thinking = ScriptedMember()
     await steps_of(question(), team_context(thinking), members=1, steps=3)
-    assert "You thought:\nOne thing after the other." in told(next(p for n, p in thinking.saw if n == "choose"))
+    # What it thought is in its conversation, and the list of actions was shown with that request.
+    chosen = next(prompt for name, prompt in thinking.saw if name == "choose")
+    assert [message.calls[0].name for message in chosen.messages if message.calls] == ["think_aloud"]
+    assert told(chosen).count("These are the actions that you can do now:") == 1
 
 
 async def test_a_person_is_not_asked_to_think_aloud() -> None:
@@ -191,11 +196,15 @@ async def test_a_person_is_not_asked_to_think_aloud() -> None:
 async def test_the_prompt_has_the_parts_of_the_paper() -> None:
     ada = finder("base_rate", message=lambda _: "The base rate is found.", picks=("send", "search"))
     boris = ScriptedMember(picks=("search",))
-    await steps_of(question(), team_context(ada, boris), members=2, steps=4, shown_actions=2, shown_messages=1)
+    await steps_of(question(), team_context(ada, boris), members=2, steps=4, shown_actions=2, shown_dialogues=1)
     prompt = next(prompt for name, prompt in reversed(boris.saw) if name == "choose")
     head, shown = prompt.messages[0].text, told(prompt)
-    assert head.startswith("You are Boris. You work in a team with Ada.")
-    for heading in ("## Goals", "## Progress", "## You", "## The others", "## What you have searched", "## Messages"):
+    assert head.startswith("You are one of a team of forecasters: Ada and Boris.")
+    assert head == next(prompt for _, prompt in ada.saw).messages[0].text
+    assert "- base_rate: How often does this kind of thing happen" in head
+    assert "\nYou are Boris.\n" in shown
+    assert "Will the ship come in?" in shown
+    for heading in ("# Joint step ", "## Goals", "## You", "## The others", "## What you have searched", "## Messages"):
         assert heading in shown
     assert "base_rate (Ada's, settled)" in shown
     assert "Ada: Hello." in shown
@@ -279,3 +288,71 @@ async def test_a_message_reaches_the_others_in_a_fence() -> None:
     assert "</untrusted>" not in shown
     # Whatever it says, it has one voice of two.
     assert probability(steps[-1]) == pytest.approx((0.3 + 0.95) / 2)
+
+
+async def test_nobody_submits_before_a_belief_of_its_own() -> None:
+    hasty = ScriptedMember(picks=("submit", "state"))
+    steps, error = await steps_of(question(), team_context(hasty), members=1, steps=5)
+    assert error is None
+    assert [step.action.name for step in steps] == ["state_belief", "submit"]
+    first, *_ = hasty.lists()
+    assert not any(option.startswith("submit") for option in first)
+
+
+async def test_at_the_default_limits_ten_own_actions_and_three_dialogues_are_shown() -> None:
+    ada = ScriptedMember(picks=("search",))
+    boris = ScriptedMember(picks=("send", "search"), message=lambda prompt: sha256_hex(told(prompt).encode())[:40])
+    at = team_context(ada, boris, scripted_tools=[search_tool(hits=0)])
+    steps, _ = await steps_of(question(), at, members=2)
+    assert len(steps) == 24
+    shown = told(ada.saw[-1][1])
+    actions = shown.partition("## Your last actions\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.partition(":")[0] for line in actions] == [f"- joint step {number}" for number in range(1, 11)]
+    sent = [str(step.action.arguments["text"]) for step in steps if step.action.name == "send_message"]
+    assert len(sent) > 3
+    assert [text in shown for text in sent] == [False] * (len(sent) - 3) + [True] * 3
+
+
+async def test_a_joint_step_is_one_conversation_with_the_same_tools_that_only_grows() -> None:
+    ada, boris = finder("base_rate", message=lambda _: "It is found."), ScriptedMember()
+    at = team_context(ada, boris)
+    await steps_of(question(), at, members=2, steps=4)
+    assert len({tuple(tool.name for tool in asked.prompt.tools) for asked in at.prompts}) == 1
+    first, *more = [asked.prompt.tools for asked in at.prompts]
+    assert all(tools == first for tools in more)
+    for earlier, later in pairwise(prompt for _, prompt in ada.saw):
+        if len(later.messages) > len(earlier.messages):
+            assert later.messages[: len(earlier.messages)] == earlier.messages
+        else:
+            assert later.messages[0] == earlier.messages[0]
+
+
+async def test_facts_speak_for_options_and_for_higher_or_lower_values() -> None:
+    shares = {"red": 0.6, "green": 0.3, "blue": 0.1}
+    said = [fact(f"{side} is ahead", "search_1_result_1", speaks=side) for side in ("red", "BLUE", "pink")]
+    choosing = ScriptedMember(facts=lambda _: said, probability=shares, field_name="probabilities")
+    steps, error = await steps_of(question(COLOURS), team_context(choosing), members=1, steps=2)
+    assert error is None
+    belief = steps[-1].belief
+    assert [item.text for item in belief.evidence_for] == ["red is ahead (Ada, for red)", "pink is ahead (Ada)"]
+    assert [item.text for item in belief.evidence_against] == ["BLUE is ahead (Ada, for blue)"]
+    values = {f"p{level}": 10 + level / 2 for level in (5, 10, 25, 50, 75, 90, 95)}
+    said = [fact(f"it is {side}", "search_1_result_1", speaks=side) for side in ("higher", "lower")]
+    counting = ScriptedMember(facts=lambda _: said, probability=values, field_name="quantiles")
+    steps, error = await steps_of(question(POINTS), team_context(counting), members=1, steps=2)
+    assert error is None
+    assert [item.text for item in steps[-1].belief.evidence_for] == ["it is higher (Ada, for higher)"]
+    assert [item.text for item in steps[-1].belief.evidence_against] == ["it is lower (Ada, for lower)"]
+
+
+async def test_a_person_reads_pages_without_marks_and_without_the_names_of_tools() -> None:
+    person, ada = ScriptedMember(picks=("search",)), finder("status", message=lambda _: "Look!", picks=("send",))
+    await steps_of(question(), team_context(person, ada), members=2, steps=4, human_members=[1])
+    assert asked_for(person)
+    for _, prompt in person.saw:
+        text = "\n".join(message.text for message in prompt.messages)
+        assert "untrusted" not in text
+        assert "one call of" not in text
+    page = told(person.saw[0][1])
+    assert page.startswith("# Question\nquestion:\n| Will the ship come in?\n")
+    assert "untrusted" in told(ada.saw[0][1])

@@ -184,8 +184,8 @@ def test_it_tells_the_others_what_they_do_not_know_and_then_nothing() -> None:
 
 
 def test_who_leads_makes_helpers_and_gives_each_a_search_of_its_own() -> None:
-    plans = [*lead_subagents({"create_subagent": {}, "run_parallel": {}}, ["Ada Brun", "Drumholm"])]
-    assert [name for name, _ in plans] == ["create_subagent", "create_subagent", "run_parallel"]
+    plans = [*lead_subagents({"create_subagent": {}, "run_subagents": {}}, ["Ada Brun", "Drumholm"])]
+    assert [name for name, _ in plans] == ["create_subagent", "create_subagent", "run_subagents"]
     tasks = [one["task"] for one in plans[-1][1]["runs"]]
     assert [requested_searches([{"role": "user", "content": task}]) for task in tasks] == [["Ada Brun"], ["Drumholm"]]
     assert [*lead_subagents({"web_search": {}}, ["x"])] == []
