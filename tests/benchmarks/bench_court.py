@@ -24,8 +24,8 @@ from bot.simulator.models.simulated_model import SimulatedModel
 from bot.simulator.providers.openai import OpenAiDouble
 from bot.testing.loopback_server import ScriptedResponse
 from bot.testing.model_server import CompletionRequest, ScriptedReply
-from tests.benchmarks.figures import Size, say
-from tests.integration.provider_installations import FAMILIES, rain
+from tests.benchmarks.figures import MeasureSize, say
+from tests.integration.provider_installations import FAMILIES, rain_question
 
 CHARS_PER_TOKEN = 4
 LEAST_TOKENS, TOKEN_STEP = 1024, 128
@@ -107,7 +107,7 @@ class CountedRequests:
         return turns
 
 
-def main(size: Size) -> None:
+def main(size: MeasureSize) -> None:
     """Measure and print the scenarios that come with the program."""
     for scenario in ("ten", "full")[: size.pick(2, 1)]:
         counted = asyncio.run(_forecast(scenario))
@@ -130,7 +130,7 @@ async def _forecast(scenario: str) -> CountedRequests:
             file.write_text(CONFIG.format(scenario=scenario) + family.config(double.base_url))
             loaded = load_config(file, family.environment)
             async with open_app(loaded, load_registry(loaded), clock=SystemClock(), only=("court",)) as app:
-                await app.ledger.questions.record([question := rain()], seen_at=app.clock.now())
+                await app.ledger.questions.record([question := rain_question()], seen_at=app.clock.now())
                 run = await begin_forecast(app.forecast_context, app.forecasters["court"], question, REQUESTED_REASON)
                 await run.run()
             if double.refusals:
