@@ -202,8 +202,8 @@ def decompose_variance(
 
 def _between_sum_of_squares(values: FloatArray, codes: IntArray) -> float:
     counts = np.bincount(codes)
-    means = np.bincount(codes, weights=values) / counts
-    return float(counts @ np.square(means - values.mean()))
+    forecast_context = np.bincount(codes, weights=values) / counts
+    return float(counts @ np.square(forecast_context - values.mean()))
 
 
 def _variance_effect(

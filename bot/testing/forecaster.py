@@ -28,7 +28,7 @@ class ScriptedForecaster:
         self.started: list[QuestionRef] = []
         self.closed: list[QuestionRef] = []
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         self.started.append(question.ref)
         try:
             for move in self.script:

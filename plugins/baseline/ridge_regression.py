@@ -54,7 +54,7 @@ class _RegressionProblem(NamedTuple):
     pairs: IntArray
     outcomes: FloatArray
     weights: FloatArray
-    means: FloatArray
+    forecast_context: FloatArray
     precisions: FloatArray
 
     def margins(self, at: FloatArray) -> FloatArray:
@@ -63,12 +63,12 @@ class _RegressionProblem(NamedTuple):
     def loss(self, at: FloatArray) -> float:
         margins = self.margins(at)
         likelihood = self.weights @ (np.logaddexp(0.0, margins) - margins * self.outcomes)
-        return float(likelihood + 0.5 * self.precisions @ np.square(at - self.means))
+        return float(likelihood + 0.5 * self.precisions @ np.square(at - self.forecast_context))
 
     def step(self, at: FloatArray) -> FloatArray:
         fitted = logistic(self.margins(at))
         misses = (self.weights * (fitted - self.outcomes))[:, None] * self.values
-        gradient = _sum_by_place(self.columns, misses, len(at)) + self.precisions * (at - self.means)
+        gradient = _sum_by_place(self.columns, misses, len(at)) + self.precisions * (at - self.forecast_context)
         spreads = (self.weights * fitted * (1.0 - fitted))[:, None, None]
         bends = spreads * self.values[:, :, None] * self.values[:, None, :]
         curvature = _sum_by_place(self.pairs, bends, len(at) ** 2).reshape(len(at), len(at))
@@ -97,7 +97,7 @@ def fit_coefficients(rows: Sequence[RegressionRow], *, reach: float = np.inf) ->
     problem = _build_problem(rows, terms)
     at = _minimise_loss(problem)
     spread = reach / np.sqrt(problem.precisions)
-    capped = np.clip(at, problem.means - spread, problem.means + spread)
+    capped = np.clip(at, problem.forecast_context - spread, problem.forecast_context + spread)
     return dict(zip(terms, capped.tolist(), strict=True))
 
 
@@ -114,7 +114,7 @@ def _build_problem(rows: Sequence[RegressionRow], terms: Mapping[str, Regression
         pairs=columns[:, :, None] * len(terms) + columns[:, None, :],
         outcomes=np.array([row.outcome for row in rows]),
         weights=np.array([row.weight for row in rows]),
-        means=np.array([term.mean for term in terms.values()]),
+        forecast_context=np.array([term.mean for term in terms.values()]),
         precisions=np.array([term.sd**-2 for term in terms.values()]),
     )
 
@@ -124,7 +124,7 @@ def _sum_by_place(places: IntArray, amounts: FloatArray, count: int) -> FloatArr
 
 
 def _minimise_loss(problem: _RegressionProblem) -> FloatArray:
-    at = problem.means
+    at = problem.forecast_context
     reached = problem.loss(at)
     for _ in range(_MAX_STEPS):
         step = problem.step(at)

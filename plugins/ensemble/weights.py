@@ -61,10 +61,10 @@ def fit_shares(losses: Sequence[MemberLosses], settings: EnsembleSettings) -> Ma
     the inverse of that. No share is below ``floor`` of an equal one.
     """
     members, count = settings.members, len(losses)
-    means = {member: fsum(loss[member] for loss in losses) / count for member in members}
-    common = fsum(means.values()) / len(members)
+    forecast_context = {member: fsum(loss[member] for loss in losses) / count for member in members}
+    common = fsum(forecast_context.values()) / len(members)
     evidence = count / (count + settings.equal_weight_targets)
-    drawn = {member: common + evidence * (mean - common) for member, mean in means.items()}
+    drawn = {member: common + evidence * (mean - common) for member, mean in forecast_context.items()}
     inverse = {member: 1.0 / max(loss, LEAST_LOSS) for member, loss in drawn.items()}
     total = fsum(inverse.values())
     # So much of each share is the same for all that the worst keeps its floor.

@@ -207,7 +207,7 @@ def _parse_value(value: str) -> list[Any] | str:
         return list(json.loads(value))
     with suppress(ValueError, RecursionError):
         table = tomllib.loads(f"list = {value}")
-        # A line after the list would be read as a key beside it.
+        # A line after the list would be read as another key.
         if len(table) == 1:
             return list(table["list"])
     return value

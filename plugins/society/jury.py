@@ -39,7 +39,11 @@ _STAND_INS = (
     ("Jun", "38", "commodity trader", "university", "a financial centre", "markets and what is priced in"),
 )
 _FIELDS = ("age", "profession", "education", "region", "expertise")
-_OUTLOOKS = ("weighs both sides before numbers", "begins with how such things usually end", "doubts what is announced")
+_OUTLOOKS = (
+    "weighs both sides before numbers",
+    "begins with how such things usually end",
+    "is sceptical of announcements",
+)
 
 
 def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:

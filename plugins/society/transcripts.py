@@ -1,6 +1,6 @@
 """What was said in court, read from the record: as transcript, and two trials side by side.
 
-All of it starts from the explanation of a forecast, so nothing is told that is not on record.
+All of it comes from the explanation of a forecast, so it holds only what is on record.
 """
 
 from __future__ import annotations

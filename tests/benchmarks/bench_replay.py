@@ -116,10 +116,14 @@ async def _open_runs(folder: Path, script: ReplayScript) -> AsyncIterator[Foreca
 
 async def _replayed(runs: ForecastRunFixture, ids: Sequence[str], steps: int) -> None:
     """Run the forecaster again on the record, one forecast after the other, as ``foxcast replay`` does with one."""
-    seat, workshop, random = runs.seat(trials=TRIALS), runs.workshop(sealed=True), SeededRandom(1)
+    configured, tool_factory, random = (
+        runs.configure_forecaster(trials=TRIALS),
+        runs.make_tool_factory(sealed=True),
+        SeededRandom(1),
+    )
     asked = len(runs.llm.requests)
     with _Watch(steps) as whole:
-        told = [await replay_forecast(await _trace(runs, name), seat, workshop, random, None) for name in ids]
+        told = [await replay_forecast(await _trace(runs, name), configured, tool_factory, random, None) for name in ids]
     again = sum(one.steps for one in told)
     if not all(one.is_identical for one in told) or again != steps or len(runs.llm.requests) != asked:
         message = "a replay differed from its record, or asked a model"
@@ -162,14 +166,14 @@ async def _recite_trial(trace: ForecastTrace, recorded: TrialRecord, known: Tria
         for logged in known.steps:
             yield logged.step
 
-    seat = ConfiguredForecaster(
+    configured = ConfiguredForecaster(
         name=BLF,
         implementation=FunctionForecaster(recite),
         trials=1,
         pool=PoolingMethod.MEAN,
         limits=TrialLimits(steps=STEPS + 1),
     )
-    told = await replay_forecast(replace(trace, trials=(recorded,)), seat, None, SeededRandom(1), None)
+    told = await replay_forecast(replace(trace, trials=(recorded,)), configured, None, SeededRandom(1), None)
     if told.trials[0].discrepancy is not None or told.steps != len(recorded.steps):
         message = "a step that was recited differs from itself"
         raise RuntimeError(message)
@@ -195,7 +199,7 @@ async def _answered(runs: ForecastRunFixture, script: ReplayScript, *, trials: i
             charge = CostAttribution(
                 scope="asking", ref=str(asked.ref), venue=asked.ref.venue, forecaster=BLF, trial=trial
             )
-            bench = await runs.workshop().open_trial(
+            bench = await runs.make_tool_factory().open_trial(
                 asked,
                 GuardedTrialContext(
                     forecast="asking",

@@ -136,7 +136,7 @@ class EngineFixture:
     blocked: frozenset[str] = frozenset()
     alerts: list[str] = field(default_factory=list)
 
-    def workshop(self, *, sealed: bool = False) -> ToolFactory:
+    def make_tool_factory(self, *, sealed: bool = False) -> ToolFactory:
         """Return the tool factory, or one in which nothing is asked, fetched or written."""
         nowhere = OfflineNetwork()
         return ToolFactory(
@@ -151,7 +151,9 @@ class EngineFixture:
             read_only=sealed,
         )
 
-    def seat(self, limits: TrialLimits, settings: BlfSettings | None = None, trials: int = 1) -> ConfiguredForecaster:
+    def configure_forecaster(
+        self, limits: TrialLimits, settings: BlfSettings | None = None, trials: int = 1
+    ) -> ConfiguredForecaster:
         """Return BLF with these limits."""
         forecaster = BlfForecaster(settings or BlfSettings())
         return ConfiguredForecaster(
@@ -163,10 +165,10 @@ class EngineFixture:
             uses_models=True,
         )
 
-    async def play(self, asked: Question, limits: TrialLimits | None = None, **seat: Any) -> RecordedRun:
+    async def play(self, asked: Question, limits: TrialLimits | None = None, **configured: Any) -> RecordedRun:
         """Forecast a question to its end, or to the end of all its trials where they failed."""
         await self.ledger.questions.record([asked], seen_at=self.clock.now())
-        means = ForecastContext(
+        forecast_context = ForecastContext(
             ledger=self.ledger,
             parameter_fitter=ParameterFitter(
                 ledger=self.ledger,
@@ -178,24 +180,29 @@ class EngineFixture:
             policy=ReforecastPolicy(),
             clock=self.clock,
             random=SeededRandom(1),
-            resources=self.workshop(),
+            resources=self.make_tool_factory(),
         )
-        sitting = await begin_forecast(
-            means, self.seat(limits or TrialLimits(seconds=20.0), **seat), asked, "asked for"
+        running_forecast = await begin_forecast(
+            forecast_context,
+            self.configure_forecaster(limits or TrialLimits(seconds=20.0), **configured),
+            asked,
+            "asked for",
         )
         try:
-            await sitting.run()
+            await running_forecast.run()
         except NoAnswerError as error:
-            await self.ledger.forecasts.fail(sitting.running.id, why=str(error), at=self.clock.now())
-        return RecordedRun(trace=await self.ledger.forecasts.trace(sitting.running.id))
+            await self.ledger.forecasts.fail(running_forecast.running.id, why=str(error), at=self.clock.now())
+        return RecordedRun(trace=await self.ledger.forecasts.trace(running_forecast.running.id))
 
-    async def again(self, played: RecordedRun, limits: TrialLimits | None = None, **seat: Any) -> ReplayResult | None:
+    async def again(
+        self, played: RecordedRun, limits: TrialLimits | None = None, **configured: Any
+    ) -> ReplayResult | None:
         """Run a forecast again on its record alone; None where there is none, for its trials failed."""
         if played.trace.forecast is None:
             assert not played.trial.is_answer
             return None
-        seated = self.seat(limits or TrialLimits(seconds=20.0), **seat)
-        return await replay_forecast(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)
+        seated = self.configure_forecaster(limits or TrialLimits(seconds=20.0), **configured)
+        return await replay_forecast(played.trace, seated, self.make_tool_factory(sealed=True), SeededRandom(1), None)
 
     async def open_calls(self) -> int:
         """Return how many calls are neither answered nor failed."""

@@ -59,25 +59,29 @@ class EngineLife:
             assert isinstance(reply, ModelCompletion)
             return reply
 
-        async with open_forecast_runs(self.folder, ScriptedModelProvider(turns=[answer])) as theatre:
-            await theatre.clock.advance(self.later_s)
-            theatre.limits, theatre.forecasters[self.name] = TrialLimits(steps=steps), forecaster
+        async with open_forecast_runs(self.folder, ScriptedModelProvider(turns=[answer])) as forecast_runs:
+            await forecast_runs.clock.advance(self.later_s)
+            forecast_runs.limits, forecast_runs.forecasters[self.name] = TrialLimits(steps=steps), forecaster
             asked = question()
-            await theatre.record(asked)
-            means = ForecastContext(
-                ledger=theatre.ledger,
+            await forecast_runs.record(asked)
+            forecast_context = ForecastContext(
+                ledger=forecast_runs.ledger,
                 parameter_fitter=ParameterFitter(
-                    ledger=theatre.ledger, archives=(), trainings={self.name: SCHOOL}, clock=theatre.clock
+                    ledger=forecast_runs.ledger, archives=(), trainings={self.name: SCHOOL}, clock=forecast_runs.clock
                 ),
-                calibrator=theatre.calibrator,
+                calibrator=forecast_runs.calibrator,
                 policy=ReforecastPolicy(),
-                clock=theatre.clock,
+                clock=forecast_runs.clock,
                 random=SeededRandom(1),
-                resources=theatre.workshop(),
+                resources=forecast_runs.make_tool_factory(),
                 observer=self,
             )
-            made = await (await begin_forecast(means, theatre.seat(self.name, trials=1), asked, "asked for")).run()
-            self.requests, self.searches = len(theatre.llm.requests), len(theatre.engine.searched)
+            made = await (
+                await begin_forecast(
+                    forecast_context, forecast_runs.configure_forecaster(self.name, trials=1), asked, "asked for"
+                )
+            ).run()
+            self.requests, self.searches = len(forecast_runs.llm.requests), len(forecast_runs.engine.searched)
             return made
 
     def on_step(self, _trial: int, _number: int, step: Step) -> None:

@@ -114,8 +114,8 @@ class ForecastRunFixture:
     limits: TrialLimits = field(default_factory=TrialLimits)
     section: ResearchSection = field(default_factory=ResearchSection)
 
-    def seat(self, name: str = BLF, *, trials: int = 2, **changes: Any) -> ConfiguredForecaster:
-        seat = ConfiguredForecaster(
+    def configure_forecaster(self, name: str = BLF, *, trials: int = 2, **changes: Any) -> ConfiguredForecaster:
+        configured = ConfiguredForecaster(
             name=name,
             implementation=self.forecasters.get(name, BlfForecaster(BlfSettings())),
             trials=trials,
@@ -123,9 +123,9 @@ class ForecastRunFixture:
             limits=self.limits,
             uses_models=True,
         )
-        return replace(seat, **changes)
+        return replace(configured, **changes)
 
-    def workshop(self, *, sealed: bool = False) -> ToolFactory:
+    def make_tool_factory(self, *, sealed: bool = False) -> ToolFactory:
         if sealed:
             nowhere = OfflineNetwork()
             return ToolFactory(
@@ -149,9 +149,9 @@ class ForecastRunFixture:
     async def record(self, asked: Question) -> None:
         await self.ledger.questions.record([asked], seen_at=self.clock.now())
 
-    async def forecast(self, asked: Question, name: str = BLF, **seat: Any) -> Forecast:
+    async def forecast(self, asked: Question, name: str = BLF, **configured: Any) -> Forecast:
         await self.record(asked)
-        means = ForecastContext(
+        forecast_context = ForecastContext(
             ledger=self.ledger,
             parameter_fitter=ParameterFitter(
                 ledger=self.ledger, archives=(), trainings={name: SCHOOL}, clock=self.clock
@@ -160,10 +160,12 @@ class ForecastRunFixture:
             policy=ReforecastPolicy(),
             clock=self.clock,
             random=SeededRandom(1),
-            resources=self.workshop(),
+            resources=self.make_tool_factory(),
         )
-        sitting = await begin_forecast(means, self.seat(name, **seat), asked, "asked for")
-        return await sitting.run()
+        running_forecast = await begin_forecast(
+            forecast_context, self.configure_forecaster(name, **configured), asked, "asked for"
+        )
+        return await running_forecast.run()
 
 
 def llm_section() -> LlmSection:

@@ -188,14 +188,16 @@ def _quantile_panel(
     crowd, answer = others
     longest = max((len(curves) for curves in trials.values()), default=0)
     # A trial that has ended keeps its last belief.
-    means = [_mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
+    forecast_context = [
+        _mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)
+    ]
     medians = {
         number: tuple(clamped_quantile(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
     }
     return QuantilePanel(
         title=title,
         unit=shape.unit,
-        rows=tuple(_curve_quantiles(curve, shape) for curve in means),
+        rows=tuple(_curve_quantiles(curve, shape) for curve in forecast_context),
         lines=tuple(TrialLine(trial=number, end=ends[number], values=values) for number, values in medians.items()),
         crowd=clamped_quantile(crowd, shape, 0.5) if isinstance(crowd, CurvePrediction) else None,
         answer=_curve_quantiles(answer, shape) if isinstance(answer, CurvePrediction) else None,
@@ -203,10 +205,10 @@ def _quantile_panel(
 
 
 def _mean_curve(curves: Sequence[CurvePrediction]) -> CurvePrediction:
-    means = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
+    forecast_context = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
     # Rounding may make the mean of increasing curves decrease in the last digit.
     running, top = [], 0.0
-    for mean in means:
+    for mean in forecast_context:
         top = min(1.0, max(top, mean))
         running.append(top)
     return CurvePrediction(tuple(running))

@@ -209,7 +209,7 @@ class _ForecasterTrials:
         if self.backtest.tool_factory is None:
             return start
         news_server, question = self.servers.news_server, case.question
-        workshop: TrialContextFactory = replace(
+        factory: TrialContextFactory = replace(
             self.backtest.tool_factory, fetcher=NewsPageFetcher(news_server), reader=NewsPageReader(news_server)
         )
         charge = CostAttribution(
@@ -219,7 +219,7 @@ class _ForecasterTrials:
             forecaster=FORECASTER_NAME,
             trial=start.trial,
         )
-        return await workshop.open_trial(
+        return await factory.open_trial(
             question, start, charge=charge, guarded=not self.backtest.forecaster.clairvoyant
         )
 

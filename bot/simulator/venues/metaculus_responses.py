@@ -309,7 +309,7 @@ def _community_forecast(question: FakeMetaculusQuestion, counted: Sequence[FakeM
     else:
         part = slice(1, None) if question.type == "binary" else slice(None)
         shown = [low[part], middle[part], high[part]]  # type: ignore[list-item] # options that are no more are null
-    means = [None if None in column else sum(column) / len(column) for column in columns]
+    forecast_context = [None if None in column else sum(column) / len(column) for column in columns]
     return {
         "start_time": max(forecast.start for forecast in counted),
         "end_time": None,
@@ -318,7 +318,7 @@ def _community_forecast(question: FakeMetaculusQuestion, counted: Sequence[FakeM
         "centers": shown[1],
         "interval_upper_bounds": shown[2],
         "forecast_values": middle,
-        "means": None if question.type in CONTINUOUS else means,
+        "means": None if question.type in CONTINUOUS else forecast_context,
         "histogram": None,
     }
 

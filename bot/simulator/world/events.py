@@ -194,11 +194,11 @@ def _probabilities_of_highest(laws: Sequence[NormalLaw]) -> list[float]:
     from scipy.special import ndtr
 
     nodes, weights = _quadrature_nodes()
-    means = np.array([law.mean for law in laws])
+    forecast_context = np.array([law.mean for law in laws])
     spreads = np.array([law.deviation for law in laws])
     # [who wins, at which node, against whom]
-    points = means[:, None] + spreads[:, None] * nodes
-    below = ndtr((points[:, :, None] - means) / spreads)
+    points = forecast_context[:, None] + spreads[:, None] * nodes
+    below = ndtr((points[:, :, None] - forecast_context) / spreads)
     below[np.arange(len(laws)), :, np.arange(len(laws))] = 1.0
     shares = below.prod(axis=2) @ (weights / weights.sum())
     return [float(share) for share in shares / shares.sum()]

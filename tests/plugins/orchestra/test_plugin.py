@@ -158,7 +158,7 @@ async def sat(
 ) -> Forecast:
     forecast_fixture.forecasters[NAME] = OrchestraForecaster(settings or OrchestraSettings())
     await forecast_fixture.record(asked)
-    means = ForecastContext(
+    forecast_context = ForecastContext(
         ledger=forecast_fixture.ledger,
         parameter_fitter=ParameterFitter(
             ledger=forecast_fixture.ledger,
@@ -170,9 +170,13 @@ async def sat(
         policy=ReforecastPolicy(),
         clock=forecast_fixture.clock,
         random=SeededRandom(1),
-        resources=forecast_fixture.workshop(),
+        resources=forecast_fixture.make_tool_factory(),
     )
-    return await (await begin_forecast(means, forecast_fixture.seat(NAME, trials=1), asked, "asked for")).run()
+    return await (
+        await begin_forecast(
+            forecast_context, forecast_fixture.configure_forecaster(NAME, trials=1), asked, "asked for"
+        )
+    ).run()
 
 
 @pytest.mark.parametrize(("candidates", "steps", "limit"), [(0, 11, 100), (2, 14, 100), (2, 10, 10)])
@@ -187,7 +191,11 @@ async def test_a_whole_forecast_is_on_record_and_replays_to_the_same_steps(
     assert (record.end, len(record.steps)) == (TrialEnd.FINISHED, steps)
     asked = len(forecast_fixture.llm.requests)
     told = await replay_forecast(
-        trace, forecast_fixture.seat(NAME, trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+        trace,
+        forecast_fixture.configure_forecaster(NAME, trials=1),
+        forecast_fixture.make_tool_factory(sealed=True),
+        SeededRandom(1),
+        None,
     )
     assert told.is_identical
     assert len(forecast_fixture.llm.requests) == asked
@@ -214,7 +222,11 @@ async def test_what_a_run_learned_is_offered_to_the_next_one_once_the_outcome_is
     assert fitted.examples == 1
     trace = await forecast_fixture.ledger.forecasts.trace(third.id)
     again = await replay_forecast(
-        trace, forecast_fixture.seat(NAME, trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), fitted
+        trace,
+        forecast_fixture.configure_forecaster(NAME, trials=1),
+        forecast_fixture.make_tool_factory(sealed=True),
+        SeededRandom(1),
+        fitted,
     )
     assert again.is_identical
     count = len(forecast_fixture.llm.requests)
@@ -240,7 +252,11 @@ async def test_a_note_is_readable_at_once_as_unresolved_and_never_as_a_lesson(
     later = [request.prompt.messages[0].text for request in forecast_fixture.llm.requests[before:]]
     assert not any("almanacs are late" in text or "Lessons from" in text for text in later)
     again = await replay_forecast(
-        trace, forecast_fixture.seat(NAME, trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+        trace,
+        forecast_fixture.configure_forecaster(NAME, trials=1),
+        forecast_fixture.make_tool_factory(sealed=True),
+        SeededRandom(1),
+        None,
     )
     assert again.is_identical
     # Switched off, or resolved, it is no note any more; a question that resolves only later leaves it one.

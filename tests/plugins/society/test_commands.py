@@ -172,7 +172,11 @@ async def sat_through(folder: Path) -> dict[str, str]:
             made[name] = forecast.id
             trace = await forecast_fixture.ledger.forecasts.trace(forecast.id)
             again = await replay_forecast(
-                trace, forecast_fixture.seat(name), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+                trace,
+                forecast_fixture.configure_forecaster(name),
+                forecast_fixture.make_tool_factory(sealed=True),
+                SeededRandom(1),
+                None,
             )
             assert again.is_identical, again
             assert [len(record.steps) for record in trace.trials] == [12] * 2

@@ -47,7 +47,7 @@ async def forecast_fixture(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
 
 async def forecast(forecast_fixture: ForecastRunFixture, asked: Question, why: str = "stale") -> Forecast:
     await forecast_fixture.record(asked)
-    means = ForecastContext(
+    forecast_context = ForecastContext(
         ledger=forecast_fixture.ledger,
         parameter_fitter=ParameterFitter(
             ledger=forecast_fixture.ledger, archives=(), trainings={SOLO: SCHOOL}, clock=forecast_fixture.clock
@@ -56,16 +56,22 @@ async def forecast(forecast_fixture: ForecastRunFixture, asked: Question, why: s
         policy=ReforecastPolicy(),
         clock=forecast_fixture.clock,
         random=SeededRandom(1),
-        resources=forecast_fixture.workshop(),
+        resources=forecast_fixture.make_tool_factory(),
     )
-    return await (await begin_forecast(means, forecast_fixture.seat(SOLO, trials=1), asked, why)).run()
+    return await (
+        await begin_forecast(forecast_context, forecast_fixture.configure_forecaster(SOLO, trials=1), asked, why)
+    ).run()
 
 
 async def actions(forecast_fixture: ForecastRunFixture, made: Forecast) -> list[str]:
     trace = await forecast_fixture.ledger.forecasts.trace(made.id)
     assert trace.forecast is not None
     told = await replay_forecast(
-        trace, forecast_fixture.seat(SOLO, trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+        trace,
+        forecast_fixture.configure_forecaster(SOLO, trials=1),
+        forecast_fixture.make_tool_factory(sealed=True),
+        SeededRandom(1),
+        None,
     )
     assert told.is_identical
     assert told.raw == made.raw

@@ -97,10 +97,12 @@ async def fixture_with(terminal: TerminalProvider, folder: Path) -> AsyncIterato
         ) as gateway,
     ):
         engine = ScriptedSearchEngine(hits())
-        theatre = ForecastRunFixture(ledger=ledger, path=path, gateway=gateway, llm=llm, clock=clock, engine=engine)
-        theatre.limits = TrialLimits(steps=6, seconds=60)
-        theatre.forecasters["team"] = TeamForecaster(TeamSettings(members=2, human_members=frozenset({1})))
-        yield theatre
+        forecast_runs = ForecastRunFixture(
+            ledger=ledger, path=path, gateway=gateway, llm=llm, clock=clock, engine=engine
+        )
+        forecast_runs.limits = TrialLimits(steps=6, seconds=60)
+        forecast_runs.forecasters["team"] = TeamForecaster(TeamSettings(members=2, human_members=frozenset({1})))
+        yield forecast_runs
 
 
 async def test_a_person_plays_a_member_at_no_cost_and_a_replay_asks_nobody(
@@ -124,8 +126,8 @@ async def test_a_person_plays_a_member_at_no_cost_and_a_replay_asks_nobody(
             answered = len(ada.asked)
             again = await replay_forecast(
                 trace,
-                forecast_fixture.seat("team", trials=1),
-                forecast_fixture.workshop(sealed=True),
+                forecast_fixture.configure_forecaster("team", trials=1),
+                forecast_fixture.make_tool_factory(sealed=True),
                 SeededRandom(1),
                 None,
             )

@@ -179,7 +179,11 @@ async def test_a_forecast_of_a_team_is_replayed_to_the_same_number_and_nobody_is
     assert {"web_search", "send_message"} <= set(actions)
     assert "evidence: 2 of 6 sub-goals settled (efficiency 0.33" in trial.steps[-1].step.remarks[-1]
     told_again = await replay_forecast(
-        trace, forecast_fixture.seat("team", trials=1), forecast_fixture.workshop(sealed=True), SeededRandom(1), None
+        trace,
+        forecast_fixture.configure_forecaster("team", trials=1),
+        forecast_fixture.make_tool_factory(sealed=True),
+        SeededRandom(1),
+        None,
     )
     assert told_again.is_identical
     assert (len(forecast_fixture.llm.requests), len(forecast_fixture.engine.searched)) == (requests, searched)
@@ -216,8 +220,8 @@ async def test_who_leaves_in_a_joint_step_is_told_after_it_so_that_a_replay_asks
         assert "Ada takes no part any more: could not be asked: nobody there" in remarks(steps)
         told_again = await replay_forecast(
             trace,
-            forecast_fixture.seat("team", trials=1),
-            forecast_fixture.workshop(sealed=True),
+            forecast_fixture.configure_forecaster("team", trials=1),
+            forecast_fixture.make_tool_factory(sealed=True),
             SeededRandom(1),
             None,
         )

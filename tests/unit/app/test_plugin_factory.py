@@ -72,18 +72,18 @@ async def test_the_workshop_holds_what_is_enabled(tmp_path: Path) -> None:
         outfit = outfitter(tmp_path, stack)
         ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         gateway = await outfit.open_model_gateway(ledger, silent)
-        workshop = await outfit.open_tool_factory(ledger, gateway)
-        assert [engine.name for engine in workshop.search_engines] == ["searxng", "google_news"]
-        assert (list(workshop.data_sources), list(workshop.page_sources)) == (["dbnomics"], ["wikipedia"])
-        assert workshop.models is gateway
+        factory = await outfit.open_tool_factory(ledger, gateway)
+        assert [engine.name for engine in factory.search_engines] == ["searxng", "google_news"]
+        assert (list(factory.data_sources), list(factory.page_sources)) == (["dbnomics"], ["wikipedia"])
+        assert factory.models is gateway
 
 
 async def test_config_orders_the_search_engines_and_may_leave_some_out(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack, '[research]\nsearch = ["google_news"]\n')
         ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
-        workshop = await outfit.open_tool_factory(ledger, await outfit.open_model_gateway(ledger, silent))
-        assert [engine.name for engine in workshop.search_engines] == ["google_news"]
+        factory = await outfit.open_tool_factory(ledger, await outfit.open_model_gateway(ledger, silent))
+        assert [engine.name for engine in factory.search_engines] == ["google_news"]
 
 
 async def test_a_search_engine_that_is_not_there_is_named_before_anything_is_opened(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ async def test_a_search_engine_that_is_not_there_is_named_before_anything_is_ope
 async def test_a_search_engine_that_is_not_there_is_named_while_a_plugin_is_broken(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack)
-        desk = outfit.config.research.model_copy(update={"search": ("gogle_news",)})
-        outfit = replace(outfit, config=outfit.config.model_copy(update={"research": desk}))
+        context = outfit.config.research.model_copy(update={"search": ("gogle_news",)})
+        outfit = replace(outfit, config=outfit.config.model_copy(update={"research": context}))
         ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         gateway = await outfit.open_model_gateway(ledger, silent)
         with pytest.raises(
@@ -259,12 +259,12 @@ async def test_the_forecasts_of_a_clairvoyant_one_cannot_be_those_that_leave(tmp
 async def test_a_backtest_with_models_has_a_ledger_of_its_own(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack)
-    async with open_backtest_forecaster(outfit.config, outfit.registry, "blf", clock=FakeClock()) as bay:
-        assert isinstance(bay.forecaster, ConfiguredForecaster)
-        assert bay.gateway is not None
+    async with open_backtest_forecaster(outfit.config, outfit.registry, "blf", clock=FakeClock()) as backtest:
+        assert isinstance(backtest.forecaster, ConfiguredForecaster)
+        assert backtest.gateway is not None
     assert (tmp_path / "state" / "lab" / "ledger.sqlite").is_file()
-    async with open_backtest_forecaster(outfit.config, outfit.registry, "keeper", clock=FakeClock()) as bay:
-        assert (bay.tool_factory, bay.gateway) == (None, None)
+    async with open_backtest_forecaster(outfit.config, outfit.registry, "keeper", clock=FakeClock()) as backtest:
+        assert (backtest.tool_factory, backtest.gateway) == (None, None)
 
 
 async def test_hosts_that_give_answers_away_are_known_also_of_venues_that_are_off(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_forecaster_with_fewer_steps_than_it_needs_is_warned_of_once_at_
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack, "[forecasters.blf]\nsteps = 3\n")
         with capture_logs() as logs:
-            seats = await outfit.open_forecasters(["blf", "blf"])
+            configured_forecasters = await outfit.open_forecasters(["blf", "blf"])
     [told] = [entry for entry in logs if entry["event"] == "config gives a forecaster less than it needs"]
     assert told["why"].startswith("[forecasters.blf] steps = 3 is less than the 10 that a trial of blf takes at most")
-    assert seats["blf"].limits.steps == 3
+    assert configured_forecasters["blf"].limits.steps == 3

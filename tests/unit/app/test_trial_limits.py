@@ -89,8 +89,8 @@ def test_tokens_and_cost_are_bounded_for_all(tmp_path: Path) -> None:
 )
 async def test_a_seat_has_its_share_and_its_warm_start(tmp_path: Path, text: str, least: float, warm: float) -> None:
     config, registry = opened(tmp_path, text)
-    async with open_backtest_forecaster(config, registry, "baseline", clock=FakeClock()) as bay:
-        assert (bay.forecaster.min_trial_share, bay.forecaster.warm_start_s) == (least, warm)
+    async with open_backtest_forecaster(config, registry, "baseline", clock=FakeClock()) as backtest:
+        assert (backtest.forecaster.min_trial_share, backtest.forecaster.warm_start_s) == (least, warm)
 
 
 @pytest.mark.parametrize(("line", "count"), [("steps = 1", 0), ("", 0)])

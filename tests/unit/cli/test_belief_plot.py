@@ -43,21 +43,21 @@ DAYS = CurveShape(grid=(0.0, 86_400.0, 172_800.0), unit="date")
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider()) as theatre:
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider()) as forecast_runs:
+        yield forecast_runs
 
 
 def playing(*beliefs: Callable[[int], Prediction]) -> FunctionForecaster:
     """Return a forecaster with a step for each belief, made from the number of the trial; trial 3 fails in the end."""
 
-    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         for belief in beliefs:
-            predictions = {target.key: belief(desk.trial) for target in asked.targets}
+            predictions = {target.key: belief(context.trial) for target in asked.targets}
             yield Step(
                 action=StepAction(name="think"), observation=StepObservation(), belief=Belief(predictions=predictions)
             )
-        if desk.trial == 3:
+        if context.trial == 3:
             message = "no more ink"
             raise RuntimeError(message)
 
@@ -65,11 +65,11 @@ def playing(*beliefs: Callable[[int], Prediction]) -> FunctionForecaster:
 
 
 async def traced(
-    theatre: ForecastRunFixture, asked: Question, player: FunctionForecaster, *, trials: int = 2
+    forecast_runs: ForecastRunFixture, asked: Question, player: FunctionForecaster, *, trials: int = 2
 ) -> ForecastTrace:
-    theatre.forecasters["plain"] = player
-    forecast = await theatre.forecast(asked, "plain", trials=trials)
-    return await theatre.ledger.forecasts.trace(forecast.id)
+    forecast_runs.forecasters["plain"] = player
+    forecast = await forecast_runs.forecast(asked, "plain", trials=trials)
+    return await forecast_runs.ledger.forecasts.trace(forecast.id)
 
 
 def binary(trial: int) -> BinaryPrediction:
@@ -81,10 +81,10 @@ def half(_: int) -> BinaryPrediction:
 
 
 async def test_a_binary_question_has_a_line_for_each_trial_in_a_panel_for_each_target(
-    theatre: ForecastRunFixture,
+    forecast_runs: ForecastRunFixture,
 ) -> None:
     asked = question(targets=(Target(key="may"), Target(key="june")))
-    panels = plot_panels(await traced(theatre, asked, playing(half, binary), trials=3)).shown
+    panels = plot_panels(await traced(forecast_runs, asked, playing(half, binary), trials=3)).shown
     assert [panel.title for panel in panels] == ["may", "june"]
     (first, _) = panels
     assert isinstance(first, ProbabilityPanel)
@@ -100,31 +100,33 @@ async def test_a_binary_question_has_a_line_for_each_trial_in_a_panel_for_each_t
     assert 0.1 < first.answer < 0.2
 
 
-async def test_a_choice_has_a_panel_for_each_of_its_six_likeliest_options(theatre: ForecastRunFixture) -> None:
+async def test_a_choice_has_a_panel_for_each_of_its_six_likeliest_options(forecast_runs: ForecastRunFixture) -> None:
     names = tuple("abcdefgh")
     shares = dict(zip(names, (0.3, 0.02, 0.2, 0.1, 0.1, 0.1, 0.1, 0.08), strict=True))
     panels = plot_panels(
         await traced(
-            theatre, question(shape=ChoiceShape(options=names), crowd=None), playing(lambda _: ChoicePrediction(shares))
+            forecast_runs,
+            question(shape=ChoiceShape(options=names), crowd=None),
+            playing(lambda _: ChoicePrediction(shares)),
         )
     )
     assert [panel.title for panel in panels.shown] == ["a", "c", "d", "e", "f", "g"]
     assert panels.left_out == 2
 
 
-async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatre: ForecastRunFixture) -> None:
+async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(forecast_runs: ForecastRunFixture) -> None:
     asked = question(
-        shape=GRID, crowd=CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=theatre.clock.now())
+        shape=GRID, crowd=CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=forecast_runs.clock.now())
     )
     player = playing(lambda _: CurvePrediction((0.0, 0.5, 1.0)), lambda trial: CurvePrediction((0.0, 0.5 / trial, 0.5)))
-    (fan,) = plot_panels(await traced(theatre, asked, player, trials=1)).shown
+    (fan,) = plot_panels(await traced(forecast_runs, asked, player, trials=1)).shown
     assert isinstance(fan, QuantilePanel)
     # Straight between the points; what lies beyond the grid is drawn at its end.
     assert fan.rows[0] == pytest.approx((1.0, 5.0, 10.0, 15.0, 19.0))
     assert fan.rows[1] == pytest.approx((1.0, 5.0, 10.0, 20.0, 20.0))
     assert fan.crowd == pytest.approx(5.0)
     assert fan.answer == pytest.approx(fan.rows[1])
-    (mean,) = plot_panels(await traced(theatre, asked, player, trials=2)).shown
+    (mean,) = plot_panels(await traced(forecast_runs, asked, player, trials=2)).shown
     assert isinstance(mean, QuantilePanel)
     # Of each trial its own medians: the second one reaches 0.5 at the end of the grid.
     assert [(line.trial, line.values) for line in mean.lines] == [(1, (10.0, 10.0)), (2, (10.0, 20.0))]
@@ -134,10 +136,10 @@ async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatr
 
 
 async def test_the_picture_of_a_number_names_the_median_of_each_trial_and_the_bands(
-    theatre: ForecastRunFixture, tmp_path: Path
+    forecast_runs: ForecastRunFixture, tmp_path: Path
 ) -> None:
     draw_beliefs(
-        await traced(theatre, question(shape=GRID), playing(lambda _: CurvePrediction((0.0, 0.5, 1.0)))),
+        await traced(forecast_runs, question(shape=GRID), playing(lambda _: CurvePrediction((0.0, 0.5, 1.0)))),
         tmp_path / "plot.svg",
     )
     drawn = (tmp_path / "plot.svg").read_text(encoding="utf-8")
@@ -146,8 +148,10 @@ async def test_the_picture_of_a_number_names_the_median_of_each_trial_and_the_ba
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".SVG"])
-async def test_the_same_forecast_gives_the_same_file(theatre: ForecastRunFixture, tmp_path: Path, suffix: str) -> None:
-    trace = await traced(theatre, question(), playing(half, binary), trials=3)
+async def test_the_same_forecast_gives_the_same_file(
+    forecast_runs: ForecastRunFixture, tmp_path: Path, suffix: str
+) -> None:
+    trace = await traced(forecast_runs, question(), playing(half, binary), trials=3)
     for name in ("one", "two"):
         draw_beliefs(trace, tmp_path / f"{name}{suffix}")
     one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
@@ -166,14 +170,14 @@ async def test_the_same_forecast_gives_the_same_file(theatre: ForecastRunFixture
     ],
     ids=["one", "many", "choice", "number", "date"],
 )
-async def test_every_shape_can_be_drawn(theatre: ForecastRunFixture, tmp_path: Path, asked: Question) -> None:
+async def test_every_shape_can_be_drawn(forecast_runs: ForecastRunFixture, tmp_path: Path, asked: Question) -> None:
     curve = CurvePrediction((0.0, 0.5, 1.0))
     answers: dict[str, Prediction] = {
         "binary": BinaryPrediction(0.5),
         "choice": ChoicePrediction({"red": 0.3, "green": 0.7}),
         "curve": curve,
     }
-    trace = await traced(theatre, asked, playing(lambda _: answers[asked.shape.kind]), trials=1)
+    trace = await traced(forecast_runs, asked, playing(lambda _: answers[asked.shape.kind]), trials=1)
     draw_beliefs(trace, tmp_path / "plot.svg")
     text = " ".join(ET.fromstring((tmp_path / "plot.svg").read_bytes()).itertext())  # noqa: S314 - our own file
     assert "Will there be rain?" in text
@@ -181,15 +185,15 @@ async def test_every_shape_can_be_drawn(theatre: ForecastRunFixture, tmp_path: P
     assert "forecast" in text
 
 
-async def test_a_title_is_no_formula_and_moves_no_cursor(theatre: ForecastRunFixture, tmp_path: Path) -> None:
+async def test_a_title_is_no_formula_and_moves_no_cursor(forecast_runs: ForecastRunFixture, tmp_path: Path) -> None:
     asked = question(title="Will $A_{B close above $200, \x1b[31m<script> & 雨\u202e?")
-    draw_beliefs(await traced(theatre, asked, playing(half)), tmp_path / "plot.svg")
+    draw_beliefs(await traced(forecast_runs, asked, playing(half)), tmp_path / "plot.svg")
     text = " ".join(ET.fromstring((tmp_path / "plot.svg").read_bytes()).itertext())  # noqa: S314 - our own file
     assert "Will $A_{B close above $200, \ufffd[31m<script> & 雨\ufffd?" in text
 
 
-async def test_trials_are_named_with_how_they_ended(theatre: ForecastRunFixture, tmp_path: Path) -> None:
-    draw_beliefs(await traced(theatre, question(), playing(half, half), trials=3), tmp_path / "plot.svg")
+async def test_trials_are_named_with_how_they_ended(forecast_runs: ForecastRunFixture, tmp_path: Path) -> None:
+    draw_beliefs(await traced(forecast_runs, question(), playing(half, half), trials=3), tmp_path / "plot.svg")
     text = (tmp_path / "plot.svg").read_text()
     assert re.findall(r"trial \d \(\w+\)", text) == ["trial 1 (finished)", "trial 2 (finished)", "trial 3 (failed)"]
     assert "crowd" in text
@@ -207,26 +211,26 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
         require_plot_file(Path("plot.svg"))
 
 
-async def test_a_file_that_cannot_be_written_is_named(theatre: ForecastRunFixture, tmp_path: Path) -> None:
-    trace = await traced(theatre, question(), playing(half))
+async def test_a_file_that_cannot_be_written_is_named(forecast_runs: ForecastRunFixture, tmp_path: Path) -> None:
+    trace = await traced(forecast_runs, question(), playing(half))
     with pytest.raises(ConfigError, match="nowhere"):
         draw_beliefs(trace, tmp_path / "nowhere" / "plot.svg")
 
 
-async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: ForecastRunFixture, tmp_path: Path) -> None:
-    asked, now = question(), theatre.clock.now()
-    await theatre.record(asked)
-    begun = await theatre.ledger.forecasts.begin(
+async def test_a_forecast_without_a_step_cannot_be_drawn(forecast_runs: ForecastRunFixture, tmp_path: Path) -> None:
+    asked, now = question(), forecast_runs.clock.now()
+    await forecast_runs.record(asked)
+    begun = await forecast_runs.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
     )
     with pytest.raises(ConfigError, match="no recorded step"):
-        draw_beliefs(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
+        draw_beliefs(await forecast_runs.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
-async def test_any_script_can_be_drawn(theatre: ForecastRunFixture, tmp_path: Path, suffix: str) -> None:
+async def test_any_script_can_be_drawn(forecast_runs: ForecastRunFixture, tmp_path: Path, suffix: str) -> None:
     asked = question(shape=ChoiceShape(options=("雨", "green")), title="東京で雨が降りますか" * 20)
-    trace = await traced(theatre, asked, playing(lambda _: ChoicePrediction({"雨": 0.3, "green": 0.7})), trials=1)
+    trace = await traced(forecast_runs, asked, playing(lambda _: ChoicePrediction({"雨": 0.3, "green": 0.7})), trials=1)
     draw_beliefs(trace, tmp_path / f"plot{suffix}")
     drawn = (tmp_path / f"plot{suffix}").read_bytes()
     assert drawn.startswith(PNG) or "東京で雨が降りますか" in drawn.decode()

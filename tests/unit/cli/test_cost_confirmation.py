@@ -135,9 +135,9 @@ async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(mo
 CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
 
 
-async def forecast_some(theatre: ForecastRunFixture, count: int) -> None:
+async def forecast_some(forecast_runs: ForecastRunFixture, count: int) -> None:
     for number in range(count):
-        await theatre.forecast(question(f"q{number}"), trials=1)
+        await forecast_runs.forecast(question(f"q{number}"), trials=1)
 
 
 @pytest.mark.parametrize(("daemon", "lab", "each"), [(5, 0, 2 * CALL_USD), (4, 0, None), (5, 5, None)])
@@ -150,17 +150,23 @@ async def test_the_ledger_of_the_daemon_is_asked_where_the_laboratory_knows_noth
     llm = ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
     async with open_forecast_runs(state / "paper", llm) as running:
         await forecast_some(running, daemon)
-    async with open_forecast_runs(folder, llm) as theatre:
-        await forecast_some(theatre, lab)
-        bay = BacktestForecaster(
-            forecaster=theatre.seat(), random=SeededRandom(1), tool_factory=theatre.workshop(), gateway=theatre.gateway
+    async with open_forecast_runs(folder, llm) as forecast_runs:
+        await forecast_some(forecast_runs, lab)
+        backtest = BacktestForecaster(
+            forecaster=forecast_runs.configure_forecaster(),
+            random=SeededRandom(1),
+            tool_factory=forecast_runs.make_tool_factory(),
+            gateway=forecast_runs.gateway,
         )
-        assert await typical_cost_usd(bay, Config(state=state)) == (None if each is None else pytest.approx(each))
+        assert await typical_cost_usd(backtest, Config(state=state)) == (None if each is None else pytest.approx(each))
 
 
 async def test_without_a_ledger_of_the_daemon_nobody_knows(tmp_path: Path) -> None:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3)])) as theatre:
-        bay = BacktestForecaster(
-            forecaster=theatre.seat(), random=SeededRandom(1), tool_factory=theatre.workshop(), gateway=theatre.gateway
+    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3)])) as forecast_runs:
+        backtest = BacktestForecaster(
+            forecaster=forecast_runs.configure_forecaster(),
+            random=SeededRandom(1),
+            tool_factory=forecast_runs.make_tool_factory(),
+            gateway=forecast_runs.gateway,
         )
-        assert await typical_cost_usd(bay, Config(state=tmp_path / "nowhere")) is None
+        assert await typical_cost_usd(backtest, Config(state=tmp_path / "nowhere")) is None

@@ -31,9 +31,11 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])) as theatre:
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])
+    ) as forecast_runs:
+        yield forecast_runs
 
 
 def history(*forecasters: str) -> list[Forecast]:
@@ -87,23 +89,23 @@ def test_where_there_are_no_two_the_error_says_so(
         choose_two_forecasts(history(*made), named, preferred="a")
 
 
-async def compared(theatre: ForecastRunFixture) -> ForecastDifference:
+async def compared(forecast_runs: ForecastRunFixture) -> ForecastDifference:
     sides = []
     for percents in ((0.3, 0.5), (0.3, 0.4, 0.8)):
-        theatre.llm.turns = [model_with_beliefs(*percents)]
-        forecast = await theatre.forecast(question())
-        trace = await theatre.ledger.forecasts.trace(forecast.id)
+        forecast_runs.llm.turns = [model_with_beliefs(*percents)]
+        forecast = await forecast_runs.forecast(question())
+        trace = await forecast_runs.ledger.forecasts.trace(forecast.id)
         sides.append(
             ComparedForecast(
-                trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+                trace=trace, recorded_calls=await read_recorded_calls(forecast_runs.ledger, trace), forecast=forecast
             )
         )
     return compare_forecasts(*sides)
 
 
-async def test_a_difference_is_told_in_tables_and_lists(theatre: ForecastRunFixture) -> None:
+async def test_a_difference_is_told_in_tables_and_lists(forecast_runs: ForecastRunFixture) -> None:
     console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
-    print_difference(console, await compared(theatre))
+    print_difference(console, await compared(forecast_runs))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
     # ln 4 between even odds and four to one.
@@ -115,8 +117,8 @@ async def test_a_difference_is_told_in_tables_and_lists(theatre: ForecastRunFixt
     assert "- which wind, asked 2" in lines
 
 
-async def test_the_json_says_the_same(theatre: ForecastRunFixture) -> None:
-    plain = difference_to_json(await compared(theatre))
+async def test_the_json_says_the_same(forecast_runs: ForecastRunFixture) -> None:
+    plain = difference_to_json(await compared(forecast_runs))
     (move,) = plain["moves"]
     assert [move["before"], move["after"], move["log_odds"]] == pytest.approx([0.5, 0.8, 1.3863], abs=1e-4)
     assert plain["lists"]["searches"] == {"new": ["weather 2"], "gone": [], "in_both": 1}
@@ -125,21 +127,21 @@ async def test_the_json_says_the_same(theatre: ForecastRunFixture) -> None:
 
 
 async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_told_to_the_second(
-    theatre: ForecastRunFixture,
+    forecast_runs: ForecastRunFixture,
 ) -> None:
     shape = CurveShape(grid=(0.0, 10.0, 20.0), unit="mm", open_upper=True)
-    crowd = CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=theatre.clock.now())
+    crowd = CrowdForecast(prediction=CurvePrediction((0.0, 1.0, 1.0)), at=forecast_runs.clock.now())
     sides = []
     for top in (1.0, 0.5):
-        theatre.forecasters["plain"] = FunctionForecaster(believing_curve(CurvePrediction((0.0, 0.5, top))))
-        forecast = await theatre.forecast(question(shape=shape, crowd=crowd), "plain", trials=1)
-        trace = await theatre.ledger.forecasts.trace(forecast.id)
+        forecast_runs.forecasters["plain"] = FunctionForecaster(believing_curve(CurvePrediction((0.0, 0.5, top))))
+        forecast = await forecast_runs.forecast(question(shape=shape, crowd=crowd), "plain", trials=1)
+        trace = await forecast_runs.ledger.forecasts.trace(forecast.id)
         sides.append(
             ComparedForecast(
-                trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+                trace=trace, recorded_calls=await read_recorded_calls(forecast_runs.ledger, trace), forecast=forecast
             )
         )
-        theatre.clock.set_wall_clock(3_661.5)
+        forecast_runs.clock.set_wall_clock(3_661.5)
     console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     print_difference(console, compare_forecasts(*sides))
     assert isinstance(console.file, io.StringIO)

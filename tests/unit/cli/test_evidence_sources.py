@@ -40,8 +40,8 @@ REASONS = {
 class Blind(ForecastRunFixture):
     """Has no search engine."""
 
-    def workshop(self, *, sealed: bool = False) -> ToolFactory:
-        return replace(ForecastRunFixture.workshop(self, sealed=sealed), search_engines=[])
+    def make_tool_factory(self, *, sealed: bool = False) -> ToolFactory:
+        return replace(ForecastRunFixture.make_tool_factory(self, sealed=sealed), search_engines=[])
 
 
 def citing(source: str) -> Callable[[Prompt], ModelCompletion]:
@@ -58,15 +58,17 @@ def citing(source: str) -> Callable[[Prompt], ModelCompletion]:
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    ) as forecast_runs:
+        yield forecast_runs
 
 
-async def explained(theatre: ForecastRunFixture, source: str) -> ForecastExplanation:
-    theatre.llm.turns = [citing(source)]
-    forecast = await theatre.forecast(question(), trials=1)
-    records = ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+async def explained(forecast_runs: ForecastRunFixture, source: str) -> ForecastExplanation:
+    forecast_runs.llm.turns = [citing(source)]
+    forecast = await forecast_runs.forecast(question(), trials=1)
+    records = ReadOnlyState(config=Config(), folder=forecast_runs.path.parent, ledger=forecast_runs.ledger)
     return await load_explanation(records, forecast.id)
 
 
@@ -86,18 +88,18 @@ def printed(found: ForecastExplanation) -> str:
     ],
 )
 async def test_a_source_that_the_trial_was_never_told_of_is_marked(
-    theatre: ForecastRunFixture, source: str, remark: str
+    forecast_runs: ForecastRunFixture, source: str, remark: str
 ) -> None:
-    found = await explained(theatre, source)
+    found = await explained(forecast_runs, source)
     assert remark in printed(found)
     assert explanation_to_json(found)["trials"][0]["steps"][-1]["no_such_sources"] == [source]
 
 
 @pytest.mark.parametrize("source", ["search_1_result_2", "the text of the question", "https://news.example/2"])
 async def test_a_source_that_is_on_record_or_has_no_name_of_the_desk_is_not_marked(
-    theatre: ForecastRunFixture, source: str
+    forecast_runs: ForecastRunFixture, source: str
 ) -> None:
-    found = await explained(theatre, source)
+    found = await explained(forecast_runs, source)
     assert "no such source" not in printed(found)
     assert explanation_to_json(found)["trials"][0]["steps"][-1]["no_such_sources"] == []
 
@@ -110,17 +112,17 @@ def test_a_page_that_was_read_is_a_source_of_its_trial_alone() -> None:
     assert sources.unknown_sources(2, "page_0123abcd") == ("page_0123abcd",)
 
 
-async def test_a_forecast_that_could_search_says_nothing_of_it(theatre: ForecastRunFixture) -> None:
-    found = await explained(theatre, "search_1_result_2")
+async def test_a_forecast_that_could_search_says_nothing_of_it(forecast_runs: ForecastRunFixture) -> None:
+    found = await explained(forecast_runs, "search_1_result_2")
     assert "not offered" not in printed(found)
     assert [trial["no_search"] for trial in explanation_to_json(found)["trials"]] == [None]
 
 
-async def test_a_forecast_without_an_engine_says_so(theatre: ForecastRunFixture) -> None:
-    theatre.llm.turns = [model_with_beliefs(0.3)]
-    blind = Blind(**{one.name: getattr(theatre, one.name) for one in fields(ForecastRunFixture)})
+async def test_a_forecast_without_an_engine_says_so(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.llm.turns = [model_with_beliefs(0.3)]
+    blind = Blind(**{one.name: getattr(forecast_runs, one.name) for one in fields(ForecastRunFixture)})
     forecast = await blind.forecast(question(), trials=2)
-    records = ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+    records = ReadOnlyState(config=Config(), folder=forecast_runs.path.parent, ledger=forecast_runs.ledger)
     found = await load_explanation(records, forecast.id)
     assert printed(found).count("web_search: not offered, no search engine was enabled") == 1
     assert {trial["no_search"] for trial in explanation_to_json(found)["trials"]} == {

@@ -47,15 +47,15 @@ DATE = CurveShape(grid=(0.0, 86_400.0, 172_800.0), unit="date", open_upper=True)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
     async with open_forecast_runs(
         tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.55, 0.7)])
-    ) as theatre:
-        yield theatre
+    ) as forecast_runs:
+        yield forecast_runs
 
 
-def records(theatre: ForecastRunFixture) -> ReadOnlyState:
-    return ReadOnlyState(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+def records(forecast_runs: ForecastRunFixture) -> ReadOnlyState:
+    return ReadOnlyState(config=Config(), folder=forecast_runs.path.parent, ledger=forecast_runs.ledger)
 
 
 def printed(found: ForecastExplanation, *, full: bool = False) -> str:
@@ -65,14 +65,14 @@ def printed(found: ForecastExplanation, *, full: bool = False) -> str:
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-async def test_every_link_of_the_chain_is_told(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question(criteria="As the almanac says."))
+async def test_every_link_of_the_chain_is_told(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question(criteria="As the almanac says."))
     resolved = Resolution(
-        ref=forecast.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=theatre.clock.now()
+        ref=forecast.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=forecast_runs.clock.now()
     )
-    await theatre.ledger.resolutions.record([resolved], seen_at=theatre.clock.now())
-    await score_forecasts(ScoringContext(ledger=theatre.ledger, clock=theatre.clock))
-    told = printed(await load_explanation(records(theatre), forecast.id[:10]))
+    await forecast_runs.ledger.resolutions.record([resolved], seen_at=forecast_runs.clock.now())
+    await score_forecasts(ScoringContext(ledger=forecast_runs.ledger, clock=forecast_runs.clock))
+    told = printed(await load_explanation(records(forecast_runs), forecast.id[:10]))
     for part in (
         "Will there be rain?",
         "As the almanac says.",
@@ -100,16 +100,16 @@ async def test_every_link_of_the_chain_is_told(theatre: ForecastRunFixture) -> N
     assert "70.0%     yes      0.0900" in told
 
 
-async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question(), trials=1)
-    found = await load_explanation(records(theatre), forecast.id)
+async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question(), trials=1)
+    found = await load_explanation(records(forecast_runs), forecast.id)
     assert printed(found).count("clouds, seen 1 times") == 1
     assert printed(found, full=True).count("clouds, seen 1 times") == 3
 
 
-async def test_full_cuts_nothing_and_lists_each_call(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question(background="grey sky " * 100), trials=1)
-    found = await load_explanation(records(theatre), forecast.id)
+async def test_full_cuts_nothing_and_lists_each_call(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question(background="grey sky " * 100), trials=1)
+    found = await load_explanation(records(forecast_runs), forecast.id)
     short, full = printed(found), printed(found, full=True)
     assert "grey sky " * 100 not in short
     assert "grey sky " * 99 in full
@@ -121,17 +121,17 @@ async def test_full_cuts_nothing_and_lists_each_call(theatre: ForecastRunFixture
     assert [len(call.request.messages) for call in found.chain.calls if call.request] == [2, 4, 6]
 
 
-async def test_text_of_strangers_cannot_move_the_cursor(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question(title="Will \x1b[31mit\u202e rain?"))
-    found = await load_explanation(records(theatre), forecast.id)
+async def test_text_of_strangers_cannot_move_the_cursor(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question(title="Will \x1b[31mit\u202e rain?"))
+    found = await load_explanation(records(forecast_runs), forecast.id)
     for text in (printed(found, full=True), to_json_text(explanation_to_json(found))):
         assert "\x1b" not in text
         assert "\u202e" not in text
 
 
-async def test_the_json_holds_the_same_and_more(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    plain = json.loads(to_json_text(explanation_to_json(await load_explanation(records(theatre), "rain"))))
+async def test_the_json_holds_the_same_and_more(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    plain = json.loads(to_json_text(explanation_to_json(await load_explanation(records(forecast_runs), "rain"))))
     assert (plain["id"], plain["state"]) == (forecast.id, "done")
     assert plain["question"]["ref"] == "lantern:rain"
     assert plain["aggregate"]["pool"] == "logit-mean"
@@ -144,70 +144,70 @@ async def test_the_json_holds_the_same_and_more(theatre: ForecastRunFixture) -> 
     assert [call["role"] for call in plain["calls"]] == ["main"] * 6
     assert plain["spent_usd"] == pytest.approx(6 * 0.00084)
     for digest in first["documents"]:
-        assert (await theatre.ledger.documents.get(digest)).content
+        assert (await forecast_runs.ledger.documents.get(digest)).content
 
 
-async def test_trials_that_do_not_count_say_why(theatre: ForecastRunFixture) -> None:
-    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+async def test_trials_that_do_not_count_say_why(forecast_runs: ForecastRunFixture) -> None:
+    async def script(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         for probability in (0.2, 0.3):
             yield Step(
                 action=StepAction(name="think"),
                 observation=StepObservation(),
                 belief=Belief(predictions={"outcome": BinaryPrediction(probability)}),
             )
-        if desk.trial == 2:
+        if context.trial == 2:
             message = "no more ink"
             raise RuntimeError(message)
 
-    theatre.forecasters["plain"] = FunctionForecaster(script)
-    forecast = await theatre.forecast(question(), "plain", trials=3)
-    told = printed(await load_explanation(records(theatre), forecast.id))
+    forecast_runs.forecasters["plain"] = FunctionForecaster(script)
+    forecast = await forecast_runs.forecast(question(), "plain", trials=3)
+    told = printed(await load_explanation(records(forecast_runs), forecast.id))
     assert "aggregate: logit-mean of the trials 1, 3" in told
     assert "left out: trial 2, it failed: RuntimeError (test_explain.py:" in told
     assert "detail: RuntimeError (test_explain.py:" in told
     assert "no more ink" not in told
 
 
-async def test_calibration_is_told_as_a_move(theatre: ForecastRunFixture) -> None:
+async def test_calibration_is_told_as_a_move(forecast_runs: ForecastRunFixture) -> None:
     class Halving:
         async def calibrate(self, question: Question, *_: object) -> CalibratedPredictions:
             return CalibratedPredictions(predictions={"outcome": BinaryPrediction(0.6)}, digest=kept)
 
-    kept = await theatre.ledger.documents.put(b"a calibrator", "text/plain")
-    theatre.calibrator = Halving()
-    forecast = await theatre.forecast(question())
-    told = printed(await load_explanation(records(theatre), forecast.id))
+    kept = await forecast_runs.ledger.documents.put(b"a calibrator", "text/plain")
+    forecast_runs.calibrator = Halving()
+    forecast = await forecast_runs.forecast(question())
+    told = printed(await load_explanation(records(forecast_runs), forecast.id))
     assert f"calibration {kept[:12]}: 70.0% -> 60.0%" in told
 
 
-async def test_what_went_wrong_is_told(theatre: ForecastRunFixture) -> None:
+async def test_what_went_wrong_is_told(forecast_runs: ForecastRunFixture) -> None:
     # The two trials ask by turns; one of them gets no answer to its second question.
-    theatre.llm.turns = [
+    forecast_runs.llm.turns = [
         model_with_beliefs(0.3, 0.55),
         model_with_beliefs(0.3, 0.55),
         ServiceUnavailableError("the line is dead"),
         model_with_beliefs(0.3, 0.55),
     ]
-    forecast = await theatre.forecast(question(), trials=2)
-    told = printed(await load_explanation(records(theatre), forecast.id))
+    forecast = await forecast_runs.forecast(question(), trials=2)
+    told = printed(await load_explanation(records(forecast_runs), forecast.id))
     assert re.search(r"trial \d, model failed: .*the line is dead", told)
     assert re.search(r"left out: trial \d, it failed: ", told)
     assert re.search(r"Trial \d, ended: failed", told)
 
 
-async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: ForecastRunFixture) -> None:
+async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(forecast_runs: ForecastRunFixture) -> None:
     asked = question()
-    await theatre.record(asked)
-    now = theatre.clock.now()
-    begun = await theatre.ledger.forecasts.begin(
+    await forecast_runs.record(asked)
+    now = forecast_runs.clock.now()
+    begun = await forecast_runs.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
     )
-    told = printed(await load_explanation(records(theatre), begun.id))
+    told = printed(await load_explanation(records(forecast_runs), begun.id))
     assert f"Forecast {begun.id}: running" in told
     with pytest.raises(NotFoundError, match="foxcast questions"):
-        await load_explanation(records(theatre), begun.id[:10])
+        await load_explanation(records(forecast_runs), begun.id[:10])
     with pytest.raises(NotFoundError, match="no forecast yet"):
-        await load_explanation(records(theatre), "rain")
+        await load_explanation(records(forecast_runs), "rain")
 
 
 def test_predictions_are_told_with_all_options_and_with_quantiles_in_their_unit() -> None:
@@ -233,15 +233,15 @@ def test_targets_that_move_together_are_told_once() -> None:
 
 
 async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_the_bill(
-    theatre: ForecastRunFixture,
+    forecast_runs: ForecastRunFixture,
 ) -> None:
-    forecast = await theatre.forecast(question(), trials=1)
+    forecast = await forecast_runs.forecast(question(), trials=1)
     charge = CostAttribution(scope=forecast.id, ref=str(forecast.ref), venue="lantern", forecaster="blf", trial=1)
     for name in ("one", "two"):
-        await theatre.ledger.calls.reserve(
+        await forecast_runs.ledger.calls.reserve(
             CallReservation(
                 id=name,
-                at=theatre.clock.now(),
+                at=forecast_runs.clock.now(),
                 charge=charge,
                 role="main",
                 provider="prime",
@@ -250,10 +250,10 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
                 worst_usd=0.25,
             )
         )
-    await theatre.ledger.calls.mark_lost(at=theatre.clock.now())
-    found = await load_explanation(records(theatre), forecast.id)
+    await forecast_runs.ledger.calls.mark_lost(at=forecast_runs.clock.now())
+    found = await load_explanation(records(forecast_runs), forecast.id)
     assert "2 calls lost when the program ended, at their maximum cost: 0.5000 USD booked" in printed(found)
-    bill = await load_cost_report(records(theatre), CostGrouping.MODEL, None, theatre.clock.now())
+    bill = await load_cost_report(records(forecast_runs), CostGrouping.MODEL, None, forecast_runs.clock.now())
     plain = explanation_to_json(found)
     heard = sum(call["cost_usd"] for call in plain["calls"])
     assert heard + 0.5 == pytest.approx(bill.total.usage.cost_usd)
@@ -261,9 +261,9 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
     assert plain["booked"]["by_state"]["lost"] == {"calls": 2, "cost_usd": 0.5}
 
 
-async def test_an_answer_that_no_trial_heard_is_told(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question(), trials=1)
-    found = await load_explanation(records(theatre), forecast.id)
+async def test_an_answer_that_no_trial_heard_is_told(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question(), trials=1)
+    found = await load_explanation(records(forecast_runs), forecast.id)
     assert "too late" not in printed(found)
     unheard = replace(found.chain, calls=found.chain.calls[:-1])
     # One call: (600 new + 400 cached at a tenth) at 1 dollar and 50 out at 4 dollars, each per million.

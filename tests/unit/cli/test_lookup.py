@@ -23,7 +23,7 @@ from tests.unit.forecast_run_fixture import (
 )
 
 
-async def free(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+async def free(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
     """Forecast without a model."""
     yield Step(
         action=StepAction(name="think"), observation=StepObservation(), belief=Belief(predictions={"outcome": HALF})
@@ -34,51 +34,55 @@ HALF = BinaryPrediction(0.5)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
-        theatre.forecasters |= {"free": FunctionForecaster(free), "idle": FunctionForecaster(free)}
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    ) as forecast_runs:
+        forecast_runs.forecasters |= {"free": FunctionForecaster(free), "idle": FunctionForecaster(free)}
+        yield forecast_runs
 
 
-def records(theatre: ForecastRunFixture, *forecasters: str) -> ReadOnlyState:
+def records(forecast_runs: ForecastRunFixture, *forecasters: str) -> ReadOnlyState:
     venues = {"lantern": {"forecasters": list(forecasters)}} if forecasters else {}
     config = Config.model_validate({"venues": venues})
-    return ReadOnlyState(config=config, folder=theatre.path.parent, ledger=theatre.ledger)
+    return ReadOnlyState(config=config, folder=forecast_runs.path.parent, ledger=forecast_runs.ledger)
 
 
-async def test_a_question_means_its_venues_first_forecaster_whoever_came_last(theatre: ForecastRunFixture) -> None:
+async def test_a_question_means_its_venues_first_forecaster_whoever_came_last(
+    forecast_runs: ForecastRunFixture,
+) -> None:
     for name in ("free", "blf", "idle"):
-        await theatre.forecast(question(), name)
-    assert (await find_forecast(records(theatre, "free", "blf"), "rain")).forecaster == "free"
+        await forecast_runs.forecast(question(), name)
+    assert (await find_forecast(records(forecast_runs, "free", "blf"), "rain")).forecaster == "free"
     # One that has not forecast cannot be meant.
-    assert (await find_forecast(records(theatre, "absent"), "rain")).forecaster == "blf"
+    assert (await find_forecast(records(forecast_runs, "absent"), "rain")).forecaster == "blf"
 
 
-async def test_else_it_means_the_last_one_that_heard_a_model(theatre: ForecastRunFixture) -> None:
-    first = await theatre.forecast(question(), "blf")
-    await theatre.forecast(question(), "free")
-    assert (await find_forecast(records(theatre), "rain")).id == first.id
+async def test_else_it_means_the_last_one_that_heard_a_model(forecast_runs: ForecastRunFixture) -> None:
+    first = await forecast_runs.forecast(question(), "blf")
+    await forecast_runs.forecast(question(), "free")
+    assert (await find_forecast(records(forecast_runs), "rain")).id == first.id
 
 
-async def test_where_nobody_heard_a_model_it_is_the_last_one(theatre: ForecastRunFixture) -> None:
+async def test_where_nobody_heard_a_model_it_is_the_last_one(forecast_runs: ForecastRunFixture) -> None:
     for name in ("free", "idle"):
-        await theatre.forecast(question(), name)
-    assert (await find_forecast(records(theatre), "rain")).forecaster == "idle"
+        await forecast_runs.forecast(question(), name)
+    assert (await find_forecast(records(forecast_runs), "rain")).forecaster == "idle"
 
 
-async def test_a_forecaster_that_is_named_decides(theatre: ForecastRunFixture) -> None:
+async def test_a_forecaster_that_is_named_decides(forecast_runs: ForecastRunFixture) -> None:
     for name in ("blf", "free"):
-        await theatre.forecast(question(), name)
-    assert (await find_forecast(records(theatre, "blf"), "rain", "free")).forecaster == "free"
+        await forecast_runs.forecast(question(), name)
+    assert (await find_forecast(records(forecast_runs, "blf"), "rain", "free")).forecaster == "free"
     with pytest.raises(NotFoundError, match="fre has not forecast lantern:rain; did you mean free"):
-        await find_forecast(records(theatre, "blf"), "rain", "fre")
+        await find_forecast(records(forecast_runs, "blf"), "rain", "fre")
 
 
-async def test_the_beginning_of_an_id_has_a_least_length_which_is_told(theatre: ForecastRunFixture) -> None:
-    made = await theatre.forecast(question(), "blf")
-    assert (await find_forecast(records(theatre), made.id[:6])).id == made.id
+async def test_the_beginning_of_an_id_has_a_least_length_which_is_told(forecast_runs: ForecastRunFixture) -> None:
+    made = await forecast_runs.forecast(question(), "blf")
+    assert (await find_forecast(records(forecast_runs), made.id[:6])).id == made.id
     with pytest.raises(NotFoundError, match=r"of a forecast's id give at least 6 characters"):
-        await find_forecast(records(theatre), made.id[:4])
+        await find_forecast(records(forecast_runs), made.id[:4])
     with pytest.raises(NotFoundError) as unknown:
-        await find_forecast(records(theatre), "thaw")
+        await find_forecast(records(forecast_runs), "thaw")
     assert "characters" not in str(unknown.value)

@@ -26,10 +26,10 @@ Learn = Callable[[Round], FittedParameters | None]
 
 
 def subject(forecaster: ScriptedForecaster, *, trials: int = 1, learn: Learn = lambda _: None) -> BacktestSubject:
-    seat = ConfiguredForecaster(
+    configured = ConfiguredForecaster(
         name="plain", implementation=forecaster, trials=trials, pool=PoolingMethod.MEAN, limits=TrialLimits()
     )
-    return BacktestSubject(configured_forecaster=seat, fit_parameters=learn)
+    return BacktestSubject(configured_forecaster=configured, fit_parameters=learn)
 
 
 async def run(

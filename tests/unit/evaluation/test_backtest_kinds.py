@@ -75,12 +75,12 @@ def answer(asked: Question) -> Step:
 
 async def run(venue: FakeVenueReader, *moves: object) -> ScoreRows:
     forecaster = ScriptedForecaster(*(moves or (answer,)))  # type: ignore[arg-type]
-    seat = ConfiguredForecaster(
+    configured = ConfiguredForecaster(
         name="plain", implementation=forecaster, trials=1, pool=PoolingMethod.MEAN, limits=TrialLimits()
     )
     return await run_backtest(
         await OneRound.of(venue),
-        BacktestSubject(configured_forecaster=seat, fit_parameters=lambda _: None),
+        BacktestSubject(configured_forecaster=configured, fit_parameters=lambda _: None),
         BacktestWindow(),
         random=SeededRandom(1),
         progress=lambda _: None,

@@ -33,20 +33,22 @@ GRID = CurveShape(grid=(0.0, 10.0, 20.0), unit="points", open_upper=True)
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])) as theatre:
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.5)])
+    ) as forecast_runs:
+        yield forecast_runs
 
 
-async def side(theatre: ForecastRunFixture, forecast: Forecast) -> ComparedForecast:
-    trace = await theatre.ledger.forecasts.trace(forecast.id)
+async def side(forecast_runs: ForecastRunFixture, forecast: Forecast) -> ComparedForecast:
+    trace = await forecast_runs.ledger.forecasts.trace(forecast.id)
     return ComparedForecast(
-        trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+        trace=trace, recorded_calls=await read_recorded_calls(forecast_runs.ledger, trace), forecast=forecast
     )
 
 
-async def compared(theatre: ForecastRunFixture, first: Forecast, second: Forecast) -> ForecastDifference:
-    return compare_forecasts(await side(theatre, first), await side(theatre, second))
+async def compared(forecast_runs: ForecastRunFixture, first: Forecast, second: Forecast) -> ForecastDifference:
+    return compare_forecasts(await side(forecast_runs, first), await side(forecast_runs, second))
 
 
 def changes(found: ForecastDifference) -> dict[str, tuple[Any, Any]]:
@@ -56,32 +58,34 @@ def changes(found: ForecastDifference) -> dict[str, tuple[Any, Any]]:
 def saying(predictions: Any) -> FunctionForecaster:
     """Return a forecaster of one step; ``predictions`` is called with the number of the trial."""
 
-    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         yield Step(
             action=StepAction(name="say"),
             observation=StepObservation(),
-            belief=Belief(predictions={"outcome": predictions(desk.trial)}),
+            belief=Belief(predictions={"outcome": predictions(context.trial)}),
         )
 
     return FunctionForecaster(script)
 
 
-async def test_a_forecast_does_not_differ_from_itself(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    found = await compared(theatre, forecast, forecast)
+async def test_a_forecast_does_not_differ_from_itself(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    found = await compared(forecast_runs, forecast, forecast)
     assert found.changes == ()
     assert all(not (listing.added or listing.removed) for listing in found.texts)
     assert [(move.before, move.after, move.log_odds) for move in found.moves] == [(0.5, 0.5, 0.0)]
 
 
-async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(theatre: ForecastRunFixture) -> None:
-    first = await theatre.forecast(question())
-    theatre.clock.advance_without_waking(86_400)
-    theatre.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
-    now = theatre.clock.now()
+async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(
+    forecast_runs: ForecastRunFixture,
+) -> None:
+    first = await forecast_runs.forecast(question())
+    forecast_runs.clock.advance_without_waking(86_400)
+    forecast_runs.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
+    now = forecast_runs.clock.now()
     changed = question(criteria="As the almanac says.", crowd=CrowdForecast(prediction=BinaryPrediction(0.6), at=now))
-    second = await theatre.forecast(changed, trials=3)
-    found = await compared(theatre, first, second)
+    second = await forecast_runs.forecast(changed, trials=3)
+    found = await compared(forecast_runs, first, second)
     (move,) = found.moves
     assert [move.before, move.after] == pytest.approx([0.5, 0.7])
     assert move.log_odds == pytest.approx(math.log(7 / 3))
@@ -102,8 +106,8 @@ async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(th
     assert lists["anchor"].kept == 1
 
 
-async def test_the_same_words_from_another_result_are_the_same_evidence(theatre: ForecastRunFixture) -> None:
-    first = await side(theatre, await theatre.forecast(question()))
+async def test_the_same_words_from_another_result_are_the_same_evidence(forecast_runs: ForecastRunFixture) -> None:
+    first = await side(forecast_runs, await forecast_runs.forecast(question()))
     trials = tuple(
         replace(
             record,
@@ -120,8 +124,8 @@ def _moved(belief: Belief) -> Belief:
     return replace(belief, evidence_for=tuple(replace(one, source="search_9_result_9") for one in belief.evidence_for))
 
 
-async def test_other_models_and_other_sampling_are_told(theatre: ForecastRunFixture) -> None:
-    first = await side(theatre, await theatre.forecast(question()))
+async def test_other_models_and_other_sampling_are_told(forecast_runs: ForecastRunFixture) -> None:
+    first = await side(forecast_runs, await forecast_runs.forecast(question()))
     (call, *_) = first.recorded_calls.calls
     assert call.request is not None
     warm = replace(call.request, sampling=replace(call.request.sampling, temperature=0.7))
@@ -132,41 +136,41 @@ async def test_other_models_and_other_sampling_are_told(theatre: ForecastRunFixt
     assert told["main: sampling"] == ("max_tokens=1000", "max_tokens=1000, temperature=0.7")
 
 
-async def test_another_forecaster_brings_its_own_prompts(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = saying(lambda _: BinaryPrediction(0.9))
-    first, second = await theatre.forecast(question(), "plain"), await theatre.forecast(question())
-    told = changes(await compared(theatre, first, second))
+async def test_another_forecaster_brings_its_own_prompts(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.forecasters["plain"] = saying(lambda _: BinaryPrediction(0.9))
+    first, second = await forecast_runs.forecast(question(), "plain"), await forecast_runs.forecast(question())
+    told = changes(await compared(forecast_runs, first, second))
     assert told["forecaster"] == ("plain", "blf")
     before, after = told["prompts"]
     assert (before, [len(digest) for digest in after]) == ([], [64])
-    text = (await theatre.ledger.documents.get(after[0])).content.decode()
+    text = (await forecast_runs.ledger.documents.get(after[0])).content.decode()
     # The texts as they are before a question is filled in.
     assert "$title" in text
     assert "Will there be rain?" not in text
 
 
 async def test_the_same_prompts_are_no_change_on_another_day_and_after_another_search(
-    theatre: ForecastRunFixture,
+    forecast_runs: ForecastRunFixture,
 ) -> None:
-    theatre.section = ResearchSection(filter=True)
-    first = await theatre.forecast(question())
-    theatre.clock.advance_without_waking(86_400)
-    theatre.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
-    second = await theatre.forecast(question(criteria="As the almanac says."))
-    told = changes(await compared(theatre, first, second))
+    forecast_runs.section = ResearchSection(filter=True)
+    first = await forecast_runs.forecast(question())
+    forecast_runs.clock.advance_without_waking(86_400)
+    forecast_runs.llm.turns = [model_with_beliefs(0.3, 0.4, 0.7)]
+    second = await forecast_runs.forecast(question(criteria="As the almanac says."))
+    told = changes(await compared(forecast_runs, first, second))
     assert first.cutoff != second.cutoff
     assert not [what for what in told if what.startswith("prompts")]
 
 
-async def test_settings_that_changed_are_named(theatre: ForecastRunFixture) -> None:
-    first = await theatre.forecast(question(), settings={"crowd": True, "deep": {"a": 1, "b": 2}})
+async def test_settings_that_changed_are_named(forecast_runs: ForecastRunFixture) -> None:
+    first = await forecast_runs.forecast(question(), settings={"crowd": True, "deep": {"a": 1, "b": 2}})
     changed: dict[str, Any] = {
         "settings": {"crowd": False, "deep": {"a": 1, "b": 3}},
         "pool": PoolingMethod.MEDIAN,
         "limits": TrialLimits(steps=7),
     }
-    second = await theatre.forecast(question(), **changed)
-    told = changes(await compared(theatre, first, second))
+    second = await forecast_runs.forecast(question(), **changed)
+    told = changes(await compared(forecast_runs, first, second))
     assert {what: told[what] for what in told if what.startswith(("setting", "aggregate", "limit", "setup"))} == {
         "setting: crowd": (True, False),
         "setting: deep.b": (2, 3),
@@ -175,19 +179,19 @@ async def test_settings_that_changed_are_named(theatre: ForecastRunFixture) -> N
     }
 
 
-async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(theatre: ForecastRunFixture) -> None:
-    known = await side(theatre, await theatre.forecast(question()))
+async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(forecast_runs: ForecastRunFixture) -> None:
+    known = await side(forecast_runs, await forecast_runs.forecast(question()))
     unknown = replace(known, trace=replace(known.trace, setup=None))
     assert changes(compare_forecasts(unknown, known)) == {"setup": ("not recorded", "recorded")}
 
 
-async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre: ForecastRunFixture) -> None:
+async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(forecast_runs: ForecastRunFixture) -> None:
     shape = ChoiceShape(options=("red", "green"))
     asked = question(shape=shape, crowd=None)
-    theatre.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.0, "green": 1.0}))
-    first = await theatre.forecast(asked, "plain", trials=1)
-    theatre.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.25, "green": 0.75}))
-    found = await compared(theatre, first, await theatre.forecast(asked, "plain", trials=1))
+    forecast_runs.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.0, "green": 1.0}))
+    first = await forecast_runs.forecast(asked, "plain", trials=1)
+    forecast_runs.forecasters["plain"] = saying(lambda _: ChoicePrediction({"red": 0.25, "green": 0.75}))
+    found = await compared(forecast_runs, first, await forecast_runs.forecast(asked, "plain", trials=1))
     assert [(one.option, one.before, one.after, one.log_odds) for one in found.moves] == [
         ("red", 0.0, 0.25, None),
         ("green", 1.0, 0.75, None),
@@ -195,12 +199,12 @@ async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre
     assert found.crowd_moves == ()
 
 
-async def test_curves_are_told_by_their_quantiles(theatre: ForecastRunFixture) -> None:
+async def test_curves_are_told_by_their_quantiles(forecast_runs: ForecastRunFixture) -> None:
     asked = question(shape=GRID, crowd=None)
-    theatre.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.5, 1.0)))
-    first = await theatre.forecast(asked, "plain")
-    theatre.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.25, 0.75)))
-    found = await compared(theatre, first, await theatre.forecast(asked, "plain"))
+    forecast_runs.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.5, 1.0)))
+    first = await forecast_runs.forecast(asked, "plain")
+    forecast_runs.forecasters["plain"] = saying(lambda _: CurvePrediction((0.0, 0.25, 0.75)))
+    found = await compared(forecast_runs, first, await forecast_runs.forecast(asked, "plain"))
     told = changes(found)
     # Straight lines between the points: 10% of [0, 0.5] over ten points is 2, of [0, 0.25] it is 4.
     assert told["10% quantile: outcome"] == (pytest.approx(2.0), pytest.approx(4.0))
@@ -210,10 +214,10 @@ async def test_curves_are_told_by_their_quantiles(theatre: ForecastRunFixture) -
     assert found.moves == ()
 
 
-async def test_the_spread_of_trials_is_the_greatest_distance_of_two(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = saying(lambda trial: BinaryPrediction((0.2, 0.9, 0.5)[trial - 1]))
-    forecast = await theatre.forecast(question(), "plain", trials=3)
-    assert trial_spread(await side(theatre, forecast)) == {"outcome": pytest.approx(0.7)}
+async def test_the_spread_of_trials_is_the_greatest_distance_of_two(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.forecasters["plain"] = saying(lambda trial: BinaryPrediction((0.2, 0.9, 0.5)[trial - 1]))
+    forecast = await forecast_runs.forecast(question(), "plain", trials=3)
+    assert trial_spread(await side(forecast_runs, forecast)) == {"outcome": pytest.approx(0.7)}
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 50))

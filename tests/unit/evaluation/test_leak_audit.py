@@ -72,20 +72,20 @@ def _plain(value: Any) -> Any:
 class AuditFixture:
     """A ledger in which tools were used, with a model for the filter and for the auditor."""
 
-    desk: ResearchFixture
+    context: ResearchFixture
     llm: ScriptedModelProvider
 
     async def use(
         self, *uses: tuple[str, Mapping[str, Any]], scope: str = "f1", question: Question = BACKDATED, **more: Any
     ) -> FilterCounts:
         charge = CostAttribution(scope=scope, ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)
-        bench = await self.desk.open_trial(question, charge=charge, **more)
+        bench = await self.context.open_trial(question, charge=charge, **more)
         for tool, arguments in uses:
             await bench.use_tool(tool, dict(arguments))
         return bench.caught
 
     async def audit(self, **more: Any) -> LeakAudit:
-        given = {"ledger": self.desk.ledger, "answer_hosts": ("lantern.example",), **more}
+        given = {"ledger": self.context.ledger, "answer_hosts": ("lantern.example",), **more}
         return await LeakAuditRun(**given).run()
 
 
@@ -102,9 +102,9 @@ async def laboratory(folder: Path, *turns: Any) -> AsyncIterator[AuditFixture]:
             SECTION, {"prime": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
         ) as gateway,
     ):
-        desk = ResearchFixture(ledger=ledger, clock=clock)
-        desk.models = gateway  # type: ignore[assignment]  # the real thing where most tests have a fake
-        yield AuditFixture(desk=desk, llm=llm)
+        context = ResearchFixture(ledger=ledger, clock=clock)
+        context.models = gateway  # type: ignore[assignment]  # the real thing where most tests have a fake
+        yield AuditFixture(context=context, llm=llm)
 
 
 SEARCH = ("web_search", {"query": "lamp"})
@@ -121,9 +121,9 @@ def counted(audit: LeakAudit) -> dict[tuple[str, str], int]:
     }
 
 
-def furnish(desk: ResearchFixture) -> None:
+def furnish(context: ResearchFixture) -> None:
     """Put something for each layer, and something for none, where a trial will find it."""
-    desk.engine.hits = [
+    context.engine.hits = [
         hit("fine"),
         hit("spoilt", snippet="spoiler, let through"),
         hit("told", snippet="drop me: spoiler"),
@@ -133,24 +133,24 @@ def furnish(desk: ResearchFixture) -> None:
         hit("again", url=f"{NEWS}fine#twice"),
         hit("moved"),
     ]
-    desk.fetcher.web = {
+    context.fetcher.web = {
         f"{NEWS}fine": "Fine\nIt is dark.",
         f"{NEWS}spoilt": "Spoilt\ndrop me: spoiler",
         f"{NEWS}moved": FakeRedirect("https://lantern.example/q/lamp"),
     }
-    desk.reader = PlainTextReader({f"{NEWS}fine": CUTOFF - DAY})
-    desk.add_data_source(FakeDataSource({"LEVEL": level(beyond=5)}, series_of_questions=["LEVEL"]), serves="almanac")
+    context.reader = PlainTextReader({f"{NEWS}fine": CUTOFF - DAY})
+    context.add_data_source(FakeDataSource({"LEVEL": level(beyond=5)}, series_of_questions=["LEVEL"]), serves="almanac")
     late = passage("Now", "It was lit.", revised_at=CUTOFF)
-    desk.add_page_source(FakePageSource({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
+    context.add_page_source(FakePageSource({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
 
 
 async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        furnish(lab.desk)
+        furnish(lab.context)
         sections = [("fetch_lexicon_section", {"page": "Lamp", "heading": one}) for one in ("Now", "Then")]
         series = ("series_history", {"source": "tides", "name": "LEVEL"})
         caught = await lab.use(SEARCH, look("fine"), look("spoilt"), look("moved"), series, *sections)
-        audit = await lab.audit(auditor=ModelLeakAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
+        audit = await lab.audit(auditor=ModelLeakAuditor(lab.context.models))  # type: ignore[arg-type]  # see laboratory
 
     assert caught == FilterCounts(dates=1, content=3, clamped=6, blocked=2)
     assert counted(audit) == {
@@ -182,14 +182,14 @@ async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) ->
 async def test_results_read_together_are_told_apart_by_the_place_at_which_they_were_judged(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
         names = ("one", "two", "three", "four")
-        lab.desk.engine.hits = [hit(name) for name in names]
-        lab.desk.fetcher.web = {
+        lab.context.engine.hits = [hit(name) for name in names]
+        lab.context.fetcher.web = {
             f"{NEWS}one": "One\nfine",
             f"{NEWS}two": "Two\ndated",
             f"{NEWS}three": "Three\ndrop me",
             f"{NEWS}four": ServiceUnavailableError("down"),
         }
-        lab.desk.reader = PlainTextReader({f"{NEWS}two": CUTOFF + DAY})
+        lab.context.reader = PlainTextReader({f"{NEWS}two": CUTOFF + DAY})
         summary = {"search_index": 1, "result_indices": [1, 2, 3, 4], "question": "?"}
         await lab.use(SEARCH, ("summarize_results", summary))
         audit = await lab.audit()
@@ -201,8 +201,8 @@ async def test_results_read_together_are_told_apart_by_the_place_at_which_they_w
 
 async def test_a_page_that_nobody_judged_was_not_used(tmp_path: Path) -> None:
     async with laboratory(tmp_path, verdicts, ServiceUnavailableError("busy")) as lab:
-        lab.desk.engine.hits = [hit("one")]
-        lab.desk.fetcher.web = {f"{NEWS}one": "One\nfine"}
+        lab.context.engine.hits = [hit("one")]
+        lab.context.fetcher.web = {f"{NEWS}one": "One\nfine"}
         await lab.use(SEARCH, look("one"))
         audit = await lab.audit()
     assert counted(audit) == {("search result", "kept"): 1, ("page", "unchecked"): 1}
@@ -229,7 +229,7 @@ async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_o
     async with laboratory(tmp_path, said) as lab:
         # What is published while a live trial runs is no leak, and where nothing can leak nobody is asked.
         newest = CUTOFF - DAY if cutoff == CUTOFF else cutoff + timedelta(minutes=5)
-        lab.desk.engine.hits = [hit("one"), hit("two", published_at=newest)]
+        lab.context.engine.hits = [hit("one"), hit("two", published_at=newest)]
         await lab.use(SEARCH, question=market(), cutoff=cutoff)
         audit = await lab.audit()
         assert bool(lab.llm.requests) is (cutoff == CUTOFF)
@@ -247,7 +247,7 @@ async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_o
 
 async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        lab.desk.engine.hits = [hit("one"), hit("two", url="https://newcomer.example/m/lamp")]
+        lab.context.engine.hits = [hit("one"), hit("two", url="https://newcomer.example/m/lamp")]
         await lab.use(SEARCH)
         before = await lab.audit()
         since = await lab.audit(answer_hosts=("lantern.example", "newcomer.example"))
@@ -259,18 +259,18 @@ async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp
 
 async def test_an_auditor_that_does_not_answer_leaves_the_rules(tmp_path: Path) -> None:
     async with laboratory(tmp_path, verdicts, ServiceUnavailableError("busy")) as lab:
-        lab.desk.engine.hits = [hit("one", snippet="spoiler")]
+        lab.context.engine.hits = [hit("one", snippet="spoiler")]
         await lab.use(SEARCH)
-        audit = await lab.audit(auditor=ModelLeakAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
+        audit = await lab.audit(auditor=ModelLeakAuditor(lab.context.models))  # type: ignore[arg-type]  # see laboratory
     assert "busy" in audit.interruption
     assert (audit.residual_leak_share(), len(audit.documents)) == (None, 1)
 
 
 async def test_asking_again_costs_nothing(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        lab.desk.engine.hits = [hit(str(number)) for number in range(8)]
+        lab.context.engine.hits = [hit(str(number)) for number in range(8)]
         await lab.use(SEARCH)
-        auditor = ModelLeakAuditor(lab.desk.models)  # type: ignore[arg-type]  # see laboratory
+        auditor = ModelLeakAuditor(lab.context.models)  # type: ignore[arg-type]  # see laboratory
         first = await lab.audit(auditor=auditor)
         asked = len(lab.llm.requests)
         assert await lab.audit(auditor=auditor) == first
@@ -279,22 +279,24 @@ async def test_asking_again_costs_nothing(tmp_path: Path) -> None:
 
 async def test_only_what_was_read_since_a_moment_is_audited(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        lab.desk.engine.hits = [hit("one")]
+        lab.context.engine.hits = [hit("one")]
         await lab.use(SEARCH, scope="early")
-        lab.desk.clock.set_wall_clock(86_400)
+        lab.context.clock.set_wall_clock(86_400)
         await lab.use(SEARCH, scope="later")
-        audit = await lab.audit(since=lab.desk.clock.now())
+        audit = await lab.audit(since=lab.context.clock.now())
         everything = await lab.audit()
     assert (audit.forecasts, {one.scope for one in audit.documents}) == (1, {"later"})
     assert everything.forecasts == 2
 
 
 async def test_what_may_see_everything_is_left_aside(tmp_path: Path) -> None:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
-        past = theatre.clock.now() - 30 * DAY
-        await theatre.forecast(question("rain", as_of=past), clairvoyant=True)
-        await theatre.forecast(question("snow"))
-        audit = await LeakAuditRun(ledger=theatre.ledger).run()
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    ) as forecast_runs:
+        past = forecast_runs.clock.now() - 30 * DAY
+        await forecast_runs.forecast(question("rain", as_of=past), clairvoyant=True)
+        await forecast_runs.forecast(question("snow"))
+        audit = await LeakAuditRun(ledger=forecast_runs.ledger).run()
     assert (audit.forecasts, audit.unguarded) == (1, 1)
     assert {one.ref for one in audit.documents} == {"lantern:snow"}
     # Three results in each of two trials.
@@ -382,11 +384,11 @@ async def test_planted_leaks_are_told_on_paper_and_as_json(proofs: Sequence[Laye
 
 async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        lab.desk.engine.hits = [hit(str(number), snippet="spoiler") for number in range(10)]
+        lab.context.engine.hits = [hit(str(number), snippet="spoiler") for number in range(10)]
         await lab.use(SEARCH)
         for scope in ("f2", "f3"):
             await lab.use(SEARCH, scope=scope)
-        auditor = ModelLeakAuditor(lab.desk.models)  # type: ignore[arg-type]  # see laboratory
+        auditor = ModelLeakAuditor(lab.context.models)  # type: ignore[arg-type]  # see laboratory
         bad = await lab.audit(auditor=auditor, answer_hosts=("news.example",))
         good = await lab.audit()
     text = printed(lambda console: print_leak_audit(console, bad))

@@ -195,9 +195,11 @@ def test_it_is_told_as_json_too() -> None:
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
-    async with open_forecast_runs(tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])) as theatre:
-        yield theatre
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+    async with open_forecast_runs(
+        tmp_path, ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.7)])
+    ) as forecast_runs:
+        yield forecast_runs
 
 
 def trained(until: date) -> LlmSection:
@@ -208,31 +210,33 @@ def nothing(a_round: Round) -> None:
     """Learn nothing."""
 
 
-async def test_a_backtest_is_held_against_the_models_that_really_answered(theatre: ForecastRunFixture) -> None:
+async def test_a_backtest_is_held_against_the_models_that_really_answered(forecast_runs: ForecastRunFixture) -> None:
     tested = BacktestSubject(
-        configured_forecaster=theatre.seat(trials=2), fit_parameters=nothing, tool_factory=theatre.workshop()
+        configured_forecaster=forecast_runs.configure_forecaster(trials=2),
+        fit_parameters=nothing,
+        tool_factory=forecast_runs.make_tool_factory(),
     )
     await run_backtest(ARCHIVE, tested, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
     rounds = [ARCHIVE.read_round(key) for key in ARCHIVE.round_keys()]
     scopes = {one.ref: tested.record_scope(one.ref) for a_round in rounds for one in a_round.questions}
     # The first outcome was known two days after the start, the second one a day later.
     until = (START + 2 * DAY).date()
-    report = await memory_in_rounds(rounds, scopes, theatre.ledger, trained(until))
+    report = await memory_in_rounds(rounds, scopes, forecast_runs.ledger, trained(until))
     assert (report.asked, report.remembered, report.questions) == (2, 1, ("lantern:0",))
     assert [one.model for one in report.models] == [PLAYER]
     # What another run took from the record was answered by the same model.
     other = BacktestSubject(
-        configured_forecaster=theatre.seat(trials=2),
+        configured_forecaster=forecast_runs.configure_forecaster(trials=2),
         fit_parameters=nothing,
-        tool_factory=theatre.workshop(),
+        tool_factory=forecast_runs.make_tool_factory(),
         run="other",
     )
     await run_backtest(ARCHIVE, other, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
     again = {ref: other.record_scope(ref) for ref in scopes}
-    assert await memory_in_rounds(rounds, again, theatre.ledger, trained(until)) == report
+    assert await memory_in_rounds(rounds, again, forecast_runs.ledger, trained(until)) == report
 
 
-async def test_annulled_questions_and_those_without_a_model_do_not_count(theatre: ForecastRunFixture) -> None:
+async def test_annulled_questions_and_those_without_a_model_do_not_count(forecast_runs: ForecastRunFixture) -> None:
     a_round = ARCHIVE.read_round("0")
     annulled = Round(
         key="0",
@@ -242,37 +246,41 @@ async def test_annulled_questions_and_those_without_a_model_do_not_count(theatre
     )
     scopes = {one.ref: "a scope" for one in a_round.questions}
     for rounds in ([annulled], [a_round]):
-        assert (await memory_in_rounds(rounds, scopes, theatre.ledger, trained(START.date()))).asked == 0
+        assert (await memory_in_rounds(rounds, scopes, forecast_runs.ledger, trained(START.date()))).asked == 0
 
 
 async def test_what_is_on_record_of_a_backtest_counts_from_the_day_as_of_which_it_was_asked(
-    theatre: ForecastRunFixture,
+    forecast_runs: ForecastRunFixture,
 ) -> None:
     tested = BacktestSubject(
-        configured_forecaster=theatre.seat(trials=1), fit_parameters=nothing, tool_factory=theatre.workshop()
+        configured_forecaster=forecast_runs.configure_forecaster(trials=1),
+        fit_parameters=nothing,
+        tool_factory=forecast_runs.make_tool_factory(),
     )
     await run_backtest(ARCHIVE, tested, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
-    report = await memory_on_record(theatre.ledger, trained(START.date()))
+    report = await memory_on_record(forecast_runs.ledger, trained(START.date()))
     assert (report.asked, report.remembered, report.questions) == (2, 1, ("lantern:0",))
-    assert (await memory_on_record(theatre.ledger, trained(START.date() - DAY))).remembered == 0
-    later = theatre.clock.now() + DAY
-    assert (await memory_on_record(theatre.ledger, trained(START.date()), since=later)).models == ()
+    assert (await memory_on_record(forecast_runs.ledger, trained(START.date() - DAY))).remembered == 0
+    later = forecast_runs.clock.now() + DAY
+    assert (await memory_on_record(forecast_runs.ledger, trained(START.date()), since=later)).models == ()
 
 
-async def test_a_forecast_on_record_counts_by_its_outcome_else_by_when_that_is_due(theatre: ForecastRunFixture) -> None:
-    now = theatre.clock.now()
+async def test_a_forecast_on_record_counts_by_its_outcome_else_by_when_that_is_due(
+    forecast_runs: ForecastRunFixture,
+) -> None:
+    now = forecast_runs.clock.now()
     snow = question("snow", closes_at=now + 9 * DAY)
-    await theatre.forecast(question("rain"))
-    await theatre.forecast(snow)
+    await forecast_runs.forecast(question("rain"))
+    await forecast_runs.forecast(snow)
     until = trained((now + 5 * DAY).date())
     # Of rain nothing is known but when it was asked.
-    assert (await memory_on_record(theatre.ledger, until)).questions == ("lantern:rain",)
+    assert (await memory_on_record(forecast_runs.ledger, until)).questions == ("lantern:rain",)
     known = Resolution(ref=snow.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=now + 2 * DAY)
-    await theatre.ledger.resolutions.record([known], seen_at=now + 2 * DAY)
-    assert set((await memory_on_record(theatre.ledger, until)).questions) == {"lantern:rain", "lantern:snow"}
+    await forecast_runs.ledger.resolutions.record([known], seen_at=now + 2 * DAY)
+    assert set((await memory_on_record(forecast_runs.ledger, until)).questions) == {"lantern:rain", "lantern:snow"}
 
 
-async def test_what_may_see_everything_is_left_aside(theatre: ForecastRunFixture) -> None:
-    past = theatre.clock.now() - 30 * DAY
-    await theatre.forecast(question("rain", as_of=past), clairvoyant=True)
-    assert (await memory_on_record(theatre.ledger, trained(theatre.clock.now().date()))).asked == 0
+async def test_what_may_see_everything_is_left_aside(forecast_runs: ForecastRunFixture) -> None:
+    past = forecast_runs.clock.now() - 30 * DAY
+    await forecast_runs.forecast(question("rain", as_of=past), clairvoyant=True)
+    assert (await memory_on_record(forecast_runs.ledger, trained(forecast_runs.clock.now().date()))).asked == 0

@@ -34,15 +34,23 @@ from tests.unit.forecast_run_fixture import (
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
+async def forecast_runs(tmp_path: Path) -> AsyncIterator[ForecastRunFixture]:
     llm = ScriptedModelProvider(turns=[model_with_beliefs(0.3, 0.55, 0.7)])
-    async with open_forecast_runs(tmp_path, llm) as theatre:
-        yield theatre
+    async with open_forecast_runs(tmp_path, llm) as forecast_runs:
+        yield forecast_runs
 
 
-async def again(theatre: ForecastRunFixture, forecast_id: str, *, seed: int = 1, **seat: Any) -> ReplayResult:
-    trace = await theatre.ledger.forecasts.trace(forecast_id)
-    return await replay_forecast(trace, theatre.seat(**seat), theatre.workshop(sealed=True), SeededRandom(seed), None)
+async def again(
+    forecast_runs: ForecastRunFixture, forecast_id: str, *, seed: int = 1, **configured: Any
+) -> ReplayResult:
+    trace = await forecast_runs.ledger.forecasts.trace(forecast_id)
+    return await replay_forecast(
+        trace,
+        forecast_runs.configure_forecaster(**configured),
+        forecast_runs.make_tool_factory(sealed=True),
+        SeededRandom(seed),
+        None,
+    )
 
 
 def first(told: ReplayResult) -> ReplayDiscrepancy:
@@ -52,70 +60,74 @@ def first(told: ReplayResult) -> ReplayDiscrepancy:
 def believing(*probabilities: float, text: str = "", then: Exception | None = None) -> FunctionForecaster:
     """Return a forecaster that believes these in turn, in its n-th trial n hundredths more; its second one may fail."""
 
-    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         for probability in probabilities:
             yield Step(
                 action=StepAction(name="think"),
                 observation=StepObservation(text=text),
-                belief=Belief(predictions={"outcome": BinaryPrediction(probability + 0.01 * desk.trial)}),
+                belief=Belief(predictions={"outcome": BinaryPrediction(probability + 0.01 * context.trial)}),
             )
-        if then is not None and desk.trial == 2:
+        if then is not None and context.trial == 2:
             raise then
 
     return FunctionForecaster(script)
 
 
-async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    asked, searched = len(theatre.llm.requests), len(theatre.engine.searched)
+async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    asked, searched = len(forecast_runs.llm.requests), len(forecast_runs.engine.searched)
     assert (asked, searched) == (6, 4)
-    told = await again(theatre, forecast.id)
+    told = await again(forecast_runs, forecast.id)
     assert told.is_identical
     assert (told.raw, told.steps) == (forecast.raw, 6)
-    assert (len(theatre.llm.requests), len(theatre.engine.searched)) == (asked, searched)
+    assert (len(forecast_runs.llm.requests), len(forecast_runs.engine.searched)) == (asked, searched)
 
 
-async def test_a_replay_writes_nothing(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
+async def test_a_replay_writes_nothing(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
 
     def rows() -> list[tuple[str, int]]:
-        with closing(sqlite3.connect(theatre.path)) as ledger:
+        with closing(sqlite3.connect(forecast_runs.path)) as ledger:
             tables = [name for (name,) in ledger.execute("select name from sqlite_master where type = 'table'")]
             return [(name, ledger.execute(f'select count(*) from "{name}"').fetchone()[0]) for name in sorted(tables)]  # noqa: S608 - names of our own tables
 
     before = rows()
-    assert (await again(theatre, forecast.id)).is_identical
+    assert (await again(forecast_runs, forecast.id)).is_identical
     assert rows() == before
 
 
-async def test_what_the_web_says_now_changes_nothing(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    theatre.engine.hits = hits(1)
-    theatre.llm.turns = [text_completion("something else")]
-    assert (await again(theatre, forecast.id)).is_identical
+async def test_what_the_web_says_now_changes_nothing(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    forecast_runs.engine.hits = hits(1)
+    forecast_runs.llm.turns = [text_completion("something else")]
+    assert (await again(forecast_runs, forecast.id)).is_identical
 
 
 @pytest.mark.parametrize("settings", [BlfSettings(steps=4), BlfSettings(crowd=False), BlfSettings(search=False)])
-async def test_other_settings_ask_what_is_not_on_record(theatre: ForecastRunFixture, settings: BlfSettings) -> None:
-    forecast = await theatre.forecast(question())
-    theatre.forecasters["blf"] = BlfForecaster(settings)
-    told = await again(theatre, forecast.id)
+async def test_other_settings_ask_what_is_not_on_record(
+    forecast_runs: ForecastRunFixture, settings: BlfSettings
+) -> None:
+    forecast = await forecast_runs.forecast(question())
+    forecast_runs.forecasters["blf"] = BlfForecaster(settings)
+    told = await again(forecast_runs, forecast.id)
     assert not told.is_identical
     assert "not on record" in first(told).missing
 
 
-async def test_another_seed_asks_what_is_not_on_record(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    told = await again(theatre, forecast.id, seed=2)
+async def test_another_seed_asks_what_is_not_on_record(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    told = await again(forecast_runs, forecast.id, seed=2)
     assert "not on record" in first(told).missing
     assert told.raw is None
 
 
-async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
-    forecast = await theatre.forecast(question(), "plain")
-    theatre.forecasters["plain"] = believing(0.2, 0.35, 0.4)
-    told = await again(theatre, forecast.id, name="plain")
+async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(
+    forecast_runs: ForecastRunFixture,
+) -> None:
+    forecast_runs.forecasters["plain"] = believing(0.2, 0.3, 0.4)
+    forecast = await forecast_runs.forecast(question(), "plain")
+    forecast_runs.forecasters["plain"] = believing(0.2, 0.35, 0.4)
+    told = await again(forecast_runs, forecast.id, name="plain")
     found = first(told)
     assert (found.step, found.part, found.missing) == (2, "belief.predictions.outcome.probability", "")
     assert [found.recorded, found.replayed] == pytest.approx([0.31, 0.36])
@@ -124,22 +136,22 @@ async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(th
     assert not told.is_identical
 
 
-async def test_what_a_step_saw_is_compared_before_what_it_believed(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = believing(0.2, text="rain")
-    forecast = await theatre.forecast(question(), "plain")
-    theatre.forecasters["plain"] = believing(0.3, text="sun")
-    found = first(await again(theatre, forecast.id, name="plain"))
+async def test_what_a_step_saw_is_compared_before_what_it_believed(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.forecasters["plain"] = believing(0.2, text="rain")
+    forecast = await forecast_runs.forecast(question(), "plain")
+    forecast_runs.forecasters["plain"] = believing(0.3, text="sun")
+    found = first(await again(forecast_runs, forecast.id, name="plain"))
     assert (found.part, found.recorded, found.replayed) == ("observation.text", "rain", "sun")
 
 
-async def test_another_pool_changes_the_aggregate_alone(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = believing(0.2, 0.9)
-    theatre.pool = PoolingMethod.MEAN
-    forecast = await theatre.forecast(question(), "plain", trials=2)
+async def test_another_pool_changes_the_aggregate_alone(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.forecasters["plain"] = believing(0.2, 0.9)
+    forecast_runs.pool = PoolingMethod.MEAN
+    forecast = await forecast_runs.forecast(question(), "plain", trials=2)
     # The mean of 0.91 and 0.92.
     assert forecast.raw["outcome"] == BinaryPrediction(0.915)
-    theatre.pool = PoolingMethod.LOGIT_MEAN
-    told = await again(theatre, forecast.id, name="plain")
+    forecast_runs.pool = PoolingMethod.LOGIT_MEAN
+    told = await again(forecast_runs, forecast.id, name="plain")
     assert [trial.discrepancy for trial in told.trials] == [None, None]
     assert told.aggregate is not None
     assert told.aggregate.part == "outcome.probability"
@@ -152,80 +164,80 @@ async def test_another_pool_changes_the_aggregate_alone(theatre: ForecastRunFixt
     ids=["one more", "one fewer"],
 )
 async def test_a_step_more_or_fewer_is_a_difference(
-    theatre: ForecastRunFixture, now: FunctionForecaster, step: int | None, part: str
+    forecast_runs: ForecastRunFixture, now: FunctionForecaster, step: int | None, part: str
 ) -> None:
-    theatre.forecasters["plain"] = believing(0.2, 0.3)
-    forecast = await theatre.forecast(question(), "plain")
-    theatre.forecasters["plain"] = now
-    found = first(await again(theatre, forecast.id, name="plain"))
+    forecast_runs.forecasters["plain"] = believing(0.2, 0.3)
+    forecast = await forecast_runs.forecast(question(), "plain")
+    forecast_runs.forecasters["plain"] = now
+    found = first(await again(forecast_runs, forecast.id, name="plain"))
     assert (found.step, found.part) == (step, part)
 
 
-async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: ForecastRunFixture) -> None:
-    theatre.forecasters["plain"] = believing(0.2, then=RuntimeError("no more ink"))
-    forecast = await theatre.forecast(question(), "plain")
-    assert (await again(theatre, forecast.id, name="plain")).is_identical
-    theatre.forecasters["plain"] = believing(0.2, then=KeyError("no more ink"))
-    found = first(await again(theatre, forecast.id, name="plain"))
+async def test_a_trial_that_failed_fails_again_and_must_fail_alike(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.forecasters["plain"] = believing(0.2, then=RuntimeError("no more ink"))
+    forecast = await forecast_runs.forecast(question(), "plain")
+    assert (await again(forecast_runs, forecast.id, name="plain")).is_identical
+    forecast_runs.forecasters["plain"] = believing(0.2, then=KeyError("no more ink"))
+    found = first(await again(forecast_runs, forecast.id, name="plain"))
     assert (found.step, found.part) == (None, "detail")
     # By its type and place: what it says stays with it.
     assert str(found.recorded).startswith("RuntimeError (")
-    theatre.forecasters["plain"] = believing(0.2)
-    assert first(await again(theatre, forecast.id, name="plain")).part == "end"
+    forecast_runs.forecasters["plain"] = believing(0.2)
+    assert first(await again(forecast_runs, forecast.id, name="plain")).part == "end"
 
 
-async def test_a_model_that_did_not_answer_does_not_answer_again(theatre: ForecastRunFixture) -> None:
+async def test_a_model_that_did_not_answer_does_not_answer_again(forecast_runs: ForecastRunFixture) -> None:
     # The two trials ask by turns; the first one gets no answer to its second question.
-    theatre.llm.turns = [
+    forecast_runs.llm.turns = [
         model_with_beliefs(0.3, 0.55),
         model_with_beliefs(0.3, 0.55),
         ServiceUnavailableError("down"),
         model_with_beliefs(0.3, 0.55),
     ]
-    forecast = await theatre.forecast(question())
-    trace = await theatre.ledger.forecasts.trace(forecast.id)
+    forecast = await forecast_runs.forecast(question())
+    trace = await forecast_runs.ledger.forecasts.trace(forecast.id)
     assert sorted(str(record.end) for record in trace.trials) == [TrialEnd.FAILED, TrialEnd.FINISHED]
-    theatre.llm.turns = [model_with_beliefs(0.3, 0.55)]
-    assert (await again(theatre, forecast.id)).is_identical
+    forecast_runs.llm.turns = [model_with_beliefs(0.3, 0.55)]
+    assert (await again(forecast_runs, forecast.id)).is_identical
 
 
-async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: ForecastRunFixture) -> None:
-    theatre.limits = TrialLimits(steps=2)
-    theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
-    forecast = await theatre.forecast(question(), "plain")
-    trace = await theatre.ledger.forecasts.trace(forecast.id)
+async def test_a_trial_that_was_stopped_is_stopped_where_it_was(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.limits = TrialLimits(steps=2)
+    forecast_runs.forecasters["plain"] = believing(0.2, 0.3, 0.4)
+    forecast = await forecast_runs.forecast(question(), "plain")
+    trace = await forecast_runs.ledger.forecasts.trace(forecast.id)
     assert {record.end for record in trace.trials} == {TrialEnd.STEP_LIMIT}
-    told = await again(theatre, forecast.id, name="plain")
+    told = await again(forecast_runs, forecast.id, name="plain")
     assert told.is_identical
     assert [(trial.recorded, trial.replayed) for trial in told.trials] == [(2, 2), (2, 2)]
 
 
-async def test_a_record_that_was_tampered_with_is_found_out(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    with closing(sqlite3.connect(theatre.path)) as ledger, ledger:
+async def test_a_record_that_was_tampered_with_is_found_out(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    with closing(sqlite3.connect(forecast_runs.path)) as ledger, ledger:
         changed = "update step set body = replace(body, 'thought 2', 'thought 9') where trial = 2 and number = 2"
         ledger.execute("drop trigger if exists step_is_append_only")
         for (name,) in ledger.execute("select name from sqlite_master where type = 'trigger' and tbl_name = 'step'"):
             ledger.execute(f"drop trigger {name}")
         assert ledger.execute(changed).rowcount == 1
-    told = await again(theatre, forecast.id)
+    told = await again(forecast_runs, forecast.id)
     assert [trial.discrepancy is None for trial in told.trials] == [True, False]
     found = first(told)
     assert (found.step, found.part, found.recorded) == (2, "belief.reason", "thought 9")
 
 
-async def test_what_was_not_completed_cannot_be_replayed(theatre: ForecastRunFixture) -> None:
+async def test_what_was_not_completed_cannot_be_replayed(forecast_runs: ForecastRunFixture) -> None:
     asked = question()
-    await theatre.record(asked)
-    now = theatre.clock.now()
-    running = await theatre.ledger.forecasts.begin(
+    await forecast_runs.record(asked)
+    now = forecast_runs.clock.now()
+    running = await forecast_runs.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster="blf", cutoff=now, why="asked for", now=now)
     )
     with pytest.raises(NotFoundError, match="running"):
-        await again(theatre, running.id)
+        await again(forecast_runs, running.id)
 
 
-async def test_nothing_gets_out_of_a_replay(theatre: ForecastRunFixture) -> None:
+async def test_nothing_gets_out_of_a_replay(forecast_runs: ForecastRunFixture) -> None:
     nowhere = OfflineNetwork()
     for reaching in (
         nowhere.get("https://a.example", max_bytes=1),
@@ -237,27 +249,27 @@ async def test_nothing_gets_out_of_a_replay(theatre: ForecastRunFixture) -> None
             await reaching
 
 
-async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(theatre: ForecastRunFixture) -> None:
-    async def keeping(text: str, desk: TrialContext) -> AsyncGenerator[Step, None]:
-        kept = await desk.store_text(text)
-        await desk.ask_model("main", Prompt(messages=(Message(speaker=MessageRole.USER, text="?"),)))
+async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(forecast_runs: ForecastRunFixture) -> None:
+    async def keeping(text: str, context: TrialContext) -> AsyncGenerator[Step, None]:
+        kept = await context.store_text(text)
+        await context.ask_model("main", Prompt(messages=(Message(speaker=MessageRole.USER, text="?"),)))
         yield Step(
             action=StepAction(name="think"),
             observation=StepObservation(documents=(kept,)),
             belief=Belief(predictions={"outcome": BinaryPrediction(0.5)}),
         )
 
-    theatre.llm.turns = [text_completion("yes")]
-    theatre.forecasters["keeper"] = FunctionForecaster(lambda _, desk: keeping("old words", desk))
-    forecast = await theatre.forecast(question(), "keeper")
-    theatre.forecasters["keeper"] = FunctionForecaster(lambda _, desk: keeping("new words", desk))
-    assert first(await again(theatre, forecast.id, name="keeper")).part == "observation.documents.1"
+    forecast_runs.llm.turns = [text_completion("yes")]
+    forecast_runs.forecasters["keeper"] = FunctionForecaster(lambda _, context: keeping("old words", context))
+    forecast = await forecast_runs.forecast(question(), "keeper")
+    forecast_runs.forecasters["keeper"] = FunctionForecaster(lambda _, context: keeping("new words", context))
+    assert first(await again(forecast_runs, forecast.id, name="keeper")).part == "observation.documents.1"
 
 
 def asking(text: str, *, then: str = "and?") -> FunctionForecaster:
     """Return a forecaster that asks this, and then something else, a step for each."""
 
-    async def script(asked: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def script(asked: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         for words in (text, then):
             prompt = Prompt(
                 messages=(
@@ -265,7 +277,7 @@ def asking(text: str, *, then: str = "and?") -> FunctionForecaster:
                     Message(speaker=MessageRole.USER, text=words),
                 )
             )
-            answer = await desk.ask_model("main", prompt)
+            answer = await context.ask_model("main", prompt)
             yield Step(
                 action=StepAction(name="think"),
                 observation=StepObservation(documents=(answer.document,)),
@@ -275,12 +287,12 @@ def asking(text: str, *, then: str = "and?") -> FunctionForecaster:
     return FunctionForecaster(script)
 
 
-async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: ForecastRunFixture) -> None:
-    theatre.llm.turns = [text_completion("yes")]
-    theatre.forecasters["asker"] = asking("Will it rain?")
-    forecast = await theatre.forecast(question(), "asker")
-    theatre.forecasters["asker"] = asking("Will it snow?")
-    told = await again(theatre, forecast.id, name="asker")
+async def test_a_prompt_that_changed_is_shown_where_it_changed_first(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.llm.turns = [text_completion("yes")]
+    forecast_runs.forecasters["asker"] = asking("Will it rain?")
+    forecast = await forecast_runs.forecast(question(), "asker")
+    forecast_runs.forecasters["asker"] = asking("Will it snow?")
+    told = await again(forecast_runs, forecast.id, name="asker")
     found = first(told)
     assert (found.step, found.part) == (1, "prompt.messages.2.text")
     assert (found.recorded, found.replayed) == ("Will it rain?", "Will it snow?")
@@ -288,12 +300,12 @@ async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: Fo
     assert told.raw is None
 
 
-async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: ForecastRunFixture) -> None:
-    theatre.llm.turns = [text_completion("yes")]
-    theatre.forecasters["asker"] = asking("Will it rain?")
-    forecast = await theatre.forecast(question(), "asker")
-    theatre.forecasters["asker"] = asking("Will it rain?", then="so?")
-    told = await again(theatre, forecast.id, name="asker")
+async def test_what_was_made_before_a_prompt_that_changed_is_kept(forecast_runs: ForecastRunFixture) -> None:
+    forecast_runs.llm.turns = [text_completion("yes")]
+    forecast_runs.forecasters["asker"] = asking("Will it rain?")
+    forecast = await forecast_runs.forecast(question(), "asker")
+    forecast_runs.forecasters["asker"] = asking("Will it rain?", then="so?")
+    told = await again(forecast_runs, forecast.id, name="asker")
     found = first(told)
     assert (found.step, found.part, found.recorded, found.replayed) == (2, "prompt.messages.2.text", "and?", "so?")
     assert [trial.agreed for trial in told.trials] == [1, 1]
@@ -301,6 +313,6 @@ async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: Forec
     assert told.raw is None
 
 
-async def test_another_seed_alone_is_named(theatre: ForecastRunFixture) -> None:
-    forecast = await theatre.forecast(question())
-    assert first(await again(theatre, forecast.id, seed=2)).part == "seed"
+async def test_another_seed_alone_is_named(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    assert first(await again(forecast_runs, forecast.id, seed=2)).part == "seed"

@@ -101,7 +101,7 @@ class JobsFixture:
         )
 
     @property
-    def seats(self) -> dict[str, ConfiguredForecaster]:
+    def configured_forecasters(self) -> dict[str, ConfiguredForecaster]:
         return {
             name: ConfiguredForecaster(
                 name=name,
@@ -117,9 +117,9 @@ class JobsFixture:
         }
 
     async def forecast(self) -> str:
-        seats = self.seats
+        configured_forecasters = self.configured_forecasters
         schools: Mapping[str, ForecasterTraining] = {
-            name: ForecasterTraining(learner=None, shipped_parameters=()) for name in seats
+            name: ForecasterTraining(learner=None, shipped_parameters=()) for name in configured_forecasters
         }
         return await forecast_due_questions(
             ForecastJobContext(
@@ -134,7 +134,7 @@ class JobsFixture:
                     random=SeededRandom(1),
                     peer_resources=PeerToolFactory(self.ledger, self.clock),
                 ),
-                forecasters=seats,
+                forecasters=configured_forecasters,
                 cost_check=self.spending,
                 owner=self.owner,
                 lease=timedelta(minutes=15),

@@ -61,12 +61,19 @@ async def test_what_was_planned_is_looked_at_again_before_it_is_written(
     house: JobsFixture, *, clairvoyant: bool
 ) -> None:
     forecast = await made(house, clairvoyant=clairvoyant)
-    lane = ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me")
+    execution_policy = ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me")
     now = house.clock.now()
     planned = DecisionContext(
-        policy=lane, forecast=forecast, question=question(now=now), current_intent=None, lock_reason=None, now=now
+        policy=execution_policy,
+        forecast=forecast,
+        question=question(now=now),
+        current_intent=None,
+        lock_reason=None,
+        now=now,
     )
-    recheck = PreSendCheck(ledger=house.ledger, policies={VENUE: lane}, kill_switch=house.brake, clock=house.clock)
+    recheck = PreSendCheck(
+        ledger=house.ledger, policies={VENUE: execution_policy}, kill_switch=house.brake, clock=house.clock
+    )
     why = await recheck(build_intent(planned))
     assert (why is not None and "clairvoyant" in why) == clairvoyant
     assert (why is None) != clairvoyant

@@ -20,7 +20,7 @@ from tests.unit.jobs.trading_fixture import TradingFixture
 async def floor(house: JobsFixture) -> TradingFixture:
     floor = TradingFixture.of(house)
     floor.bound(ExecutionMode.LIVE)
-    floor.lane = replace(floor.lane, posts_comments=True)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=True)
     await floor.arm()
     return floor
 
@@ -51,7 +51,7 @@ async def test_what_stands_is_commented_once_and_alone(floor: TradingFixture) ->
 async def test_nothing_is_said_on_paper_or_unasked(house: JobsFixture, mode: ExecutionMode) -> None:
     floor = TradingFixture.of(house)
     floor.bound(mode)
-    floor.lane = replace(floor.lane, posts_comments=mode is ExecutionMode.PAPER)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=mode is ExecutionMode.PAPER)
     await floor.arm()
     await floor.forecast("rain")
     assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
@@ -71,10 +71,10 @@ async def test_a_forecast_in_doubt_is_not_commented_before_it_is_known_to_stand(
 async def test_while_everything_is_halted_no_comment_is_planned_and_afterwards_one_is(floor: TradingFixture) -> None:
     stop = floor.house.path / "STOP"
     await floor.forecast("rain")
-    floor.lane = replace(floor.lane, posts_comments=False)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=False)
     await floor.submit()
     stop.write_text("odd\n")
-    floor.lane = replace(floor.lane, posts_comments=True)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=True)
     await floor.submit()
     assert await comments(floor) == []
     stop.unlink()
@@ -112,12 +112,12 @@ async def test_questions_of_one_event_share_one_comment_where_the_venue_says_so(
 
 
 async def test_what_was_acknowledged_long_ago_is_left_alone(floor: TradingFixture) -> None:
-    floor.lane = replace(floor.lane, posts_comments=False)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=False)
     await floor.forecast("rain")
     await floor.submit()
     await floor.house.clock.advance(25 * 3600)
     await floor.arm()
-    floor.lane = replace(floor.lane, posts_comments=True)
+    floor.execution_policy = replace(floor.execution_policy, posts_comments=True)
     await floor.submit()
     assert await comments(floor) == []
 
@@ -163,7 +163,7 @@ async def test_what_a_comment_costs_counts_as_an_order_does_and_passes_no_cap(fl
 
 
 async def test_who_is_asked_to_approve_sees_what_would_be_said(floor: TradingFixture) -> None:
-    floor.lane = replace(floor.lane, mode=ExecutionMode.APPROVE)
+    floor.execution_policy = replace(floor.execution_policy, mode=ExecutionMode.APPROVE)
     await floor.forecast("rain")
     await floor.submit()
     [asked] = await floor.house.ledger.permissions.approvals()

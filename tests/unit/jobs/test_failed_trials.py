@@ -33,12 +33,12 @@ class FakeFailingForecaster:
     trials: frozenset[int]
     before: bool = False
 
-    async def steps(self, _question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, _question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         yield step(0.5, stated=False)
-        if desk.trial in self.trials and self.before:
+        if context.trial in self.trials and self.before:
             raise self.error
         yield step(0.2)
-        if desk.trial in self.trials:
+        if context.trial in self.trials:
             raise self.error
         yield replace(step(0.2), final=True)
 
@@ -96,10 +96,10 @@ async def test_a_limit_after_evidence_leaves_an_answer_and_before_it_none(house:
 
 async def test_reasons_that_differ_in_numbers_alone_are_one(house: JobsFixture) -> None:
     class Counting:
-        async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+        async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
             yield step(0.5, stated=False)
-            refused = f"prime:big, for {question.ref}: request req_{desk.trial}ab refused"
-            raise RequestRejectedError(refused if desk.trial < 5 else "too long")
+            refused = f"prime:big, for {question.ref}: request req_{context.trial}ab refused"
+            raise RequestRejectedError(refused if context.trial < 5 else "too long")
 
     said = await tried(house, Counting())
     reasons = f"4 prime:big, for {RAIN}: request req_1ab refused; 1 too long"

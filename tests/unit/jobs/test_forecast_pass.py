@@ -24,7 +24,7 @@ class FakeBlockedForecaster:
     async def waits(self, key: str) -> None:
         await self.arrived[key].wait()
 
-    async def steps(self, question: Question, desk: TrialContext) -> AsyncGenerator[Step, None]:
+    async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         self.arrived[question.ref.key].set()
         self.seen[question.ref.key] = question.crowd
         if question.ref.key == "slow":

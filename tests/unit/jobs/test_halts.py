@@ -21,7 +21,7 @@ def halting(floor: TradingFixture) -> HaltEnforcer:
         ledger=house.ledger,
         kill_switch=house.brake,
         clock=house.clock,
-        execution_policies={VENUE: floor.lane},
+        execution_policies={VENUE: floor.execution_policy},
         submitters={VENUE: floor.broker},
     )
 
@@ -157,7 +157,10 @@ async def test_orders_of_others_on_the_account_rest_until_somebody_asks_for_all(
     )
     house = floor.house
     permitting = PrivilegedRequestContext(
-        ledger=house.ledger, clock=house.clock, stop_file=house.path / "STOP", execution_policies={VENUE: floor.lane}
+        ledger=house.ledger,
+        clock=house.clock,
+        stop_file=house.path / "STOP",
+        execution_policies={VENUE: floor.execution_policy},
     )
     await handle_privileged_request(permitting, asked)
     assert await job.enforce_halts() == "1 venues halted, 1 orders cancelled"

@@ -23,7 +23,7 @@ def preparing(
         readiness=readiness,
         ledger=house.ledger,
         path=house.path / "ledger.sqlite",
-        execution_policies={VENUE: floor.lane},
+        execution_policies={VENUE: floor.execution_policy},
         clock=house.clock,
         clock_skew=lambda: 0.2,
         started_at=house.clock.now(),

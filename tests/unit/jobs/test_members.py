@@ -71,7 +71,7 @@ async def test_whoever_asks_for_it_gets_the_members_too_where_they_are_not_there
     asked = question("rain", now=built.clock.now())
     send_request(built.path, ForecastQuestion(ref=REF, forecaster=BOTH, question=asked), at=built.clock.now())
     attending = OperatorRequestContext(
-        folder=built.path, ledger=built.ledger, clock=built.clock, forecasters=built.seats
+        folder=built.path, ledger=built.ledger, clock=built.clock, forecasters=built.configured_forecasters
     )
     assert await handle_requests(attending) == "1 requests done"
     assert await built.forecast() == "3 forecasts made"
@@ -139,11 +139,14 @@ async def test_what_a_member_said_long_before_does_not_count(built: JobsFixture)
 
 async def test_what_members_would_cost_is_asked_about_as_well(built: JobsFixture) -> None:
     asked = question("rain", now=built.clock.now())
-    seats = {name: replace(seat, uses_models=name == FIRST) for name, seat in built.seats.items()}
+    configured_forecasters = {
+        name: replace(configured, uses_models=name == FIRST)
+        for name, configured in built.configured_forecasters.items()
+    }
     dear = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0)
     send_request(built.path, ForecastQuestion(ref=REF, forecaster=BOTH, question=asked), at=built.clock.now())
     attending = OperatorRequestContext(
-        folder=built.path, ledger=built.ledger, clock=built.clock, forecasters=seats, cost_check=dear
+        folder=built.path, ledger=built.ledger, clock=built.clock, forecasters=configured_forecasters, cost_check=dear
     )
     assert await handle_requests(attending) == "0 requests done, 1 refused"
     [event, *_] = await built.ledger.events.recent(9, "request")

@@ -100,7 +100,7 @@ async def test_what_another_order_took_while_this_one_was_planned_counts(floor: 
     question = await floor.house.ledger.questions.get(other.ref)
     rival = build_intent(
         DecisionContext(
-            policy=floor.lane,
+            policy=floor.execution_policy,
             forecast=other,
             question=question,
             current_intent=None,
@@ -356,7 +356,7 @@ async def test_an_hour_takes_so_many_forecasts_where_nothing_is_paid(house: Jobs
 async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(floor: TradingFixture) -> None:
     """952 of 1,000 went into 33 markets in one pass, the earliest close first."""
     floor.broker.cash, floor.wants.stake = 1000.0, 40.0
-    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    floor.execution_policy = replace(floor.execution_policy, bankroll=BankrollSection())
     await floor.forecast(*(f"question {number}" for number in range(33)))
     await floor.submit()
     assert sum(floor.bought()) == pytest.approx(100.0)
@@ -365,7 +365,7 @@ async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(floor: 
 
 async def test_the_legs_of_one_event_are_sized_as_one_bet(floor: TradingFixture) -> None:
     floor.broker.cash, floor.wants.stake = 1000.0, 30.0
-    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    floor.execution_policy = replace(floor.execution_policy, bankroll=BankrollSection())
     await floor.forecast("ann wins", "bob wins", facts={"event": "the vote"})
     await floor.submit()
     assert floor.bought() == pytest.approx([15.0, 15.0])
@@ -373,7 +373,7 @@ async def test_the_legs_of_one_event_are_sized_as_one_bet(floor: TradingFixture)
 
 async def test_many_passes_of_a_day_leave_most_of_the_account_alone(floor: TradingFixture) -> None:
     floor.wants.stake = 40.0
-    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    floor.execution_policy = replace(floor.execution_policy, bankroll=BankrollSection())
     for number in range(20):
         floor.broker.cash = 1000.0 - sum(floor.bought())
         await floor.forecast(f"question {number}")

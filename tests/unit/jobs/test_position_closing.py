@@ -67,7 +67,7 @@ class ClosingFixture:
         return ClosingContext(
             folder=self.folder,
             ledger=self.house.ledger,
-            execution_policies={VENUE: self.floor.lane},
+            execution_policies={VENUE: self.floor.execution_policy},
             gate=self.floor.gate,
             outbox=self.floor.outbox,
             clock=self.house.clock,
@@ -124,7 +124,9 @@ async def test_its_question_is_not_bought_again_before_the_time_and_is_after_it(
 
 async def test_it_is_bought_at_once_where_nobody_is_to_stay_out(floor: ClosingFixture) -> None:
     floor.floor.bound(trading={"cooldown_h": 0.0})
-    floor.floor.lane = replace(floor.floor.lane, bankroll=TradingFixture.of(floor.house).lane.bankroll)
+    floor.floor.execution_policy = replace(
+        floor.floor.execution_policy, bankroll=TradingFixture.of(floor.house).execution_policy.bankroll
+    )
     await floor.bought("rain")
     await floor.close("rain")
     await floor.house.clock.advance(3 * 86_400 + 60)
@@ -199,7 +201,7 @@ async def test_a_policy_sells_with_its_reason_and_stays_out(
     assert floor.sides == [OrderSide.BUY]
     await floor.submit()
     assert floor.sides == [OrderSide.BUY]
-    floor.floor.lane = replace(floor.floor.lane, trading=TradingSection(**policy))
+    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(**policy))
     assert said in await floor.submit()
     assert floor.sides == [OrderSide.BUY, OrderSide.SELL]
     assert (await floor.floor.whys("rain"))[-1].startswith(f"closing: {said}")
@@ -209,7 +211,7 @@ async def test_a_policy_sells_with_its_reason_and_stays_out(
 async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_unasked(floor: ClosingFixture) -> None:
     await floor.bought("rain")
     floor.exchange.bid = 0.2
-    floor.floor.lane = replace(floor.floor.lane, trading=TradingSection(stop_loss=0.5))
+    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(stop_loss=0.5))
     ref, now = QuestionRef(VENUE, "rain"), floor.house.clock.now()
     await floor.house.ledger.schedule.lock(ref, forecaster=None, reason="left alone", until=None, now=now)
     await floor.submit()
@@ -223,7 +225,7 @@ async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_un
 async def test_a_sale_that_came_to_nothing_is_tried_again_by_the_policy_after_a_while(floor: ClosingFixture) -> None:
     await floor.bought("rain")
     floor.exchange.bid = 0.2
-    floor.floor.lane = replace(floor.floor.lane, trading=TradingSection(stop_loss=0.5))
+    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(stop_loss=0.5))
     floor.exchange.next_failures.append(WriteFailure.REFUSED)
     assert "the market is closed" in await floor.submit()
     await floor.submit()

@@ -23,7 +23,7 @@ Change = Callable[[TradingFixture], Awaitable[object]]
 
 def policy(**changes: object) -> Change:
     async def change(floor: TradingFixture) -> None:
-        floor.lane = replace(floor.lane, **changes)  # type: ignore[arg-type]  # fields by name
+        floor.execution_policy = replace(floor.execution_policy, **changes)  # type: ignore[arg-type]  # fields by name
 
     return change
 
@@ -65,7 +65,7 @@ async def lose_credentials(floor: TradingFixture) -> None:
 
 
 async def lose_money(floor: TradingFixture) -> None:
-    floor.bound(floor.lane.mode, daily_loss=5.0)
+    floor.bound(floor.execution_policy.mode, daily_loss=5.0)
     for cash in (100.0, 90.0):
         floor.broker.cash = cash
         await floor.house.clock.advance(1.0)

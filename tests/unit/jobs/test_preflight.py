@@ -18,7 +18,7 @@ async def looked(floor: TradingFixture, *, cash: float | None = 100.0) -> dict[s
     now = house.clock.now()
     around = DecisionContextBuilder(
         ledger=house.ledger,
-        execution_policies={VENUE: floor.lane},
+        execution_policies={VENUE: floor.execution_policy},
         planners={VENUE: floor.wants},
         readiness=floor.readiness,
         permissions=await house.ledger.permissions.read_status({VENUE: "me"}, now=now),

@@ -60,7 +60,7 @@ class SignedRequestFixture:
             ledger=self.house.ledger,
             clock=self.house.clock,
             stop_file=self.house.path / "STOP",
-            execution_policies={VENUE: self.floor.lane},
+            execution_policies={VENUE: self.floor.execution_policy},
             trading_venues=frozenset({VENUE}),
             adopt=self.adopt,
             on_resume=lambda _: self.floor.readiness.mark_outdated(),

@@ -31,7 +31,7 @@ class FakeExpensiveEstimates:
         return 10.0
 
 
-def seats(*, asks: bool = False) -> Mapping[str, ConfiguredForecaster]:
+def configured_forecasters(*, asks: bool = False) -> Mapping[str, ConfiguredForecaster]:
     scripted = ScriptedForecaster(HangingStep())
     return {
         FIRST: ConfiguredForecaster(
@@ -46,7 +46,7 @@ def seats(*, asks: bool = False) -> Mapping[str, ConfiguredForecaster]:
 
 
 async def attended(house: JobsFixture, **parts: Any) -> str:
-    given = {"forecasters": seats(), **parts}
+    given = {"forecasters": configured_forecasters(), **parts}
     return await handle_requests(
         OperatorRequestContext(folder=house.path, ledger=house.ledger, clock=house.clock, **given)
     )
@@ -101,11 +101,14 @@ async def test_what_would_be_held_is_refused_with_the_way_to_say_yes(house: Jobs
     request = ForecastQuestion(ref=REF, forecaster=FIRST)
     send_request(house.path, request, at=house.clock.now())
     dear = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0)
-    assert await attended(house, forecasters=seats(asks=True), cost_check=dear) == "0 requests done, 1 refused"
+    assert (
+        await attended(house, forecasters=configured_forecasters(asks=True), cost_check=dear)
+        == "0 requests done, 1 refused"
+    )
     assert "foxcast run --yes" in await told(house)
     send_request(house.path, request, at=house.clock.now())
     agreed = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0, confirmed=True)
-    assert await attended(house, forecasters=seats(asks=True), cost_check=agreed) == "1 requests done"
+    assert await attended(house, forecasters=configured_forecasters(asks=True), cost_check=agreed) == "1 requests done"
 
 
 async def test_a_closed_a_resolved_and_a_locked_question_are_refused(house: JobsFixture) -> None:

@@ -28,7 +28,7 @@ class WithdrawalFixture:
 
     house: JobsFixture
     book: PaperForecastBook
-    lane: ExecutionPolicy
+    execution_policy: ExecutionPolicy
 
     async def stands(self) -> float | None:
         """The probability that stands now, by the book's own account."""
@@ -46,7 +46,7 @@ class WithdrawalFixture:
             ledger=self.house.ledger,
             clock=self.house.clock,
             stop_file=self.house.path / "STOP",
-            execution_policies={VENUE: self.lane},
+            execution_policies={VENUE: self.execution_policy},
             withdrawal_venues=frozenset({VENUE}),
         )
         request = WithdrawForecast(by="ann", asked_at=self.house.clock.now(), ref=REF, reason="a mistake")
@@ -55,7 +55,7 @@ class WithdrawalFixture:
     async def stale(self, *, after: timedelta) -> int:
         parts = StaleWithdrawalContext(
             ledger=self.house.ledger,
-            execution_policies={VENUE: self.lane},
+            execution_policies={VENUE: self.execution_policy},
             clock=self.house.clock,
             stale_after=after,
             grace_period=timedelta(hours=1),
@@ -110,7 +110,7 @@ async def test_where_nothing_stands_until_it_is_withdrawn_nothing_can_be(paper: 
     with pytest.raises(RequestRejectedError, match="lantern has no forecasts that can be withdrawn"):
         await paper.ask(withdrawal_venues=frozenset())
     with pytest.raises(RequestRejectedError, match="lantern is off"):
-        await paper.ask(execution_policies={VENUE: replace(paper.lane, mode=ExecutionMode.OFF)})
+        await paper.ask(execution_policies={VENUE: replace(paper.execution_policy, mode=ExecutionMode.OFF)})
 
 
 async def test_a_stale_forecast_that_was_not_renewed_is_withdrawn_once(paper: WithdrawalFixture) -> None:

@@ -123,7 +123,7 @@ class TradingFixture:
     house: JobsFixture
     broker: FakeTradingAccount
     wants: FakeOrderPlanner = field(default_factory=FakeOrderPlanner)
-    lane: ExecutionPolicy = field(
+    execution_policy: ExecutionPolicy = field(
         default_factory=lambda: ExecutionPolicy(
             venue=VENUE,
             mode=ExecutionMode.PAPER,
@@ -150,7 +150,9 @@ class TradingFixture:
     def bound(
         self, mode: ExecutionMode = ExecutionMode.PAPER, *, trading: dict[str, Any] | None = None, **caps: Any
     ) -> None:
-        self.lane = replace(self.lane, mode=mode, caps=CapsSection(**caps), trading=TradingSection(**(trading or {})))
+        self.execution_policy = replace(
+            self.execution_policy, mode=mode, caps=CapsSection(**caps), trading=TradingSection(**(trading or {}))
+        )
 
     @property
     def gate(self) -> Gate:
@@ -158,7 +160,7 @@ class TradingFixture:
 
     @property
     def outbox(self) -> Outbox:
-        house, lanes = self.house, {VENUE: self.lane}
+        house, lanes = self.house, {VENUE: self.execution_policy}
         recheck = PreSendCheck(
             ledger=house.ledger,
             policies=lanes,
@@ -185,7 +187,7 @@ class TradingFixture:
         return await submit_due_forecasts(
             SubmitJobContext(
                 ledger=self.house.ledger,
-                execution_policies={VENUE: self.lane},
+                execution_policies={VENUE: self.execution_policy},
                 gate=self.gate,
                 outbox=outbox,
                 clock=self.house.clock,
@@ -197,7 +199,7 @@ class TradingFixture:
                 comments=CommentContext(
                     fees={VENUE: self.fee},
                     ledger=self.house.ledger,
-                    execution_policies={VENUE: self.lane},
+                    execution_policies={VENUE: self.execution_policy},
                     clock=self.house.clock,
                     pre_send_check=outbox.pre_send_check,
                     one_per_event=[VENUE] if self.by_event else [],

@@ -65,8 +65,8 @@ def test_whoever_holds_what_the_share_allows_buys_no_more(belief: float, price: 
     first = kelly_shares(
         payoff_scenarios(KellyBankroll(cash=1000.0).scaled_to_share(share, {"": price}), {"": belief}, ""), [offer]
     )
-    purse = KellyBankroll(cash=1000.0 - first * price, held={"": HeldShares(yes=first)})
-    again = kelly_shares(payoff_scenarios(purse.scaled_to_share(share, {"": price}), {"": belief}, ""), [offer])
+    bankroll = KellyBankroll(cash=1000.0 - first * price, held={"": HeldShares(yes=first)})
+    again = kelly_shares(payoff_scenarios(bankroll.scaled_to_share(share, {"": price}), {"": belief}, ""), [offer])
     assert again <= 1e-6 * (1.0 + first)
 
 
@@ -77,8 +77,8 @@ def test_what_is_held_reduces_what_is_bought_by_as_much(belief: float, price: fl
     offer = ShareOffer(price, 1e12)
     bare = kelly_shares(payoff_scenarios(KellyBankroll(cash=1000.0), {"": belief}, ""), [offer])
     assume(held * price < 900.0)
-    purse = KellyBankroll(cash=1000.0 - held * price, held={"": HeldShares(yes=held)})
-    more = kelly_shares(payoff_scenarios(purse, {"": belief}, ""), [offer])
+    bankroll = KellyBankroll(cash=1000.0 - held * price, held={"": HeldShares(yes=held)})
+    more = kelly_shares(payoff_scenarios(bankroll, {"": belief}, ""), [offer])
     assert more == pytest.approx(max(0.0, bare - held), abs=1e-4 * (1.0 + bare))
 
 

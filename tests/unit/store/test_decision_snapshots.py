@@ -21,28 +21,28 @@ async def test_a_docket_holds_the_question_as_it_is_now_its_intent_and_its_lock(
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
     await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="under review", until=None, now=NOON)
     restated = await scribe.ask(title="Will it rain in July?")
-    [docket] = await scribe.ledger.decision_snapshots.read_snapshots([asked(forecast.ref)], now=NOON)
-    assert docket.question == restated
-    assert docket.standing_intent == send.intent
-    assert docket.locked == "under review"
+    [snapshot] = await scribe.ledger.decision_snapshots.read_snapshots([asked(forecast.ref)], now=NOON)
+    assert snapshot.question == restated
+    assert snapshot.standing_intent == send.intent
+    assert snapshot.locked == "under review"
 
 
 async def test_dockets_come_in_the_order_they_were_asked_for(scribe: LedgerFixture) -> None:
     refs = [(await scribe.ask(key)).ref for key in ("rain", "snow", "hail")]
     wanted = [*refs[::-1], refs[0]]
     dockets = await scribe.ledger.decision_snapshots.read_snapshots([asked(ref) for ref in wanted], now=NOON)
-    assert [docket.question.ref for docket in dockets] == wanted
-    assert [(docket.standing_intent, docket.locked) for docket in dockets] == [(None, None)] * 4
+    assert [snapshot.question.ref for snapshot in dockets] == wanted
+    assert [(snapshot.standing_intent, snapshot.locked) for snapshot in dockets] == [(None, None)] * 4
 
 
 async def test_a_docket_knows_nothing_of_other_accounts_and_of_locks_that_ran_out(scribe: LedgerFixture) -> None:
     forecast = await scribe.forecast(await scribe.ask())
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=scribe.send(forecast), at=NOON)
     await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="wait", until=NOON + HOUR, now=NOON)
-    [docket] = await scribe.ledger.decision_snapshots.read_snapshots(
+    [snapshot] = await scribe.ledger.decision_snapshots.read_snapshots(
         [asked(forecast.ref, account="them")], now=NOON + HOUR
     )
-    assert (docket.standing_intent, docket.locked) == (None, None)
+    assert (snapshot.standing_intent, snapshot.locked) == (None, None)
 
 
 async def test_a_docket_of_an_unknown_question_is_refused(scribe: LedgerFixture) -> None:
@@ -56,7 +56,7 @@ async def test_a_lock_of_one_forecaster_is_in_its_dockets_alone(scribe: LedgerFi
     dockets = await scribe.ledger.decision_snapshots.read_snapshots(
         [asked(ref), asked(ref, forecaster="other")], now=NOON
     )
-    assert [docket.locked for docket in dockets] == ["under review", None]
+    assert [snapshot.locked for snapshot in dockets] == ["under review", None]
 
 
 async def test_the_successor_is_the_newest_completed_revision_of_the_same_forecaster(scribe: LedgerFixture) -> None:
@@ -67,7 +67,7 @@ async def test_the_successor_is_the_newest_completed_revision_of_the_same_foreca
     revisions = [asked(question.ref, revision=number) for number in (1, 2, 3)]
     beside = asked(question.ref, forecaster="other")
     dockets = await scribe.ledger.decision_snapshots.read_snapshots([*revisions, beside], now=NOON)
-    assert [docket.successor for docket in dockets] == [3, 3, None, None]
+    assert [snapshot.successor for snapshot in dockets] == [3, 3, None, None]
 
 
 async def test_a_docket_tells_which_forecast_was_made_with_knowledge_of_the_future(scribe: LedgerFixture) -> None:
@@ -81,4 +81,4 @@ async def test_a_docket_tells_which_forecast_was_made_with_knowledge_of_the_futu
         await scribe.forecast(question, setup=setup)
     revisions = [asked(question.ref, revision=number) for number in (1, 2, 3, 4)]
     dockets = await scribe.ledger.decision_snapshots.read_snapshots(revisions, now=NOON)
-    assert [docket.clairvoyant for docket in dockets] == [True, False, False, False]
+    assert [snapshot.clairvoyant for snapshot in dockets] == [True, False, False, False]

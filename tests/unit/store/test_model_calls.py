@@ -130,7 +130,7 @@ def test_no_call_is_written_with_an_amount_that_no_budget_can_hold(scribe: Ledge
 
 
 @dataclass
-class Purse:
+class SpendingAccount:
     """What a person would reckon with paper and pencil, beside the ledger; amounts are exact."""
 
     scope: str
@@ -153,31 +153,31 @@ numbers = count()
 async def test_whatever_happens_to_calls_each_counts_once_at_its_worst_or_at_its_cost(
     scribe: LedgerFixture, moves: list[tuple[str, int, Fraction]], since: int
 ) -> None:
-    purse = Purse(scope=f"forecast {next(numbers)}")
+    budget = SpendingAccount(scope=f"forecast {next(numbers)}")
     for move, number, usd in moves:
-        await _move(scribe, purse, move, number, usd)
-        assert await scribe.ledger.calls.spent_on(purse.scope) == purse.total(0)
+        await _move(scribe, budget, move, number, usd)
+        assert await scribe.ledger.calls.spent_on(budget.scope) == budget.total(0)
     spent = await scribe.ledger.calls.spent(since=NOON + since * HOUR)
-    assert sum(one.cost_usd for one in spent if one.scope == purse.scope) == purse.total(since)
+    assert sum(one.cost_usd for one in spent if one.scope == budget.scope) == budget.total(since)
     # The next example begins with nothing under way.
-    assert await scribe.ledger.calls.mark_lost(at=NOON) == len(purse.reserved)
-    assert await scribe.ledger.calls.spent_on(purse.scope) == purse.total(0)
+    assert await scribe.ledger.calls.mark_lost(at=NOON) == len(budget.reserved)
+    assert await scribe.ledger.calls.spent_on(budget.scope) == budget.total(0)
 
 
-async def _move(scribe: LedgerFixture, purse: Purse, move: str, number: int, usd: Fraction) -> None:
-    calls, call = scribe.ledger.calls, f"{purse.scope}, call {len(purse.reserved) + len(purse.spent)}"
+async def _move(scribe: LedgerFixture, budget: SpendingAccount, move: str, number: int, usd: Fraction) -> None:
+    calls, call = scribe.ledger.calls, f"{budget.scope}, call {len(budget.reserved) + len(budget.spent)}"
     if move == "reserve":
-        reservation = scribe.reservation(call, scope=purse.scope, at=NOON + number * HOUR, worst_usd=float(usd))
+        reservation = scribe.reservation(call, scope=budget.scope, at=NOON + number * HOUR, worst_usd=float(usd))
         await calls.reserve(reservation)
-        purse.reserved[call] = (number, usd)
+        budget.reserved[call] = (number, usd)
     elif move == "lose":
-        assert await calls.mark_lost(at=NOON) == len(purse.reserved)
-        purse.spent += purse.reserved.values()
-        purse.reserved.clear()
-    elif purse.reserved:
-        call = sorted(purse.reserved)[number % len(purse.reserved)]
+        assert await calls.mark_lost(at=NOON) == len(budget.reserved)
+        budget.spent += budget.reserved.values()
+        budget.reserved.clear()
+    elif budget.reserved:
+        call = sorted(budget.reserved)[number % len(budget.reserved)]
         await calls.settle(call, scribe.settlement(float(usd), answer='"yes"' if move == "done" else None))
-        purse.spent.append((purse.reserved.pop(call)[0], usd))
+        budget.spent.append((budget.reserved.pop(call)[0], usd))
 
 
 async def test_the_typical_cost_is_the_mean_of_forecasts_that_were_answered_as_a_whole(scribe: LedgerFixture) -> None:

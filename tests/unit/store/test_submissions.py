@@ -253,7 +253,7 @@ async def test_what_stands_on_paper_stands_nowhere_else(scribe: LedgerFixture) -
     }
     live, on_paper = sent[ExecutionMode.LIVE].id, sent[ExecutionMode.PAPER].id
     assert there == {False: {live}, True: {on_paper}, None: {live, on_paper}}
-    [docket] = await scribe.ledger.decision_snapshots.read_snapshots(
+    [snapshot] = await scribe.ledger.decision_snapshots.read_snapshots(
         [SnapshotRequest(ref=ref, forecaster="plain", revision=2, account=account, paper=False)], now=NOON
     )
-    assert docket.standing_intent == sent[ExecutionMode.LIVE]
+    assert snapshot.standing_intent == sent[ExecutionMode.LIVE]

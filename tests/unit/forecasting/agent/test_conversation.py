@@ -39,7 +39,7 @@ from bot.testing.trial_context import (
 )
 from plugins.blf.settings import BlfSettings
 from tests.plugins.blf.cases import QUERY, believing, question, searches, steps_of
-from tests.plugins.blf.cases import create_context as desk
+from tests.plugins.blf.cases import create_context as context
 
 
 def tool(name: str) -> ToolDefinition:
@@ -113,7 +113,7 @@ def answers_of(prompt: Prompt, place: int) -> list[tuple[str | None, str]]:
 async def test_ten_steps_go_back_word_for_word_with_all_calls_and_each_of_them_answered() -> None:
     said = [thinking(number, "web_search", *["lookup_url", "web_search"][: number % 3]) for number in range(1, 10)]
     last = tool_call_answer("submit", json.dumps({"probability": 0.7, "updated_belief": believing(0.7)}))
-    at = desk(*said, signed(last, 10))
+    at = context(*said, signed(last, 10))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert len(at.prompts) == len(steps) == 10
@@ -343,7 +343,7 @@ async def test_whatever_is_answered_the_requests_of_a_trial_only_grow(
     said: list[ModelCompletion], dialect: ModelDialect, how: BlfSettings
 ) -> None:
     once = ScriptedTool(fixed_text_tool("lookup_url", "a page", url=QUERY).tool, searches().run, use_limit=1)
-    at = desk(script=repeated(said), dialect=dialect, scripted_tools=[searches(), once], limits=TrialLimits(steps=6))
+    at = context(script=repeated(said), dialect=dialect, scripted_tools=[searches(), once], limits=TrialLimits(steps=6))
     await steps_of(question(), at, how)
     assert changed_prefixes(at.prompts) == []
     assert all(one.prompt.tools or one.prompt.schema for one in at.prompts)

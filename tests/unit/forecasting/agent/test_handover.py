@@ -31,7 +31,7 @@ from bot.testing.trial_context import (
 )
 from plugins.blf.settings import BlfSettings
 from tests.plugins.blf.cases import believing, move, probability, question, search, steps_of, submit
-from tests.plugins.blf.cases import create_context as desk
+from tests.plugins.blf.cases import create_context as context
 
 MAIN, SPARE = "scripted:main", "scripted:spare"
 DOWN = ServiceUnavailableError("down")
@@ -73,7 +73,7 @@ async def test_a_fallback_takes_a_trial_over_from_its_belief_and_goes_on_to_the_
         move("lookup_url", {"url": "a"}, believing(0.64)),
     ]
     spare: list[ScriptedAnswer] = [search("storm", believing(0.7)), submit(0.8, believing(0.8))]
-    at = desk(models=two([*main, DOWN], spare))
+    at = context(models=two([*main, DOWN], spare))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert [step.action.name for step in steps] == ["web_search", "lookup_url", "web_search", "submit"]
@@ -110,7 +110,7 @@ async def test_a_fallback_takes_a_trial_over_from_its_belief_and_goes_on_to_the_
 
 
 async def test_without_a_belief_the_one_who_takes_over_reads_what_was_found() -> None:
-    at = desk(models=two([search("ship"), DOWN], [submit(0.8)]))
+    at = context(models=two([search("ship"), DOWN], [submit(0.8)]))
     _, error = await steps_of(question(), at, BlfSettings(belief=False))
     assert error is None
     told = at.prompts[-1].prompt.messages[-1].text
@@ -119,7 +119,7 @@ async def test_without_a_belief_the_one_who_takes_over_reads_what_was_found() ->
 
 
 async def test_nothing_is_handed_over_before_anything_was_said() -> None:
-    at = desk(models=two([DOWN], [submit(0.8, believing(0.8))]))
+    at = context(models=two([DOWN], [submit(0.8, believing(0.8))]))
     steps, error = await steps_of(question(), at)
     assert error is None
     failed, first = (one.prompt for one in at.prompts)
@@ -134,7 +134,7 @@ async def test_in_json_each_action_is_described_once_to_the_one_who_takes_over()
 
     main: list[ScriptedAnswer] = [say("lookup_url", {"url": "a"}, 60), say("web_search", {"query": "ship"}, 62), DOWN]
     spare: list[ScriptedAnswer] = [say("web_search", {"query": "storm"}, 64), DOWN]
-    at = desk(models=two(main, spare, ModelDialect.JSON), policy=SourcePolicy(first="lookup_url"))
+    at = context(models=two(main, spare, ModelDialect.JSON), policy=SourcePolicy(first="lookup_url"))
     await steps_of(question(), at)
     first = at.prompts[0].prompt.messages[-1].text
     assert ("- lookup_url:" in first, "- web_search:" in first) == (True, False)

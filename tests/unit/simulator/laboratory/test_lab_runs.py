@@ -107,7 +107,7 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
     world = create_world(SEED, 2)
     clock = FakeClock()
     for setup in VARIANTS[name]:
-        hall = LaboratoryServers(
+        servers = LaboratoryServers(
             world=world,
             clock=clock,
             news_server=NewsServer(clock, world),
@@ -116,7 +116,7 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
             folder=tmp_path,
             plugins=(plugin,),
         )
-        config = write_config(hall, setup)
+        config = write_config(servers, setup)
         registry = load_registry(config)
         assert registry.broken == ()
         given = load_plugin_settings(registry.forecasters[FORECASTER_NAME], config).model_dump()

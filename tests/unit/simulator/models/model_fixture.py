@@ -154,8 +154,8 @@ def offer_series(engine: EngineFixture, world: SimulatedWorld, day: float) -> No
     gauge = ConfiguredDataSource(
         spec=DataSpec(name="almanac", summary="TimeSeries", settings=PluginSettings), source=FakeDataSource(named)
     )
-    plain = EngineFixture.workshop
-    engine.workshop = lambda **more: replace(plain(engine, **more), data_sources={"almanac": gauge})  # type: ignore[method-assign]
+    plain = EngineFixture.make_tool_factory
+    engine.make_tool_factory = lambda **more: replace(plain(engine, **more), data_sources={"almanac": gauge})  # type: ignore[method-assign]
 
 
 @asynccontextmanager
