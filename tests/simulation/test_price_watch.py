@@ -33,7 +33,7 @@ def test_a_price_that_moves_far_is_recorded_and_makes_the_question_due(tmp_path:
         assert stand.prices() == [0.25, 0.45]
         # ln(0.45/0.55) - ln(0.25/0.75) = 0.898
         assert stand.dues() == [("lantern:rain", "plain", "price moved by 0.90 in log-odds")]
-        (due_at,) = stand.scribe.rows("select due_at from schedule")
+        (due_at,) = stand.ledger_fixture.rows("select due_at from schedule")
         assert datetime.fromisoformat(due_at[0]) == NOON + timedelta(minutes=10)
 
     assert play(tmp_path, scenario) == "lantern: 1 quotes, 1 prices moved, 1 planned"
@@ -166,7 +166,7 @@ def test_only_what_is_open_and_forecast_is_watched_the_soonest_to_close_first(tm
             await stand.add(key, closes_at=NOON + timedelta(days=days))
         await stand.add("new", forecast=False, closes_at=NOON + timedelta(days=1))
         done = await stand.add("done", closes_at=NOON + timedelta(days=1))
-        await stand.scribe.resolve(done, 1.0)
+        await stand.ledger_fixture.resolve(done, 1.0)
         await stand.begin()
         assert stand.feed.requested_questions == [
             tuple(QuestionRef("lantern", key) for key in ("soon", "middle", "late"))

@@ -49,7 +49,7 @@ class VirtualPriceWatch:
     """One watch of lantern's prices, and what the test may do meanwhile."""
 
     clock: VirtualClock
-    scribe: LedgerFixture
+    ledger_fixture: LedgerFixture
     feed: FakePriceFeed
     watch: PriceWatch
     stopping: asyncio.Event
@@ -57,7 +57,7 @@ class VirtualPriceWatch:
 
     @property
     def ledger(self) -> Ledger:
-        return self.scribe.ledger
+        return self.ledger_fixture.ledger
 
     def quote(self, probability: float | Prediction, *, ago_s: float = 0.0, key: str = "rain") -> None:
         prediction = BinaryPrediction(probability) if isinstance(probability, float) else probability
@@ -65,16 +65,18 @@ class VirtualPriceWatch:
         self.feed.quote_prices(Quote(ref=QuestionRef("lantern", key), prediction=prediction, at=at))
 
     def prices(self, key: str = "rain") -> list[float]:
-        rows = self.scribe.rows(f"select probability from price where ref = 'lantern:{key}' order by id")  # noqa: S608
+        rows = self.ledger_fixture.rows(f"select probability from price where ref = 'lantern:{key}' order by id")  # noqa: S608
         return [price for (price,) in rows]
 
     def dues(self) -> list[tuple[str, str, str]]:
-        return self.scribe.rows("select ref, forecaster, why from schedule where due_at is not null order by ref")
+        return self.ledger_fixture.rows(
+            "select ref, forecaster, why from schedule where due_at is not null order by ref"
+        )
 
     async def add(self, key: str = "rain", *, forecast: bool = True, **changes: object) -> Question:
-        question = await self.scribe.ask(key, **changes)
+        question = await self.ledger_fixture.ask(key, **changes)
         if forecast:
-            await self.scribe.forecast(question, now=self.clock.now())
+            await self.ledger_fixture.forecast(question, now=self.clock.now())
         return question
 
     async def begin(self) -> None:

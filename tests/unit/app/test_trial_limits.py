@@ -37,8 +37,8 @@ def test_a_forecaster_has_the_steps_and_the_time_that_it_needs(tmp_path: Path) -
         "baseline": (found["baseline"][0], 600.0),
         "blf": (10, 600.0),
         "court": (12, 600.0),
-        # Three members with six joint steps, in each of which a member is asked four times in a row.
-        "team": (18, 1440.0),
+        # Three members with twelve joint steps, in each of which a member is asked four times in a row.
+        "team": (3 * 12, 12 * 4 * 60.0),
         "solo": (15, 900.0),
         "orchestra": (54, 3240.0),
         "ensemble": (1, 600.0),
@@ -55,9 +55,9 @@ def test_what_is_needed_follows_the_settings(tmp_path: Path) -> None:
 
 def test_the_common_defaults_are_replaced_and_never_cut_a_forecaster_short(tmp_path: Path) -> None:
     found = limits(tmp_path, "[limits]\nsteps = 3\nseconds = 30\n")
-    assert (found["team"], found["solo"]) == ((18, 1440.0), (15, 900.0))
+    assert (found["team"], found["solo"]) == ((36, 2880.0), (15, 900.0))
     # More time than it needs is no harm.
-    assert limits(tmp_path, "[limits]\nseconds = 2000\n")["team"] == (18, 2000.0)
+    assert limits(tmp_path, "[limits]\nseconds = 4000\n")["team"] == (36, 4000.0)
 
 
 def test_a_persons_word_for_a_forecaster_wins_and_too_little_is_a_warning(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_a_persons_word_for_a_forecaster_wins_and_too_little_is_a_warning(tmp_pa
     assert limits(tmp_path, text)["solo"] == (30, 5000.0)
     config, registry = opened(tmp_path, text)
     steps, seconds = limit_warnings(config, registry, (*ALL, "team"))
-    assert steps.startswith("[forecasters.team] steps = 6 is less than the 18 that a trial of team takes at most")
-    assert seconds.startswith("[forecasters.team] seconds = 100 is less than the 1440 that a trial of team may take")
+    assert steps.startswith("[forecasters.team] steps = 6 is less than the 36 that a trial of team takes at most")
+    assert seconds.startswith("[forecasters.team] seconds = 100 is less than the 2880 that a trial of team may take")
 
 
 def test_tokens_and_cost_are_bounded_for_all(tmp_path: Path) -> None:

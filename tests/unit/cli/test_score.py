@@ -40,10 +40,10 @@ async def records(tmp_path: Path) -> AsyncIterator[ReadOnlyState]:
     """One question of each kind, forecast, resolved and scored."""
     clock = FakeClock()
     async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
-        house = JobsFixture(ledger=ledger, path=tmp_path, clock=clock)
-        await forecast_all(house)
-        await resolve(house, rain=BinaryOutcome(1.0), colour=ChoiceOutcome("blue"), snow=NumericOutcome(25.0))
-        await house.score()
+        jobs_fixture = JobsFixture(ledger=ledger, path=tmp_path, clock=clock)
+        await forecast_all(jobs_fixture)
+        await resolve(jobs_fixture, rain=BinaryOutcome(1.0), colour=ChoiceOutcome("blue"), snow=NumericOutcome(25.0))
+        await jobs_fixture.score()
         yield ReadOnlyState(config=Config(), folder=tmp_path, ledger=ledger)
 
 
@@ -168,11 +168,11 @@ async def rows(tmp_path: Path, *, series: str) -> list[BinaryScoreRow]:
     """One question asked again in 40 rounds, always answered 0.8, with a run of outcomes for each half."""
     path = tmp_path / "ledger.sqlite"
     async with open_ledger(path, now=NOON) as ledger:
-        scribe = LedgerFixture(ledger, path)
+        ledger_fixture = LedgerFixture(ledger, path)
         for number in range(40):
-            question: Question = await scribe.ask(f"{number:02}/rain", series=series.format(number=number % 4))
-            await scribe.forecast(question, 0.8)
-            await scribe.resolve(question, float(number % 4 < 2))
+            question: Question = await ledger_fixture.ask(f"{number:02}/rain", series=series.format(number=number % 4))
+            await ledger_fixture.forecast(question, 0.8)
+            await ledger_fixture.resolve(question, float(number % 4 < 2))
         table = await ledger.scores.read_binary_columns(ScoreFilter(until=NOON + timedelta(days=1)))
     return [scored.row for scored in rows_by_forecaster(table)["plain"]]
 

@@ -150,7 +150,7 @@ class JobsFixture:
                 venue=VENUE, mode=self.mode, primary_forecaster=FIRST, account="me", choose=self.choose
             )
         }
-        gate = Gate(kill_switch=self.brake)
+        gate = Gate(kill_switch=self.kill_switch)
         done = await submit_due_forecasts(
             SubmitJobContext(
                 ledger=self.ledger, execution_policies=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock
@@ -165,12 +165,12 @@ class JobsFixture:
             ledger=self.ledger,
             submitters={VENUE: self.book},
             clock=self.clock,
-            kill_switch=self.brake,
+            kill_switch=self.kill_switch,
             is_batch_ready=ready,
         )
 
     @property
-    def brake(self) -> KillSwitch:
+    def kill_switch(self) -> KillSwitch:
         return KillSwitch(stop_file=self.path / "STOP", ledger_file=self.path / "ledger.sqlite")
 
     async def reconcile(self) -> str:
@@ -192,7 +192,7 @@ class JobsFixture:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[JobsFixture]:
+async def jobs_fixture(tmp_path: Path) -> AsyncIterator[JobsFixture]:
     clock = FakeClock()
     async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
         yield JobsFixture(ledger=ledger, path=tmp_path, clock=clock)

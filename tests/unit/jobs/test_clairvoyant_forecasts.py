@@ -12,14 +12,14 @@ from bot.store.forecasts import ForecastStart
 from tests.unit.jobs.conftest import FIRST, VENUE, JobsFixture, question
 
 
-async def made(house: JobsFixture, *, clairvoyant: bool) -> Forecast:
+async def made(jobs_fixture: JobsFixture, *, clairvoyant: bool) -> Forecast:
     """Return a forecast of the one that leads, as a command makes it beside the daemon."""
-    now = house.clock.now()
+    now = jobs_fixture.clock.now()
     asked = question(now=now)
-    await house.ledger.questions.record([asked], seen_at=now)
+    await jobs_fixture.ledger.questions.record([asked], seen_at=now)
     setup = ForecasterSetup(settings={}, trials=1, aggregate="mean", limits=TrialLimits(), clairvoyant=clairvoyant)
     opening = ForecastStart(question=asked, forecaster=FIRST, cutoff=now, why="asked for", now=now, setup=setup)
-    running = await house.ledger.forecasts.begin(opening)
+    running = await jobs_fixture.ledger.forecasts.begin(opening)
     said = {"outcome": BinaryPrediction(0.99)}
     forecast = Forecast(
         id=running.id,
@@ -33,36 +33,38 @@ async def made(house: JobsFixture, *, clairvoyant: bool) -> Forecast:
         raw=said,
         predictions=said,
     )
-    await house.ledger.forecasts.complete(forecast, next_due=None)
+    await jobs_fixture.ledger.forecasts.complete(forecast, next_due=None)
     return forecast
 
 
-async def test_it_is_held_for_good_once_its_forecaster_leads_and_is_clairvoyant_no_more(house: JobsFixture) -> None:
-    forecast = await made(house, clairvoyant=True)
-    assert await house.submit() == "0 planned, 1 held, 0 acknowledged"
-    [decided] = await house.ledger.submissions.decisions(forecast.id)
+async def test_it_is_held_for_good_once_its_forecaster_leads_and_is_clairvoyant_no_more(
+    jobs_fixture: JobsFixture,
+) -> None:
+    forecast = await made(jobs_fixture, clairvoyant=True)
+    assert await jobs_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    [decided] = await jobs_fixture.ledger.submissions.decisions(forecast.id)
     assert isinstance(decided.decision, HoldDecision)
     assert "clairvoyant" in decided.decision.why
     assert decided.decision.until is None
-    await house.clock.advance(30 * 86_400.0)
-    assert await house.submit() == "0 planned, 0 held, 0 acknowledged"
-    assert house.book.writes == []
+    await jobs_fixture.clock.advance(30 * 86_400.0)
+    assert await jobs_fixture.submit() == "0 planned, 0 held, 0 acknowledged"
+    assert jobs_fixture.book.writes == []
 
 
-async def test_the_next_one_which_it_makes_under_guard_leaves(house: JobsFixture) -> None:
-    await made(house, clairvoyant=True)
-    await house.clock.advance(60.0)
-    await made(house, clairvoyant=False)
-    assert await house.submit() == "1 planned, 1 held, 1 acknowledged"
+async def test_the_next_one_which_it_makes_under_guard_leaves(jobs_fixture: JobsFixture) -> None:
+    await made(jobs_fixture, clairvoyant=True)
+    await jobs_fixture.clock.advance(60.0)
+    await made(jobs_fixture, clairvoyant=False)
+    assert await jobs_fixture.submit() == "1 planned, 1 held, 1 acknowledged"
 
 
 @pytest.mark.parametrize("clairvoyant", [True, False])
 async def test_what_was_planned_is_looked_at_again_before_it_is_written(
-    house: JobsFixture, *, clairvoyant: bool
+    jobs_fixture: JobsFixture, *, clairvoyant: bool
 ) -> None:
-    forecast = await made(house, clairvoyant=clairvoyant)
+    forecast = await made(jobs_fixture, clairvoyant=clairvoyant)
     execution_policy = ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me")
-    now = house.clock.now()
+    now = jobs_fixture.clock.now()
     planned = DecisionContext(
         policy=execution_policy,
         forecast=forecast,
@@ -72,7 +74,10 @@ async def test_what_was_planned_is_looked_at_again_before_it_is_written(
         now=now,
     )
     recheck = PreSendCheck(
-        ledger=house.ledger, policies={VENUE: execution_policy}, kill_switch=house.brake, clock=house.clock
+        ledger=jobs_fixture.ledger,
+        policies={VENUE: execution_policy},
+        kill_switch=jobs_fixture.kill_switch,
+        clock=jobs_fixture.clock,
     )
     why = await recheck(build_intent(planned))
     assert (why is not None and "clairvoyant" in why) == clairvoyant

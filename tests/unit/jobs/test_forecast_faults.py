@@ -44,20 +44,22 @@ def moody() -> ScriptedForecaster:
     return ScriptedForecaster(lambda _: thought(0.4, "clouds"), lambda _: thought(0.5, f"mood {next(calls)}"))
 
 
-async def leased(house: JobsFixture) -> int:
-    return (await house.ledger.schedule.counts(house.clock.now())).leased
+async def leased(jobs_fixture: JobsFixture) -> int:
+    return (await jobs_fixture.ledger.schedule.counts(jobs_fixture.clock.now())).leased
 
 
 @pytest.mark.parametrize("error", [ArithmeticError("no optimum"), LeakError("from tomorrow"), StoreError("unreadable")])
-async def test_a_question_that_cannot_be_calibrated_is_put_off_alone(house: JobsFixture, error: Exception) -> None:
-    soon = house.clock.now() + timedelta(days=1)
-    house.calibrator = FakeFailingCalibrator(error)
-    house.offer("rain", closes_at=soon)
-    house.offer(*(f"question {number}" for number in range(40)))
-    await house.discover()
+async def test_a_question_that_cannot_be_calibrated_is_put_off_alone(
+    jobs_fixture: JobsFixture, error: Exception
+) -> None:
+    soon = jobs_fixture.clock.now() + timedelta(days=1)
+    jobs_fixture.calibrator = FakeFailingCalibrator(error)
+    jobs_fixture.offer("rain", closes_at=soon)
+    jobs_fixture.offer(*(f"question {number}" for number in range(40)))
+    await jobs_fixture.discover()
     with capture_logs() as logs:
-        assert await house.forecast() == "40 forecasts made, 1 postponed"
-    assert await leased(house) == 0
+        assert await jobs_fixture.forecast() == "40 forecasts made, 1 postponed"
+    assert await leased(jobs_fixture) == 0
     [told] = [entry for entry in logs if entry["event"] == "forecast postponed"]
     # What an error of a library says may hold a key, and the ledger keeps it for ever.
     line = " (test_forecast_faults.py:" if isinstance(error, ArithmeticError) else f": {error}"
@@ -66,75 +68,79 @@ async def test_a_question_that_cannot_be_calibrated_is_put_off_alone(house: Jobs
     assert told["exc_info"] is error
 
 
-async def test_a_question_that_was_put_off_begins_a_new_revision(house: JobsFixture) -> None:
-    house.calibrator = FakeFailingCalibrator(ArithmeticError("no optimum"))
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
-    house.calibrator = FakeFailingCalibrator(AssertionError("not asked"))
-    await house.clock.advance(299)
-    assert await house.forecast() == "0 forecasts made"
-    await house.clock.advance(1)
-    assert await house.forecast() == "0 forecasts made, 1 postponed"
+async def test_a_question_that_was_put_off_begins_a_new_revision(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.calibrator = FakeFailingCalibrator(ArithmeticError("no optimum"))
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    jobs_fixture.calibrator = FakeFailingCalibrator(AssertionError("not asked"))
+    await jobs_fixture.clock.advance(299)
+    assert await jobs_fixture.forecast() == "0 forecasts made"
+    await jobs_fixture.clock.advance(1)
+    assert await jobs_fixture.forecast() == "0 forecasts made, 1 postponed"
     # The second wait is longer.
-    await house.clock.advance(3599)
-    assert await house.forecast() == "0 forecasts made"
-    house.calibrator = IdentityCalibrator()
-    await house.clock.advance(1)
-    assert await house.forecast() == "1 forecasts made"
-    assert [forecast.revision for forecast in await house.history()] == [3]
+    await jobs_fixture.clock.advance(3599)
+    assert await jobs_fixture.forecast() == "0 forecasts made"
+    jobs_fixture.calibrator = IdentityCalibrator()
+    await jobs_fixture.clock.advance(1)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert [forecast.revision for forecast in await jobs_fixture.history()] == [3]
 
 
-async def test_a_forecast_that_contradicts_the_run_before_it_is_put_off_and_made_anew(house: JobsFixture) -> None:
-    now = house.clock.now()
-    house.forecasters = {FIRST: moody()}
-    house.offer("rain", "snow")
-    await house.discover()
+async def test_a_forecast_that_contradicts_the_run_before_it_is_put_off_and_made_anew(
+    jobs_fixture: JobsFixture,
+) -> None:
+    now = jobs_fixture.clock.now()
+    jobs_fixture.forecasters = {FIRST: moody()}
+    jobs_fixture.offer("rain", "snow")
+    await jobs_fixture.discover()
     # What a kill between the second step and the end of the trial leaves behind.
-    asked = await house.ledger.questions.get(RAIN)
-    running = await house.ledger.forecasts.begin(
+    asked = await jobs_fixture.ledger.questions.get(RAIN)
+    running = await jobs_fixture.ledger.forecasts.begin(
         ForecastStart(question=asked, forecaster=FIRST, cutoff=now, why="new", now=now)
     )
     for number, step in enumerate((thought(0.4, "clouds"), thought(0.5, "mood of the run before")), start=1):
-        await house.ledger.forecasts.log_step(running.id, trial=1, number=number, step=step, at=now)
+        await jobs_fixture.ledger.forecasts.log_step(running.id, trial=1, number=number, step=step, at=now)
 
-    assert await house.forecast() == "1 forecasts made, 1 postponed"
-    assert await leased(house) == 0
-    left = await house.ledger.forecasts.trace(running.id)
+    assert await jobs_fixture.forecast() == "1 forecasts made, 1 postponed"
+    assert await leased(jobs_fixture) == 0
+    left = await jobs_fixture.ledger.forecasts.trace(running.id)
     assert (left.state, left.forecast) == ("abandoned", None)
-    await house.clock.advance(300)
-    assert await house.forecast() == "1 forecasts made"
-    assert [forecast.revision for forecast in await house.history()] == [2]
+    await jobs_fixture.clock.advance(300)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert [forecast.revision for forecast in await jobs_fixture.history()] == [2]
 
 
-async def test_a_ledger_that_takes_nothing_any_more_ends_the_pass(house: JobsFixture) -> None:
+async def test_a_ledger_that_takes_nothing_any_more_ends_the_pass(jobs_fixture: JobsFixture) -> None:
     # SQLite itself refuses any further page, as a disk does that is full.
-    await house.ledger.events.writer.run(lambda database: database.execute("pragma max_page_count = 1").fetchone())
-    house.forecasters = {FIRST: ScriptedForecaster(lambda _: thought(0.4, "x" * 1_000_000))}
+    await jobs_fixture.ledger.events.writer.run(
+        lambda database: database.execute("pragma max_page_count = 1").fetchone()
+    )
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(lambda _: thought(0.4, "x" * 1_000_000))}
     with pytest.raises(StoreError, match="disk is full"):
-        await _discover_and_forecast(house)
+        await _discover_and_forecast(jobs_fixture)
 
 
-async def _discover_and_forecast(house: JobsFixture) -> None:
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
+async def _discover_and_forecast(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
 
 
-async def test_a_clock_that_is_set_back_dates_no_answer_before_its_cutoff(house: JobsFixture) -> None:
-    began = house.clock.now()
+async def test_a_clock_that_is_set_back_dates_no_answer_before_its_cutoff(jobs_fixture: JobsFixture) -> None:
+    began = jobs_fixture.clock.now()
     believe = believe_yes(0.3)
     assert callable(believe)
 
     def set_back(question: Question) -> Step:
-        house.clock.set_wall_clock(-30.0)
+        jobs_fixture.clock.set_wall_clock(-30.0)
         return believe(question)
 
-    house.forecasters = {FIRST: ScriptedForecaster(set_back)}
-    house.offer("rain")
-    await house.discover()
-    assert await house.forecast() == "1 forecasts made"
-    [forecast] = await house.history()
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(set_back)}
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    [forecast] = await jobs_fixture.history()
     assert (forecast.cutoff, forecast.made_at) == (began, began)
 
 
@@ -144,44 +150,44 @@ def keyless(question: Question) -> Step:
 
 
 async def test_without_credentials_the_pass_fails_with_the_remedy_and_no_warning_for_each_question(
-    house: JobsFixture,
+    jobs_fixture: JobsFixture,
 ) -> None:
-    house.forecasters = {FIRST: ScriptedForecaster(keyless), SECOND: ScriptedForecaster(believe_yes(0.6))}
-    house.offer(*(f"question {number}" for number in range(9)))
-    await house.discover((FIRST, SECOND))
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(keyless), SECOND: ScriptedForecaster(believe_yes(0.6))}
+    jobs_fixture.offer(*(f"question {number}" for number in range(9)))
+    await jobs_fixture.discover((FIRST, SECOND))
     with capture_logs() as logs, pytest.raises(AuthenticationError) as raised:
-        await house.forecast()
+        await jobs_fixture.forecast()
     assert str(raised.value) == ("9 forecasts made, 9 postponed; first made none: prime:model: no key; set FOXCAST_KEY")
     assert [entry for entry in logs if entry["log_level"] in {"warning", "error"}] == []
     # With nothing to do nothing is refused.
-    assert await house.forecast() == "0 forecasts made"
+    assert await jobs_fixture.forecast() == "0 forecasts made"
 
 
-async def test_who_could_work_for_some_questions_is_warned_of_once(house: JobsFixture) -> None:
+async def test_who_could_work_for_some_questions_is_warned_of_once(jobs_fixture: JobsFixture) -> None:
     def moody(question: Question) -> Step:
         return thought(0.4, "clouds") if question.ref == RAIN else keyless(question)
 
-    house.forecasters = {FIRST: ScriptedForecaster(moody)}
-    house.offer("rain", *(f"question {number}" for number in range(9)))
-    await house.discover()
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(moody)}
+    jobs_fixture.offer("rain", *(f"question {number}" for number in range(9)))
+    await jobs_fixture.discover()
     with capture_logs() as logs:
-        said = await house.forecast()
+        said = await jobs_fixture.forecast()
     refused = "9 trials failed: prime:model: no key; set FOXCAST_KEY"
     assert said == f"1 forecasts made, 9 postponed; {refused}"
     [told] = [entry for entry in logs if entry["log_level"] == "warning"]
     assert told["why"] == "prime:model: no key; set FOXCAST_KEY"
 
 
-async def test_the_same_trouble_of_many_questions_is_one_warning(house: JobsFixture) -> None:
+async def test_the_same_trouble_of_many_questions_is_one_warning(jobs_fixture: JobsFixture) -> None:
     def closed(question: Question) -> Step:
         message = "prime is being repaired"
         raise ServiceUnavailableError(message)
 
-    house.forecasters = {FIRST: ScriptedForecaster(closed)}
-    house.offer(*(f"question {number}" for number in range(9)))
-    await house.discover()
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(closed)}
+    jobs_fixture.offer(*(f"question {number}" for number in range(9)))
+    await jobs_fixture.discover()
     with capture_logs() as logs:
-        said = await house.forecast()
+        said = await jobs_fixture.forecast()
     assert said == "0 forecasts made, 9 postponed; 9 trials failed: prime is being repaired"
     [told] = [entry for entry in logs if entry["log_level"] == "warning"]
-    assert told["until"] == (house.clock.now() + timedelta(minutes=5)).isoformat(timespec="seconds")
+    assert told["until"] == (jobs_fixture.clock.now() + timedelta(minutes=5)).isoformat(timespec="seconds")

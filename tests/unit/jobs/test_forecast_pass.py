@@ -44,48 +44,48 @@ class FakeDollarEstimates:
         return 1.0
 
 
-async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(house: JobsFixture) -> None:
+async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(jobs_fixture: JobsFixture) -> None:
     gated = FakeBlockedForecaster()
-    house.forecasters[FIRST] = gated
-    house.offer("slow")
-    await house.discover()
-    under_way = asyncio.ensure_future(house.forecast())
+    jobs_fixture.forecasters[FIRST] = gated
+    jobs_fixture.offer("slow")
+    await jobs_fixture.discover()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
     await gated.waits("slow")
-    house.offer("urgent")
-    await house.discover()
-    await house.clock.advance(1.5)
+    jobs_fixture.offer("urgent")
+    await jobs_fixture.discover()
+    await jobs_fixture.clock.advance(1.5)
     await gated.waits("urgent")
     assert not under_way.done()
     gated.gate.set()
     assert await under_way == "2 forecasts made"
 
 
-async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(house: JobsFixture) -> None:
+async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(jobs_fixture: JobsFixture) -> None:
     prices = FakeDollarEstimates()
     spending = CostCheck(estimates=prices, ask_above_usd=5.0)
-    house.forecasters = {FIRST: ScriptedForecaster(believe_yes(0.3))}
-    house.concurrency = 2
-    house.spending, house.asks = spending, True
-    house.offer(*(f"question {number}" for number in range(4)))
-    await house.discover()
-    assert await house.forecast() == "4 forecasts made"
-    house.offer(*(f"later {number}" for number in range(2)))
-    await house.discover()
-    assert await house.forecast() == "0 forecasts made, 2 held"
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(believe_yes(0.3))}
+    jobs_fixture.concurrency = 2
+    jobs_fixture.spending, jobs_fixture.asks = spending, True
+    jobs_fixture.offer(*(f"question {number}" for number in range(4)))
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "4 forecasts made"
+    jobs_fixture.offer(*(f"later {number}" for number in range(2)))
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "0 forecasts made, 2 held"
     spending.confirmed = True
-    assert await house.forecast() == "2 forecasts made"
+    assert await jobs_fixture.forecast() == "2 forecasts made"
     assert prices.asked >= 2
 
 
-async def test_a_crowd_that_spoke_after_the_cutoff_is_not_shown(house: JobsFixture) -> None:
+async def test_a_crowd_that_spoke_after_the_cutoff_is_not_shown(jobs_fixture: JobsFixture) -> None:
     gated = FakeBlockedForecaster()
-    house.forecasters[FIRST] = gated
-    asked_at = house.clock.now()
-    house.offer("rain", as_of=asked_at)
-    await house.clock.advance(3600)
+    jobs_fixture.forecasters[FIRST] = gated
+    asked_at = jobs_fixture.clock.now()
+    jobs_fixture.offer("rain", as_of=asked_at)
+    await jobs_fixture.clock.advance(3600)
     # The venue dates this one an hour back, and shows a price of now.
-    house.offer("snow", as_of=asked_at)
-    await house.discover()
-    await house.forecast()
+    jobs_fixture.offer("snow", as_of=asked_at)
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
     assert gated.seen["rain"] is not None
     assert gated.seen["snow"] is None

@@ -23,90 +23,94 @@ POLICY = CalibrationPolicy(min_rows=20, min_window_rows=10)
 SAID = 0.9
 
 
-async def live_through(house: JobsFixture, days: int, *, every: int = 2, **facts: str) -> None:
+async def live_through(jobs_fixture: JobsFixture, days: int, *, every: int = 2, **facts: str) -> None:
     """Say 90 % of one question a day; every so-many-th of them comes true, the day after."""
-    house.forecasters = {FIRST: ScriptedForecaster(believe_yes(SAID))}
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(believe_yes(SAID))}
     for day in range(days):
         key = f"day {day}"
-        house.venue.add_questions(replace(question(key, now=house.clock.now(), price=None), facts=facts))
-        await house.discover()
-        await house.forecast()
+        jobs_fixture.venue.add_questions(replace(question(key, now=jobs_fixture.clock.now(), price=None), facts=facts))
+        await jobs_fixture.discover()
+        await jobs_fixture.forecast()
         happened = float(day % every == 0)
-        house.venue.publish_outcomes(outcome(key, happened, at=house.clock.now() + DAY))
-        house.venue.remove_questions(QuestionRef(VENUE, key))
-        await house.clock.advance(DAY.total_seconds())
-        await house.resolve()
+        jobs_fixture.venue.publish_outcomes(outcome(key, happened, at=jobs_fixture.clock.now() + DAY))
+        jobs_fixture.venue.remove_questions(QuestionRef(VENUE, key))
+        await jobs_fixture.clock.advance(DAY.total_seconds())
+        await jobs_fixture.resolve()
 
 
-def gated(house: JobsFixture, policy: CalibrationPolicy = POLICY) -> GatedCalibrator:
-    return GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=policy)
+def gated(jobs_fixture: JobsFixture, policy: CalibrationPolicy = POLICY) -> GatedCalibrator:
+    return GatedCalibrator(ledger=jobs_fixture.ledger, clock=jobs_fixture.clock, policy=policy)
 
 
-async def test_a_steady_overconfidence_is_corrected_up_to_the_cap_and_what_was_said_is_kept(house: JobsFixture) -> None:
-    await live_through(house, 120)
-    house.calibrator = gated(house)
-    house.offer("tomorrow")
-    await house.discover()
-    await house.forecast()
-    [forecast] = await house.history("tomorrow")
+async def test_a_steady_overconfidence_is_corrected_up_to_the_cap_and_what_was_said_is_kept(
+    jobs_fixture: JobsFixture,
+) -> None:
+    await live_through(jobs_fixture, 120)
+    jobs_fixture.calibrator = gated(jobs_fixture)
+    jobs_fixture.offer("tomorrow")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    [forecast] = await jobs_fixture.history("tomorrow")
     # Half of what was said at 90 % came true, so the fit says about 50 %, and the cap stops it at 10 points.
     assert forecast.predictions == {"outcome": BinaryPrediction(SAID - POLICY.cap)}
     assert forecast.raw == {"outcome": BinaryPrediction(SAID)}
     assert forecast.calibration is not None
-    decided = await house.ledger.learning.get(forecast.calibration)
+    decided = await jobs_fixture.ledger.learning.get(forecast.calibration)
     assert (decided.forecaster, decided.examples) == ("calibration:first:market", 119)
     assert decided.before == START + 120 * DAY
     assert all(check.passed for check in DECISION_SERIALIZER.value(decided.payload).checks)
 
 
-async def test_where_the_gate_refuses_nothing_moves_and_the_forecast_names_the_refusal(house: JobsFixture) -> None:
-    await live_through(house, 30)
-    house.calibrator = gated(house)
-    house.offer("tomorrow")
-    await house.discover()
-    await house.forecast()
-    [forecast] = await house.history("tomorrow")
+async def test_where_the_gate_refuses_nothing_moves_and_the_forecast_names_the_refusal(
+    jobs_fixture: JobsFixture,
+) -> None:
+    await live_through(jobs_fixture, 30)
+    jobs_fixture.calibrator = gated(jobs_fixture)
+    jobs_fixture.offer("tomorrow")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    [forecast] = await jobs_fixture.history("tomorrow")
     assert forecast.predictions == forecast.raw == {"outcome": BinaryPrediction(SAID)}
     assert forecast.calibration is not None
-    decision = DECISION_SERIALIZER.value((await house.ledger.learning.get(forecast.calibration)).payload)
+    decision = DECISION_SERIALIZER.value((await jobs_fixture.ledger.learning.get(forecast.calibration)).payload)
     assert decision.platt is None
     assert [check.name for check in decision.failures] == ["rows resolved before window 1", "rows in window 1"]
 
 
-async def test_questions_whose_terms_forbid_it_teach_no_calibrator(house: JobsFixture) -> None:
-    await live_through(house, 5, training="no")
-    assert await gated(house).decision_for(FIRST, "market", house.clock.now()) is None
-    await live_through(house, 5, training="yes")
-    decided = await gated(house).decision_for(FIRST, "market", house.clock.now() + DAY)
+async def test_questions_whose_terms_forbid_it_teach_no_calibrator(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 5, training="no")
+    assert await gated(jobs_fixture).decision_for(FIRST, "market", jobs_fixture.clock.now()) is None
+    await live_through(jobs_fixture, 5, training="yes")
+    decided = await gated(jobs_fixture).decision_for(FIRST, "market", jobs_fixture.clock.now() + DAY)
     assert decided is not None
-    assert (await house.ledger.learning.get(decided.digest)).examples == 5
+    assert (await jobs_fixture.ledger.learning.get(decided.digest)).examples == 5
 
 
-async def test_before_anything_resolved_there_is_nothing_to_decide(house: JobsFixture) -> None:
-    house.calibrator = gated(house)
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
-    [forecast] = await house.history()
+async def test_before_anything_resolved_there_is_nothing_to_decide(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.calibrator = gated(jobs_fixture)
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    [forecast] = await jobs_fixture.history()
     assert (forecast.calibration, forecast.predictions) == (None, forecast.raw)
-    assert await house.ledger.learning.rows() == []
+    assert await jobs_fixture.ledger.learning.rows() == []
 
 
-async def test_a_decision_of_the_day_is_used_again_whatever_became_known_since(house: JobsFixture) -> None:
-    await live_through(house, 30)
-    now = house.clock.now()
-    first = await gated(house).decision_for(FIRST, "market", now)
-    late = GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=CalibrationPolicy(min_rows=1))
+async def test_a_decision_of_the_day_is_used_again_whatever_became_known_since(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 30)
+    now = jobs_fixture.clock.now()
+    first = await gated(jobs_fixture).decision_for(FIRST, "market", now)
+    late = GatedCalibrator(ledger=jobs_fixture.ledger, clock=jobs_fixture.clock, policy=CalibrationPolicy(min_rows=1))
     assert first is not None
     assert await late.decision_for(FIRST, "market", now + timedelta(hours=23)) == first
     assert await late.decision_for(FIRST, "market", now + DAY) != first
-    assert len(await house.ledger.learning.rows()) == 2
+    assert len(await jobs_fixture.ledger.learning.rows()) == 2
 
 
-async def test_a_decision_sees_all_that_resolved_before_its_day_and_nothing_else(house: JobsFixture) -> None:
-    await live_through(house, 40)
-    calibrator = gated(house)
-    table = await house.ledger.scores.read_binary_columns(ScoreFilter(forecaster=FIRST))
+async def test_a_decision_sees_all_that_resolved_before_its_day_and_nothing_else(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 40)
+    calibrator = gated(jobs_fixture)
+    table = await jobs_fixture.ledger.scores.read_binary_columns(ScoreFilter(forecaster=FIRST))
     assert len(table) == 40
     for hours in range(0, 41 * 24, 7):
         cutoff = START + timedelta(hours=hours)
@@ -114,47 +118,47 @@ async def test_a_decision_sees_all_that_resolved_before_its_day_and_nothing_else
         # One question resolves at each midnight from the second one on.
         expected = max(0, (midnight - START).days - 1)
         decided = await calibrator.decision_for(FIRST, "market", cutoff)
-        seen = await _examples(house, midnight) if decided else 0
+        seen = await _examples(jobs_fixture, midnight) if decided else 0
         assert (seen, decided is None) == (expected, expected == 0)
 
 
-async def _examples(house: JobsFixture, before: datetime) -> int:
-    newest = await house.ledger.learning.newest(calibration_name(FIRST, "market"), before)
+async def _examples(jobs_fixture: JobsFixture, before: datetime) -> int:
+    newest = await jobs_fixture.ledger.learning.newest(calibration_name(FIRST, "market"), before)
     assert newest is not None
     assert newest[1].before == before
     return newest[1].examples
 
 
-async def test_another_forecaster_and_another_family_have_decisions_of_their_own(house: JobsFixture) -> None:
-    await live_through(house, 30)
-    now = house.clock.now()
-    assert await gated(house).decision_for(FIRST, "market", now) is not None
-    assert await gated(house).decision_for(FIRST, "dataset", now) is None
-    assert await gated(house).decision_for("second", "market", now) is None
+async def test_another_forecaster_and_another_family_have_decisions_of_their_own(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 30)
+    now = jobs_fixture.clock.now()
+    assert await gated(jobs_fixture).decision_for(FIRST, "market", now) is not None
+    assert await gated(jobs_fixture).decision_for(FIRST, "dataset", now) is None
+    assert await gated(jobs_fixture).decision_for("second", "market", now) is None
 
 
-async def test_what_is_no_probability_of_yes_is_left_alone(house: JobsFixture) -> None:
-    await live_through(house, 120)
+async def test_what_is_no_probability_of_yes_is_left_alone(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 120)
     choice = ChoicePrediction({"red": 0.9, "blue": 0.1})
     raw: dict[str, Any] = {"colour": choice, "outcome": BinaryPrediction(SAID)}
     asked = Question(ref=QuestionRef(VENUE, "x"), title="?", shape=BinaryShape(), targets=(Target(),), source="almanac")
-    market = question("x", now=house.clock.now())
-    calibrator = gated(house)
-    moved = await calibrator.calibrate(market, FIRST, house.clock.now(), raw)
+    market = question("x", now=jobs_fixture.clock.now())
+    calibrator = gated(jobs_fixture)
+    moved = await calibrator.calibrate(market, FIRST, jobs_fixture.clock.now(), raw)
     assert moved.predictions["colour"] is choice
     assert moved.predictions["outcome"] != BinaryPrediction(SAID)
-    alone = await calibrator.calibrate(asked, FIRST, house.clock.now(), {"colour": choice})
+    alone = await calibrator.calibrate(asked, FIRST, jobs_fixture.clock.now(), {"colour": choice})
     assert (alone.predictions, alone.digest) == ({"colour": choice}, None)
 
 
-async def test_only_so_many_days_are_kept_in_memory(house: JobsFixture) -> None:
-    await live_through(house, 3)
-    calibrator = gated(house)
+async def test_only_so_many_days_are_kept_in_memory(jobs_fixture: JobsFixture) -> None:
+    await live_through(jobs_fixture, 3)
+    calibrator = gated(jobs_fixture)
     for day in range(70):
         await calibrator.decision_for(FIRST, "market", START + day * DAY)
     again = await calibrator.decision_for(FIRST, "market", START + 3 * DAY)
     assert again is not None
-    assert (await house.ledger.learning.get(again.digest)).before == START + 3 * DAY
+    assert (await jobs_fixture.ledger.learning.get(again.digest)).before == START + 3 * DAY
 
 
 finite = st.floats(-50, 50)

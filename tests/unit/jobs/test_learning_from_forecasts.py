@@ -40,51 +40,55 @@ class FakeExampleLearner:
         return {"examples": len(examples)}
 
 
-async def told(house: JobsFixture) -> None:
+async def told(jobs_fixture: JobsFixture) -> None:
     """Two forecasters on two questions, one of which resolves on the second day."""
-    house.venue.add_questions(*[question(key, now=START) for key in ("rain", "snow")])
-    await house.discover((FIRST, SECOND))
-    await house.forecast()
-    await house.ledger.resolutions.record([outcome("rain", 1.0, at=START + DAY)], seen_at=START + DAY)
+    jobs_fixture.venue.add_questions(*[question(key, now=START) for key in ("rain", "snow")])
+    await jobs_fixture.discover((FIRST, SECOND))
+    await jobs_fixture.forecast()
+    await jobs_fixture.ledger.resolutions.record([outcome("rain", 1.0, at=START + DAY)], seen_at=START + DAY)
 
 
-def teacher(house: JobsFixture, learner: ParameterLearner, **more: LanternArchive) -> ParameterFitter:
+def teacher(jobs_fixture: JobsFixture, learner: ParameterLearner, **more: LanternArchive) -> ParameterFitter:
     school = ForecasterTraining(learner=learner, shipped_parameters=())
-    return ParameterFitter(ledger=house.ledger, archives=[*more.values()], trainings={FIRST: school}, clock=house.clock)
+    return ParameterFitter(
+        ledger=jobs_fixture.ledger, archives=[*more.values()], trainings={FIRST: school}, clock=jobs_fixture.clock
+    )
 
 
-async def test_a_historian_sees_its_own_past_from_the_day_after_the_outcome(house: JobsFixture) -> None:
-    await told(house)
-    asked = teacher(house, FakeHistoryLearner())
+async def test_a_historian_sees_its_own_past_from_the_day_after_the_outcome(jobs_fixture: JobsFixture) -> None:
+    await told(jobs_fixture)
+    asked = teacher(jobs_fixture, FakeHistoryLearner())
     assert await asked.parameters_for(FIRST, START + DAY + timedelta(hours=1)) is None
     known = await asked.parameters_for(FIRST, START + 2 * DAY)
     assert known is not None
     assert known.parameters.payload == {"examples": 0, "pasts": ["first on rain"]}
     assert known.parameters.examples == 1
     assert known.parameters.provenance["forecasts"] == "1, by first"
-    assert await house.ledger.learning.get(known.digest) == known.parameters
+    assert await jobs_fixture.ledger.learning.get(known.digest) == known.parameters
 
 
-async def test_a_historian_may_ask_for_the_past_of_others(house: JobsFixture) -> None:
-    await told(house)
+async def test_a_historian_may_ask_for_the_past_of_others(jobs_fixture: JobsFixture) -> None:
+    await told(jobs_fixture)
     known = await teacher(
-        house, FakeHistoryLearner(other_forecasters=[SECOND]), lantern=LanternArchive()
+        jobs_fixture, FakeHistoryLearner(other_forecasters=[SECOND]), lantern=LanternArchive()
     ).parameters_for(FIRST, START + 9 * DAY)
     assert known is not None
     assert known.parameters.payload == {"examples": 2, "pasts": ["first on rain", "second on rain"]}
     assert known.parameters.examples == 4
 
 
-async def test_who_is_no_historian_is_shown_no_past(house: JobsFixture) -> None:
-    await told(house)
-    known = await teacher(house, FakeExampleLearner(), lantern=LanternArchive()).parameters_for(FIRST, START + 9 * DAY)
+async def test_who_is_no_historian_is_shown_no_past(jobs_fixture: JobsFixture) -> None:
+    await told(jobs_fixture)
+    known = await teacher(jobs_fixture, FakeExampleLearner(), lantern=LanternArchive()).parameters_for(
+        FIRST, START + 9 * DAY
+    )
     assert known is not None
     assert (known.parameters.payload, known.parameters.examples) == ({"examples": 2}, 2)
 
 
-async def test_a_past_that_was_not_over_is_a_leak(house: JobsFixture) -> None:
-    await told(house)
-    (past,) = await house.ledger.learning.read_resolved_forecasts([FIRST], START + 2 * DAY)
+async def test_a_past_that_was_not_over_is_a_leak(jobs_fixture: JobsFixture) -> None:
+    await told(jobs_fixture)
+    (past,) = await jobs_fixture.ledger.learning.read_resolved_forecasts([FIRST], START + 2 * DAY)
     late = replace(past, cutoff=START + 3 * DAY)
     for one, before in ((past, START + DAY), (late, START + 2 * DAY)):
         with pytest.raises(LeakError, match="was not over before"):
@@ -96,14 +100,14 @@ async def test_a_past_that_was_not_over_is_a_leak(house: JobsFixture) -> None:
 
 
 async def test_an_outcome_that_was_undone_is_unlearned_the_next_day_though_fewer_are_known_then(
-    house: JobsFixture,
+    jobs_fixture: JobsFixture,
 ) -> None:
-    await told(house)
-    await house.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=START + DAY)
-    asked = teacher(house, FakeHistoryLearner())
+    await told(jobs_fixture)
+    await jobs_fixture.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=START + DAY)
+    asked = teacher(jobs_fixture, FakeHistoryLearner())
     before = await asked.parameters_for(FIRST, START + 2 * DAY)
     undone = replace(outcome("rain", 1.0, at=START + DAY), outcome=VoidOutcome("undone"))
-    await house.ledger.resolutions.record([undone], seen_at=START + 2 * DAY)
+    await jobs_fixture.ledger.resolutions.record([undone], seen_at=START + 2 * DAY)
     after = await asked.parameters_for(FIRST, START + 3 * DAY)
     assert before is not None
     assert after is not None
@@ -111,9 +115,9 @@ async def test_an_outcome_that_was_undone_is_unlearned_the_next_day_though_fewer
     assert (after.parameters.payload["pasts"], after.parameters.before) == (["first on snow"], START + 3 * DAY)
 
 
-async def test_a_start_on_the_same_day_knows_the_same_whatever_resolved_since(house: JobsFixture) -> None:
-    await told(house)
+async def test_a_start_on_the_same_day_knows_the_same_whatever_resolved_since(jobs_fixture: JobsFixture) -> None:
+    await told(jobs_fixture)
     at = START + 2 * DAY + timedelta(hours=5)
-    first = await teacher(house, FakeHistoryLearner()).parameters_for(FIRST, at)
-    await house.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=at)
-    assert await teacher(house, FakeHistoryLearner()).parameters_for(FIRST, at) == first
+    first = await teacher(jobs_fixture, FakeHistoryLearner()).parameters_for(FIRST, at)
+    await jobs_fixture.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=at)
+    assert await teacher(jobs_fixture, FakeHistoryLearner()).parameters_for(FIRST, at) == first

@@ -16,17 +16,17 @@ from tests.unit.store.test_audit_log import tamper
 
 
 def preparing(
-    floor: TradingFixture, readiness: LiveReadiness, *, prove: CredentialCheck | None = None
+    trading_fixture: TradingFixture, readiness: LiveReadiness, *, prove: CredentialCheck | None = None
 ) -> ReadinessContext:
-    house = floor.house
+    jobs_fixture = trading_fixture.jobs_fixture
     return ReadinessContext(
         readiness=readiness,
-        ledger=house.ledger,
-        path=house.path / "ledger.sqlite",
-        execution_policies={VENUE: floor.execution_policy},
-        clock=house.clock,
+        ledger=jobs_fixture.ledger,
+        path=jobs_fixture.path / "ledger.sqlite",
+        execution_policies={VENUE: trading_fixture.execution_policy},
+        clock=jobs_fixture.clock,
         clock_skew=lambda: 0.2,
-        started_at=house.clock.now(),
+        started_at=jobs_fixture.clock.now(),
         credentials={} if prove is None else {VENUE: prove},
     )
 
@@ -58,20 +58,20 @@ def test_a_few_doubts_are_borne_and_those_of_an_earlier_run_are_not() -> None:
     assert "1 submissions of an earlier run" in unsettled_fault(1, 1)
 
 
-async def test_a_live_venue_becomes_ready_once_all_was_looked_at(house: JobsFixture) -> None:
-    floor, readiness = TradingFixture.of(house), LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
-    assert await check_readiness(preparing(floor, readiness)) == "lantern: ready"
+async def test_a_live_venue_becomes_ready_once_all_was_looked_at(jobs_fixture: JobsFixture) -> None:
+    trading_fixture, readiness = TradingFixture.of(jobs_fixture), LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    assert await check_readiness(preparing(trading_fixture, readiness)) == "lantern: ready"
     assert readiness.missing_requirements(VENUE) == ()
 
 
-async def test_paper_needs_nothing(house: JobsFixture) -> None:
-    assert await check_readiness(preparing(TradingFixture.of(house), LiveReadiness())) == "nothing is live"
+async def test_paper_needs_nothing(jobs_fixture: JobsFixture) -> None:
+    assert await check_readiness(preparing(TradingFixture.of(jobs_fixture), LiveReadiness())) == "nothing is live"
 
 
-async def test_credentials_are_proved_until_they_are_good_and_then_left_alone(house: JobsFixture) -> None:
-    floor, readiness = TradingFixture.of(house), LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
+async def test_credentials_are_proved_until_they_are_good_and_then_left_alone(jobs_fixture: JobsFixture) -> None:
+    trading_fixture, readiness = TradingFixture.of(jobs_fixture), LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
     answers: list[Exception | str] = [AuthenticationError("token refused"), KeyError("odd"), "account me"]
 
     async def prove() -> Sequence[str]:
@@ -80,7 +80,7 @@ async def test_credentials_are_proved_until_they_are_good_and_then_left_alone(ho
             raise answer
         return [answer]
 
-    parts = preparing(floor, readiness, prove=prove)
+    parts = preparing(trading_fixture, readiness, prove=prove)
     assert "credentials: token refused" in await check_readiness(parts)
     assert "credentials: cannot be verified (KeyError)" in await check_readiness(parts)
     assert await check_readiness(parts) == "lantern: ready"
@@ -88,139 +88,151 @@ async def test_credentials_are_proved_until_they_are_good_and_then_left_alone(ho
     assert answers == []
 
 
-async def test_doubts_of_an_earlier_run_must_be_settled_first(house: JobsFixture) -> None:
-    floor, readiness = TradingFixture.of(house), LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
-    await floor.arm()
-    floor.broker.lose_next_reply()
-    await floor.forecast("rain")
-    await floor.submit()
-    await house.clock.advance(60)
-    assert "1 submissions of an earlier run" in await check_readiness(preparing(floor, readiness))
-    [row] = await house.ledger.submissions.batches(states=[IntentState.UNKNOWN])
-    [item] = await house.ledger.submissions.intents(VENUE, "me", row.batch)
-    await house.ledger.submissions.move_intent(item.intent.id, IntentState.ACKED, detail="", at=house.clock.now())
-    assert await check_readiness(preparing(floor, readiness)) == "lantern: ready"
+async def test_doubts_of_an_earlier_run_must_be_settled_first(jobs_fixture: JobsFixture) -> None:
+    trading_fixture, readiness = TradingFixture.of(jobs_fixture), LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await trading_fixture.arm()
+    trading_fixture.broker.lose_next_reply()
+    await trading_fixture.forecast("rain")
+    await trading_fixture.submit()
+    await jobs_fixture.clock.advance(60)
+    assert "1 submissions of an earlier run" in await check_readiness(preparing(trading_fixture, readiness))
+    [row] = await jobs_fixture.ledger.submissions.batches(states=[IntentState.UNKNOWN])
+    [item] = await jobs_fixture.ledger.submissions.intents(VENUE, "me", row.batch)
+    await jobs_fixture.ledger.submissions.move_intent(
+        item.intent.id, IntentState.ACKED, detail="", at=jobs_fixture.clock.now()
+    )
+    assert await check_readiness(preparing(trading_fixture, readiness)) == "lantern: ready"
 
 
-async def test_what_a_paper_book_does_not_know_keeps_no_live_venue_waiting(house: JobsFixture) -> None:
-    floor = TradingFixture.of(house)
-    floor.broker.lose_next_reply()
-    await floor.forecast("rain")
-    await floor.submit()
-    floor.bound(ExecutionMode.LIVE)
-    await house.clock.advance(60)
-    assert await check_readiness(preparing(floor, LiveReadiness())) == "lantern: ready"
+async def test_what_a_paper_book_does_not_know_keeps_no_live_venue_waiting(jobs_fixture: JobsFixture) -> None:
+    trading_fixture = TradingFixture.of(jobs_fixture)
+    trading_fixture.broker.lose_next_reply()
+    await trading_fixture.forecast("rain")
+    await trading_fixture.submit()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await jobs_fixture.clock.advance(60)
+    assert await check_readiness(preparing(trading_fixture, LiveReadiness())) == "lantern: ready"
 
 
 @pytest.mark.parametrize(("asked_of", "told"), [(True, "clock: has not been compared"), (False, "lantern: ready")])
-async def test_a_clock_is_compared_where_a_venue_is_asked_at_all(house: JobsFixture, asked_of: bool, told: str) -> None:  # noqa: FBT001 - a case
-    floor = TradingFixture.of(house)
-    floor.bound(ExecutionMode.LIVE)
+async def test_a_clock_is_compared_where_a_venue_is_asked_at_all(
+    jobs_fixture: JobsFixture, asked_of: bool, told: str
+) -> None:
+    trading_fixture = TradingFixture.of(jobs_fixture)
+    trading_fixture.bound(ExecutionMode.LIVE)
 
     async def prove() -> Sequence[str]:
         return ()
 
-    parts = replace(preparing(floor, LiveReadiness(), prove=prove if asked_of else None), clock_skew=lambda: None)
+    parts = replace(
+        preparing(trading_fixture, LiveReadiness(), prove=prove if asked_of else None), clock_skew=lambda: None
+    )
     assert told in await check_readiness(parts)
 
 
-def auditing(house: JobsFixture) -> AuditExportContext:
-    return AuditExportContext(ledger=house.ledger, folder=house.path, clock=house.clock)
+def auditing(jobs_fixture: JobsFixture) -> AuditExportContext:
+    return AuditExportContext(ledger=jobs_fixture.ledger, folder=jobs_fixture.path, clock=jobs_fixture.clock)
 
 
-async def act(house: JobsFixture, count: int = 1) -> None:
+async def act(jobs_fixture: JobsFixture, count: int = 1) -> None:
     for _ in range(count):
-        row = AuditRow(at=house.clock.now(), kind="halt", venue="", actor="ann", body={"reason": "odd"})
-        await house.ledger.permissions.write_with_audit(lambda _: None, row)
+        row = AuditRow(at=jobs_fixture.clock.now(), kind="halt", venue="", actor="ann", body={"reason": "odd"})
+        await jobs_fixture.ledger.permissions.write_with_audit(lambda _: None, row)
 
 
-async def test_the_head_is_exported_and_follows_the_chain(house: JobsFixture) -> None:
-    assert await verify_and_export_audit(auditing(house)) == "0 rows verified"
-    assert not (house.path / AUDIT_HEAD_FILE).exists()
-    await act(house, 2)
-    assert await verify_and_export_audit(auditing(house)) == "2 rows verified"
-    await act(house)
-    await verify_and_export_audit(auditing(house))
-    assert read_exported_head(house.path / AUDIT_HEAD_FILE) == await house.ledger.permissions.head()
+async def test_the_head_is_exported_and_follows_the_chain(jobs_fixture: JobsFixture) -> None:
+    assert await verify_and_export_audit(auditing(jobs_fixture)) == "0 rows verified"
+    assert not (jobs_fixture.path / AUDIT_HEAD_FILE).exists()
+    await act(jobs_fixture, 2)
+    assert await verify_and_export_audit(auditing(jobs_fixture)) == "2 rows verified"
+    await act(jobs_fixture)
+    await verify_and_export_audit(auditing(jobs_fixture))
+    assert read_exported_head(jobs_fixture.path / AUDIT_HEAD_FILE) == await jobs_fixture.ledger.permissions.head()
 
 
-async def test_a_chain_that_was_shortened_stops_everything_and_keeps_the_old_head(house: JobsFixture) -> None:
-    await act(house, 3)
-    await verify_and_export_audit(auditing(house))
-    head = read_exported_head(house.path / AUDIT_HEAD_FILE)
-    tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
+async def test_a_chain_that_was_shortened_stops_everything_and_keeps_the_old_head(jobs_fixture: JobsFixture) -> None:
+    await act(jobs_fixture, 3)
+    await verify_and_export_audit(auditing(jobs_fixture))
+    head = read_exported_head(jobs_fixture.path / AUDIT_HEAD_FILE)
+    tamper(jobs_fixture.path / "ledger.sqlite", "delete from audit where seq = 3")
     with pytest.raises(MalformedDataError, match="everything is halted: the audit is broken"):
-        await verify_and_export_audit(auditing(house))
-    [stop] = await house.ledger.permissions.read(permissions.list_active_halts)
+        await verify_and_export_audit(auditing(jobs_fixture))
+    [stop] = await jobs_fixture.ledger.permissions.read(permissions.list_active_halts)
     assert stop.venue == permissions.ALL_VENUES
-    assert read_exported_head(house.path / AUDIT_HEAD_FILE) == head
+    assert read_exported_head(jobs_fixture.path / AUDIT_HEAD_FILE) == head
 
 
-async def test_nothing_is_sent_while_the_audit_is_broken_and_only_what_is_live_waits_for_it(house: JobsFixture) -> None:
-    floor = TradingFixture.of(house)
-    floor.readiness = LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
-    await floor.arm()
-    await act(house, 3)
-    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 2")
-    told = await check_readiness(preparing(floor, floor.readiness))
+async def test_nothing_is_sent_while_the_audit_is_broken_and_only_what_is_live_waits_for_it(
+    jobs_fixture: JobsFixture,
+) -> None:
+    trading_fixture = TradingFixture.of(jobs_fixture)
+    trading_fixture.readiness = LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await trading_fixture.arm()
+    await act(jobs_fixture, 3)
+    tamper(jobs_fixture.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 2")
+    told = await check_readiness(preparing(trading_fixture, trading_fixture.readiness))
     assert "lantern: audit: is broken: row 2 was changed after it was written; compare it with a backup" in told
-    await floor.forecast("rain")
-    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
-    assert floor.bought() == []
-    assert "audit: is broken" in (await floor.whys())[-1]
-    floor.bound(ExecutionMode.PAPER)
-    await floor.forecast("snow")
-    assert (await floor.submit()).startswith("1 planned")
+    await trading_fixture.forecast("rain")
+    assert await trading_fixture.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert trading_fixture.bought() == []
+    assert "audit: is broken" in (await trading_fixture.whys())[-1]
+    trading_fixture.bound(ExecutionMode.PAPER)
+    await trading_fixture.forecast("snow")
+    assert (await trading_fixture.submit()).startswith("1 planned")
 
 
-async def test_what_was_planned_before_the_audit_was_found_broken_does_not_leave(house: JobsFixture) -> None:
-    floor = TradingFixture.of(house)
-    floor.bound(ExecutionMode.LIVE)
-    await floor.arm()
-    await floor.forecast("rain")
-    assert (await floor.submit(flush=False)).startswith("1 planned")
-    await act(house)
-    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
-    await check_readiness(preparing(floor, floor.readiness))
-    await floor.submit()
-    assert floor.bought() == []
+async def test_what_was_planned_before_the_audit_was_found_broken_does_not_leave(jobs_fixture: JobsFixture) -> None:
+    trading_fixture = TradingFixture.of(jobs_fixture)
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await trading_fixture.arm()
+    await trading_fixture.forecast("rain")
+    assert (await trading_fixture.submit(flush=False)).startswith("1 planned")
+    await act(jobs_fixture)
+    tamper(jobs_fixture.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
+    await check_readiness(preparing(trading_fixture, trading_fixture.readiness))
+    await trading_fixture.submit()
+    assert trading_fixture.bought() == []
 
 
-async def test_a_chain_that_is_mended_is_verified_as_a_whole_before_anything_is_sent_again(house: JobsFixture) -> None:
-    floor, readiness = TradingFixture.of(house), LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
-    await act(house, 3)
-    ledger = house.path / "ledger.sqlite"
+async def test_a_chain_that_is_mended_is_verified_as_a_whole_before_anything_is_sent_again(
+    jobs_fixture: JobsFixture,
+) -> None:
+    trading_fixture, readiness = TradingFixture.of(jobs_fixture), LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await act(jobs_fixture, 3)
+    ledger = jobs_fixture.path / "ledger.sqlite"
     tamper(ledger, "update audit set actor = 'bob' where seq in (1, 3)")
-    assert "row 1 was changed" in await check_readiness(preparing(floor, readiness))
+    assert "row 1 was changed" in await check_readiness(preparing(trading_fixture, readiness))
     assert readiness.verified_audit_head == AuditHead()
     tamper(ledger, "update audit set actor = 'ann' where seq = 1")
-    assert "row 3 was changed" in await check_readiness(preparing(floor, readiness))
+    assert "row 3 was changed" in await check_readiness(preparing(trading_fixture, readiness))
     tamper(ledger, "update audit set actor = 'ann' where seq = 3")
-    assert await check_readiness(preparing(floor, readiness)) == "lantern: ready"
-    assert readiness.verified_audit_head == await house.ledger.permissions.head()
+    assert await check_readiness(preparing(trading_fixture, readiness)) == "lantern: ready"
+    assert readiness.verified_audit_head == await jobs_fixture.ledger.permissions.head()
 
 
-async def test_after_the_first_look_what_is_new_is_verified_and_the_row_before_it(house: JobsFixture) -> None:
-    floor, readiness = TradingFixture.of(house), LiveReadiness()
-    floor.bound(ExecutionMode.LIVE)
-    await act(house, 2)
-    assert await check_readiness(preparing(floor, readiness)) == "lantern: ready"
-    await act(house, 2)
-    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 4")
-    assert "row 4 was changed" in await check_readiness(preparing(floor, readiness))
+async def test_after_the_first_look_what_is_new_is_verified_and_the_row_before_it(jobs_fixture: JobsFixture) -> None:
+    trading_fixture, readiness = TradingFixture.of(jobs_fixture), LiveReadiness()
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await act(jobs_fixture, 2)
+    assert await check_readiness(preparing(trading_fixture, readiness)) == "lantern: ready"
+    await act(jobs_fixture, 2)
+    tamper(jobs_fixture.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 4")
+    assert "row 4 was changed" in await check_readiness(preparing(trading_fixture, readiness))
 
 
 async def test_a_tail_that_was_cut_off_or_a_head_that_is_none_is_found_before_anything_is_sent(
-    house: JobsFixture,
+    jobs_fixture: JobsFixture,
 ) -> None:
-    floor = TradingFixture.of(house)
-    floor.bound(ExecutionMode.LIVE)
-    await act(house, 3)
-    await verify_and_export_audit(auditing(house))
-    tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
-    assert "its tail was cut off" in await check_readiness(preparing(floor, LiveReadiness()))
-    (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
-    assert "is not an exported head of the audit log" in await check_readiness(preparing(floor, LiveReadiness()))
+    trading_fixture = TradingFixture.of(jobs_fixture)
+    trading_fixture.bound(ExecutionMode.LIVE)
+    await act(jobs_fixture, 3)
+    await verify_and_export_audit(auditing(jobs_fixture))
+    tamper(jobs_fixture.path / "ledger.sqlite", "delete from audit where seq = 3")
+    assert "its tail was cut off" in await check_readiness(preparing(trading_fixture, LiveReadiness()))
+    (jobs_fixture.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
+    assert "is not an exported head of the audit log" in await check_readiness(
+        preparing(trading_fixture, LiveReadiness())
+    )

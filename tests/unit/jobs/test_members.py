@@ -33,11 +33,11 @@ REF = QuestionRef(VENUE, "rain")
 
 
 @pytest.fixture
-def built(house: JobsFixture) -> JobsFixture:
+def built(jobs_fixture: JobsFixture) -> JobsFixture:
     """A house with a forecaster that is made of the two others."""
-    house.forecasters[BOTH] = EnsembleForecaster(EnsembleSettings(members=(FIRST, SECOND)))
-    house.members[BOTH] = (FIRST, SECOND)
-    return house
+    jobs_fixture.forecasters[BOTH] = EnsembleForecaster(EnsembleSettings(members=(FIRST, SECOND)))
+    jobs_fixture.members[BOTH] = (FIRST, SECOND)
+    return jobs_fixture
 
 
 async def test_in_one_pass_members_come_first_however_many_places_there_are(built: JobsFixture) -> None:
@@ -86,14 +86,16 @@ def trial_start(cutoff: datetime, trial: int = 1) -> GuardedTrialContext:
     return GuardedTrialContext(forecast="x", cutoff=cutoff, trial=trial, fitted=None, random=SeededRandom(1))
 
 
-async def bench(house: JobsFixture, asked: Question, *, trial: int = 1) -> PeerTrialContext:
-    cutoff = question_cutoff(asked, house.clock.now())
+async def bench(jobs_fixture: JobsFixture, asked: Question, *, trial: int = 1) -> PeerTrialContext:
+    cutoff = question_cutoff(asked, jobs_fixture.clock.now())
     charge = CostAttribution(scope="forecast under way", ref=str(asked.ref), venue=VENUE, forecaster=BOTH, trial=trial)
-    return await PeerToolFactory(house.ledger, house.clock).open_trial(asked, trial_start(cutoff, trial), charge=charge)
+    return await PeerToolFactory(jobs_fixture.ledger, jobs_fixture.clock).open_trial(
+        asked, trial_start(cutoff, trial), charge=charge
+    )
 
 
-async def read(house: JobsFixture, asked: Question, *names: str, trial: int = 1) -> Any:
-    found = await bench(house, asked, trial=trial)
+async def read(jobs_fixture: JobsFixture, asked: Question, *names: str, trial: int = 1) -> Any:
+    found = await bench(jobs_fixture, asked, trial=trial)
     return (await found.use_tool(PEER_FORECASTS, {"forecasters": list(names)})).data
 
 
@@ -206,71 +208,80 @@ async def test_nothing_else_can_be_used_there_and_texts_are_kept(built: JobsFixt
 
 
 async def test_each_question_is_planned_for_those_who_fit_it_and_their_leaders_forecast_leaves(
-    house: JobsFixture,
+    jobs_fixture: JobsFixture,
 ) -> None:
-    house.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
-    house.fits = lambda name, asked: (name == SECOND) == ("wet" in asked.tags)
-    house.venue.add_questions(
-        question("rain", now=house.clock.now(), tags=("wet",)), question("sun", now=house.clock.now(), tags=("dry",))
+    jobs_fixture.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
+    jobs_fixture.fits = lambda name, asked: (name == SECOND) == ("wet" in asked.tags)
+    jobs_fixture.venue.add_questions(
+        question("rain", now=jobs_fixture.clock.now(), tags=("wet",)),
+        question("sun", now=jobs_fixture.clock.now(), tags=("dry",)),
     )
-    await house.discover([FIRST, SECOND])
-    assert await house.forecast() == "2 forecasts made"
-    assert [one.forecaster for key in ("rain", "sun") for one in await house.history(key)] == [SECOND, FIRST]
-    assert (await house.submit()).startswith("2 planned, 0 held, 2 acknowledged")
+    await jobs_fixture.discover([FIRST, SECOND])
+    assert await jobs_fixture.forecast() == "2 forecasts made"
+    assert [one.forecaster for key in ("rain", "sun") for one in await jobs_fixture.history(key)] == [SECOND, FIRST]
+    assert (await jobs_fixture.submit()).startswith("2 planned, 0 held, 2 acknowledged")
 
 
-async def test_who_leads_is_asked_again_before_the_write_and_when_it_may_have_changed(house: JobsFixture) -> None:
-    house.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
-    now = house.clock.now()
-    house.venue.add_questions(question("rain", now=now, tags=("wet",)))
-    await house.discover([FIRST, SECOND])
-    await house.forecast()
-    await house.submit()
-    by = {one.forecaster: one.id for one in await house.history()}
+async def test_who_leads_is_asked_again_before_the_write_and_when_it_may_have_changed(
+    jobs_fixture: JobsFixture,
+) -> None:
+    jobs_fixture.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
+    now = jobs_fixture.clock.now()
+    jobs_fixture.venue.add_questions(question("rain", now=now, tags=("wet",)))
+    await jobs_fixture.discover([FIRST, SECOND])
+    await jobs_fixture.forecast()
+    await jobs_fixture.submit()
+    by = {one.forecaster: one.id for one in await jobs_fixture.history()}
     lanes = {
         VENUE: ExecutionPolicy(
-            venue=VENUE, mode=house.mode, primary_forecaster=FIRST, account="me", choose=house.choose
+            venue=VENUE, mode=jobs_fixture.mode, primary_forecaster=FIRST, account="me", choose=jobs_fixture.choose
         )
     }
-    recheck = PreSendCheck(ledger=house.ledger, policies=lanes, kill_switch=house.brake, clock=house.clock)
-    (sent,) = house.book.writes
+    recheck = PreSendCheck(
+        ledger=jobs_fixture.ledger, policies=lanes, kill_switch=jobs_fixture.kill_switch, clock=jobs_fixture.clock
+    )
+    (sent,) = jobs_fixture.book.writes
     assert sent.forecast == by[SECOND]
     assert await recheck(sent) is None
-    house.venue.add_questions(question("rain", now=now))
-    await house.discover([FIRST, SECOND])
+    jobs_fixture.venue.add_questions(question("rain", now=now))
+    await jobs_fixture.discover([FIRST, SECOND])
     assert await recheck(sent) == f"{FIRST} forecasts lantern:rain now, not {SECOND}"
-    await house.clock.advance(3_600.0)
-    await house.submit()
-    assert [one.forecast for one in house.book.writes] == [by[SECOND], by[FIRST]]
+    await jobs_fixture.clock.advance(3_600.0)
+    await jobs_fixture.submit()
+    assert [one.forecast for one in jobs_fixture.book.writes] == [by[SECOND], by[FIRST]]
 
 
-async def test_a_batch_waits_for_the_forecasts_of_all_who_lead(house: JobsFixture) -> None:
-    house.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
-    house.fits = lambda name, asked: (name == SECOND) == ("wet" in asked.tags)
-    house.forecasters[SECOND] = ScriptedForecaster(ServiceUnavailableError("down"))
-    rain = question("rain", now=house.clock.now(), tags=("wet",), batch="b")
-    sun = question("sun", now=house.clock.now(), batch="b")
-    house.venue.add_questions(rain, sun)
-    await house.discover([FIRST, SECOND])
-    await house.forecast()
-    await house.submit()
-    assert house.book.writes == []
-    house.forecasters[SECOND] = ScriptedForecaster(believe_yes(0.6))
-    await house.clock.advance(600.0)
-    assert await house.forecast() == "1 forecasts made"
-    await house.submit()
-    assert len(house.book.writes) == 2
+async def test_a_batch_waits_for_the_forecasts_of_all_who_lead(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.choose = (ChooseTable(tag=("wet",), forecasters=(SECOND,)),)
+    jobs_fixture.fits = lambda name, asked: (name == SECOND) == ("wet" in asked.tags)
+    jobs_fixture.forecasters[SECOND] = ScriptedForecaster(ServiceUnavailableError("down"))
+    rain = question("rain", now=jobs_fixture.clock.now(), tags=("wet",), batch="b")
+    sun = question("sun", now=jobs_fixture.clock.now(), batch="b")
+    jobs_fixture.venue.add_questions(rain, sun)
+    await jobs_fixture.discover([FIRST, SECOND])
+    await jobs_fixture.forecast()
+    await jobs_fixture.submit()
+    assert jobs_fixture.book.writes == []
+    jobs_fixture.forecasters[SECOND] = ScriptedForecaster(believe_yes(0.6))
+    await jobs_fixture.clock.advance(600.0)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    await jobs_fixture.submit()
+    assert len(jobs_fixture.book.writes) == 2
 
 
-async def test_what_a_question_is_filed_under_moves_without_making_another_question_of_it(house: JobsFixture) -> None:
-    house.venue.add_questions(question("rain", now=house.clock.now(), tags=("wet",), tournaments=("autumn",)))
-    await house.discover()
-    first = await house.ledger.questions.get(REF)
+async def test_what_a_question_is_filed_under_moves_without_making_another_question_of_it(
+    jobs_fixture: JobsFixture,
+) -> None:
+    jobs_fixture.venue.add_questions(
+        question("rain", now=jobs_fixture.clock.now(), tags=("wet",), tournaments=("autumn",))
+    )
+    await jobs_fixture.discover()
+    first = await jobs_fixture.ledger.questions.get(REF)
     assert (first.tags, first.tournaments) == (("wet",), ("autumn",))
-    version = await house.ledger.questions.current_version(REF)
-    await house.forecast()
-    house.venue.add_questions(question("rain", now=house.clock.now(), tags=("wet", "cold")))
-    assert "0 new or changed, 0 planned" in await house.discover()
-    assert (await house.ledger.questions.get(REF)).tags == ("wet", "cold")
-    assert (await house.ledger.questions.get(REF)).tournaments == ()
-    assert await house.ledger.questions.current_version(REF) == version
+    version = await jobs_fixture.ledger.questions.current_version(REF)
+    await jobs_fixture.forecast()
+    jobs_fixture.venue.add_questions(question("rain", now=jobs_fixture.clock.now(), tags=("wet", "cold")))
+    assert "0 new or changed, 0 planned" in await jobs_fixture.discover()
+    assert (await jobs_fixture.ledger.questions.get(REF)).tags == ("wet", "cold")
+    assert (await jobs_fixture.ledger.questions.get(REF)).tournaments == ()
+    assert await jobs_fixture.ledger.questions.current_version(REF) == version

@@ -18,28 +18,28 @@ class UnansweredOrderFixture(SignedRequestFixture):
     """An office with one order that got no answer."""
 
     async def begin(self) -> None:
-        self.floor.bound(ExecutionMode.LIVE)
-        await self.floor.arm()
-        self.floor.broker.lose_next_reply()
-        await self.floor.forecast("rain")
-        await self.floor.submit()
+        self.trading_fixture.bound(ExecutionMode.LIVE)
+        await self.trading_fixture.arm()
+        self.trading_fixture.broker.lose_next_reply()
+        await self.trading_fixture.forecast("rain")
+        await self.trading_fixture.submit()
         self.intent = (await self.of(IntentState.UNKNOWN)).id
 
     async def of(self, state: IntentState) -> Intent:
-        [row] = await self.house.ledger.submissions.batches(states=[state])
-        [item] = await self.house.ledger.submissions.intents(VENUE, "me", row.batch)
+        [row] = await self.jobs_fixture.ledger.submissions.batches(states=[state])
+        [item] = await self.jobs_fixture.ledger.submissions.intents(VENUE, "me", row.batch)
         return item.intent
 
     async def state(self) -> IntentState:
-        return (await self.house.ledger.submissions.get(self.intent)).state
+        return (await self.jobs_fixture.ledger.submissions.get(self.intent)).state
 
 
 @pytest.fixture
-async def doubt(house: JobsFixture) -> AsyncIterator[UnansweredOrderFixture]:
-    doubt = UnansweredOrderFixture(TradingFixture.of(house))
+async def doubt(jobs_fixture: JobsFixture) -> AsyncIterator[UnansweredOrderFixture]:
+    doubt = UnansweredOrderFixture(TradingFixture.of(jobs_fixture))
     await doubt.begin()
     yield doubt
-    assert (await house.ledger.permissions.verify()).sound
+    assert (await jobs_fixture.ledger.permissions.verify()).sound
 
 
 async def test_what_is_there_is_taken_over_under_its_name_with_a_row_in_the_audit(
@@ -48,7 +48,7 @@ async def test_what_is_there_is_taken_over_under_its_name_with_a_row_in_the_audi
     said = await doubt.ask(AdoptIntent, intent=doubt.intent, reference="bet 7", reason="seen on the site")
     assert said == f"order {doubt.intent}: exists at the venue as bet 7, according to ann"
     assert await doubt.state() is IntentState.ACKED
-    [row] = await doubt.house.ledger.permissions.recent_audit_rows(limit=1)
+    [row] = await doubt.jobs_fixture.ledger.permissions.recent_audit_rows(limit=1)
     assert (row.kind, row.actor, row.venue) == ("adopt", "ann", VENUE)
     assert "bet 7" in str(dict(row.body))
     assert "seen on the site" in str(dict(row.body))
@@ -57,18 +57,18 @@ async def test_what_is_there_is_taken_over_under_its_name_with_a_row_in_the_audi
 async def test_what_is_not_there_frees_what_it_might_have_cost(doubt: UnansweredOrderFixture) -> None:
     await doubt.ask(AdoptIntent, intent=doubt.intent, absent=True)
     assert await doubt.state() is IntentState.SUPERSEDED
-    assert await doubt.house.ledger.permissions.unsettled_cost(VENUE, "me", paper=False) == 0.0
+    assert await doubt.jobs_fixture.ledger.permissions.unsettled_cost(VENUE, "me", paper=False) == 0.0
     with pytest.raises(RequestRejectedError, match="settled; there is nothing to adopt"):
         await doubt.ask(AdoptIntent, intent=doubt.intent, absent=True)
 
 
 async def test_what_is_still_on_its_way_is_left_to_the_program(doubt: UnansweredOrderFixture) -> None:
-    await doubt.floor.forecast("snow")
-    await doubt.floor.submit(flush=False)
+    await doubt.trading_fixture.forecast("snow")
+    await doubt.trading_fixture.submit(flush=False)
     waiting = await doubt.of(IntentState.PLANNED)
     with pytest.raises(RequestRejectedError, match=f"order {waiting.id} is planned; foxcast run settles it first"):
         await doubt.ask(AdoptIntent, intent=waiting.id, absent=True)
-    await doubt.house.ledger.submissions.begin_attempt([waiting.id], at=doubt.house.clock.now())
+    await doubt.jobs_fixture.ledger.submissions.begin_attempt([waiting.id], at=doubt.jobs_fixture.clock.now())
     with pytest.raises(RequestRejectedError, match=f"order {waiting.id} is sending; foxcast run settles it first"):
         await doubt.ask(AdoptIntent, intent=waiting.id, absent=True)
 
@@ -91,6 +91,6 @@ async def test_an_unknown_name_is_said_to_be_one(doubt: UnansweredOrderFixture) 
 
 
 @pytest.mark.parametrize("fields", [{}, {"reference": " "}, {"reference": "a", "absent": True}])
-def test_one_thing_must_be_said(house: JobsFixture, fields: dict[str, str | bool]) -> None:
+def test_one_thing_must_be_said(jobs_fixture: JobsFixture, fields: dict[str, str | bool]) -> None:
     with pytest.raises(ValueError, match="state either the reference"):
-        AdoptIntent(by="ann", asked_at=house.clock.now() + timedelta(), intent="x", **fields)  # type: ignore[arg-type]
+        AdoptIntent(by="ann", asked_at=jobs_fixture.clock.now() + timedelta(), intent="x", **fields)  # type: ignore[arg-type]

@@ -47,9 +47,9 @@ def shipped(examples: int, before: datetime) -> FittedParameters:
     return FittedParameters(forecaster=FIRST, before=before, examples=examples, payload={"count": examples})
 
 
-def teacher(house: JobsFixture, school: ForecasterTraining) -> ParameterFitter:
+def teacher(jobs_fixture: JobsFixture, school: ForecasterTraining) -> ParameterFitter:
     return ParameterFitter(
-        ledger=house.ledger, archives=[LanternArchive()], trainings={FIRST: school}, clock=house.clock
+        ledger=jobs_fixture.ledger, archives=[LanternArchive()], trainings={FIRST: school}, clock=jobs_fixture.clock
     )
 
 
@@ -122,30 +122,32 @@ def test_a_day_begins_at_midnight_in_utc() -> None:
     assert utc_day(late) == datetime.fromisoformat("2026-03-01T00:00:00+00:00")
 
 
-async def test_who_learns_nothing_is_not_asked(house: JobsFixture) -> None:
+async def test_who_learns_nothing_is_not_asked(jobs_fixture: JobsFixture) -> None:
     assert (
-        await teacher(house, ForecasterTraining(learner=None, shipped_parameters=())).parameters_for(FIRST, START)
+        await teacher(jobs_fixture, ForecasterTraining(learner=None, shipped_parameters=())).parameters_for(
+            FIRST, START
+        )
         is None
     )
 
 
-async def test_a_fit_serves_all_cutoffs_of_its_day_and_is_recorded_once(house: JobsFixture) -> None:
+async def test_a_fit_serves_all_cutoffs_of_its_day_and_is_recorded_once(jobs_fixture: JobsFixture) -> None:
     learner = FakeCountingLearner()
-    asked = teacher(house, ForecasterTraining(learner=learner, shipped_parameters=()))
+    asked = teacher(jobs_fixture, ForecasterTraining(learner=learner, shipped_parameters=()))
     morning, evening = START + 9 * DAY + timedelta(hours=1), START + 9 * DAY + timedelta(hours=23)
     first = await asked.parameters_for(FIRST, morning)
     assert first is not None
     assert await asked.parameters_for(FIRST, evening) is first
     assert learner.asked == [START + 9 * DAY]
-    assert await house.ledger.learning.get(first.digest) == first.parameters
+    assert await jobs_fixture.ledger.learning.get(first.digest) == first.parameters
 
 
-async def test_a_fit_on_record_for_the_day_is_used_again_by_the_next_process(house: JobsFixture) -> None:
+async def test_a_fit_on_record_for_the_day_is_used_again_by_the_next_process(jobs_fixture: JobsFixture) -> None:
     school = ForecasterTraining(learner=FakeCountingLearner(), shipped_parameters=())
-    first = await teacher(house, school).parameters_for(FIRST, START + 9 * DAY)
+    first = await teacher(jobs_fixture, school).parameters_for(FIRST, START + 9 * DAY)
     learner = FakeCountingLearner()
     assert (
-        await teacher(house, ForecasterTraining(learner=learner, shipped_parameters=())).parameters_for(
+        await teacher(jobs_fixture, ForecasterTraining(learner=learner, shipped_parameters=())).parameters_for(
             FIRST, START + 9 * DAY
         )
         == first
@@ -153,26 +155,26 @@ async def test_a_fit_on_record_for_the_day_is_used_again_by_the_next_process(hou
     assert learner.asked == []
 
 
-async def test_a_fit_on_record_that_saw_as_much_is_kept_in_use(house: JobsFixture) -> None:
-    asked = teacher(house, ForecasterTraining(learner=FakeCountingLearner(), shipped_parameters=()))
+async def test_a_fit_on_record_that_saw_as_much_is_kept_in_use(jobs_fixture: JobsFixture) -> None:
+    asked = teacher(jobs_fixture, ForecasterTraining(learner=FakeCountingLearner(), shipped_parameters=()))
     first = await asked.parameters_for(FIRST, START + 9 * DAY)
     assert await asked.parameters_for(FIRST, START + 10 * DAY) == first
-    assert len(await house.ledger.learning.rows()) == 1
+    assert len(await jobs_fixture.ledger.learning.rows()) == 1
 
 
-async def test_before_anything_resolved_nothing_is_known(house: JobsFixture) -> None:
+async def test_before_anything_resolved_nothing_is_known(jobs_fixture: JobsFixture) -> None:
     assert (
-        await teacher(house, ForecasterTraining(learner=FakeCountingLearner(), shipped_parameters=())).parameters_for(
-            FIRST, START
-        )
+        await teacher(
+            jobs_fixture, ForecasterTraining(learner=FakeCountingLearner(), shipped_parameters=())
+        ).parameters_for(FIRST, START)
         is None
     )
-    assert await house.ledger.learning.rows() == []
+    assert await jobs_fixture.ledger.learning.rows() == []
 
 
-async def test_days_beyond_those_kept_in_memory_are_found_again(house: JobsFixture) -> None:
+async def test_days_beyond_those_kept_in_memory_are_found_again(jobs_fixture: JobsFixture) -> None:
     learner = FakeCountingLearner()
-    asked = teacher(house, ForecasterTraining(learner=learner, shipped_parameters=()))
+    asked = teacher(jobs_fixture, ForecasterTraining(learner=learner, shipped_parameters=()))
     for day in range(MAX_CACHED_CUTOFFS + 2):
         await asked.parameters_for(FIRST, START + day * DAY)
     again = await asked.parameters_for(FIRST, START + 3 * DAY)

@@ -55,42 +55,42 @@ class FakePricedExchange(FakeExchange):
 class ClosingFixture:
     """A venue where positions are bought and closed."""
 
-    def __init__(self, house: JobsFixture, folder: Path) -> None:
-        self.floor, self.folder = TradingFixture.of(house), folder
-        self.exchange = FakePricedExchange(house.clock)
-        self.floor.broker = self.exchange  # type: ignore[assignment]
-        self.floor.wants = FakeClosingPlanner()
-        self.house = house
+    def __init__(self, jobs_fixture: JobsFixture, folder: Path) -> None:
+        self.trading_fixture, self.folder = TradingFixture.of(jobs_fixture), folder
+        self.exchange = FakePricedExchange(jobs_fixture.clock)
+        self.trading_fixture.broker = self.exchange  # type: ignore[assignment]
+        self.trading_fixture.wants = FakeClosingPlanner()
+        self.jobs_fixture = jobs_fixture
 
     @property
     def closing(self) -> ClosingContext:
         return ClosingContext(
             folder=self.folder,
-            ledger=self.house.ledger,
-            execution_policies={VENUE: self.floor.execution_policy},
-            gate=self.floor.gate,
-            outbox=self.floor.outbox,
-            clock=self.house.clock,
-            planners={VENUE: self.floor.wants},
-            readiness=self.floor.readiness,
+            ledger=self.jobs_fixture.ledger,
+            execution_policies={VENUE: self.trading_fixture.execution_policy},
+            gate=self.trading_fixture.gate,
+            outbox=self.trading_fixture.outbox,
+            clock=self.jobs_fixture.clock,
+            planners={VENUE: self.trading_fixture.wants},
+            readiness=self.trading_fixture.readiness,
         )
 
     async def bought(self, *keys: str) -> None:
-        await self.floor.forecast(*keys)
-        await self.floor.submit()
+        await self.trading_fixture.forecast(*keys)
+        await self.trading_fixture.submit()
         assert len(self.exchange.placed_orders) == len(keys)
 
     async def close(self, *keys: str, by: str = "ann") -> list[ClosingResult]:
-        await self.house.clock.advance(1)
+        await self.jobs_fixture.clock.advance(1)
         targets = tuple(PositionToClose(venue=VENUE, contract=key, leg=ContractSide.YES) for key in keys)
         path = requests.request_closing(
-            self.folder, ClosePositions(by=by, asked_at=self.house.clock.now(), targets=targets)
+            self.folder, ClosePositions(by=by, asked_at=self.jobs_fixture.clock.now(), targets=targets)
         )
         await close_requested_positions(self.closing)
-        return await requests.read_closing_results(self.house.ledger, path.stem)
+        return await requests.read_closing_results(self.jobs_fixture.ledger, path.stem)
 
     async def submit(self) -> str:
-        return await self.floor.told(closing=self.closing)
+        return await self.trading_fixture.told(closing=self.closing)
 
     @property
     def sides(self) -> list[OrderSide]:
@@ -98,92 +98,105 @@ class ClosingFixture:
 
 
 @pytest.fixture
-def floor(house: JobsFixture, tmp_path: Path) -> ClosingFixture:
-    return ClosingFixture(house, tmp_path)
+def trading_fixture(jobs_fixture: JobsFixture, tmp_path: Path) -> ClosingFixture:
+    return ClosingFixture(jobs_fixture, tmp_path)
 
 
-async def test_a_position_is_sold_for_a_person_and_the_decision_is_on_record(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    [result] = await floor.close("rain")
+async def test_a_position_is_sold_for_a_person_and_the_decision_is_on_record(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain")
+    [result] = await trading_fixture.close("rain")
     assert (result.state, result.sold, result.cash) == (ClosingState.CLOSED, 20.0, 10.0)
-    assert floor.sides == [OrderSide.BUY, OrderSide.SELL]
-    assert (await floor.floor.whys("rain"))[-1] == "closing: ann asked for it"
-    assert (await floor.exchange.account()).positions == ()
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
+    assert (await trading_fixture.trading_fixture.whys("rain"))[-1] == "closing: ann asked for it"
+    assert (await trading_fixture.exchange.account()).positions == ()
 
 
-async def test_its_question_is_not_bought_again_before_the_time_and_is_after_it(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    await floor.close("rain")
+async def test_its_question_is_not_bought_again_before_the_time_and_is_after_it(
+    trading_fixture: ClosingFixture,
+) -> None:
+    await trading_fixture.bought("rain")
+    await trading_fixture.close("rain")
     for days, orders in ((3, 2), (5, 3)):
-        await floor.house.clock.advance(days * 86_400)
-        await floor.house.forecast()
-        await floor.floor.submit()
-        assert len(floor.exchange.placed_orders) == orders
-    assert floor.sides == [OrderSide.BUY, OrderSide.SELL, OrderSide.BUY]
+        await trading_fixture.jobs_fixture.clock.advance(days * 86_400)
+        await trading_fixture.jobs_fixture.forecast()
+        await trading_fixture.trading_fixture.submit()
+        assert len(trading_fixture.exchange.placed_orders) == orders
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL, OrderSide.BUY]
 
 
-async def test_it_is_bought_at_once_where_nobody_is_to_stay_out(floor: ClosingFixture) -> None:
-    floor.floor.bound(trading={"cooldown_h": 0.0})
-    floor.floor.execution_policy = replace(
-        floor.floor.execution_policy, bankroll=TradingFixture.of(floor.house).execution_policy.bankroll
+async def test_it_is_bought_at_once_where_nobody_is_to_stay_out(trading_fixture: ClosingFixture) -> None:
+    trading_fixture.trading_fixture.bound(trading={"cooldown_h": 0.0})
+    trading_fixture.trading_fixture.execution_policy = replace(
+        trading_fixture.trading_fixture.execution_policy,
+        bankroll=TradingFixture.of(trading_fixture.jobs_fixture).execution_policy.bankroll,
     )
-    await floor.bought("rain")
-    await floor.close("rain")
-    await floor.house.clock.advance(3 * 86_400 + 60)
-    await floor.house.forecast()
-    await floor.floor.submit()
-    assert floor.sides == [OrderSide.BUY, OrderSide.SELL, OrderSide.BUY]
+    await trading_fixture.bought("rain")
+    await trading_fixture.close("rain")
+    await trading_fixture.jobs_fixture.clock.advance(3 * 86_400 + 60)
+    await trading_fixture.jobs_fixture.forecast()
+    await trading_fixture.trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL, OrderSide.BUY]
 
 
-async def test_a_lock_and_a_cap_of_nothing_keep_no_person_from_closing(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    floor.floor.bound(total=0.0, per_day=0.0)
-    ref, now = QuestionRef(VENUE, "rain"), floor.house.clock.now()
-    await floor.house.ledger.schedule.lock(ref, forecaster=None, reason="left alone", until=None, now=now)
-    [result] = await floor.close("rain")
+async def test_a_lock_and_a_cap_of_nothing_keep_no_person_from_closing(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain")
+    trading_fixture.trading_fixture.bound(total=0.0, per_day=0.0)
+    ref, now = QuestionRef(VENUE, "rain"), trading_fixture.jobs_fixture.clock.now()
+    await trading_fixture.jobs_fixture.ledger.schedule.lock(
+        ref, forecaster=None, reason="left alone", until=None, now=now
+    )
+    [result] = await trading_fixture.close("rain")
     assert result.state is ClosingState.CLOSED
 
 
-async def test_while_halted_unarmed_or_too_often_nothing_is_sold_and_the_reason_is_told(floor: ClosingFixture) -> None:
-    await floor.bought("rain", "snow")
-    floor.floor.bound(orders_per_hour=2)
-    [result] = await floor.close("rain")
+async def test_while_halted_unarmed_or_too_often_nothing_is_sold_and_the_reason_is_told(
+    trading_fixture: ClosingFixture,
+) -> None:
+    await trading_fixture.bought("rain", "snow")
+    trading_fixture.trading_fixture.bound(orders_per_hour=2)
+    [result] = await trading_fixture.close("rain")
     assert (result.state, result.why) == (ClosingState.HELD, "caps.orders_per_hour = 2: 2 in the last hour")
-    floor.floor.bound(ExecutionMode.LIVE)
-    [result] = await floor.close("rain")
+    trading_fixture.trading_fixture.bound(ExecutionMode.LIVE)
+    [result] = await trading_fixture.close("rain")
     assert result.state is ClosingState.HELD
     assert "not armed" in result.why
-    floor.floor.bound()
-    floor.house.brake.stop_file.write_text("no more")
-    [result] = await floor.close("rain")
+    trading_fixture.trading_fixture.bound()
+    trading_fixture.jobs_fixture.kill_switch.stop_file.write_text("no more")
+    [result] = await trading_fixture.close("rain")
     assert result.state is ClosingState.HELD
-    assert floor.sides == [OrderSide.BUY, OrderSide.BUY]
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.BUY]
 
 
-async def test_a_part_a_lost_answer_and_a_refusal_are_what_they_are(floor: ClosingFixture) -> None:
-    await floor.bought("rain", "snow", "wind")
-    floor.exchange.fill_share = 0.5
-    [part] = await floor.close("rain")
+async def test_a_part_a_lost_answer_and_a_refusal_are_what_they_are(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain", "snow", "wind")
+    trading_fixture.exchange.fill_share = 0.5
+    [part] = await trading_fixture.close("rain")
     assert (part.state, part.sold, part.held) == (ClosingState.PART, 10.0, 20.0)
     assert "10.00 of 20.00 yes of rain at lantern sold for 5.00 COIN" in str(part)
-    floor.exchange.next_failures.append(WriteFailure.REPLY_LOST)
-    [lost] = await floor.close("snow")
+    trading_fixture.exchange.next_failures.append(WriteFailure.REPLY_LOST)
+    [lost] = await trading_fixture.close("snow")
     assert lost.state is ClosingState.PENDING
-    floor.exchange.next_failures.append(WriteFailure.REFUSED)
-    [refused] = await floor.close("wind")
+    trading_fixture.exchange.next_failures.append(WriteFailure.REFUSED)
+    [refused] = await trading_fixture.close("wind")
     assert (refused.state, refused.why) == (ClosingState.HELD, "the market is closed")
 
 
-async def test_what_is_not_held_is_told_and_who_may_not_is_refused(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    [result] = await floor.close("hail")
+async def test_what_is_not_held_is_told_and_who_may_not_is_refused(trading_fixture: ClosingFixture) -> None:
+    await trading_fixture.bought("rain")
+    [result] = await trading_fixture.close("hail")
     assert result.why == "no shares of it are held"
     made = PrincipalRecord(
-        name="bob", role=UserRole.APPROVER, salt="00" * 8, hash="00" * 16, made_at=floor.house.clock.now()
+        name="bob",
+        role=UserRole.APPROVER,
+        salt="00" * 8,
+        hash="00" * 16,
+        made_at=trading_fixture.jobs_fixture.clock.now(),
     )
-    await floor.house.ledger.permissions.write(lambda database: permissions.add_principal(database, made))
-    assert await floor.close("rain") == []
-    assert len(requests.refused_closings(floor.folder)) == 1
+    await trading_fixture.jobs_fixture.ledger.permissions.write(
+        lambda database: permissions.add_principal(database, made)
+    )
+    assert await trading_fixture.close("rain") == []
+    assert len(requests.refused_closings(trading_fixture.folder)) == 1
 
 
 @pytest.mark.parametrize(
@@ -194,42 +207,54 @@ async def test_what_is_not_held_is_told_and_who_may_not_is_refused(floor: Closin
     ],
 )
 async def test_a_policy_sells_with_its_reason_and_stays_out(
-    floor: ClosingFixture, policy: dict[str, Any], bid: float, said: str
+    trading_fixture: ClosingFixture, policy: dict[str, Any], bid: float, said: str
 ) -> None:
-    await floor.bought("rain")
-    floor.exchange.bid = bid
-    assert floor.sides == [OrderSide.BUY]
-    await floor.submit()
-    assert floor.sides == [OrderSide.BUY]
-    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(**policy))
-    assert said in await floor.submit()
-    assert floor.sides == [OrderSide.BUY, OrderSide.SELL]
-    assert (await floor.floor.whys("rain"))[-1].startswith(f"closing: {said}")
-    assert "closing" not in await floor.submit()
+    await trading_fixture.bought("rain")
+    trading_fixture.exchange.bid = bid
+    assert trading_fixture.sides == [OrderSide.BUY]
+    await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY]
+    trading_fixture.trading_fixture.execution_policy = replace(
+        trading_fixture.trading_fixture.execution_policy, trading=TradingSection(**policy)
+    )
+    assert said in await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]
+    assert (await trading_fixture.trading_fixture.whys("rain"))[-1].startswith(f"closing: {said}")
+    assert "closing" not in await trading_fixture.submit()
 
 
-async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_unasked(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    floor.exchange.bid = 0.2
-    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(stop_loss=0.5))
-    ref, now = QuestionRef(VENUE, "rain"), floor.house.clock.now()
-    await floor.house.ledger.schedule.lock(ref, forecaster=None, reason="left alone", until=None, now=now)
-    await floor.submit()
-    assert floor.sides == [OrderSide.BUY]
-    floor.exchange.bid = None
-    await floor.house.ledger.schedule.unlock(ref, forecaster=None)
-    await floor.submit()
-    assert floor.sides == [OrderSide.BUY]
+async def test_a_policy_leaves_alone_what_is_locked_and_what_it_must_not_sell_unasked(
+    trading_fixture: ClosingFixture,
+) -> None:
+    await trading_fixture.bought("rain")
+    trading_fixture.exchange.bid = 0.2
+    trading_fixture.trading_fixture.execution_policy = replace(
+        trading_fixture.trading_fixture.execution_policy, trading=TradingSection(stop_loss=0.5)
+    )
+    ref, now = QuestionRef(VENUE, "rain"), trading_fixture.jobs_fixture.clock.now()
+    await trading_fixture.jobs_fixture.ledger.schedule.lock(
+        ref, forecaster=None, reason="left alone", until=None, now=now
+    )
+    await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY]
+    trading_fixture.exchange.bid = None
+    await trading_fixture.jobs_fixture.ledger.schedule.unlock(ref, forecaster=None)
+    await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY]
 
 
-async def test_a_sale_that_came_to_nothing_is_tried_again_by_the_policy_after_a_while(floor: ClosingFixture) -> None:
-    await floor.bought("rain")
-    floor.exchange.bid = 0.2
-    floor.floor.execution_policy = replace(floor.floor.execution_policy, trading=TradingSection(stop_loss=0.5))
-    floor.exchange.next_failures.append(WriteFailure.REFUSED)
-    assert "the market is closed" in await floor.submit()
-    await floor.submit()
-    assert floor.sides == [OrderSide.BUY]
-    await floor.house.clock.advance(timedelta(minutes=11).total_seconds())
-    await floor.submit()
-    assert floor.sides == [OrderSide.BUY, OrderSide.SELL]
+async def test_a_sale_that_came_to_nothing_is_tried_again_by_the_policy_after_a_while(
+    trading_fixture: ClosingFixture,
+) -> None:
+    await trading_fixture.bought("rain")
+    trading_fixture.exchange.bid = 0.2
+    trading_fixture.trading_fixture.execution_policy = replace(
+        trading_fixture.trading_fixture.execution_policy, trading=TradingSection(stop_loss=0.5)
+    )
+    trading_fixture.exchange.next_failures.append(WriteFailure.REFUSED)
+    assert "the market is closed" in await trading_fixture.submit()
+    await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY]
+    await trading_fixture.jobs_fixture.clock.advance(timedelta(minutes=11).total_seconds())
+    await trading_fixture.submit()
+    assert trading_fixture.sides == [OrderSide.BUY, OrderSide.SELL]

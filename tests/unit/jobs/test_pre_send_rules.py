@@ -22,58 +22,64 @@ Change = Callable[[TradingFixture], Awaitable[object]]
 
 
 def policy(**changes: object) -> Change:
-    async def change(floor: TradingFixture) -> None:
-        floor.execution_policy = replace(floor.execution_policy, **changes)  # type: ignore[arg-type]  # fields by name
+    async def change(trading_fixture: TradingFixture) -> None:
+        trading_fixture.execution_policy = replace(trading_fixture.execution_policy, **changes)  # type: ignore[arg-type]  # fields by name
 
     return change
 
 
-async def change_question(floor: TradingFixture) -> None:
-    floor.house.offer("rain", title="Will there be snow?", closes_at=floor.house.clock.now() + WINDOW)
-    await floor.house.discover()
+async def change_question(trading_fixture: TradingFixture) -> None:
+    trading_fixture.jobs_fixture.offer(
+        "rain", title="Will there be snow?", closes_at=trading_fixture.jobs_fixture.clock.now() + WINDOW
+    )
+    await trading_fixture.jobs_fixture.discover()
 
 
-async def engage_kill_switch(floor: TradingFixture) -> None:
-    floor.house.brake.stop_file.touch()
+async def engage_kill_switch(trading_fixture: TradingFixture) -> None:
+    trading_fixture.jobs_fixture.kill_switch.stop_file.touch()
 
 
-async def halt(floor: TradingFixture) -> None:
-    made = SubmissionHalt(venue=VENUE, at=floor.house.clock.now(), why="odd", by="ann")
-    await floor.house.ledger.permissions.write(lambda database: permissions.add_halt(database, made))
+async def halt(trading_fixture: TradingFixture) -> None:
+    made = SubmissionHalt(venue=VENUE, at=trading_fixture.jobs_fixture.clock.now(), why="odd", by="ann")
+    await trading_fixture.jobs_fixture.ledger.permissions.write(lambda database: permissions.add_halt(database, made))
 
 
-async def lock(floor: TradingFixture) -> None:
-    now = floor.house.clock.now()
-    await floor.house.ledger.schedule.lock(REF, forecaster=FIRST, reason="under review", until=None, now=now)
+async def lock(trading_fixture: TradingFixture) -> None:
+    now = trading_fixture.jobs_fixture.clock.now()
+    await trading_fixture.jobs_fixture.ledger.schedule.lock(
+        REF, forecaster=FIRST, reason="under review", until=None, now=now
+    )
 
 
-async def close_window(floor: TradingFixture) -> None:
-    await floor.house.clock.advance(WINDOW.total_seconds() + 1.0)
+async def close_window(trading_fixture: TradingFixture) -> None:
+    await trading_fixture.jobs_fixture.clock.advance(WINDOW.total_seconds() + 1.0)
 
 
-async def disarm(floor: TradingFixture) -> None:
-    await floor.arm(id="a", disarmed_at=floor.house.clock.now())
+async def disarm(trading_fixture: TradingFixture) -> None:
+    await trading_fixture.arm(id="a", disarmed_at=trading_fixture.jobs_fixture.clock.now())
 
 
-async def arm_again(floor: TradingFixture) -> None:
-    await floor.house.clock.advance(1.0)
-    await floor.arm()
+async def arm_again(trading_fixture: TradingFixture) -> None:
+    await trading_fixture.jobs_fixture.clock.advance(1.0)
+    await trading_fixture.arm()
 
 
-async def lose_credentials(floor: TradingFixture) -> None:
-    floor.readiness.credentials = {VENUE: "refused"}
+async def lose_credentials(trading_fixture: TradingFixture) -> None:
+    trading_fixture.readiness.credentials = {VENUE: "refused"}
 
 
-async def lose_money(floor: TradingFixture) -> None:
-    floor.bound(floor.execution_policy.mode, daily_loss=5.0)
+async def lose_money(trading_fixture: TradingFixture) -> None:
+    trading_fixture.bound(trading_fixture.execution_policy.mode, daily_loss=5.0)
     for cash in (100.0, 90.0):
-        floor.broker.cash = cash
-        await floor.house.clock.advance(1.0)
-        await floor.house.ledger.readings.add(VENUE, "me", await floor.broker.account(), paper=False)
+        trading_fixture.broker.cash = cash
+        await trading_fixture.jobs_fixture.clock.advance(1.0)
+        await trading_fixture.jobs_fixture.ledger.readings.add(
+            VENUE, "me", await trading_fixture.broker.account(), paper=False
+        )
 
 
-async def set_clock_back(floor: TradingFixture) -> None:
-    await floor.house.clock.advance(-1.0)
+async def set_clock_back(trading_fixture: TradingFixture) -> None:
+    await trading_fixture.jobs_fixture.clock.advance(-1.0)
 
 
 CHANGES: Mapping[str, tuple[Change, str]] = {
@@ -95,30 +101,30 @@ CHANGES: Mapping[str, tuple[Change, str]] = {
 
 
 @pytest.fixture
-async def floor(house: JobsFixture) -> TradingFixture:
-    made = TradingFixture.of(house)
+async def trading_fixture(jobs_fixture: JobsFixture) -> TradingFixture:
+    made = TradingFixture.of(jobs_fixture)
     made.bound(ExecutionMode.LIVE)
     await made.arm()
-    await house.clock.advance(2.0)
-    await made.forecast("rain", closes_at=house.clock.now() + WINDOW)
+    await jobs_fixture.clock.advance(2.0)
+    await made.forecast("rain", closes_at=jobs_fixture.clock.now() + WINDOW)
     await made.submit(flush=False)
     return made
 
 
-async def planned(floor: TradingFixture) -> Intent:
-    [row] = await floor.house.ledger.submissions.batches(states=[IntentState.PLANNED])
-    [item] = await floor.house.ledger.submissions.intents(VENUE, "me", row.batch, paper=False)
+async def planned(trading_fixture: TradingFixture) -> Intent:
+    [row] = await trading_fixture.jobs_fixture.ledger.submissions.batches(states=[IntentState.PLANNED])
+    [item] = await trading_fixture.jobs_fixture.ledger.submissions.intents(VENUE, "me", row.batch, paper=False)
     return item.intent
 
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_what_a_rule_objects_to_after_the_decision_is_found_before_the_write(
-    floor: TradingFixture, name: str
+    trading_fixture: TradingFixture, name: str
 ) -> None:
-    intent, (change, why) = await planned(floor), CHANGES[name]
-    assert await floor.outbox.pre_send_check(intent) is None
-    await change(floor)
-    assert why in (await floor.outbox.pre_send_check(intent) or "")
+    intent, (change, why) = await planned(trading_fixture), CHANGES[name]
+    assert await trading_fixture.outbox.pre_send_check(intent) is None
+    await change(trading_fixture)
+    assert why in (await trading_fixture.outbox.pre_send_check(intent) or "")
 
 
 def test_no_rule_that_is_asked_before_a_write_is_left_out() -> None:

@@ -49,28 +49,28 @@ KEYS = {name: hash_token(f"token of {name}", "00" * 16) for name in TOKENS}
 class SignedRequestFixture:
     """Asks, in the name of somebody, with the proof that their token makes."""
 
-    def __init__(self, floor: TradingFixture) -> None:
-        self.floor, self.house = floor, floor.house
+    def __init__(self, trading_fixture: TradingFixture) -> None:
+        self.trading_fixture, self.jobs_fixture = trading_fixture, trading_fixture.jobs_fixture
         self.adopt: AdoptCallback | None = None
-        floor.bound(ExecutionMode.LIVE)
+        trading_fixture.bound(ExecutionMode.LIVE)
 
     @property
     def parts(self) -> PrivilegedRequestContext:
         return PrivilegedRequestContext(
-            ledger=self.house.ledger,
-            clock=self.house.clock,
-            stop_file=self.house.path / "STOP",
-            execution_policies={VENUE: self.floor.execution_policy},
+            ledger=self.jobs_fixture.ledger,
+            clock=self.jobs_fixture.clock,
+            stop_file=self.jobs_fixture.path / "STOP",
+            execution_policies={VENUE: self.trading_fixture.execution_policy},
             trading_venues=frozenset({VENUE}),
             adopt=self.adopt,
-            on_resume=lambda _: self.floor.readiness.mark_outdated(),
+            on_resume=lambda _: self.trading_fixture.readiness.mark_outdated(),
         )
 
     async def ask(self, kind: type[Any], by: str = "ann", **fields: Any) -> str:
         return await handle_privileged_request(self.parts, self.request(kind, by, **fields))
 
     def request(self, kind: type[Any], by: str = "ann", **fields: Any) -> PrivilegedRequest:
-        now = self.house.clock.now()
+        now = self.jobs_fixture.clock.now()
         if kind is ArmVenue:
             given = {"venue": VENUE, "account": "me", "config": DIGEST, "until": now + timedelta(hours=24)}
             fields = given | {"per_order": 5.0, "per_day": 10.0, "total": 20.0} | fields
@@ -84,17 +84,17 @@ class SignedRequestFixture:
             await self.ask(AddPrincipal, name=name, role=role, salt=KEYS[name].salt, hash=KEYS[name].hash)
 
     async def standing(self) -> list[permissions.SubmissionHalt]:
-        return await self.house.ledger.permissions.read(permissions.list_active_halts)
+        return await self.jobs_fixture.ledger.permissions.read(permissions.list_active_halts)
 
     async def kinds(self) -> list[str]:
-        return [row.kind for row in await self.house.ledger.permissions.recent_audit_rows(limit=9)]
+        return [row.kind for row in await self.jobs_fixture.ledger.permissions.recent_audit_rows(limit=9)]
 
 
 @pytest.fixture
-async def office(house: JobsFixture) -> AsyncIterator[SignedRequestFixture]:
-    office = SignedRequestFixture(TradingFixture.of(house))
+async def office(jobs_fixture: JobsFixture) -> AsyncIterator[SignedRequestFixture]:
+    office = SignedRequestFixture(TradingFixture.of(jobs_fixture))
     yield office
-    assert (await house.ledger.permissions.verify()).sound
+    assert (await jobs_fixture.ledger.permissions.verify()).sound
 
 
 REQUESTS: dict[PrivilegedAction, tuple[type[Any], dict[str, Any]]] = {
@@ -123,11 +123,11 @@ async def test_each_person_is_let_do_what_their_role_allows_and_nothing_else(
     kind, fields = REQUESTS[act]
     request = office.request(kind, by, **fields)
     assert requested_action(request) is act
-    before = await office.house.ledger.permissions.head()
+    before = await office.jobs_fixture.ledger.permissions.head()
     if act not in ALLOWED[TOKENS.get(by)]:
         with pytest.raises(AuthenticationError, match=f"{act} needs the role"):
             await handle_privileged_request(office.parts, request)
-        assert await office.house.ledger.permissions.head() == before
+        assert await office.jobs_fixture.ledger.permissions.head() == before
     elif kind in {AnswerApproval, AdoptIntent}:
         with pytest.raises(NotFoundError):
             await handle_privileged_request(office.parts, request)
@@ -159,7 +159,7 @@ async def test_a_request_that_was_forged_or_changed_is_refused(office: SignedReq
 async def test_a_request_of_long_ago_is_refused(office: SignedRequestFixture) -> None:
     await office.hire()
     request = office.request(ResumeSubmissions)
-    await office.house.clock.advance(16 * 60)
+    await office.jobs_fixture.clock.advance(16 * 60)
     with pytest.raises(AuthenticationError, match="too long ago; ask again"):
         await handle_privileged_request(office.parts, request)
 
@@ -171,12 +171,12 @@ async def test_who_takes_locks_off_or_has_models_asked_needs_a_role(
 ) -> None:
     known = [*TOKENS.items()]
     await office.hire()
-    ref, now = QuestionRef(VENUE, "rain"), office.house.clock.now()
+    ref, now = QuestionRef(VENUE, "rain"), office.jobs_fixture.clock.now()
     made: UnlockQuestion | ForecastQuestion = UnlockQuestion(ref=ref, by=by, asked_at=now)
     if act is PrivilegedAction.FORECAST:
         made = ForecastQuestion(ref=ref, forecaster="first", by=by, asked_at=now)
     request = replace(made, proof=make_request_proof(KEYS[by].hash, request_text(made))) if by in KEYS else made
-    people = await office.house.ledger.permissions.principals()
+    people = await office.jobs_fixture.ledger.permissions.principals()
     assert [(one.name, one.role) for one in people] == known
     if act in ALLOWED[TOKENS.get(by)]:
         authorize_request(request, people, now=now)
@@ -192,11 +192,11 @@ async def test_who_takes_locks_off_or_has_models_asked_needs_a_role(
 
 
 async def test_a_request_of_another_time_is_refused_to_anybody(office: SignedRequestFixture) -> None:
-    far = office.house.clock.now() + timedelta(days=365 * 7_000)
+    far = office.jobs_fixture.clock.now() + timedelta(days=365 * 7_000)
     request = ArmVenue(by="ann", asked_at=far, venue=VENUE, account="me", config=DIGEST, until=far + timedelta(hours=1))
     with pytest.raises(AuthenticationError, match="in the future; ask again"):
         await handle_privileged_request(office.parts, request)
-    assert (await office.house.ledger.permissions.read_status({VENUE: "me"}, now=far)).arms == {}
+    assert (await office.jobs_fixture.ledger.permissions.read_status({VENUE: "me"}, now=far)).arms == {}
 
 
 async def test_the_same_request_to_arm_does_not_arm_again_what_was_disarmed_since(office: SignedRequestFixture) -> None:
@@ -211,48 +211,48 @@ async def test_the_same_request_to_arm_does_not_arm_again_what_was_disarmed_sinc
 async def test_halting_is_open_to_all_and_resuming_is_not(office: SignedRequestFixture) -> None:
     await office.hire()
     assert await office.ask(HaltSubmissions, "nobody", reason="prices look odd") == "halted everything: prices look odd"
-    assert (office.house.path / "STOP").read_text() == "prices look odd (nobody)\n"
+    assert (office.jobs_fixture.path / "STOP").read_text() == "prices look odd (nobody)\n"
     with pytest.raises(AuthenticationError):
         await office.ask(ResumeSubmissions, "vic")
     said_ = await office.ask(ResumeSubmissions, "oli")
     assert said_ == "everything resumed, 1 halt ended and the file STOP is removed"
-    assert not (office.house.path / "STOP").exists()
+    assert not (office.jobs_fixture.path / "STOP").exists()
     assert await office.standing() == []
     assert await office.ask(ResumeSubmissions, "oli") == "everything was not halted"
 
 
 async def test_resuming_tells_of_a_stop_file_that_was_made_by_hand(office: SignedRequestFixture) -> None:
-    (office.house.path / "STOP").touch()
-    await office.house.clock.advance(1)
+    (office.jobs_fixture.path / "STOP").touch()
+    await office.jobs_fixture.clock.advance(1)
     assert await office.ask(ResumeSubmissions) == "everything resumed, the file STOP is removed"
-    assert not (office.house.path / "STOP").exists()
+    assert not (office.jobs_fixture.path / "STOP").exists()
 
 
-async def test_nothing_is_resumed_while_the_audit_is_broken(house: JobsFixture) -> None:
-    office = SignedRequestFixture(TradingFixture.of(house))
+async def test_nothing_is_resumed_while_the_audit_is_broken(jobs_fixture: JobsFixture) -> None:
+    office = SignedRequestFixture(TradingFixture.of(jobs_fixture))
     await office.ask(HaltSubmissions, reason="odd", venue=VENUE)
     await office.ask(HaltSubmissions, reason="odder")
-    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
-    parts = replace(office.parts, folder=house.path)
+    tamper(jobs_fixture.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
+    parts = replace(office.parts, folder=jobs_fixture.path)
     for one in (parts, office.parts):
         for venue in (VENUE, None):
             with pytest.raises(
                 RequestRejectedError, match="nothing is resumed while the audit is broken: row 1 was changed"
             ):
                 await handle_privileged_request(one, office.request(ResumeSubmissions, venue=venue))
-    assert (house.path / "STOP").exists()
+    assert (jobs_fixture.path / "STOP").exists()
     assert len(await office.standing()) == 2
-    tamper(house.path / "ledger.sqlite", "update audit set actor = 'ann' where seq = 1")
-    (house.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
+    tamper(jobs_fixture.path / "ledger.sqlite", "update audit set actor = 'ann' where seq = 1")
+    (jobs_fixture.path / AUDIT_HEAD_FILE).write_bytes(b"{}")
     with pytest.raises(RequestRejectedError, match="is not an exported head of the audit log"):
         await handle_privileged_request(parts, office.request(ResumeSubmissions))
-    (house.path / AUDIT_HEAD_FILE).unlink()
+    (jobs_fixture.path / AUDIT_HEAD_FILE).unlink()
     assert "2 halts ended" in await handle_privileged_request(parts, office.request(ResumeSubmissions))
 
 
 async def test_one_venue_can_be_halted_by_itself(office: SignedRequestFixture) -> None:
     await office.ask(HaltSubmissions, reason="odd", venue=VENUE)
-    assert not (office.house.path / "STOP").exists()
+    assert not (office.jobs_fixture.path / "STOP").exists()
     assert [stop.venue for stop in await office.standing()] == [VENUE]
     await office.ask(ResumeSubmissions, venue=VENUE)
     assert await office.standing() == []
@@ -264,7 +264,9 @@ async def test_arming_takes_hold_and_disarming_ends_it(office: SignedRequestFixt
     said_ = await office.ask(ArmVenue)
     assert "lantern armed until" in said_
     assert "order=5 day=10 total=20" in said_
-    arm = (await office.house.ledger.permissions.read_status({VENUE: "me"}, now=office.house.clock.now())).arms[VENUE]
+    arm = (
+        await office.jobs_fixture.ledger.permissions.read_status({VENUE: "me"}, now=office.jobs_fixture.clock.now())
+    ).arms[VENUE]
     assert (arm.by, arm.per_order, arm.per_day, arm.total) == ("ann", 5.0, 10.0, 20.0)
     assert await office.ask(DisarmVenue, venue=VENUE) == "lantern disarmed"
     assert await office.ask(DisarmVenue, venue=VENUE) == "lantern was not armed"
@@ -289,22 +291,22 @@ async def test_what_is_armed_must_make_sense(office: SignedRequestFixture, field
 @pytest.mark.parametrize("hours", [0, -1, 24 * 121])
 async def test_an_arm_record_ends_some_time_from_now(office: SignedRequestFixture, hours: int) -> None:
     with pytest.raises(RequestRejectedError, match="within 120 days"):
-        await office.ask(ArmVenue, until=office.house.clock.now() + timedelta(hours=hours))
+        await office.ask(ArmVenue, until=office.jobs_fixture.clock.now() + timedelta(hours=hours))
 
 
 @pytest.mark.parametrize("amount", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_amount_is_a_number_above_nothing(house: JobsFixture, amount: float) -> None:
+def test_an_amount_is_a_number_above_nothing(jobs_fixture: JobsFixture, amount: float) -> None:
     with pytest.raises(ValueError, match="not a valid amount"):
-        SignedRequestFixture(TradingFixture.of(house)).request(ArmVenue, total=amount)
+        SignedRequestFixture(TradingFixture.of(jobs_fixture)).request(ArmVenue, total=amount)
 
 
 async def test_a_venue_on_paper_is_not_armed_and_one_where_nothing_is_paid_has_no_amounts(
     office: SignedRequestFixture,
 ) -> None:
-    office.floor.bound(ExecutionMode.PAPER)
+    office.trading_fixture.bound(ExecutionMode.PAPER)
     with pytest.raises(RequestRejectedError, match="mode paper"):
         await office.ask(ArmVenue)
-    office.floor.bound(ExecutionMode.LIVE)
+    office.trading_fixture.bound(ExecutionMode.LIVE)
     free = replace(office.parts, trading_venues=frozenset())
     with pytest.raises(RequestRejectedError, match="without amounts"):
         await handle_privileged_request(free, office.request(ArmVenue))
@@ -313,54 +315,56 @@ async def test_a_venue_on_paper_is_not_armed_and_one_where_nothing_is_paid_has_n
 
 
 async def test_an_answer_names_who_gave_it_and_holds_for_a_time(office: SignedRequestFixture) -> None:
-    office.floor.bound(ExecutionMode.APPROVE)
-    await office.floor.arm()
-    await office.floor.forecast("rain")
-    await office.floor.submit()
-    [asked] = await office.house.ledger.permissions.approvals()
+    office.trading_fixture.bound(ExecutionMode.APPROVE)
+    await office.trading_fixture.arm()
+    await office.trading_fixture.forecast("rain")
+    await office.trading_fixture.submit()
+    [asked] = await office.jobs_fixture.ledger.permissions.approvals()
     assert await office.ask(AnswerApproval, approval=asked.id[:6], approved=True) == f"{asked.id} approved by ann"
-    [found] = await office.house.ledger.permissions.approvals(everything=True)
+    [found] = await office.jobs_fixture.ledger.permissions.approvals(everything=True)
     assert (found.state, found.by) == (ApprovalState.APPROVED, "ann")
     with pytest.raises(RequestRejectedError, match="approved already"):
         await office.ask(AnswerApproval, approval=asked.id, approved=False)
 
 
 def attending(office: SignedRequestFixture, *, permitting: bool = True) -> OperatorRequestContext:
-    house = office.house
+    jobs_fixture = office.jobs_fixture
     return OperatorRequestContext(
-        folder=house.path,
-        ledger=house.ledger,
-        clock=house.clock,
+        folder=jobs_fixture.path,
+        ledger=jobs_fixture.ledger,
+        clock=jobs_fixture.clock,
         privileged_requests=office.parts if permitting else None,
     )
 
 
 async def test_the_daemon_does_what_a_request_file_asks_and_tells(office: SignedRequestFixture) -> None:
     await office.hire()
-    path = send_request(office.house.path, office.request(ArmVenue), at=office.house.clock.now())
+    path = send_request(office.jobs_fixture.path, office.request(ArmVenue), at=office.jobs_fixture.clock.now())
     assert "token of" not in path.read_text()
     assert await handle_requests(attending(office)) == "1 requests done"
-    [note] = await office.house.ledger.events.recent(1, "request")
+    [note] = await office.jobs_fixture.ledger.events.recent(1, "request")
     assert note.text.startswith("lantern armed until")
 
 
-async def test_the_daemon_refuses_a_forged_request_file(office: SignedRequestFixture, house: JobsFixture) -> None:
+async def test_the_daemon_refuses_a_forged_request_file(
+    office: SignedRequestFixture, jobs_fixture: JobsFixture
+) -> None:
     await office.hire()
-    path = send_request(house.path, replace(office.request(ArmVenue), proof=""), at=house.clock.now())
+    path = send_request(jobs_fixture.path, replace(office.request(ArmVenue), proof=""), at=jobs_fixture.clock.now())
     assert await handle_requests(attending(office)) == "0 requests done, 1 refused"
-    assert (house.path / REQUEST_FOLDER / REFUSED_FOLDER / path.name).exists()
+    assert (jobs_fixture.path / REQUEST_FOLDER / REFUSED_FOLDER / path.name).exists()
     assert "arm" not in await office.kinds()
 
 
 async def test_where_no_leave_is_given_the_request_is_put_aside(
-    office: SignedRequestFixture, house: JobsFixture
+    office: SignedRequestFixture, jobs_fixture: JobsFixture
 ) -> None:
-    send_request(house.path, office.request(HaltSubmissions, reason="odd"), at=house.clock.now())
+    send_request(jobs_fixture.path, office.request(HaltSubmissions, reason="odd"), at=jobs_fixture.clock.now())
     assert await handle_requests(attending(office, permitting=False)) == "0 requests done, 1 refused"
 
 
-def test_keys_are_in_no_text_about_a_request(house: JobsFixture, tmp_path: Path) -> None:
-    office = SignedRequestFixture(TradingFixture.of(house))
+def test_keys_are_in_no_text_about_a_request(jobs_fixture: JobsFixture, tmp_path: Path) -> None:
+    office = SignedRequestFixture(TradingFixture.of(jobs_fixture))
     add = office.request(AddPrincipal, name="new", role=UserRole.VIEWER, salt="aa" * 16, hash="bb" * 32)
     assert "bb" * 32 not in repr(add)
     assert "proof" not in repr(add)

@@ -97,59 +97,62 @@ def _always(_question: Question, _forecaster: str) -> bool:
     return True
 
 
-async def due_times(house: JobsFixture) -> dict[str, tuple[str | None, str]]:
-    rows = await house.ledger.schedule.readers.run(
+async def due_times(jobs_fixture: JobsFixture) -> dict[str, tuple[str | None, str]]:
+    rows = await jobs_fixture.ledger.schedule.readers.run(
         lambda database: database.execute("select ref, due_at, why from schedule order by ref").fetchall()
     )
     return {ref.partition(":")[2]: (due_at, why) for ref, due_at, why in rows}
 
 
-async def test_what_is_scheduled_already_moves_with_the_policy(house: JobsFixture) -> None:
-    began = house.clock.now()
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
-    before = await due_times(house)
+async def test_what_is_scheduled_already_moves_with_the_policy(jobs_fixture: JobsFixture) -> None:
+    began = jobs_fixture.clock.now()
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    before = await due_times(jobs_fixture)
     assert before == {"rain": (format_timestamp(began + timedelta(days=3)), "stale")}
-    ledger, now = house.ledger, house.clock.now()
-    assert await reschedule_forecasts(ledger, house.policy, repeats=_always, now=now) == 0
+    ledger, now = jobs_fixture.ledger, jobs_fixture.clock.now()
+    assert await reschedule_forecasts(ledger, jobs_fixture.policy, repeats=_always, now=now) == 0
     assert await reschedule_forecasts(ledger, SHORT, repeats=_always, now=now) == 1
-    assert await due_times(house) == {"rain": (format_timestamp(began + timedelta(hours=10)), "stale")}
+    assert await due_times(jobs_fixture) == {"rain": (format_timestamp(began + timedelta(hours=10)), "stale")}
     assert await reschedule_forecasts(ledger, SHORT, repeats=_always, now=now) == 0
-    await house.clock.advance(11 * 3600)
-    assert await house.forecast() == "1 forecasts made"
+    await jobs_fixture.clock.advance(11 * 3600)
+    assert await jobs_fixture.forecast() == "1 forecasts made"
 
 
-async def test_a_longer_policy_moves_it_back(house: JobsFixture) -> None:
-    house.policy = SHORT
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
+async def test_a_longer_policy_moves_it_back(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.policy = SHORT
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
     longer = ReforecastPolicy(stale_after=timedelta(days=20), near_close=(timedelta(hours=24),))
-    assert await reschedule_forecasts(house.ledger, longer, repeats=_always, now=house.clock.now()) == 1
-    [(due_at, why)] = (await due_times(house)).values()
-    assert (due_at, why) == (format_timestamp(house.clock.now() + timedelta(days=9)), "1 day, 0:00:00 before closing")
+    assert await reschedule_forecasts(jobs_fixture.ledger, longer, repeats=_always, now=jobs_fixture.clock.now()) == 1
+    [(due_at, why)] = (await due_times(jobs_fixture)).values()
+    assert (due_at, why) == (
+        format_timestamp(jobs_fixture.clock.now() + timedelta(days=9)),
+        "1 day, 0:00:00 before closing",
+    )
 
 
 @pytest.mark.parametrize(("repeats", "moved"), [(True, 1), (False, 0)])
 async def test_what_would_not_have_been_due_again_is_where_it_repeats(
-    house: JobsFixture, *, repeats: bool, moved: int
+    jobs_fixture: JobsFixture, *, repeats: bool, moved: int
 ) -> None:
-    house.policy = ReforecastPolicy(stale_after=timedelta(days=30), near_close=())
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
-    assert await due_times(house) == {"rain": (None, "forecast made")}
-    now = house.clock.now()
-    assert await reschedule_forecasts(house.ledger, SHORT, repeats=lambda *_: repeats, now=now) == moved
+    jobs_fixture.policy = ReforecastPolicy(stale_after=timedelta(days=30), near_close=())
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    assert await due_times(jobs_fixture) == {"rain": (None, "forecast made")}
+    now = jobs_fixture.clock.now()
+    assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=lambda *_: repeats, now=now) == moved
 
 
-async def test_what_was_put_off_or_asked_for_stays(house: JobsFixture) -> None:
-    house.offer("rain")
-    await house.discover()
-    await house.forecast()
-    now = house.clock.now()
-    await house.ledger.schedule.writer.run(
+async def test_what_was_put_off_or_asked_for_stays(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    now = jobs_fixture.clock.now()
+    await jobs_fixture.ledger.schedule.writer.run(
         lambda database: database.execute("update schedule set not_before = due_at").rowcount
     )
-    assert await reschedule_forecasts(house.ledger, SHORT, repeats=_always, now=now) == 0
+    assert await reschedule_forecasts(jobs_fixture.ledger, SHORT, repeats=_always, now=now) == 0

@@ -45,123 +45,128 @@ def configured_forecasters(*, asks: bool = False) -> Mapping[str, ConfiguredFore
     }
 
 
-async def attended(house: JobsFixture, **parts: Any) -> str:
+async def attended(jobs_fixture: JobsFixture, **parts: Any) -> str:
     given = {"forecasters": configured_forecasters(), **parts}
     return await handle_requests(
-        OperatorRequestContext(folder=house.path, ledger=house.ledger, clock=house.clock, **given)
+        OperatorRequestContext(folder=jobs_fixture.path, ledger=jobs_fixture.ledger, clock=jobs_fixture.clock, **given)
     )
 
 
-async def told(house: JobsFixture) -> str:
-    [event, *_] = await house.ledger.events.recent(9, "request")
+async def told(jobs_fixture: JobsFixture) -> str:
+    [event, *_] = await jobs_fixture.ledger.events.recent(9, "request")
     return event.text.partition(" [")[0]
 
 
-async def test_a_question_on_record_becomes_due_now_though_it_was_forecast_already(house: JobsFixture) -> None:
-    house.offer("rain")
-    await house.discover()
-    assert await house.forecast() == "1 forecasts made"
-    assert await house.forecast() == "0 forecasts made"
-    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
-    assert await attended(house) == "1 requests done"
-    assert await house.forecast() == "1 forecasts made"
-    assert [made.why for made in await house.history()] == ["new question", "asked for"]
-    assert await told(house) == f"forecast of lantern:rain by {FIRST} asked for"
+async def test_a_question_on_record_becomes_due_now_though_it_was_forecast_already(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert await jobs_fixture.forecast() == "0 forecasts made"
+    send_request(jobs_fixture.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=jobs_fixture.clock.now())
+    assert await attended(jobs_fixture) == "1 requests done"
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    assert [made.why for made in await jobs_fixture.history()] == ["new question", "asked for"]
+    assert await told(jobs_fixture) == f"forecast of lantern:rain by {FIRST} asked for"
 
 
-async def test_a_question_of_ones_own_comes_with_the_request(house: JobsFixture) -> None:
-    send_request(house.path, ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN), at=house.clock.now())
-    assert await attended(house) == "1 requests done"
-    assert await house.ledger.questions.get(OWN.ref) == OWN
-    assert await house.forecast() == "1 forecasts made"
-    [made] = await house.ledger.forecasts.history(OWN.ref)
+async def test_a_question_of_ones_own_comes_with_the_request(jobs_fixture: JobsFixture) -> None:
+    send_request(
+        jobs_fixture.path, ForecastQuestion(ref=OWN.ref, forecaster=FIRST, question=OWN), at=jobs_fixture.clock.now()
+    )
+    assert await attended(jobs_fixture) == "1 requests done"
+    assert await jobs_fixture.ledger.questions.get(OWN.ref) == OWN
+    assert await jobs_fixture.forecast() == "1 forecasts made"
+    [made] = await jobs_fixture.ledger.forecasts.history(OWN.ref)
     assert made.why == "asked for"
 
 
-async def test_a_question_that_nobody_knows_is_refused(house: JobsFixture) -> None:
-    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
-    assert await attended(house) == "0 requests done, 1 refused"
-    assert "no question lantern:rain in the ledger" in await told(house)
+async def test_a_question_that_nobody_knows_is_refused(jobs_fixture: JobsFixture) -> None:
+    send_request(jobs_fixture.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=jobs_fixture.clock.now())
+    assert await attended(jobs_fixture) == "0 requests done, 1 refused"
+    assert "no question lantern:rain in the ledger" in await told(jobs_fixture)
 
 
-async def test_a_forecaster_that_is_not_open_is_refused_by_name(house: JobsFixture) -> None:
-    house.offer("rain")
-    await house.discover()
-    path = send_request(house.path, ForecastQuestion(ref=REF, forecaster="frist"), at=house.clock.now())
-    assert await attended(house) == "0 requests done, 1 refused"
-    said = await told(house)
+async def test_a_forecaster_that_is_not_open_is_refused_by_name(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    path = send_request(jobs_fixture.path, ForecastQuestion(ref=REF, forecaster="frist"), at=jobs_fixture.clock.now())
+    assert await attended(jobs_fixture) == "0 requests done, 1 refused"
+    said = await told(jobs_fixture)
     for part in (path.name, "frist is not running here", f"did you mean {FIRST}?", "start the daemon again"):
         assert part in said
-    assert pending_requests(house.path) == []
+    assert pending_requests(jobs_fixture.path) == []
 
 
-async def test_what_would_be_held_is_refused_with_the_way_to_say_yes(house: JobsFixture) -> None:
-    house.offer("rain")
-    await house.discover()
+async def test_what_would_be_held_is_refused_with_the_way_to_say_yes(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
     request = ForecastQuestion(ref=REF, forecaster=FIRST)
-    send_request(house.path, request, at=house.clock.now())
+    send_request(jobs_fixture.path, request, at=jobs_fixture.clock.now())
     dear = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0)
     assert (
-        await attended(house, forecasters=configured_forecasters(asks=True), cost_check=dear)
+        await attended(jobs_fixture, forecasters=configured_forecasters(asks=True), cost_check=dear)
         == "0 requests done, 1 refused"
     )
-    assert "foxcast run --yes" in await told(house)
-    send_request(house.path, request, at=house.clock.now())
+    assert "foxcast run --yes" in await told(jobs_fixture)
+    send_request(jobs_fixture.path, request, at=jobs_fixture.clock.now())
     agreed = CostCheck(estimates=FakeExpensiveEstimates(), ask_above_usd=5.0, confirmed=True)
-    assert await attended(house, forecasters=configured_forecasters(asks=True), cost_check=agreed) == "1 requests done"
+    assert (
+        await attended(jobs_fixture, forecasters=configured_forecasters(asks=True), cost_check=agreed)
+        == "1 requests done"
+    )
 
 
-async def test_a_closed_a_resolved_and_a_locked_question_are_refused(house: JobsFixture) -> None:
-    house.offer("rain", "snow", "hail")
-    await house.discover()
-    await house.forecast()
-    now = house.clock.now()
-    await house.ledger.resolutions.record([outcome("snow", 1.0, at=now)], seen_at=now)
+async def test_a_closed_a_resolved_and_a_locked_question_are_refused(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain", "snow", "hail")
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
+    now = jobs_fixture.clock.now()
+    await jobs_fixture.ledger.resolutions.record([outcome("snow", 1.0, at=now)], seen_at=now)
     for key, why in (("snow", "has resolved"), ("hail", "locked: disputed"), ("rain", "closed at")):
         ref = QuestionRef(VENUE, key)
         if key == "hail":
-            send_request(house.path, LockQuestion(ref=ref, reason="disputed"), at=house.clock.now())
-            await attended(house)
+            send_request(jobs_fixture.path, LockQuestion(ref=ref, reason="disputed"), at=jobs_fixture.clock.now())
+            await attended(jobs_fixture)
         if key == "rain":
-            await house.clock.advance(timedelta(days=11).total_seconds())
-        send_request(house.path, ForecastQuestion(ref=ref, forecaster=FIRST), at=house.clock.now())
-        assert await attended(house) == "0 requests done, 1 refused"
-        assert why in await told(house)
+            await jobs_fixture.clock.advance(timedelta(days=11).total_seconds())
+        send_request(jobs_fixture.path, ForecastQuestion(ref=ref, forecaster=FIRST), at=jobs_fixture.clock.now())
+        assert await attended(jobs_fixture) == "0 requests done, 1 refused"
+        assert why in await told(jobs_fixture)
 
 
-async def test_a_question_that_its_venue_dates_is_forecast_though_its_window_is_over(house: JobsFixture) -> None:
-    now = house.clock.now()
+async def test_a_question_that_its_venue_dates_is_forecast_though_its_window_is_over(jobs_fixture: JobsFixture) -> None:
+    now = jobs_fixture.clock.now()
     past = question("rain", now=now, as_of=now - timedelta(days=9), closes_at=now - timedelta(days=2), price=None)
-    await house.ledger.questions.record([past], seen_at=now)
-    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=now)
-    assert await attended(house) == "1 requests done"
+    await jobs_fixture.ledger.questions.record([past], seen_at=now)
+    send_request(jobs_fixture.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=now)
+    assert await attended(jobs_fixture) == "1 requests done"
 
 
-async def test_a_question_that_was_put_off_stays_put_off_and_says_so(house: JobsFixture) -> None:
-    house.forecasters[FIRST] = ScriptedForecaster(RuntimeError("broken"))
-    house.offer("rain")
-    await house.discover()
-    assert "1 postponed" in await house.forecast()
-    send_request(house.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=house.clock.now())
-    await attended(house)
-    standing = await read_forecast_status(house.ledger.forecasts.readers, REF, FIRST)
+async def test_a_question_that_was_put_off_stays_put_off_and_says_so(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.forecasters[FIRST] = ScriptedForecaster(RuntimeError("broken"))
+    jobs_fixture.offer("rain")
+    await jobs_fixture.discover()
+    assert "1 postponed" in await jobs_fixture.forecast()
+    send_request(jobs_fixture.path, ForecastQuestion(ref=REF, forecaster=FIRST), at=jobs_fixture.clock.now())
+    await attended(jobs_fixture)
+    standing = await read_forecast_status(jobs_fixture.ledger.forecasts.readers, REF, FIRST)
     assert standing.attempt is not None
     assert standing.place is not None
     assert (standing.attempt.state, standing.attempt.revision) == ("failed", 1)
-    assert standing.place.due_at == house.clock.now() + timedelta(minutes=5)
+    assert standing.place.due_at == jobs_fixture.clock.now() + timedelta(minutes=5)
     assert "RuntimeError" in standing.place.why
 
 
-async def test_nothing_stands_of_a_question_that_was_never_seen(house: JobsFixture) -> None:
-    standing = await read_forecast_status(house.ledger.forecasts.readers, REF, FIRST)
+async def test_nothing_stands_of_a_question_that_was_never_seen(jobs_fixture: JobsFixture) -> None:
+    standing = await read_forecast_status(jobs_fixture.ledger.forecasts.readers, REF, FIRST)
     assert (standing.attempt, standing.place) == (None, None)
 
 
-async def test_questions_are_found_by_a_part_of_their_address_taken_literally(house: JobsFixture) -> None:
-    house.offer("rain", url="https://almanac.example/q_1")
-    house.offer("snow", url="https://almanac.example/qx1")
-    await house.discover()
-    found = await find_questions_by_url(house.ledger.questions.readers, "almanac.example/q_1")
+async def test_questions_are_found_by_a_part_of_their_address_taken_literally(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.offer("rain", url="https://almanac.example/q_1")
+    jobs_fixture.offer("snow", url="https://almanac.example/qx1")
+    await jobs_fixture.discover()
+    found = await find_questions_by_url(jobs_fixture.ledger.questions.readers, "almanac.example/q_1")
     assert found == [(REF, "https://almanac.example/q_1")]
 
 
@@ -170,11 +175,13 @@ def test_a_request_under_the_name_of_another_question_is_refused() -> None:
         ForecastQuestion(ref=REF, forecaster=FIRST, question=OWN)
 
 
-def test_a_request_too_large_to_be_read_is_not_left(house: JobsFixture) -> None:
+def test_a_request_too_large_to_be_read_is_not_left(jobs_fixture: JobsFixture) -> None:
     ref = QuestionRef("file", "long")
     long = Question(
         ref=ref, title="Long?", shape=BinaryShape(), targets=(Target(),), background="x" * MAX_REQUEST_BYTES
     )
     with pytest.raises(MalformedDataError, match="shorten its texts"):
-        send_request(house.path, ForecastQuestion(ref=ref, forecaster=FIRST, question=long), at=house.clock.now())
-    assert pending_requests(house.path) == []
+        send_request(
+            jobs_fixture.path, ForecastQuestion(ref=ref, forecaster=FIRST, question=long), at=jobs_fixture.clock.now()
+        )
+    assert pending_requests(jobs_fixture.path) == []

@@ -35,93 +35,102 @@ class FakeUnreadableBook(FakeSubmitter):
         return [WriteReceipt(intent=intent.id, state=IntentState.UNKNOWN) for intent in batch.intents]
 
 
-def backup(house: JobsFixture) -> Path:
-    return create_backup(house.path / "ledger.sqlite", house.path / "backups", at=house.clock.now()).path
+def backup(jobs_fixture: JobsFixture) -> Path:
+    return create_backup(
+        jobs_fixture.path / "ledger.sqlite", jobs_fixture.path / "backups", at=jobs_fixture.clock.now()
+    ).path
 
 
 @asynccontextmanager
-async def brought_back(house: JobsFixture, source: Path) -> AsyncIterator[JobsFixture]:
+async def brought_back(jobs_fixture: JobsFixture, source: Path) -> AsyncIterator[JobsFixture]:
     """The house after a restore from the file: the same venue and book, an older ledger."""
-    path = house.path / "again" / "ledger.sqlite"
-    restore_backup(source, path, migrations=MIGRATIONS, at=house.clock.now())
-    async with open_ledger(path, now=house.clock.now()) as ledger:
+    path = jobs_fixture.path / "again" / "ledger.sqlite"
+    restore_backup(source, path, migrations=MIGRATIONS, at=jobs_fixture.clock.now())
+    async with open_ledger(path, now=jobs_fixture.clock.now()) as ledger:
         yield JobsFixture(
-            ledger=ledger, path=path.parent, clock=house.clock, venue=house.venue, book=house.book, mode=house.mode
+            ledger=ledger,
+            path=path.parent,
+            clock=jobs_fixture.clock,
+            venue=jobs_fixture.venue,
+            book=jobs_fixture.book,
+            mode=jobs_fixture.mode,
         )
 
 
-async def settle(house: JobsFixture) -> None:
-    lanes = {VENUE: ExecutionPolicy(venue=VENUE, mode=house.mode, primary_forecaster=FIRST, account="me")}
+async def settle(jobs_fixture: JobsFixture) -> None:
+    lanes = {VENUE: ExecutionPolicy(venue=VENUE, mode=jobs_fixture.mode, primary_forecaster=FIRST, account="me")}
     await reconcile_restored_ledger(
         RestoredLedgerContext(
-            path=house.path / "ledger.sqlite",
-            ledger=house.ledger,
+            path=jobs_fixture.path / "ledger.sqlite",
+            ledger=jobs_fixture.ledger,
             execution_policies=lanes,
-            outbox=house.outbox(lanes),
-            clock=house.clock,
+            outbox=jobs_fixture.outbox(lanes),
+            clock=jobs_fixture.clock,
         )
     )
 
 
-async def forecast(house: JobsFixture, *keys: str, **changes: object) -> None:
-    house.offer(*keys, **changes)
-    await house.discover()
-    await house.forecast()
+async def forecast(jobs_fixture: JobsFixture, *keys: str, **changes: object) -> None:
+    jobs_fixture.offer(*keys, **changes)
+    await jobs_fixture.discover()
+    await jobs_fixture.forecast()
 
 
-async def states(house: JobsFixture) -> dict[IntentState, int]:
-    rows = await house.ledger.submissions.batches(states=[*IntentState])
+async def states(jobs_fixture: JobsFixture) -> dict[IntentState, int]:
+    rows = await jobs_fixture.ledger.submissions.batches(states=[*IntentState])
     return {state: sum(row.counts.get(state, 0) for row in rows) for state in {s for row in rows for s in row.counts}}
 
 
-async def note(house: JobsFixture) -> str:
-    [event] = await house.ledger.events.recent(9, RESTORED_EVENT)
+async def note(jobs_fixture: JobsFixture) -> str:
+    [event] = await jobs_fixture.ledger.events.recent(9, RESTORED_EVENT)
     return event.text
 
 
-async def test_a_ledger_that_was_not_restored_is_left_alone(house: JobsFixture) -> None:
-    await settle(house)
-    assert await house.ledger.events.recent(9) == []
+async def test_a_ledger_that_was_not_restored_is_left_alone(jobs_fixture: JobsFixture) -> None:
+    await settle(jobs_fixture)
+    assert await jobs_fixture.ledger.events.recent(9) == []
 
 
-async def test_until_what_stands_is_settled_nothing_leaves_and_the_reason_is_on_record(house: JobsFixture) -> None:
-    await forecast(house, "rain")
-    async with brought_back(house, backup(house)) as again:
+async def test_until_what_stands_is_settled_nothing_leaves_and_the_reason_is_on_record(
+    jobs_fixture: JobsFixture,
+) -> None:
+    await forecast(jobs_fixture, "rain")
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         assert await again.submit() == "0 planned, 1 held, 0 acknowledged"
         [made] = await again.history()
         [row] = await again.ledger.submissions.decisions(made.id)
         assert isinstance(row.decision, HoldDecision)
         assert "restored from a backup" in row.decision.why
-        assert house.book.writes == []
+        assert jobs_fixture.book.writes == []
         await settle(again)
         await again.clock.advance(600)
         assert await again.submit() == "1 planned, 0 held, 1 acknowledged"
 
 
-async def test_what_waited_in_the_backup_and_has_left_since_is_not_sent_again(house: JobsFixture) -> None:
-    house.forecasters = {FIRST: ScriptedForecaster(believe_yes(0.3))}
-    await forecast(house, "rain", batch="round 1")
-    house.offer("snow", batch="round 1")
-    await house.discover()
+async def test_what_waited_in_the_backup_and_has_left_since_is_not_sent_again(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.forecasters = {FIRST: ScriptedForecaster(believe_yes(0.3))}
+    await forecast(jobs_fixture, "rain", batch="round 1")
+    jobs_fixture.offer("snow", batch="round 1")
+    await jobs_fixture.discover()
     # Rain waits for snow, so the backup holds it as planned.
-    assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
-    source = backup(house)
-    await house.forecast()
-    assert await house.submit() == "1 planned, 0 held, 2 acknowledged"
-    async with brought_back(house, source) as again:
+    assert await jobs_fixture.submit() == "1 planned, 0 held, 0 acknowledged"
+    source = backup(jobs_fixture)
+    await jobs_fixture.forecast()
+    assert await jobs_fixture.submit() == "1 planned, 0 held, 2 acknowledged"
+    async with brought_back(jobs_fixture, source) as again:
         assert await states(again) == {IntentState.PLANNED: 1}
         await settle(again)
         assert await states(again) == {IntentState.ACKED: 1}
-        assert len(house.book.writes) == 2
+        assert len(jobs_fixture.book.writes) == 2
         assert "1 unknown writes settled" in await note(again)
 
 
-async def test_what_waited_in_the_backup_and_never_left_is_sent(house: JobsFixture) -> None:
-    await forecast(house, "rain", batch="round 1")
-    house.offer("snow", batch="round 1")
-    await house.discover()
-    await house.submit()
-    async with brought_back(house, backup(house)) as again:
+async def test_what_waited_in_the_backup_and_never_left_is_sent(jobs_fixture: JobsFixture) -> None:
+    await forecast(jobs_fixture, "rain", batch="round 1")
+    jobs_fixture.offer("snow", batch="round 1")
+    await jobs_fixture.discover()
+    await jobs_fixture.submit()
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         await settle(again)
         assert await states(again) == {IntentState.ABSENT: 1}
         await again.discover()
@@ -129,34 +138,34 @@ async def test_what_waited_in_the_backup_and_never_left_is_sent(house: JobsFixtu
         assert await again.submit() == "1 planned, 0 held, 2 acknowledged"
 
 
-async def test_what_was_acknowledged_and_is_not_there_any_more_is_sent_again(house: JobsFixture) -> None:
-    await forecast(house, "rain", "snow")
-    await house.submit()
-    async with brought_back(house, backup(house)) as again:
-        house.book.standing_intents.popitem()
+async def test_what_was_acknowledged_and_is_not_there_any_more_is_sent_again(jobs_fixture: JobsFixture) -> None:
+    await forecast(jobs_fixture, "rain", "snow")
+    await jobs_fixture.submit()
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
+        jobs_fixture.book.standing_intents.popitem()
         with capture_logs() as logs:
             await settle(again)
         assert "1 acknowledged writes not at the venue any more; submissions continue" in await note(again)
         assert [entry["event"] for entry in logs] == ["ledger was restored"]
         assert read_restore_mark(again.path / "ledger.sqlite") is None
         assert await again.submit() == "0 planned, 0 held, 1 acknowledged"
-        assert len(house.book.standing_intents) == 2
+        assert len(jobs_fixture.book.standing_intents) == 2
 
 
-async def test_a_venue_in_live_use_waits_for_a_person(house: JobsFixture) -> None:
-    await forecast(house, "rain")
-    await house.submit()
-    house.mode = ExecutionMode.LIVE
-    async with brought_back(house, backup(house)) as again:
+async def test_a_venue_in_live_use_waits_for_a_person(jobs_fixture: JobsFixture) -> None:
+    await forecast(jobs_fixture, "rain")
+    await jobs_fixture.submit()
+    jobs_fixture.mode = ExecutionMode.LIVE
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         await settle(again)
         mark = restore_mark_path(again.path / "ledger.sqlite")
         assert (
             f"nothing is submitted: check {VENUE} for what was sent since that backup, then delete {mark}"
             in await note(again)
         )
-        assert again.brake.halt_reason() is not None
+        assert again.kill_switch.halt_reason() is not None
         mark.unlink()
-        assert again.brake.halt_reason() is None
+        assert again.kill_switch.halt_reason() is None
 
 
 @pytest.mark.parametrize(
@@ -164,13 +173,15 @@ async def test_a_venue_in_live_use_waits_for_a_person(house: JobsFixture) -> Non
     [FakeUnreadableBook(), FakeUnreadableBook(ServiceUnavailableError("503"))],
     ids=["no answer", "unavailable"],
 )
-async def test_what_cannot_be_settled_keeps_everything_back(house: JobsFixture, book: FakeUnreadableBook) -> None:
-    await forecast(house, "rain", batch="round 1")
-    house.offer("snow", batch="round 1")
-    await house.discover()
-    await house.submit()
-    house.book = book
-    async with brought_back(house, backup(house)) as again:
+async def test_what_cannot_be_settled_keeps_everything_back(
+    jobs_fixture: JobsFixture, book: FakeUnreadableBook
+) -> None:
+    await forecast(jobs_fixture, "rain", batch="round 1")
+    jobs_fixture.offer("snow", batch="round 1")
+    await jobs_fixture.discover()
+    await jobs_fixture.submit()
+    jobs_fixture.book = book
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         await settle(again)
         assert "nothing is submitted: 1 writes are still unknown" in await note(again)
         await again.forecast()
@@ -179,31 +190,33 @@ async def test_what_cannot_be_settled_keeps_everything_back(house: JobsFixture, 
 
 
 async def test_a_venue_that_cannot_say_whether_the_acknowledged_stands_keeps_everything_back(
-    house: JobsFixture,
+    jobs_fixture: JobsFixture,
 ) -> None:
-    await forecast(house, "rain")
-    await house.submit()
-    house.book = FakeUnreadableBook(ServiceUnavailableError("503"))
-    async with brought_back(house, backup(house)) as again:
+    await forecast(jobs_fixture, "rain")
+    await jobs_fixture.submit()
+    jobs_fixture.book = FakeUnreadableBook(ServiceUnavailableError("503"))
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         await settle(again)
         assert "nothing is submitted: a venue does not answer (503)" in await note(again)
-        assert again.brake.halt_reason() is not None
+        assert again.kill_switch.halt_reason() is not None
 
 
-async def test_a_failing_ledger_is_not_taken_for_a_silent_venue(house: JobsFixture) -> None:
-    await forecast(house, "rain")
-    await house.submit()
-    house.book = FakeUnreadableBook(StoreError("the disk is full"))
-    async with brought_back(house, backup(house)) as again:
+async def test_a_failing_ledger_is_not_taken_for_a_silent_venue(jobs_fixture: JobsFixture) -> None:
+    await forecast(jobs_fixture, "rain")
+    await jobs_fixture.submit()
+    jobs_fixture.book = FakeUnreadableBook(StoreError("the disk is full"))
+    async with brought_back(jobs_fixture, backup(jobs_fixture)) as again:
         with pytest.raises(StoreError):
             await settle(again)
-        assert again.brake.halt_reason() is not None
+        assert again.kill_switch.halt_reason() is not None
 
 
-async def test_only_an_acknowledgement_can_be_taken_back(house: JobsFixture) -> None:
-    house.book.refuse_all("closed")
-    await forecast(house, "rain")
-    await house.submit()
-    [row] = await house.ledger.submissions.batches(states=[IntentState.REFUSED])
+async def test_only_an_acknowledgement_can_be_taken_back(jobs_fixture: JobsFixture) -> None:
+    jobs_fixture.book.refuse_all("closed")
+    await forecast(jobs_fixture, "rain")
+    await jobs_fixture.submit()
+    [row] = await jobs_fixture.ledger.submissions.batches(states=[IntentState.REFUSED])
     with pytest.raises(StoreError, match="no acknowledgement to revoke"):
-        await house.ledger.submissions.revoke_acknowledgements([row.batch], detail="", at=house.clock.now())
+        await jobs_fixture.ledger.submissions.revoke_acknowledgements(
+            [row.batch], detail="", at=jobs_fixture.clock.now()
+        )

@@ -26,37 +26,37 @@ DAY = timedelta(days=1)
 class WithdrawalFixture:
     """The house with a book of forecasts that stand."""
 
-    house: JobsFixture
+    jobs_fixture: JobsFixture
     book: PaperForecastBook
     execution_policy: ExecutionPolicy
 
     async def stands(self) -> float | None:
         """The probability that stands now, by the book's own account."""
-        found = await self.book.active_forecast(REF, "me", self.house.clock.now())
+        found = await self.book.active_forecast(REF, "me", self.jobs_fixture.clock.now())
         return None if found is None else getattr(found.predictions["outcome"], "probability", None)
 
     async def passes(self, said: float = 0.3) -> None:
-        self.house.forecasters[FIRST] = ScriptedForecaster(believe_yes(said))
-        await self.house.discover()
-        await self.house.forecast()
-        await self.house.submit()
+        self.jobs_fixture.forecasters[FIRST] = ScriptedForecaster(believe_yes(said))
+        await self.jobs_fixture.discover()
+        await self.jobs_fixture.forecast()
+        await self.jobs_fixture.submit()
 
     async def ask(self, **changes: Any) -> str:
         parts = PrivilegedRequestContext(
-            ledger=self.house.ledger,
-            clock=self.house.clock,
-            stop_file=self.house.path / "STOP",
+            ledger=self.jobs_fixture.ledger,
+            clock=self.jobs_fixture.clock,
+            stop_file=self.jobs_fixture.path / "STOP",
             execution_policies={VENUE: self.execution_policy},
             withdrawal_venues=frozenset({VENUE}),
         )
-        request = WithdrawForecast(by="ann", asked_at=self.house.clock.now(), ref=REF, reason="a mistake")
+        request = WithdrawForecast(by="ann", asked_at=self.jobs_fixture.clock.now(), ref=REF, reason="a mistake")
         return await handle_privileged_request(replace(parts, **changes), request)
 
     async def stale(self, *, after: timedelta) -> int:
         parts = StaleWithdrawalContext(
-            ledger=self.house.ledger,
+            ledger=self.jobs_fixture.ledger,
             execution_policies={VENUE: self.execution_policy},
-            clock=self.house.clock,
+            clock=self.jobs_fixture.clock,
             stale_after=after,
             grace_period=timedelta(hours=1),
         )
@@ -64,12 +64,14 @@ class WithdrawalFixture:
 
 
 @pytest.fixture
-async def paper(house: JobsFixture) -> AsyncIterator[WithdrawalFixture]:
-    house.venue.add_questions(question(now=house.clock.now()))
-    async with open_forecast_book(house.path / "book", house.clock) as book:
-        house.book = book  # type: ignore[assignment] # the outbox takes any submitter
+async def paper(jobs_fixture: JobsFixture) -> AsyncIterator[WithdrawalFixture]:
+    jobs_fixture.venue.add_questions(question(now=jobs_fixture.clock.now()))
+    async with open_forecast_book(jobs_fixture.path / "book", jobs_fixture.clock) as book:
+        jobs_fixture.book = book  # type: ignore[assignment] # the outbox takes any submitter
         yield WithdrawalFixture(
-            house, book, ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me")
+            jobs_fixture,
+            book,
+            ExecutionPolicy(venue=VENUE, mode=ExecutionMode.PAPER, primary_forecaster=FIRST, account="me"),
         )
 
 
@@ -80,18 +82,18 @@ async def test_what_stands_is_withdrawn_with_the_next_pass_and_a_later_forecast_
     assert await paper.stands() == 0.3
     assert f"foxcast lock {REF}" in await paper.ask()
     assert await paper.stands() == 0.3
-    await paper.house.clock.advance(60.0)
-    await paper.house.submit()
+    await paper.jobs_fixture.clock.advance(60.0)
+    await paper.jobs_fixture.submit()
     assert await paper.stands() is None
-    standing = await paper.house.ledger.submissions.read_standing(REF, "me", paper=True)
+    standing = await paper.jobs_fixture.ledger.submissions.read_standing(REF, "me", paper=True)
     assert standing is not None
     assert (standing.action, dict(standing.predictions)) == (IntentAction.WITHDRAW, {})
-    row = await paper.house.ledger.submissions.get(standing.id)
+    row = await paper.jobs_fixture.ledger.submissions.get(standing.id)
     assert row.state is IntentState.ACKED
-    [audited] = await paper.house.ledger.permissions.recent_audit_rows(limit=9)
+    [audited] = await paper.jobs_fixture.ledger.permissions.recent_audit_rows(limit=9)
     assert (audited.kind, audited.actor, audited.body["reason"]) == ("withdraw", "ann", "a mistake")
     # The same forecast may stand again, since nothing does.
-    await paper.house.clock.advance(4 * DAY.total_seconds())
+    await paper.jobs_fixture.clock.advance(4 * DAY.total_seconds())
     await paper.passes()
     assert await paper.stands() == 0.3
 
@@ -115,21 +117,21 @@ async def test_where_nothing_stands_until_it_is_withdrawn_nothing_can_be(paper: 
 
 async def test_a_stale_forecast_that_was_not_renewed_is_withdrawn_once(paper: WithdrawalFixture) -> None:
     await paper.passes()
-    await paper.house.clock.advance((2 * DAY).total_seconds())
+    await paper.jobs_fixture.clock.advance((2 * DAY).total_seconds())
     assert await paper.stale(after=2 * DAY) == 0
-    await paper.house.clock.advance(timedelta(hours=2).total_seconds())
+    await paper.jobs_fixture.clock.advance(timedelta(hours=2).total_seconds())
     assert await paper.stale(after=2 * DAY) == 1
-    await paper.house.submit()
+    await paper.jobs_fixture.submit()
     assert await paper.stands() is None
     assert await paper.stale(after=2 * DAY) == 0
 
 
 async def test_a_forecast_that_was_renewed_or_whose_question_closed_stays(paper: WithdrawalFixture) -> None:
     await paper.passes()
-    await paper.house.clock.advance((4 * DAY).total_seconds())
+    await paper.jobs_fixture.clock.advance((4 * DAY).total_seconds())
     # The new one says the same, so nothing new leaves: the one that stands is as good as new.
     await paper.passes()
     assert await paper.stale(after=2 * DAY) == 0
-    await paper.house.clock.advance((7 * DAY).total_seconds())
+    await paper.jobs_fixture.clock.advance((7 * DAY).total_seconds())
     assert await paper.stale(after=2 * DAY) == 0
     assert await paper.stands() == 0.3

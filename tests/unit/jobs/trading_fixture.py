@@ -120,7 +120,7 @@ class FakeOrderPlanner:
 class TradingFixture:
     """The house with a venue that takes orders."""
 
-    house: JobsFixture
+    jobs_fixture: JobsFixture
     broker: FakeTradingAccount
     wants: FakeOrderPlanner = field(default_factory=FakeOrderPlanner)
     execution_policy: ExecutionPolicy = field(
@@ -144,8 +144,8 @@ class TradingFixture:
     look: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
-    def of(cls, house: JobsFixture) -> "TradingFixture":
-        return cls(house, FakeTradingAccount(house.clock.now))
+    def of(cls, jobs_fixture: JobsFixture) -> "TradingFixture":
+        return cls(jobs_fixture, FakeTradingAccount(jobs_fixture.clock.now))
 
     def bound(
         self, mode: ExecutionMode = ExecutionMode.PAPER, *, trading: dict[str, Any] | None = None, **caps: Any
@@ -156,20 +156,20 @@ class TradingFixture:
 
     @property
     def gate(self) -> Gate:
-        return Gate(kill_switch=self.house.brake)
+        return Gate(kill_switch=self.jobs_fixture.kill_switch)
 
     @property
     def outbox(self) -> Outbox:
-        house, lanes = self.house, {VENUE: self.execution_policy}
+        jobs_fixture, lanes = self.jobs_fixture, {VENUE: self.execution_policy}
         recheck = PreSendCheck(
-            ledger=house.ledger,
+            ledger=jobs_fixture.ledger,
             policies=lanes,
-            kill_switch=house.brake,
-            clock=house.clock,
+            kill_switch=jobs_fixture.kill_switch,
+            clock=jobs_fixture.clock,
             readiness=self.readiness,
             trading_venues={VENUE},
         )
-        plain = house.outbox(lanes)
+        plain = jobs_fixture.outbox(lanes)
         return replace(plain, submitters={VENUE: self.broker}, pre_send_check=recheck)
 
     async def submit(self, *, flush: bool = True, begin: RunStart | None = None) -> str:
@@ -186,11 +186,11 @@ class TradingFixture:
 
         return await submit_due_forecasts(
             SubmitJobContext(
-                ledger=self.house.ledger,
+                ledger=self.jobs_fixture.ledger,
                 execution_policies={VENUE: self.execution_policy},
                 gate=self.gate,
                 outbox=outbox,
-                clock=self.house.clock,
+                clock=self.jobs_fixture.clock,
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
                 refresh_readiness=self.look or nothing,
@@ -198,9 +198,9 @@ class TradingFixture:
                 closing=closing,
                 comments=CommentContext(
                     fees={VENUE: self.fee},
-                    ledger=self.house.ledger,
+                    ledger=self.jobs_fixture.ledger,
                     execution_policies={VENUE: self.execution_policy},
-                    clock=self.house.clock,
+                    clock=self.jobs_fixture.clock,
                     pre_send_check=outbox.pre_send_check,
                     one_per_event=[VENUE] if self.by_event else [],
                 ),
@@ -208,12 +208,12 @@ class TradingFixture:
         )
 
     async def forecast(self, *keys: str, **changes: Any) -> None:
-        self.house.offer(*keys, **changes)
-        await self.house.discover()
-        await self.house.forecast()
+        self.jobs_fixture.offer(*keys, **changes)
+        await self.jobs_fixture.discover()
+        await self.jobs_fixture.forecast()
 
     async def arm(self, **changes: Any) -> ArmRecord:
-        now = self.house.clock.now()
+        now = self.jobs_fixture.clock.now()
         given: dict[str, Any] = {
             "id": f"arm at {now}",
             "venue": VENUE,
@@ -227,15 +227,15 @@ class TradingFixture:
             "total": 100.0,
         }
         arm = ArmRecord(**(given | changes))
-        await self.house.ledger.permissions.write(lambda database: permissions.add_arm_record(database, arm))
+        await self.jobs_fixture.ledger.permissions.write(lambda database: permissions.add_arm_record(database, arm))
         return arm
 
     def bought(self) -> list[float]:
         return [intent.order.cost for intent in self.broker.writes if intent.order is not None]
 
     async def whys(self, key: str = "rain") -> list[str]:
-        [forecast] = await self.house.history(key)
-        return [row.decision.why for row in await self.house.ledger.submissions.decisions(forecast.id)]
+        [forecast] = await self.jobs_fixture.history(key)
+        return [row.decision.why for row in await self.jobs_fixture.ledger.submissions.decisions(forecast.id)]
 
 
 async def _never(_row: object, _now: datetime) -> bool:

@@ -208,12 +208,12 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def scribe(blank: Path, tmp_path: Path) -> AsyncIterator[LedgerFixture]:
+async def ledger_fixture(blank: Path, tmp_path: Path) -> AsyncIterator[LedgerFixture]:
     path = tmp_path / "ledger.sqlite"
     shutil.copy(blank / path.name, path)
     (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
     async with open_ledger(path, now=NOON) as ledger:
-        scribe = LedgerFixture(ledger, path)
-        yield scribe
+        ledger_fixture = LedgerFixture(ledger, path)
+        yield ledger_fixture
         # Whatever a test did through the ledger, its rules hold.
-        assert scribe.faults() == {}
+        assert ledger_fixture.faults() == {}

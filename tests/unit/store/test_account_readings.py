@@ -23,9 +23,9 @@ async def read(ledger: Ledger, one: Account) -> bool:
 
 
 async def test_of_old_readings_the_first_and_of_each_hour_and_day_the_last_and_the_highest_are_kept(
-    scribe: LedgerFixture,
+    ledger_fixture: LedgerFixture,
 ) -> None:
-    ledger = scribe.ledger
+    ledger = ledger_fixture.ledger
     # A price that moves every six hours for 100 days, on some of them every half hour; each noon is a peak.
     for day in range(100):
         step = 30 if day in {60, 61} or day >= 97 else 360
@@ -46,28 +46,28 @@ async def test_of_old_readings_the_first_and_of_each_hour_and_day_the_last_and_t
     assert sum(one.equity > 140 for one in daily) == 8
 
 
-async def test_a_reading_that_says_the_same_is_no_row_and_says_until_when(scribe: LedgerFixture) -> None:
-    ledger = scribe.ledger
+async def test_a_reading_that_says_the_same_is_no_row_and_says_until_when(ledger_fixture: LedgerFixture) -> None:
+    ledger = ledger_fixture.ledger
     assert await read(ledger, account(NOON, 100.0))
     assert not await read(ledger, account(NOON + timedelta(minutes=7), 100.0))
     (one,) = await ledger.readings.since("lantern", "default", EVER, paper=False)
     assert (one.at, one.until) == (NOON, NOON + timedelta(minutes=7))
 
 
-async def test_what_is_lent_owed_and_not_from_orders_is_kept_with_the_sums(scribe: LedgerFixture) -> None:
+async def test_what_is_lent_owed_and_not_from_orders_is_kept_with_the_sums(ledger_fixture: LedgerFixture) -> None:
     held = (
         Position(contract="hail", leg=ContractSide.YES, shares=10.0, paid=4.0, mark=0.5),
         Position(contract="snow", leg=ContractSide.NO, shares=8.0, paid=4.0, mark=1.0, decided=True),
     )
-    await read(scribe.ledger, replace(account(NOON, 100.0), positions=held, loan=3.0))
-    (one,) = await scribe.ledger.readings.since("lantern", "default", EVER, paper=False)
+    await read(ledger_fixture.ledger, replace(account(NOON, 100.0), positions=held, loan=3.0))
+    (one,) = await ledger_fixture.ledger.readings.since("lantern", "default", EVER, paper=False)
     assert (one.loan, one.owed, one.elsewhere, one.equity) == (3.0, 8.0, 5.0, 110.0)
 
 
-async def test_what_a_venue_says_is_kept_as_it_said_it_last(scribe: LedgerFixture) -> None:
+async def test_what_a_venue_says_is_kept_as_it_said_it_last(ledger_fixture: LedgerFixture) -> None:
     said = VenueReportedGain(contract="rain", gain=3.5, closed=False)
-    await read(scribe.ledger, replace(account(NOON, 100.0), gains=(said,)))
+    await read(ledger_fixture.ledger, replace(account(NOON, 100.0), gains=(said,)))
     last = replace(said, gain=4.5, closed=True)
-    await read(scribe.ledger, replace(account(NOON + timedelta(minutes=1), 100.0), gains=(last,)))
-    found = await scribe.ledger.profits.record(LANE, EVER, redeems=True)
+    await read(ledger_fixture.ledger, replace(account(NOON + timedelta(minutes=1), 100.0), gains=(last,)))
+    found = await ledger_fixture.ledger.profits.record(LANE, EVER, redeems=True)
     assert found.venue_gains == [last]

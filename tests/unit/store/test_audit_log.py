@@ -23,9 +23,9 @@ def row(number: int, **changes: str) -> AuditRow:
     return AuditRow(at=NOON, kind="write", venue="lantern", actor="ann", body={"number": str(number), **changes})
 
 
-async def written(scribe: LedgerFixture, count: int = 5) -> None:
+async def written(ledger_fixture: LedgerFixture, count: int = 5) -> None:
     for number in range(1, count + 1):
-        await scribe.ledger.permissions.write_with_audit(lambda _: None, row(number))
+        await ledger_fixture.ledger.permissions.write_with_audit(lambda _: None, row(number))
 
 
 def tamper(path: Path, *statements: str) -> None:
@@ -38,20 +38,22 @@ def tamper(path: Path, *statements: str) -> None:
         connection.commit()
 
 
-async def test_a_chain_that_nobody_touched_is_whole(scribe: LedgerFixture) -> None:
-    assert (await scribe.ledger.permissions.verify()).head == AuditHead()
-    await written(scribe)
-    verdict = await scribe.ledger.permissions.verify()
+async def test_a_chain_that_nobody_touched_is_whole(ledger_fixture: LedgerFixture) -> None:
+    assert (await ledger_fixture.ledger.permissions.verify()).head == AuditHead()
+    await written(ledger_fixture)
+    verdict = await ledger_fixture.ledger.permissions.verify()
     assert (verdict.rows, verdict.sound, verdict.head.seq) == (5, True, 5)
 
 
 async def test_each_row_holds_the_hash_of_the_one_before_and_can_be_recomputed_by_anybody(
-    scribe: LedgerFixture,
+    ledger_fixture: LedgerFixture,
 ) -> None:
-    await written(scribe, 3)
+    await written(ledger_fixture, 3)
     before = GENESIS_HASH
     names = ("seq", "at", "kind", "venue", "actor", "body", "previous")
-    for *values, own in scribe.rows("select seq, at, kind, venue, actor, body, previous, hash from audit order by seq"):
+    for *values, own in ledger_fixture.rows(
+        "select seq, at, kind, venue, actor, body, previous, hash from audit order by seq"
+    ):
         assert values[-1] == before
         plain = json.dumps(dict(zip(names, values, strict=True)), sort_keys=True, separators=(",", ":"))
         assert own == hashlib.sha256(plain.encode()).hexdigest()
@@ -69,75 +71,77 @@ async def test_each_row_holds_the_hash_of_the_one_before_and_can_be_recomputed_b
         "kind = 'halt'",
     ],
 )
-async def test_a_row_that_was_changed_is_named(scribe: LedgerFixture, bad: int, change: str) -> None:
-    await written(scribe)
-    tamper(scribe.path, f"update audit set {change} where seq = {bad}")  # noqa: S608 - constants
-    verdict = await scribe.ledger.permissions.verify()
+async def test_a_row_that_was_changed_is_named(ledger_fixture: LedgerFixture, bad: int, change: str) -> None:
+    await written(ledger_fixture)
+    tamper(ledger_fixture.path, f"update audit set {change} where seq = {bad}")  # noqa: S608 - constants
+    verdict = await ledger_fixture.ledger.permissions.verify()
     assert (verdict.first_bad_row, verdict.why) == (bad, f"row {bad} was changed after it was written")
 
 
-async def test_a_row_that_was_changed_with_its_hash_shows_at_the_next_one(scribe: LedgerFixture) -> None:
-    await written(scribe)
-    tamper(scribe.path, "update audit set actor = 'bob', hash = upper(hash) where seq = 2")
-    assert (await scribe.ledger.permissions.verify()).first_bad_row == 2
+async def test_a_row_that_was_changed_with_its_hash_shows_at_the_next_one(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture)
+    tamper(ledger_fixture.path, "update audit set actor = 'bob', hash = upper(hash) where seq = 2")
+    assert (await ledger_fixture.ledger.permissions.verify()).first_bad_row == 2
 
 
-async def test_a_row_that_was_forged_with_the_right_hash_shows_at_the_next_one(scribe: LedgerFixture) -> None:
-    await written(scribe)
+async def test_a_row_that_was_forged_with_the_right_hash_shows_at_the_next_one(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture)
     names = ("seq", "at", "kind", "venue", "actor", "body", "previous")
-    [values] = scribe.rows("select seq, at, kind, venue, actor, body, previous from audit where seq = 2")
+    [values] = ledger_fixture.rows("select seq, at, kind, venue, actor, body, previous from audit where seq = 2")
     forged = dict(zip(names, values, strict=True)) | {"actor": "bob"}
     own = hashlib.sha256(json.dumps(forged, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    tamper(scribe.path, f"update audit set actor = 'bob', hash = '{own}' where seq = 2")  # noqa: S608 - as above
-    verdict = await scribe.ledger.permissions.verify()
+    tamper(ledger_fixture.path, f"update audit set actor = 'bob', hash = '{own}' where seq = 2")  # noqa: S608 - as above
+    verdict = await ledger_fixture.ledger.permissions.verify()
     assert (verdict.first_bad_row, verdict.why) == (3, "row 3 does not follow from the row before it")
 
 
-async def test_a_row_that_is_missing_is_named(scribe: LedgerFixture) -> None:
-    await written(scribe)
-    tamper(scribe.path, "delete from audit where seq = 3")
-    verdict = await scribe.ledger.permissions.verify()
+async def test_a_row_that_is_missing_is_named(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture)
+    tamper(ledger_fixture.path, "delete from audit where seq = 3")
+    verdict = await ledger_fixture.ledger.permissions.verify()
     assert (verdict.first_bad_row, verdict.why) == (3, "row 3 is missing: row 4 follows row 2")
 
 
-async def test_a_tail_that_was_cut_off_is_found_by_the_head_alone(scribe: LedgerFixture, tmp_path: Path) -> None:
-    await written(scribe)
-    head, file = await scribe.ledger.permissions.head(), tmp_path / "audit.head"
+async def test_a_tail_that_was_cut_off_is_found_by_the_head_alone(
+    ledger_fixture: LedgerFixture, tmp_path: Path
+) -> None:
+    await written(ledger_fixture)
+    head, file = await ledger_fixture.ledger.permissions.head(), tmp_path / "audit.head"
     export_audit_head(file, head, at=NOON)
     assert file.stat().st_mode & 0o077 == 0
-    tamper(scribe.path, "delete from audit where seq >= 4")
-    assert (await scribe.ledger.permissions.verify()).sound
-    verdict = await scribe.ledger.permissions.verify(read_exported_head(file))
+    tamper(ledger_fixture.path, "delete from audit where seq >= 4")
+    assert (await ledger_fixture.ledger.permissions.verify()).sound
+    verdict = await ledger_fixture.ledger.permissions.verify(read_exported_head(file))
     assert verdict.first_bad_row == 4
     assert "its tail was cut off" in verdict.why
 
 
-async def test_a_chain_that_was_written_anew_is_found_by_the_head(scribe: LedgerFixture) -> None:
-    await written(scribe)
-    head = await scribe.ledger.permissions.head()
-    tamper(scribe.path, "delete from audit")
+async def test_a_chain_that_was_written_anew_is_found_by_the_head(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture)
+    head = await ledger_fixture.ledger.permissions.head()
+    tamper(ledger_fixture.path, "delete from audit")
     for number in range(6):
-        await scribe.ledger.permissions.write_with_audit(lambda _: None, row(number, forged="yes"))
-    verdict = await scribe.ledger.permissions.verify(head)
+        await ledger_fixture.ledger.permissions.write_with_audit(lambda _: None, row(number, forged="yes"))
+    verdict = await ledger_fixture.ledger.permissions.verify(head)
     assert (verdict.first_bad_row, verdict.sound) == (5, False)
 
 
-async def test_a_head_of_long_ago_is_held_by_a_longer_chain(scribe: LedgerFixture) -> None:
-    await written(scribe, 2)
-    head = await scribe.ledger.permissions.head()
-    await written(scribe, 4)
-    assert (await scribe.ledger.permissions.verify(head)).rows == 6
+async def test_a_head_of_long_ago_is_held_by_a_longer_chain(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture, 2)
+    head = await ledger_fixture.ledger.permissions.head()
+    await written(ledger_fixture, 4)
+    assert (await ledger_fixture.ledger.permissions.verify(head)).rows == 6
 
 
-async def test_from_a_head_that_was_verified_on_only_what_is_newer_is_looked_at(scribe: LedgerFixture) -> None:
-    await written(scribe, 3)
-    since = await scribe.ledger.permissions.head()
-    await written(scribe, 3)
-    tamper(scribe.path, "update audit set actor = 'bob' where seq = 1")
-    verdict = await scribe.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
+async def test_from_a_head_that_was_verified_on_only_what_is_newer_is_looked_at(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture, 3)
+    since = await ledger_fixture.ledger.permissions.head()
+    await written(ledger_fixture, 3)
+    tamper(ledger_fixture.path, "update audit set actor = 'bob' where seq = 1")
+    verdict = await ledger_fixture.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
     assert (verdict.sound, verdict.rows, verdict.head.seq) == (True, 6, 6)
-    tamper(scribe.path, "update audit set actor = 'bob' where seq = 5")
-    verdict = await scribe.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
+    tamper(ledger_fixture.path, "update audit set actor = 'bob' where seq = 5")
+    verdict = await ledger_fixture.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
     assert (verdict.first_bad_row, verdict.why) == (5, "row 5 was changed after it was written")
 
 
@@ -149,52 +153,58 @@ async def test_from_a_head_that_was_verified_on_only_what_is_newer_is_looked_at(
         ("delete from audit where seq >= 3", "row 3 is missing, but it was there before"),
     ],
 )
-async def test_the_head_that_was_verified_must_still_be_there(scribe: LedgerFixture, statement: str, why: str) -> None:
-    await written(scribe, 3)
-    since = await scribe.ledger.permissions.head()
-    tamper(scribe.path, statement)
-    verdict = await scribe.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
+async def test_the_head_that_was_verified_must_still_be_there(
+    ledger_fixture: LedgerFixture, statement: str, why: str
+) -> None:
+    await written(ledger_fixture, 3)
+    since = await ledger_fixture.ledger.permissions.head()
+    tamper(ledger_fixture.path, statement)
+    verdict = await ledger_fixture.ledger.permissions.read(lambda database: verify_audit_chain(database, since=since))
     assert (verdict.first_bad_row, verdict.why) == (3, why)
 
 
-async def test_an_exported_head_is_looked_for_in_what_is_newer(scribe: LedgerFixture) -> None:
-    await written(scribe, 2)
-    since = await scribe.ledger.permissions.head()
-    await written(scribe, 2)
-    known = await scribe.ledger.permissions.head()
-    found = await scribe.ledger.permissions.read(lambda database: verify_audit_chain(database, known, since=since))
+async def test_an_exported_head_is_looked_for_in_what_is_newer(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture, 2)
+    since = await ledger_fixture.ledger.permissions.head()
+    await written(ledger_fixture, 2)
+    known = await ledger_fixture.ledger.permissions.head()
+    found = await ledger_fixture.ledger.permissions.read(
+        lambda database: verify_audit_chain(database, known, since=since)
+    )
     assert (found.sound, found.head) == (True, known)
-    tamper(scribe.path, "delete from audit where seq = 4")
-    found = await scribe.ledger.permissions.read(lambda database: verify_audit_chain(database, known, since=since))
+    tamper(ledger_fixture.path, "delete from audit where seq = 4")
+    found = await ledger_fixture.ledger.permissions.read(
+        lambda database: verify_audit_chain(database, known, since=since)
+    )
     assert "its tail was cut off" in found.why
 
 
-async def test_work_that_fails_leaves_no_row(scribe: LedgerFixture) -> None:
+async def test_work_that_fails_leaves_no_row(ledger_fixture: LedgerFixture) -> None:
     def fail(_: object) -> None:
         message = "no"
         raise ValueError(message)
 
     with pytest.raises(ValueError, match="no"):
-        await scribe.ledger.permissions.write_with_audit(fail, row(1))
-    assert await scribe.ledger.permissions.head() == AuditHead()
+        await ledger_fixture.ledger.permissions.write_with_audit(fail, row(1))
+    assert await ledger_fixture.ledger.permissions.head() == AuditHead()
 
 
-async def test_the_table_itself_refuses_changes(scribe: LedgerFixture) -> None:
-    await written(scribe, 1)
+async def test_the_table_itself_refuses_changes(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture, 1)
     for statement in ("update audit set actor = 'bob'", "delete from audit"):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            await scribe.ledger.permissions.write(methodcaller("execute", statement))
+            await ledger_fixture.ledger.permissions.write(methodcaller("execute", statement))
 
 
-async def test_the_newest_rows_come_first_and_can_be_chosen(scribe: LedgerFixture) -> None:
-    await written(scribe, 3)
+async def test_the_newest_rows_come_first_and_can_be_chosen(ledger_fixture: LedgerFixture) -> None:
+    await written(ledger_fixture, 3)
     halt = AuditRow(at=NOON, kind="halt", venue="", actor="bob", body={"reason": "odd \ud800"})
-    await scribe.ledger.permissions.write_with_audit(lambda _: None, halt)
-    assert [one.seq for one in await scribe.ledger.permissions.recent_audit_rows(limit=2)] == [4, 3]
-    (found,) = await scribe.ledger.permissions.recent_audit_rows(limit=9, kind="halt")
+    await ledger_fixture.ledger.permissions.write_with_audit(lambda _: None, halt)
+    assert [one.seq for one in await ledger_fixture.ledger.permissions.recent_audit_rows(limit=2)] == [4, 3]
+    (found,) = await ledger_fixture.ledger.permissions.recent_audit_rows(limit=9, kind="halt")
     assert (found.actor, found.body["reason"]) == ("bob", "odd \ufffd")
-    assert (await scribe.ledger.permissions.verify()).sound
-    assert len(await scribe.ledger.permissions.recent_audit_rows(limit=9, venue="lantern")) == 3
+    assert (await ledger_fixture.ledger.permissions.verify()).sound
+    assert len(await ledger_fixture.ledger.permissions.recent_audit_rows(limit=9, venue="lantern")) == 3
 
 
 def test_a_file_that_holds_no_head_says_so(tmp_path: Path) -> None:

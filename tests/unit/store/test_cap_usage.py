@@ -24,118 +24,120 @@ HOUR = timedelta(hours=1)
 
 
 async def buy(
-    scribe: LedgerFixture, key: str = "rain", *, cost: float = 10.0, at: datetime = NOON, **changes: Any
+    ledger_fixture: LedgerFixture, key: str = "rain", *, cost: float = 10.0, at: datetime = NOON, **changes: Any
 ) -> str:
-    question = await scribe.ask(key, batch=None)
-    send = scribe.order(await scribe.forecast(question), cost=cost)
+    question = await ledger_fixture.ask(key, batch=None)
+    send = ledger_fixture.order(await ledger_fixture.forecast(question), cost=cost)
     send = replace(send, intent=replace(send.intent, **changes)) if changes else send
-    await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=at)
+    await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=at)
     return send.intent.id
 
 
-async def usage(scribe: LedgerFixture, counted: CapUsageScope = RAIN, *, at: datetime = NOON) -> CapUsage:
-    return await scribe.ledger.permissions.usage(counted, now=at)
+async def usage(ledger_fixture: LedgerFixture, counted: CapUsageScope = RAIN, *, at: datetime = NOON) -> CapUsage:
+    return await ledger_fixture.ledger.permissions.usage(counted, now=at)
 
 
-async def settle(scribe: LedgerFixture, intent: str, state: IntentState, **changes: Any) -> None:
-    await scribe.ledger.submissions.begin_attempt([intent], at=NOON)
-    await scribe.ledger.submissions.settle([WriteReceipt(intent=intent, state=state, **changes)], at=NOON)
+async def settle(ledger_fixture: LedgerFixture, intent: str, state: IntentState, **changes: Any) -> None:
+    await ledger_fixture.ledger.submissions.begin_attempt([intent], at=NOON)
+    await ledger_fixture.ledger.submissions.settle([WriteReceipt(intent=intent, state=state, **changes)], at=NOON)
 
 
-async def read_equity(scribe: LedgerFixture, *readings: tuple[datetime, float]) -> None:
+async def read_equity(ledger_fixture: LedgerFixture, *readings: tuple[datetime, float]) -> None:
     def add_all(database: Any) -> None:
         for at, equity in readings:
             row = {"venue": "lantern", "account": "us", "at": format_timestamp(at), "currency": "COIN", "cash": equity}
             database["account_reading"].insert({**row, "equity": equity, "body": "{}"})
 
-    await scribe.ledger.permissions.write(add_all)
+    await ledger_fixture.ledger.permissions.write(add_all)
 
 
-async def test_where_nothing_was_bought_nothing_is_at_stake(scribe: LedgerFixture) -> None:
-    assert await usage(scribe) == CapUsage()
+async def test_where_nothing_was_bought_nothing_is_at_stake(ledger_fixture: LedgerFixture) -> None:
+    assert await usage(ledger_fixture) == CapUsage()
 
 
-async def test_an_order_counts_from_the_moment_it_is_planned(scribe: LedgerFixture) -> None:
-    await buy(scribe)
-    found = await usage(scribe)
+async def test_an_order_counts_from_the_moment_it_is_planned(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture)
+    found = await usage(ledger_fixture)
     assert (found.question, found.event, found.creator, found.category) == (10.0, 10.0, 10.0, 10.0)
     assert (found.total, found.day, found.hour, found.armed) == (10.0, 10.0, 1, 0.0)
 
 
-async def test_other_questions_count_with_their_group_and_in_total(scribe: LedgerFixture) -> None:
-    await buy(scribe)
-    await buy(scribe, "snow", cost=5.0, exposure=ExposureGroups(event="July", creator="someone"))
-    found = await usage(scribe)
+async def test_other_questions_count_with_their_group_and_in_total(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture)
+    await buy(ledger_fixture, "snow", cost=5.0, exposure=ExposureGroups(event="July", creator="someone"))
+    found = await usage(ledger_fixture)
     assert (found.question, found.event, found.creator, found.category, found.total) == (10.0, 10.0, 15.0, 10.0, 15.0)
 
 
-async def test_a_group_without_a_name_is_no_group(scribe: LedgerFixture) -> None:
-    await buy(scribe, exposure=ExposureGroups())
-    found = await usage(scribe, replace(RAIN, exposure=ExposureGroups()))
+async def test_a_group_without_a_name_is_no_group(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture, exposure=ExposureGroups())
+    found = await usage(ledger_fixture, replace(RAIN, exposure=ExposureGroups()))
     assert (found.event, found.creator, found.category, found.total) == (0.0, 0.0, 0.0, 10.0)
 
 
-async def test_what_is_unknown_or_in_doubt_counts_as_sent(scribe: LedgerFixture) -> None:
-    intent = await buy(scribe)
-    await settle(scribe, intent, IntentState.UNKNOWN)
-    assert (await usage(scribe)).total == 10.0
-    await scribe.ledger.submissions.move_intent(intent, IntentState.IN_DOUBT, detail="", at=NOON)
-    assert (await usage(scribe)).total == 10.0
+async def test_what_is_unknown_or_in_doubt_counts_as_sent(ledger_fixture: LedgerFixture) -> None:
+    intent = await buy(ledger_fixture)
+    await settle(ledger_fixture, intent, IntentState.UNKNOWN)
+    assert (await usage(ledger_fixture)).total == 10.0
+    await ledger_fixture.ledger.submissions.move_intent(intent, IntentState.IN_DOUBT, detail="", at=NOON)
+    assert (await usage(ledger_fixture)).total == 10.0
 
 
-async def test_what_was_refused_costs_nothing_but_was_tried(scribe: LedgerFixture) -> None:
-    await settle(scribe, await buy(scribe), IntentState.REFUSED, detail="closed")
-    found = await usage(scribe)
+async def test_what_was_refused_costs_nothing_but_was_tried(ledger_fixture: LedgerFixture) -> None:
+    await settle(ledger_fixture, await buy(ledger_fixture), IntentState.REFUSED, detail="closed")
+    found = await usage(ledger_fixture)
     assert (found.total, found.day, found.hour) == (0.0, 0.0, 1)
 
 
-async def test_what_has_resolved_is_at_stake_no_more_but_was_spent_today(scribe: LedgerFixture) -> None:
-    intent = await buy(scribe)
-    await settle(scribe, intent, IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
-    await scribe.resolve(scribe.question(batch=None), 1.0)
-    found = await usage(scribe)
+async def test_what_has_resolved_is_at_stake_no_more_but_was_spent_today(ledger_fixture: LedgerFixture) -> None:
+    intent = await buy(ledger_fixture)
+    await settle(ledger_fixture, intent, IntentState.ACKED, fills=(ledger_fixture.fill("f", shares=20.0),))
+    await ledger_fixture.resolve(ledger_fixture.question(batch=None), 1.0)
+    found = await usage(ledger_fixture)
     assert (found.total, found.question) == (0.0, 0.0)
     assert found.day > 0.0
 
 
-async def test_days_and_hours_end(scribe: LedgerFixture) -> None:
-    await buy(scribe, at=NOON)
+async def test_days_and_hours_end(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture, at=NOON)
     soon, tomorrow = NOON + HOUR, NOON + timedelta(days=1)
-    assert ((await usage(scribe, at=soon)).hour, (await usage(scribe, at=soon)).day) == (0, 10.0)
-    found = await usage(scribe, at=tomorrow)
+    assert ((await usage(ledger_fixture, at=soon)).hour, (await usage(ledger_fixture, at=soon)).day) == (0, 10.0)
+    found = await usage(ledger_fixture, at=tomorrow)
     assert (found.day, found.total) == (0.0, 10.0)
 
 
-async def test_each_attempt_at_an_order_counts_within_the_hour(scribe: LedgerFixture) -> None:
+async def test_each_attempt_at_an_order_counts_within_the_hour(ledger_fixture: LedgerFixture) -> None:
     for _ in range(3):
-        await settle(scribe, await buy(scribe), IntentState.ABSENT)
-    await buy(scribe)
+        await settle(ledger_fixture, await buy(ledger_fixture), IntentState.ABSENT)
+    await buy(ledger_fixture)
     # Three were tried, and the fourth waits.
-    assert (await usage(scribe)).hour == 4
-    assert (await usage(scribe, replace(RAIN, account="others"))).hour == 0
-    assert (await usage(scribe, replace(RAIN, paper=False))).hour == 0
-    assert (await usage(scribe, at=NOON + HOUR)).hour == 0
+    assert (await usage(ledger_fixture)).hour == 4
+    assert (await usage(ledger_fixture, replace(RAIN, account="others"))).hour == 0
+    assert (await usage(ledger_fixture, replace(RAIN, paper=False))).hour == 0
+    assert (await usage(ledger_fixture, at=NOON + HOUR)).hour == 0
 
 
-async def test_what_was_bought_under_the_arm_record_counts_from_its_begin(scribe: LedgerFixture) -> None:
-    await buy(scribe, at=NOON)
-    await buy(scribe, "snow", cost=5.0, at=NOON + HOUR)
+async def test_what_was_bought_under_the_arm_record_counts_from_its_begin(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture, at=NOON)
+    await buy(ledger_fixture, "snow", cost=5.0, at=NOON + HOUR)
     armed = replace(RAIN, since=NOON + timedelta(minutes=30))
-    assert (await usage(scribe, armed, at=NOON + HOUR)).armed == 5.0
+    assert (await usage(ledger_fixture, armed, at=NOON + HOUR)).armed == 5.0
 
 
-async def test_paper_and_live_are_counted_apart_and_so_are_accounts(scribe: LedgerFixture) -> None:
-    question = await scribe.ask(batch=None)
-    send = replace(scribe.order(await scribe.forecast(question)), mode=ExecutionMode.LIVE)
-    await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
-    assert (await usage(scribe)).total == 0.0
-    assert (await usage(scribe, replace(RAIN, paper=False))).total == 10.0
-    assert (await usage(scribe, replace(RAIN, paper=False, account="others"))).total == 0.0
+async def test_paper_and_live_are_counted_apart_and_so_are_accounts(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask(batch=None)
+    send = replace(ledger_fixture.order(await ledger_fixture.forecast(question)), mode=ExecutionMode.LIVE)
+    await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
+    assert (await usage(ledger_fixture)).total == 0.0
+    assert (await usage(ledger_fixture, replace(RAIN, paper=False))).total == 10.0
+    assert (await usage(ledger_fixture, replace(RAIN, paper=False, account="others"))).total == 0.0
 
 
-async def test_what_a_sale_brought_back_is_at_stake_no_more(scribe: LedgerFixture) -> None:
-    await settle(scribe, await buy(scribe), IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
-    spent = (await usage(scribe)).total
+async def test_what_a_sale_brought_back_is_at_stake_no_more(ledger_fixture: LedgerFixture) -> None:
+    await settle(
+        ledger_fixture, await buy(ledger_fixture), IntentState.ACKED, fills=(ledger_fixture.fill("f", shares=20.0),)
+    )
+    spent = (await usage(ledger_fixture)).total
     sale = Order(
         contract="market 7",
         leg=ContractSide.YES,
@@ -146,10 +148,10 @@ async def test_what_a_sale_brought_back_is_at_stake_no_more(scribe: LedgerFixtur
         expected=0.5,
         currency="COIN",
     )
-    sold = await buy(scribe, order=sale)
-    fill = replace(scribe.fill("g", shares=8.0), cash=4.0)
-    await settle(scribe, sold, IntentState.ACKED, fills=(fill,))
-    found = await usage(scribe)
+    sold = await buy(ledger_fixture, order=sale)
+    fill = replace(ledger_fixture.fill("g", shares=8.0), cash=4.0)
+    await settle(ledger_fixture, sold, IntentState.ACKED, fills=(fill,))
+    found = await usage(ledger_fixture)
     assert found.total == spent - 4.0
     assert (found.question, found.hour) == (spent - 4.0, 2)
 
@@ -167,125 +169,141 @@ def sale(shares: float, *, contract: str = "market 7", leg: ContractSide = Contr
     )
 
 
-async def traded(scribe: LedgerFixture, name: str, shares: float, cash: float, *, at: datetime, **changes: Any) -> None:
+async def traded(
+    ledger_fixture: LedgerFixture, name: str, shares: float, cash: float, *, at: datetime, **changes: Any
+) -> None:
     """An order that was filled: bought where cash went, sold where it came."""
     given = {"order": sale(shares), **changes} if cash > 0 else changes
-    intent = await buy(scribe, cost=max(0.0, -cash), at=at, **given)
-    fill = replace(scribe.fill(name, shares=shares), cash=cash, at=at)
-    await settle(scribe, intent, IntentState.ACKED, fills=(fill,))
+    intent = await buy(ledger_fixture, cost=max(0.0, -cash), at=at, **given)
+    fill = replace(ledger_fixture.fill(name, shares=shares), cash=cash, at=at)
+    await settle(ledger_fixture, intent, IntentState.ACKED, fills=(fill,))
 
 
-async def test_what_a_sale_of_other_shares_brought_pays_for_no_later_purchase(scribe: LedgerFixture) -> None:
-    await traded(scribe, "a", 1000.0, 500.0, at=NOON)
-    await traded(scribe, "b", 900.0, -450.0, at=NOON + HOUR)
-    found = await usage(scribe, at=NOON + 2 * HOUR)
+async def test_what_a_sale_of_other_shares_brought_pays_for_no_later_purchase(ledger_fixture: LedgerFixture) -> None:
+    await traded(ledger_fixture, "a", 1000.0, 500.0, at=NOON)
+    await traded(ledger_fixture, "b", 900.0, -450.0, at=NOON + HOUR)
+    found = await usage(ledger_fixture, at=NOON + 2 * HOUR)
     assert (found.question, found.event, found.creator, found.category, found.total) == (450.0,) * 5
 
 
-async def test_a_gain_on_what_was_sold_lifts_no_cap(scribe: LedgerFixture) -> None:
-    await traded(scribe, "a", 10.0, -4.0, at=NOON)
-    await traded(scribe, "b", 5.0, 4.5, at=NOON + HOUR)
-    await traded(scribe, "c", 10.0, -7.0, at=NOON + 2 * HOUR)
+async def test_a_gain_on_what_was_sold_lifts_no_cap(ledger_fixture: LedgerFixture) -> None:
+    await traded(ledger_fixture, "a", 10.0, -4.0, at=NOON)
+    await traded(ledger_fixture, "b", 5.0, 4.5, at=NOON + HOUR)
+    await traded(ledger_fixture, "c", 10.0, -7.0, at=NOON + 2 * HOUR)
     # Half of the first purchase is left, and all of the second.
-    assert (await usage(scribe, at=NOON + 3 * HOUR)).total == 9.0
-    await traded(scribe, "d", 15.0, 1.0, at=NOON + 4 * HOUR)
-    assert (await usage(scribe, at=NOON + 5 * HOUR)).total == 0.0
+    assert (await usage(ledger_fixture, at=NOON + 3 * HOUR)).total == 9.0
+    await traded(ledger_fixture, "d", 15.0, 1.0, at=NOON + 4 * HOUR)
+    assert (await usage(ledger_fixture, at=NOON + 5 * HOUR)).total == 0.0
 
 
-async def test_the_sale_of_one_contract_leaves_the_stake_of_another(scribe: LedgerFixture) -> None:
-    await traded(scribe, "a", 10.0, -4.0, at=NOON)
+async def test_the_sale_of_one_contract_leaves_the_stake_of_another(ledger_fixture: LedgerFixture) -> None:
+    await traded(ledger_fixture, "a", 10.0, -4.0, at=NOON)
     other = sale(10.0, contract="market 8")
-    await traded(scribe, "b", 10.0, 6.0, at=NOON + HOUR, order=other)
-    assert (await usage(scribe, at=NOON + 2 * HOUR)).total == 4.0
+    await traded(ledger_fixture, "b", 10.0, 6.0, at=NOON + HOUR, order=other)
+    assert (await usage(ledger_fixture, at=NOON + 2 * HOUR)).total == 4.0
 
 
 @pytest.mark.parametrize("reason", WITHDRAWN_REASONS)
-async def test_an_outcome_that_was_taken_back_leaves_the_money_at_stake(scribe: LedgerFixture, reason: str) -> None:
-    await settle(scribe, await buy(scribe), IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
-    question = scribe.question(batch=None)
-    resolved = await scribe.resolve(question, 1.0)
-    assert (await usage(scribe)).total == 0.0
+async def test_an_outcome_that_was_taken_back_leaves_the_money_at_stake(
+    ledger_fixture: LedgerFixture, reason: str
+) -> None:
+    await settle(
+        ledger_fixture, await buy(ledger_fixture), IntentState.ACKED, fills=(ledger_fixture.fill("f", shares=20.0),)
+    )
+    question = ledger_fixture.question(batch=None)
+    resolved = await ledger_fixture.resolve(question, 1.0)
+    assert (await usage(ledger_fixture)).total == 0.0
     undone = replace(resolved, outcome=VoidOutcome(reason))
-    await scribe.ledger.resolutions.record([undone], seen_at=NOON)
-    assert (await usage(scribe)).total == 10.0
-    await scribe.resolve(question, 0.0)
-    assert (await usage(scribe)).total == 0.0
+    await ledger_fixture.ledger.resolutions.record([undone], seen_at=NOON)
+    assert (await usage(ledger_fixture)).total == 10.0
+    await ledger_fixture.resolve(question, 0.0)
+    assert (await usage(ledger_fixture)).total == 0.0
 
 
 @pytest.mark.parametrize("told_before", [False, True])
-async def test_a_question_that_was_annulled_is_settled(scribe: LedgerFixture, *, told_before: bool) -> None:
-    await settle(scribe, await buy(scribe), IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
+async def test_a_question_that_was_annulled_is_settled(ledger_fixture: LedgerFixture, *, told_before: bool) -> None:
+    await settle(
+        ledger_fixture, await buy(ledger_fixture), IntentState.ACKED, fills=(ledger_fixture.fill("f", shares=20.0),)
+    )
     happened = Resolution(ref=RAIN.ref, target="outcome", outcome=BinaryOutcome(1.0), resolved_at=NOON)
     if told_before:
-        await scribe.ledger.resolutions.record([happened], seen_at=NOON)
-    await scribe.ledger.resolutions.record([replace(happened, outcome=VoidOutcome("annulled"))], seen_at=NOON)
-    assert (await usage(scribe)).total == 0.0
+        await ledger_fixture.ledger.resolutions.record([happened], seen_at=NOON)
+    await ledger_fixture.ledger.resolutions.record([replace(happened, outcome=VoidOutcome("annulled"))], seen_at=NOON)
+    assert (await usage(ledger_fixture)).total == 0.0
 
 
-async def test_what_a_clock_that_was_ahead_wrote_down_hides_no_loss(scribe: LedgerFixture) -> None:
+async def test_what_a_clock_that_was_ahead_wrote_down_hides_no_loss(ledger_fixture: LedgerFixture) -> None:
     ahead, later = NOON + timedelta(days=30), NOON + HOUR
-    await read_equity(scribe, (NOON - HOUR, 1000.0), (ahead, 1000.0), (later, 100.0))
+    await read_equity(ledger_fixture, (NOON - HOUR, 1000.0), (ahead, 1000.0), (later, 100.0))
     stop = SubmissionHalt(venue="lantern", at=ahead, why="lost")
-    await scribe.ledger.permissions.write(lambda database: add_halt(database, stop))
-    await scribe.ledger.permissions.write(lambda database: resume_submissions(database, "lantern", by="ann", at=ahead))
-    found = await usage(scribe, at=later)
+    await ledger_fixture.ledger.permissions.write(lambda database: add_halt(database, stop))
+    await ledger_fixture.ledger.permissions.write(
+        lambda database: resume_submissions(database, "lantern", by="ann", at=ahead)
+    )
+    found = await usage(ledger_fixture, at=later)
     assert (found.lost_today, found.drawdown) == (900.0, 900.0)
 
 
-async def test_losses_are_those_since_midnight_and_since_the_highest_reading(scribe: LedgerFixture) -> None:
+async def test_losses_are_those_since_midnight_and_since_the_highest_reading(ledger_fixture: LedgerFixture) -> None:
     night = NOON.replace(hour=0)
     await read_equity(
-        scribe, (night - 30 * HOUR, 130.0), (night - HOUR, 110.0), (night + HOUR, 120.0), (night + 2 * HOUR, 95.0)
+        ledger_fixture,
+        (night - 30 * HOUR, 130.0),
+        (night - HOUR, 110.0),
+        (night + HOUR, 120.0),
+        (night + 2 * HOUR, 95.0),
     )
-    found = await usage(scribe)
+    found = await usage(ledger_fixture)
     assert (found.lost_today, found.drawdown) == (15.0, 35.0)
 
 
-async def test_a_first_reading_of_the_day_is_where_a_day_without_yesterday_begins(scribe: LedgerFixture) -> None:
-    await read_equity(scribe, (NOON - 2 * HOUR, 100.0), (NOON - HOUR, 90.0))
-    assert (await usage(scribe)).lost_today == 10.0
+async def test_a_first_reading_of_the_day_is_where_a_day_without_yesterday_begins(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    await read_equity(ledger_fixture, (NOON - 2 * HOUR, 100.0), (NOON - HOUR, 90.0))
+    assert (await usage(ledger_fixture)).lost_today == 10.0
 
 
-async def test_gains_are_no_losses(scribe: LedgerFixture) -> None:
-    await read_equity(scribe, (NOON - 2 * HOUR, 100.0), (NOON - HOUR, 120.0))
-    found = await usage(scribe)
+async def test_gains_are_no_losses(ledger_fixture: LedgerFixture) -> None:
+    await read_equity(ledger_fixture, (NOON - 2 * HOUR, 100.0), (NOON - HOUR, 120.0))
+    found = await usage(ledger_fixture)
     assert (found.lost_today, found.drawdown) == (0.0, 0.0)
 
 
-async def test_losses_begin_anew_when_a_person_resumes(scribe: LedgerFixture) -> None:
-    await read_equity(scribe, (NOON - 3 * HOUR, 100.0), (NOON - 2 * HOUR, 60.0))
+async def test_losses_begin_anew_when_a_person_resumes(ledger_fixture: LedgerFixture) -> None:
+    await read_equity(ledger_fixture, (NOON - 3 * HOUR, 100.0), (NOON - 2 * HOUR, 60.0))
     stop = SubmissionHalt(venue="lantern", at=NOON - 2 * HOUR, why="lost")
-    await scribe.ledger.permissions.write(lambda database: add_halt(database, stop))
-    await scribe.ledger.permissions.write(
+    await ledger_fixture.ledger.permissions.write(lambda database: add_halt(database, stop))
+    await ledger_fixture.ledger.permissions.write(
         lambda database: resume_submissions(database, "lantern", by="ann", at=NOON - HOUR)
     )
-    found = await usage(scribe)
+    found = await usage(ledger_fixture)
     assert (found.lost_today, found.drawdown) == (0.0, 0.0)
-    await read_equity(scribe, (NOON, 55.0))
-    found = await usage(scribe)
+    await read_equity(ledger_fixture, (NOON, 55.0))
+    found = await usage(ledger_fixture)
     assert found.lost_today == 5.0
 
 
-async def test_what_waits_or_is_under_way_may_still_take_cash(scribe: LedgerFixture) -> None:
-    first = await buy(scribe)
-    await buy(scribe, "snow", cost=5.0)
-    assert await scribe.ledger.permissions.unsettled_cost("lantern", "us", paper=True) == 15.0
-    await settle(scribe, first, IntentState.ACKED)
-    assert await scribe.ledger.permissions.unsettled_cost("lantern", "us", paper=True) == 5.0
+async def test_what_waits_or_is_under_way_may_still_take_cash(ledger_fixture: LedgerFixture) -> None:
+    first = await buy(ledger_fixture)
+    await buy(ledger_fixture, "snow", cost=5.0)
+    assert await ledger_fixture.ledger.permissions.unsettled_cost("lantern", "us", paper=True) == 15.0
+    await settle(ledger_fixture, first, IntentState.ACKED)
+    assert await ledger_fixture.ledger.permissions.unsettled_cost("lantern", "us", paper=True) == 5.0
 
 
 def account(equity: float, at: datetime) -> Account:
     return Account(at=at, currency="COIN", cash=equity)
 
 
-async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(scribe: LedgerFixture) -> None:
-    readings, leave = scribe.ledger.readings, scribe.ledger.permissions
+async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(ledger_fixture: LedgerFixture) -> None:
+    readings, leave = ledger_fixture.ledger.readings, ledger_fixture.ledger.permissions
     await readings.add("lantern", "us", account(1000.0, NOON - 3 * HOUR), paper=True)
     await readings.add("lantern", "us", account(80.0, NOON - 2 * HOUR), paper=False)
     await readings.add("lantern", "us", account(75.0, NOON - HOUR), paper=False)
-    real = await usage(scribe, replace(RAIN, paper=False))
+    real = await usage(ledger_fixture, replace(RAIN, paper=False))
     assert (real.lost_today, real.drawdown) == (5.0, 5.0)
-    on_paper = await usage(scribe)
+    on_paper = await usage(ledger_fixture)
     assert (on_paper.lost_today, on_paper.drawdown) == (0.0, 0.0)
     standing = await leave.read_status({"lantern": "us"}, now=NOON, paper=())
     assert standing.losses == {"lantern": (5.0, 5.0)}
@@ -296,8 +314,8 @@ async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(scr
     assert [one.cash for one in await readings.since("lantern", "us", NOON - 9 * HOUR, paper=False)] == [80.0, 75.0]
 
 
-async def test_what_waits_on_paper_takes_nothing_from_the_real_account(scribe: LedgerFixture) -> None:
-    await buy(scribe)
-    leave = scribe.ledger.permissions
+async def test_what_waits_on_paper_takes_nothing_from_the_real_account(ledger_fixture: LedgerFixture) -> None:
+    await buy(ledger_fixture)
+    leave = ledger_fixture.ledger.permissions
     assert await leave.unsettled_cost("lantern", "us", paper=True) == 10.0
     assert await leave.unsettled_cost("lantern", "us", paper=False) == 0.0

@@ -10,57 +10,57 @@ from bot.store.ledger import open_ledger
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 
-async def test_a_document_is_found_by_the_sha256_of_its_content(scribe: LedgerFixture) -> None:
-    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
+async def test_a_document_is_found_by_the_sha256_of_its_content(ledger_fixture: LedgerFixture) -> None:
+    digest = await ledger_fixture.ledger.documents.put(b"abc", "text/plain")
     # FIPS 180-2, appendix B.1.
     assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    document = await scribe.ledger.documents.get(digest)
+    document = await ledger_fixture.ledger.documents.get(digest)
     assert (document.content, document.media_type) == (b"abc", "text/plain")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(content=st.binary(max_size=2000))
-async def test_any_content_comes_back_as_it_was(scribe: LedgerFixture, content: bytes) -> None:
-    digest = await scribe.ledger.documents.put(content, "application/octet-stream")
-    assert (await scribe.ledger.documents.get(digest)).content == content
+async def test_any_content_comes_back_as_it_was(ledger_fixture: LedgerFixture, content: bytes) -> None:
+    digest = await ledger_fixture.ledger.documents.put(content, "application/octet-stream")
+    assert (await ledger_fixture.ledger.documents.get(digest)).content == content
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 511, 512, 8191, 8192, 16_384, 16_385, 32_767, 32_768, 70_000])
 @pytest.mark.parametrize("period", [1, 97, 251 * 241])
-async def test_content_of_any_size_comes_back_as_it_was(scribe: LedgerFixture, size: int, period: int) -> None:
+async def test_content_of_any_size_comes_back_as_it_was(ledger_fixture: LedgerFixture, size: int, period: int) -> None:
     content = (bytes(n * n % 251 for n in range(period)) * (size // period + 1))[:size]
-    digest = await scribe.ledger.documents.put(content, "application/octet-stream")
-    assert (await scribe.ledger.documents.get(digest)).content == content
-    ((packed,),) = scribe.rows("select packed from document")
+    digest = await ledger_fixture.ledger.documents.put(content, "application/octet-stream")
+    assert (await ledger_fixture.ledger.documents.get(digest)).content == content
+    ((packed,),) = ledger_fixture.rows("select packed from document")
     assert zlib.decompress(packed) == content
 
 
-async def test_the_same_content_is_kept_once_and_compressed(scribe: LedgerFixture) -> None:
+async def test_the_same_content_is_kept_once_and_compressed(ledger_fixture: LedgerFixture) -> None:
     for _ in range(2):
-        await scribe.ledger.documents.put(b"rain " * 10_000, "text/plain")
-    ((size, packed),) = scribe.rows("select size, length(packed) from document")
+        await ledger_fixture.ledger.documents.put(b"rain " * 10_000, "text/plain")
+    ((size, packed),) = ledger_fixture.rows("select size, length(packed) from document")
     assert size == 50_000
     assert packed < 1_000
 
 
-async def test_an_unknown_digest_is_not_found(scribe: LedgerFixture) -> None:
+async def test_an_unknown_digest_is_not_found(ledger_fixture: LedgerFixture) -> None:
     with pytest.raises(NotFoundError, match="no document 00"):
-        await scribe.ledger.documents.get("00")
+        await ledger_fixture.ledger.documents.get("00")
 
 
 @pytest.mark.parametrize("packed", [b"no zlib", bytes.fromhex("789c030000000001")])
-async def test_damage_is_noticed_when_a_document_is_read(scribe: LedgerFixture, packed: bytes) -> None:
-    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
-    connection = sqlite3.connect(scribe.path)
+async def test_damage_is_noticed_when_a_document_is_read(ledger_fixture: LedgerFixture, packed: bytes) -> None:
+    digest = await ledger_fixture.ledger.documents.put(b"abc", "text/plain")
+    connection = sqlite3.connect(ledger_fixture.path)
     with connection:
         connection.execute("update document set packed = ?", [packed])
     connection.close()
     with pytest.raises(StoreError, match="damaged"):
-        await scribe.ledger.documents.get(digest)
+        await ledger_fixture.ledger.documents.get(digest)
 
 
-async def test_documents_outlive_the_ledger_object(scribe: LedgerFixture) -> None:
-    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
-    async with open_ledger(scribe.path.parent / "other.sqlite", now=NOON) as other:
+async def test_documents_outlive_the_ledger_object(ledger_fixture: LedgerFixture) -> None:
+    digest = await ledger_fixture.ledger.documents.put(b"abc", "text/plain")
+    async with open_ledger(ledger_fixture.path.parent / "other.sqlite", now=NOON) as other:
         with pytest.raises(NotFoundError):
             await other.documents.get(digest)

@@ -10,16 +10,16 @@ from tests.unit.store.conftest import NOON, LedgerFixture
 SECOND = timedelta(seconds=1)
 
 
-async def test_events_are_told_newest_first_and_by_kind(scribe: LedgerFixture) -> None:
-    journal = scribe.ledger.events
+async def test_events_are_told_newest_first_and_by_kind(ledger_fixture: LedgerFixture) -> None:
+    journal = ledger_fixture.ledger.events
     for second, kind in enumerate(("start", "alarm", "stop")):
         await journal.add_event(kind, f"a {kind} \ud800", at=NOON + second * SECOND)
     assert [event.kind for event in await journal.recent(2)] == ["stop", "alarm"]
     assert await journal.recent(9, "alarm") == [LedgerEvent(at=NOON + SECOND, kind="alarm", text="a alarm \ufffd")]
 
 
-async def test_the_last_run_of_each_job_is_known(scribe: LedgerFixture) -> None:
-    journal = scribe.ledger.events
+async def test_the_last_run_of_each_job_is_known(ledger_fixture: LedgerFixture) -> None:
+    journal = ledger_fixture.ledger.events
     for second, (name, ok) in enumerate([("score", True), ("backup", True), ("score", False)]):
         at = NOON + second * SECOND
         await journal.job_run(name, started_at=at, ended_at=at + SECOND, ok=ok, detail=f"run {second}")
@@ -29,17 +29,19 @@ async def test_the_last_run_of_each_job_is_known(scribe: LedgerFixture) -> None:
     ]
 
 
-async def test_only_the_last_thousand_runs_of_a_job_are_kept(scribe: LedgerFixture) -> None:
-    journal = scribe.ledger.events
+async def test_only_the_last_thousand_runs_of_a_job_are_kept(ledger_fixture: LedgerFixture) -> None:
+    journal = ledger_fixture.ledger.events
     await journal.job_run("rare", started_at=NOON, ended_at=NOON, ok=True, detail="")
     for number in range(MAX_RUNS_PER_JOB + 5):
         await journal.job_run("often", started_at=NOON, ended_at=NOON, ok=True, detail=str(number))
-    rows = scribe.rows("select job, count(*), min(cast(detail as integer)) from job_run group by job order by job")
+    rows = ledger_fixture.rows(
+        "select job, count(*), min(cast(detail as integer)) from job_run group by job order by job"
+    )
     assert rows == [("often", 1000, 5), ("rare", 1, 0)]
 
 
-async def test_a_halt_stands_until_a_new_run_has_begun(scribe: LedgerFixture) -> None:
-    journal = scribe.ledger.events
+async def test_a_halt_stands_until_a_new_run_has_begun(ledger_fixture: LedgerFixture) -> None:
+    journal = ledger_fixture.ledger.events
     assert await journal.resume(at=NOON) is None
     await journal.halt("the disk is full", at=NOON)
     halt = LedgerEvent(at=NOON, kind="halted", text="the disk is full")
@@ -49,8 +51,8 @@ async def test_a_halt_stands_until_a_new_run_has_begun(scribe: LedgerFixture) ->
     assert [event.kind for event in await journal.recent(2)] == ["resumed", "halted"]
 
 
-async def test_who_reads_beside_a_daemon_cannot_declare_a_halt(scribe: LedgerFixture) -> None:
-    async with open_ledger_read_only(scribe.path) as ledger:
+async def test_who_reads_beside_a_daemon_cannot_declare_a_halt(ledger_fixture: LedgerFixture) -> None:
+    async with open_ledger_read_only(ledger_fixture.path) as ledger:
         with pytest.raises(StoreError, match="open for reading only"):
             await ledger.events.halt("the disk is full", at=NOON)
-    assert await scribe.ledger.events.unresolved_halt() is None
+    assert await ledger_fixture.ledger.events.unresolved_halt() is None

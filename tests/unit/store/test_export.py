@@ -135,14 +135,16 @@ def test_memory_does_not_grow_with_the_ledger(path: Path, tmp_path: Path) -> Non
     assert peak < 1_000_000
 
 
-async def test_an_export_holds_nothing_that_proves_who_somebody_is(scribe: LedgerFixture, tmp_path: Path) -> None:
-    await scribe.ledger.permissions.write(
+async def test_an_export_holds_nothing_that_proves_who_somebody_is(
+    ledger_fixture: LedgerFixture, tmp_path: Path
+) -> None:
+    await ledger_fixture.ledger.permissions.write(
         lambda database: permissions.add_principal(
             database, PrincipalRecord(name="ann", role=UserRole.APPROVER, salt="5a17", hash="c0ffee" * 10, made_at=NOON)
         )
     )
     folder = tmp_path / "export"
-    export_ledger(scribe.path, folder, at=NOON)
+    export_ledger(ledger_fixture.path, folder, at=NOON)
     assert [json.loads(line)["name"] for line in (folder / "principal.jsonl").read_text().splitlines()] == ["ann"]
     said = b"".join(file.read_bytes() for file in folder.iterdir())
     assert b"c0ffee" not in said

@@ -70,10 +70,10 @@ FAULTS: Mapping[str, str] = {
 
 
 @pytest.fixture
-async def full(scribe: LedgerFixture, make_step: Callable[..., Step]) -> LedgerFixture:
+async def full(ledger_fixture: LedgerFixture, make_step: Callable[..., Step]) -> LedgerFixture:
     """A ledger with something in every table."""
-    ledger = scribe.ledger
-    question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
+    ledger = ledger_fixture.ledger
+    question = await ledger_fixture.ask(targets=(Target(key="a"), Target(key="b")))
     await ledger.schedule.plan(
         [DueEntry(ref=question.ref, forecaster=name, due_at=NOON, why="new") for name in ("plain", "idle")]
     )
@@ -82,45 +82,47 @@ async def full(scribe: LedgerFixture, make_step: Callable[..., Step]) -> LedgerF
         FittedParameters(forecaster="plain", before=NOON, examples=1, payload={}), NOON
     )
     for probability in (0.4, 0.5):
-        running = await scribe.begin(question)
+        running = await ledger_fixture.begin(question)
         for number in (1, 2):
             step = make_step(probability, target="a", documents=(document,))
             await ledger.forecasts.log_step(running.id, trial=1, number=number, step=step, at=NOON)
-        forecast = scribe.answer(question, running, probability, fitted=digest)
+        forecast = ledger_fixture.answer(question, running, probability, fitted=digest)
         await ledger.forecasts.complete(forecast, next_due=None)
-        send = scribe.send(forecast)
+        send = ledger_fixture.send(forecast)
         await ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
         await ledger.submissions.begin_attempt([send.intent.id], at=NOON)
         await ledger.submissions.settle([WriteReceipt(intent=send.intent.id, state=IntentState.ACKED)], at=NOON)
-    await _trade(scribe)
+    await _trade(ledger_fixture)
     await ledger.schedule.claim(now=NOON, owner="me", lease=NOON - NOON.replace(hour=11), limit=1)
-    await scribe.resolve(question, 1.0, target="a")
+    await ledger_fixture.resolve(question, 1.0, target="a")
     items = await ledger.scores.to_score(10)
     assert all(isinstance(item.outcome, BinaryOutcome) for item in items)
     scores = [Score(forecast=item.forecast, target=item.target, rule="brier", value=0.2) for item in items]
     await ledger.scores.record(items, scores, at=NOON)
-    await scribe.ledger.recordings.add(forecast.id, 1, RecordingKey("page", "k"), '"page"', at=NOON)
+    await ledger_fixture.ledger.recordings.add(forecast.id, 1, RecordingKey("page", "k"), '"page"', at=NOON)
     for name in ("answered", "under way"):
-        await ledger.calls.reserve(scribe.reservation(name, scope=forecast.id))
-    await ledger.calls.settle("answered", scribe.settlement(0.01))
+        await ledger.calls.reserve(ledger_fixture.reservation(name, scope=forecast.id))
+    await ledger.calls.settle("answered", ledger_fixture.settlement(0.01))
     conduct = ModelPerformance(role="forecaster", model="house:small", asked=2, unparsed=0)
     await ledger.model_performance.add(conduct, scope=forecast.id, trial=1, at=NOON)
     await ledger.model_performance.demote(
         ModelDemotion(model="house:small", at=NOON, until=NOON, why="it never submits")
     )
-    return scribe
+    return ledger_fixture
 
 
-async def _trade(scribe: LedgerFixture) -> None:
+async def _trade(ledger_fixture: LedgerFixture) -> None:
     """An order that was filled, and a comment on it."""
-    submissions = scribe.ledger.submissions
-    bought = scribe.order(await scribe.forecast(await scribe.ask("hail", targets=(Target(key="a"),))))
-    for send in (bought, scribe.comment(bought.intent)):
+    submissions = ledger_fixture.ledger.submissions
+    bought = ledger_fixture.order(
+        await ledger_fixture.forecast(await ledger_fixture.ask("hail", targets=(Target(key="a"),)))
+    )
+    for send in (bought, ledger_fixture.comment(bought.intent)):
         name = send.intent.id
         sealed = SealedRequest(intent=name, tag=f"tag of {name}", body="{}", fence=NOON)
         await submissions.decide(forecast_id=send.intent.forecast, decision=send, at=NOON)
         await submissions.begin_attempt([name], at=NOON, sealed=[sealed])
-        fills = (scribe.fill("1"),) if send.intent.order else ()
+        fills = (ledger_fixture.fill("1"),) if send.intent.order else ()
         await submissions.settle([WriteReceipt(intent=name, state=IntentState.ACKED, fills=fills)], at=NOON)
 
 

@@ -15,8 +15,8 @@ from tests.unit.store.conftest import NOON, LedgerFixture
 async def test_a_ledger_remembers_what_was_written_before_it_was_closed(tmp_path: Path) -> None:
     path = tmp_path / "state" / "ledger.sqlite"
     async with open_ledger(path, now=NOON) as ledger:
-        scribe = LedgerFixture(ledger, path)
-        forecast = await scribe.forecast(await scribe.ask())
+        ledger_fixture = LedgerFixture(ledger, path)
+        forecast = await ledger_fixture.forecast(await ledger_fixture.ask())
     async with open_ledger(path, now=NOON) as ledger:
         assert await ledger.forecasts.get(forecast.id) == forecast
     assert run_full_check(path, INVARIANTS).sound
@@ -29,9 +29,9 @@ async def test_a_new_ledger_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_second_look_reads_what_is_written_and_writes_nothing(scribe: LedgerFixture) -> None:
-    async with open_ledger_read_only(scribe.path) as records:
-        question = await scribe.ask()
+async def test_a_second_look_reads_what_is_written_and_writes_nothing(ledger_fixture: LedgerFixture) -> None:
+    async with open_ledger_read_only(ledger_fixture.path) as records:
+        question = await ledger_fixture.ask()
         assert await records.questions.get(question.ref) == question
         with pytest.raises(StoreError, match="reading only"):
             await records.questions.record([question], seen_at=NOON)
@@ -94,21 +94,21 @@ async def test_a_damaged_ledger_is_not_opened(tmp_path: Path, pages: slice) -> N
             pass
 
 
-async def test_many_writers_at_once_lose_nothing(scribe: LedgerFixture) -> None:
+async def test_many_writers_at_once_lose_nothing(ledger_fixture: LedgerFixture) -> None:
     async def story(number: int) -> None:
-        await scribe.forecast(await scribe.ask(f"q{number}"), number / 100)
+        await ledger_fixture.forecast(await ledger_fixture.ask(f"q{number}"), number / 100)
 
     await asyncio.gather(*(story(number) for number in range(100)))
-    assert await scribe.ledger.forecasts.count() == 100
-    assert len(await scribe.ledger.forecasts.undecided(1000)) == 100
+    assert await ledger_fixture.ledger.forecasts.count() == 100
+    assert len(await ledger_fixture.ledger.forecasts.undecided(1000)) == 100
 
 
-async def test_one_bad_write_does_not_spoil_those_beside_it(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
+async def test_one_bad_write_does_not_spoil_those_beside_it(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
     results = await asyncio.gather(
-        scribe.begin(scribe.question("unknown")),
-        scribe.begin(question),
+        ledger_fixture.begin(ledger_fixture.question("unknown")),
+        ledger_fixture.begin(question),
         return_exceptions=True,
     )
     assert isinstance(results[0], NotFoundError)
-    assert scribe.rows("select ref, state from forecast") == [("lantern:rain", "running")]
+    assert ledger_fixture.rows("select ref, state from forecast") == [("lantern:rain", "running")]

@@ -22,8 +22,8 @@ BAD = ModelPerformance(
 )
 
 
-async def test_how_a_model_did_comes_back_as_it_was_newest_first(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_how_a_model_did_comes_back_as_it_was_newest_first(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     judge = ModelPerformance(role="judge", model="house:small", asked=1, unparsed=0)
     for hour, conduct in enumerate((GOOD, BAD, judge)):
         await conducts.add(conduct, scope="f1", trial=hour + 1, at=NOON + hour * HOUR)
@@ -36,14 +36,14 @@ async def test_how_a_model_did_comes_back_as_it_was_newest_first(scribe: LedgerF
     assert await conducts.models() == ("house:large", "house:small")
 
 
-async def test_of_one_moment_the_conduct_written_last_is_the_newest(scribe: LedgerFixture) -> None:
+async def test_of_one_moment_the_conduct_written_last_is_the_newest(ledger_fixture: LedgerFixture) -> None:
     for trial, conduct in enumerate((GOOD, BAD), 1):
-        await scribe.ledger.model_performance.add(conduct, scope="f1", trial=trial, at=NOON)
-    assert await scribe.ledger.model_performance.recent("house:small", limit=1) == (BAD,)
+        await ledger_fixture.ledger.model_performance.add(conduct, scope="f1", trial=trial, at=NOON)
+    assert await ledger_fixture.ledger.model_performance.recent("house:small", limit=1) == (BAD,)
 
 
-async def test_conducts_up_to_a_moment_can_be_left_out(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_conducts_up_to_a_moment_can_be_left_out(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     await conducts.add(BAD, scope="f1", trial=1, at=NOON)
     await conducts.add(GOOD, scope="f1", trial=2, at=NOON + HOUR)
     assert await conducts.recent("house:small", limit=9, after=NOON - HOUR) == (GOOD, BAD)
@@ -51,8 +51,8 @@ async def test_conducts_up_to_a_moment_can_be_left_out(scribe: LedgerFixture) ->
     assert await conducts.recent("house:small", limit=9, after=NOON + HOUR) == ()
 
 
-async def test_a_trial_taken_up_again_is_graded_once(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_a_trial_taken_up_again_is_graded_once(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     for conduct in (GOOD, GOOD, BAD):
         await conducts.add(conduct, scope="f1", trial=1, at=NOON)
     assert await conducts.recent("house:small", limit=9) == (GOOD,)
@@ -60,8 +60,8 @@ async def test_a_trial_taken_up_again_is_graded_once(scribe: LedgerFixture) -> N
     assert len(await conducts.recent("house:small", limit=9)) == 2
 
 
-async def test_one_half_is_counted_by_question_newest_first(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_one_half_is_counted_by_question_newest_first(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     even = replace(GOOD, ended_at_half=True)
     for number, (scope, conduct) in enumerate([("f1", even), ("f1", even), ("f1", even), ("f1", GOOD), ("f2", GOOD)]):
         await conducts.add(conduct, scope=scope, trial=number, at=NOON + number * HOUR)
@@ -75,8 +75,10 @@ async def test_one_half_is_counted_by_question_newest_first(scribe: LedgerFixtur
     assert await conducts.shares_ended_at_half("house:small", role="critic", limit=9) == ()
 
 
-async def test_the_latest_trials_of_each_forecaster_role_and_model_stand_together(scribe: LedgerFixture) -> None:
-    conducts, calls = scribe.ledger.model_performance, scribe.ledger.calls
+async def test_the_latest_trials_of_each_forecaster_role_and_model_stand_together(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    conducts, calls = ledger_fixture.ledger.model_performance, ledger_fixture.ledger.calls
     for scope, forecaster in (("f1", "plain"), ("f2", "court")):
         reservation = CallReservation(
             id=scope,
@@ -104,26 +106,28 @@ async def test_the_latest_trials_of_each_forecaster_role_and_model_stand_togethe
     assert await conducts.latest(limit=9, after=NOON + 9 * HOUR) == ()
 
 
-async def test_a_model_is_demoted_until_its_time_is_over(scribe: LedgerFixture) -> None:
+async def test_a_model_is_demoted_until_its_time_is_over(ledger_fixture: LedgerFixture) -> None:
     demotion = ModelDemotion(model="house:small", at=NOON, until=NOON + HOUR, why="it never submits")
-    await scribe.ledger.model_performance.demote(demotion)
-    assert await scribe.ledger.model_performance.demotions(now=NOON) == (demotion,)
-    assert await scribe.ledger.model_performance.demotions(now=NOON + HOUR - timedelta.resolution) == (demotion,)
-    assert await scribe.ledger.model_performance.demotions(now=NOON + HOUR) == ()
+    await ledger_fixture.ledger.model_performance.demote(demotion)
+    assert await ledger_fixture.ledger.model_performance.demotions(now=NOON) == (demotion,)
+    assert await ledger_fixture.ledger.model_performance.demotions(now=NOON + HOUR - timedelta.resolution) == (
+        demotion,
+    )
+    assert await ledger_fixture.ledger.model_performance.demotions(now=NOON + HOUR) == ()
 
 
-async def test_a_demotion_is_for_one_role(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_a_demotion_is_for_one_role(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     judge = ModelDemotion(model="house:small", role="judge", at=NOON, until=NOON + HOUR, why="as a judge: it is asleep")
     main = ModelDemotion(model="house:small", role="main", at=NOON, until=NOON + HOUR, why="it never submits")
     for demotion in (main, judge):
         await conducts.demote(demotion)
     assert await conducts.demotions(now=NOON) == (judge, main)
-    assert scribe.rows("select role, why from demotion where role = 'main'") == [("main", "it never submits")]
+    assert ledger_fixture.rows("select role, why from demotion where role = 'main'") == [("main", "it never submits")]
 
 
-async def test_of_many_demotions_of_a_model_the_latest_in_force_counts(scribe: LedgerFixture) -> None:
-    conducts = scribe.ledger.model_performance
+async def test_of_many_demotions_of_a_model_the_latest_in_force_counts(ledger_fixture: LedgerFixture) -> None:
+    conducts = ledger_fixture.ledger.model_performance
     first = ModelDemotion(model="house:small", at=NOON, until=NOON + 9 * HOUR, why="first")
     second = ModelDemotion(model="house:small", at=NOON + HOUR, until=NOON + 3 * HOUR, why="second")
     other = ModelDemotion(model="house:large", at=NOON, until=NOON + 2 * HOUR, why="other")

@@ -21,28 +21,28 @@ SPENT = RateUsage(
 )
 
 
-async def test_what_was_used_comes_back_as_it_was_kept(scribe: LedgerFixture) -> None:
-    rates = scribe.ledger.rates
+async def test_what_was_used_comes_back_as_it_was_kept(ledger_fixture: LedgerFixture) -> None:
+    rates = ledger_fixture.ledger.rates
     assert await rates.load("lantern") is None
     await rates.save("lantern", SPENT, free_at=NOON)
     assert await rates.load("lantern") == SPENT
     assert await rates.free_at() == {"lantern": NOON}
 
 
-async def test_only_the_last_note_is_kept(scribe: LedgerFixture) -> None:
-    await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
-    await scribe.ledger.rates.save(
+async def test_only_the_last_note_is_kept(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.rates.save("lantern", SPENT, free_at=NOON)
+    await ledger_fixture.ledger.rates.save(
         "lantern", RateUsage(at=NOON, monotonic_s=1.0, in_flight=0), free_at=NOON + timedelta(hours=1)
     )
-    assert await scribe.ledger.rates.load("lantern") == RateUsage(at=NOON, monotonic_s=1.0, in_flight=0)
-    assert scribe.rows("select name from rate_usage") == [("lantern",)]
+    assert await ledger_fixture.ledger.rates.load("lantern") == RateUsage(at=NOON, monotonic_s=1.0, in_flight=0)
+    assert ledger_fixture.rows("select name from rate_usage") == [("lantern",)]
 
 
-async def test_a_row_that_cannot_be_read_says_what_to_do(scribe: LedgerFixture) -> None:
-    await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
-    await scribe.ledger.rates.writer.run(lambda database: database.execute("update rate_usage set body = '{}'"))
+async def test_a_row_that_cannot_be_read_says_what_to_do(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.rates.save("lantern", SPENT, free_at=NOON)
+    await ledger_fixture.ledger.rates.writer.run(lambda database: database.execute("update rate_usage set body = '{}'"))
     with pytest.raises(StoreError, match=r"the usage of the rate limit lantern cannot be read .* delete its row"):
-        await scribe.ledger.rates.load("lantern")
+        await ledger_fixture.ledger.rates.load("lantern")
 
 
 async def test_who_may_only_read_the_ledger_sends_nothing(tmp_path: Path) -> None:

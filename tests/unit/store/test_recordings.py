@@ -15,8 +15,8 @@ from tests.unit.store.conftest import NOON, LedgerFixture
 PAGE = RecordingKey("page", "aa")
 
 
-async def test_a_trial_gets_back_all_it_was_told_and_nothing_of_others(scribe: LedgerFixture) -> None:
-    exchanges = scribe.ledger.recordings
+async def test_a_trial_gets_back_all_it_was_told_and_nothing_of_others(ledger_fixture: LedgerFixture) -> None:
+    exchanges = ledger_fixture.ledger.recordings
     told = {RecordingKey("search", "bb"): '["a"]', PAGE: '"first"', RecordingKey("page", "aa", 1): '"second"'}
     for key, body in told.items():
         await exchanges.add("f1", 1, key, body, at=NOON)
@@ -30,8 +30,8 @@ async def test_a_trial_gets_back_all_it_was_told_and_nothing_of_others(scribe: L
     assert await exchanges.read_trial("f3", 1) == {}
 
 
-async def test_only_the_kinds_that_are_wanted_are_read(scribe: LedgerFixture) -> None:
-    exchanges = scribe.ledger.recordings
+async def test_only_the_kinds_that_are_wanted_are_read(ledger_fixture: LedgerFixture) -> None:
+    exchanges = ledger_fixture.ledger.recordings
     kept = {
         kind: await exchanges.add("f1", 1, RecordingKey(kind, "aa"), f'"{kind}"', at=NOON)
         for kind in ("search", "tool", "model")
@@ -41,7 +41,7 @@ async def test_only_the_kinds_that_are_wanted_are_read(scribe: LedgerFixture) ->
     }
     assert await exchanges.read_trial("f1", 1, {"tool", "model", "series"}) == wanted
     assert await exchanges.read_trial("f1", 1, ()) == {}
-    connection = sqlite3.connect(scribe.path)
+    connection = sqlite3.connect(ledger_fixture.path)
     with connection:
         connection.execute("update document set packed = x'00' where digest = ?", [kept["search"]])
     connection.close()
@@ -52,46 +52,48 @@ async def test_only_the_kinds_that_are_wanted_are_read(scribe: LedgerFixture) ->
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(body=st.text(max_size=2000))
-async def test_any_text_comes_back_as_it_was(scribe: LedgerFixture, body: str) -> None:
+async def test_any_text_comes_back_as_it_was(ledger_fixture: LedgerFixture, body: str) -> None:
     key = RecordingKey("tool", hashlib.sha256(body.encode()).hexdigest())
-    digest = await scribe.ledger.recordings.add("f1", 1, key, body, at=NOON)
-    assert (await scribe.ledger.recordings.read_trial("f1", 1))[key] == RecordedResponse(digest=digest, body=body)
+    digest = await ledger_fixture.ledger.recordings.add("f1", 1, key, body, at=NOON)
+    assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[key] == RecordedResponse(
+        digest=digest, body=body
+    )
 
 
 @pytest.mark.parametrize("size", [MAX_INLINE_BYTES, MAX_INLINE_BYTES + 1, 3_000_000])
-async def test_small_and_large_answers_are_kept_alike(scribe: LedgerFixture, size: int) -> None:
+async def test_small_and_large_answers_are_kept_alike(ledger_fixture: LedgerFixture, size: int) -> None:
     body = "ü" + "x" * (size - 2)
-    digest = await scribe.ledger.recordings.add("f1", 1, PAGE, body, at=NOON)
+    digest = await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, body, at=NOON)
     assert digest == hashlib.sha256(body.encode()).hexdigest()
-    assert (await scribe.ledger.recordings.read_trial("f1", 1))[PAGE].body == body
-    document = await scribe.ledger.documents.get(digest)
+    assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == body
+    document = await ledger_fixture.ledger.documents.get(digest)
     assert (len(document.content), document.media_type) == (size, "application/json")
 
 
-async def test_text_that_no_utf8_can_carry_is_kept_with_a_mark_in_its_place(scribe: LedgerFixture) -> None:
-    await scribe.ledger.recordings.add("f1", 1, PAGE, '"half \ud83d of it"', at=NOON)
-    assert (await scribe.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"half \ufffd of it"'
+async def test_text_that_no_utf8_can_carry_is_kept_with_a_mark_in_its_place(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"half \ud83d of it"', at=NOON)
+    assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"half \ufffd of it"'
 
 
-async def test_the_same_exchange_again_changes_nothing(scribe: LedgerFixture) -> None:
-    first = await scribe.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
-    again = await scribe.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON + timedelta(hours=1))
+async def test_the_same_exchange_again_changes_nothing(ledger_fixture: LedgerFixture) -> None:
+    first = await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
+    again = await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON + timedelta(hours=1))
     assert first == again
-    assert scribe.rows("select at, answer from recording") == [("2026-03-01T12:00:00.000000Z", first)]
+    assert ledger_fixture.rows("select at, answer from recording") == [("2026-03-01T12:00:00.000000Z", first)]
 
 
-async def test_another_answer_under_the_same_name_is_refused_and_not_kept(scribe: LedgerFixture) -> None:
-    await scribe.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
+async def test_another_answer_under_the_same_name_is_refused_and_not_kept(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
     with pytest.raises(
         MalformedDataError, match=r"page aa \(0\) of trial 1 of f1 is already recorded with another answer"
     ):
-        await scribe.ledger.recordings.add("f1", 1, PAGE, '"other"', at=NOON)
-    assert (await scribe.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
-    assert scribe.rows("select count(*) from document") == [(1,)]
+        await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"other"', at=NOON)
+    assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
+    assert ledger_fixture.rows("select count(*) from document") == [(1,)]
 
 
-async def test_several_are_kept_together_or_not_at_all(scribe: LedgerFixture) -> None:
-    exchanges = scribe.ledger.recordings
+async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFixture) -> None:
+    exchanges = ledger_fixture.ledger.recordings
     told = {PAGE: '"first"', RecordingKey("page", "bb"): '"second"'}
     digests = await exchanges.add_all("f1", 1, told, at=NOON)
     assert digests == [hashlib.sha256(body.encode()).hexdigest() for body in told.values()]
@@ -99,30 +101,30 @@ async def test_several_are_kept_together_or_not_at_all(scribe: LedgerFixture) ->
     with pytest.raises(MalformedDataError, match="another answer"):
         await exchanges.add_all("f1", 1, {RecordingKey("page", "cc"): '"third"', PAGE: '"other"'}, at=NOON)
     assert {key: exchange.body for key, exchange in (await exchanges.read_trial("f1", 1)).items()} == told
-    assert scribe.rows("select count(*) from document") == [(2,)]
+    assert ledger_fixture.rows("select count(*) from document") == [(2,)]
 
 
-async def test_an_answer_that_many_trials_got_is_kept_once(scribe: LedgerFixture) -> None:
+async def test_an_answer_that_many_trials_got_is_kept_once(ledger_fixture: LedgerFixture) -> None:
     for trial in (1, 2, 3):
-        await scribe.ledger.recordings.add("f1", trial, PAGE, '"text"', at=NOON)
-    assert scribe.rows("select (select count(*) from recording), (select count(*) from document)") == [(3, 1)]
+        await ledger_fixture.ledger.recordings.add("f1", trial, PAGE, '"text"', at=NOON)
+    assert ledger_fixture.rows("select (select count(*) from recording), (select count(*) from document)") == [(3, 1)]
 
 
-async def test_damage_is_noticed_and_not_replayed(scribe: LedgerFixture) -> None:
-    await scribe.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
-    connection = sqlite3.connect(scribe.path)
+async def test_damage_is_noticed_and_not_replayed(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
+    connection = sqlite3.connect(ledger_fixture.path)
     with connection:
         connection.execute("update document set packed = x'00'")
     connection.close()
     with pytest.raises(StoreError, match="damaged"):
-        await scribe.ledger.recordings.read_trial("f1", 1)
+        await ledger_fixture.ledger.recordings.read_trial("f1", 1)
 
 
-async def test_the_record_outlives_the_run_and_is_read_beside_it(scribe: LedgerFixture) -> None:
-    await scribe.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
-    async with open_ledger_read_only(scribe.path) as records:
+async def test_the_record_outlives_the_run_and_is_read_beside_it(ledger_fixture: LedgerFixture) -> None:
+    await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
+    async with open_ledger_read_only(ledger_fixture.path) as records:
         assert (await records.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
         with pytest.raises(StoreError, match="reading only"):
             await records.recordings.add("f1", 1, RecordingKey("page", "bb"), '"text"', at=NOON)
-    async with open_ledger(scribe.path.parent / "other.sqlite", now=NOON) as other:
+    async with open_ledger(ledger_fixture.path.parent / "other.sqlite", now=NOON) as other:
         assert await other.recordings.read_trial("f1", 1) == {}

@@ -23,22 +23,28 @@ def test_every_table_is_strict() -> None:
 
 @pytest.mark.parametrize("column", ["probability", "raw_probability"])
 @pytest.mark.parametrize("value", [1.0000001, -1e-9, float("nan"), "half"])
-async def test_the_file_itself_refuses_what_is_no_probability(scribe: LedgerFixture, column: str, value: Any) -> None:
-    await scribe.forecast(await scribe.ask())
-    connection = sqlite3.connect(scribe.path)
+async def test_the_file_itself_refuses_what_is_no_probability(
+    ledger_fixture: LedgerFixture, column: str, value: Any
+) -> None:
+    await ledger_fixture.forecast(await ledger_fixture.ask())
+    connection = sqlite3.connect(ledger_fixture.path)
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute(f"update prediction set {column} = ?", [value])  # noqa: S608 - a name of ours
     connection.close()
 
 
-async def test_the_views_are_readable_with_plain_sqlite(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    forecast = await scribe.forecast(question, 0.3)
-    await scribe.resolve(question, 1.0)
-    assert scribe.rows("select ref, forecaster, revision from latest_forecast") == [("lantern:rain", "plain", 1)]
-    assert scribe.rows("select ref, target, value from current_resolution") == [("lantern:rain", "outcome", 1.0)]
-    assert scribe.rows("select * from scored") == []
-    assert scribe.rows("select target, probability from prediction") == [("outcome", 0.3)]
+async def test_the_views_are_readable_with_plain_sqlite(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    forecast = await ledger_fixture.forecast(question, 0.3)
+    await ledger_fixture.resolve(question, 1.0)
+    assert ledger_fixture.rows("select ref, forecaster, revision from latest_forecast") == [
+        ("lantern:rain", "plain", 1)
+    ]
+    assert ledger_fixture.rows("select ref, target, value from current_resolution") == [
+        ("lantern:rain", "outcome", 1.0)
+    ]
+    assert ledger_fixture.rows("select * from scored") == []
+    assert ledger_fixture.rows("select target, probability from prediction") == [("outcome", 0.3)]
     assert forecast.revision == 1
 
 
@@ -69,8 +75,8 @@ PLANS = {
 
 
 @pytest.mark.parametrize("sql", PLANS)
-async def test_frequent_queries_use_their_index(scribe: LedgerFixture, sql: str) -> None:
-    ((*_, plan),) = scribe.rows(f"explain query plan {sql}")
+async def test_frequent_queries_use_their_index(ledger_fixture: LedgerFixture, sql: str) -> None:
+    ((*_, plan),) = ledger_fixture.rows(f"explain query plan {sql}")
     assert PLANS[sql] in plan
     assert "TEMP B-TREE" not in plan
 
@@ -98,9 +104,9 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("sql", COUNTED)
-async def test_what_is_at_stake_is_counted_from_indexes(scribe: LedgerFixture, sql: str) -> None:
+async def test_what_is_at_stake_is_counted_from_indexes(ledger_fixture: LedgerFixture, sql: str) -> None:
     asked = re.sub(r":(\w+)", lambda found: LANE[found[1]], sql)
-    plan = "\n".join(row[-1] for row in scribe.rows(f"explain query plan {asked}"))
+    plan = "\n".join(row[-1] for row in ledger_fixture.rows(f"explain query plan {asked}"))
     assert COUNTED[sql] in plan
     assert "SCAN intent" not in plan
     assert "SCAN fill" not in plan

@@ -22,18 +22,18 @@ def brier(item: ScorablePrediction) -> Score:
     return Score(forecast=item.forecast, target=item.target, rule="brier", value=value)
 
 
-async def score_all(scribe: LedgerFixture) -> list[ScorablePrediction]:
-    items = await scribe.ledger.scores.to_score(100)
-    await scribe.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
+async def score_all(ledger_fixture: LedgerFixture) -> list[ScorablePrediction]:
+    items = await ledger_fixture.ledger.scores.to_score(100)
+    await ledger_fixture.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
     return items
 
 
-async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(scribe: LedgerFixture) -> None:
-    question = await scribe.ask(targets=(Target(key="a", horizon_days=7), Target(key="b", horizon_days=30)))
-    forecast = await scribe.forecast(question, 0.3)
-    assert await scribe.ledger.scores.to_score(10) == []
-    await scribe.resolve(question, 1.0, target="b")
-    (item,) = await scribe.ledger.scores.to_score(10)
+async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask(targets=(Target(key="a", horizon_days=7), Target(key="b", horizon_days=30)))
+    forecast = await ledger_fixture.forecast(question, 0.3)
+    assert await ledger_fixture.ledger.scores.to_score(10) == []
+    await ledger_fixture.resolve(question, 1.0, target="b")
+    (item,) = await ledger_fixture.ledger.scores.to_score(10)
     assert (item.forecast, item.ref, item.target, item.horizon_days) == (forecast.id, question.ref, "b", 30)
     assert (item.family, item.source) == ("market", "almanac")
     assert (item.prediction, item.crowd, item.outcome) == (
@@ -44,70 +44,72 @@ async def test_a_resolved_forecast_is_to_be_scored_with_all_that_scoring_needs(s
     assert (item.made_at, item.cutoff) == (NOON, NOON)
 
 
-async def test_what_is_scored_is_not_scored_again(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    await scribe.forecast(question, 0.3)
-    await scribe.resolve(question, 1.0)
-    await score_all(scribe)
-    assert await scribe.ledger.scores.to_score(10) == []
+async def test_what_is_scored_is_not_scored_again(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    await ledger_fixture.forecast(question, 0.3)
+    await ledger_fixture.resolve(question, 1.0)
+    await score_all(ledger_fixture)
+    assert await ledger_fixture.ledger.scores.to_score(10) == []
     # (0.3 - 1)^2 = 0.49
-    assert scribe.rows("select probability, crowd_probability, outcome, round(score, 12) from scored") == [
+    assert ledger_fixture.rows("select probability, crowd_probability, outcome, round(score, 12) from scored") == [
         (0.3, 0.25, 1.0, 0.49)
     ]
 
 
-async def test_a_corrected_outcome_is_scored_anew_and_only_the_new_score_counts(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    await scribe.forecast(question, 0.3)
-    await scribe.resolve(question, 1.0)
-    await score_all(scribe)
-    await scribe.resolve(question, 0.0)
-    assert scribe.rows("select * from scored") == []
-    await score_all(scribe)
-    assert scribe.rows("select round(score, 12) from scored") == [(0.09,)]
-    assert scribe.rows("select count(*) from score") == [(2,)]
+async def test_a_corrected_outcome_is_scored_anew_and_only_the_new_score_counts(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    await ledger_fixture.forecast(question, 0.3)
+    await ledger_fixture.resolve(question, 1.0)
+    await score_all(ledger_fixture)
+    await ledger_fixture.resolve(question, 0.0)
+    assert ledger_fixture.rows("select * from scored") == []
+    await score_all(ledger_fixture)
+    assert ledger_fixture.rows("select round(score, 12) from scored") == [(0.09,)]
+    assert ledger_fixture.rows("select count(*) from score") == [(2,)]
 
 
-async def test_a_correction_between_reading_and_recording_is_not_taken_for_scored(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    await scribe.forecast(question, 0.3)
-    await scribe.resolve(question, 1.0)
-    items = await scribe.ledger.scores.to_score(10)
-    await scribe.resolve(question, 0.0)
-    await scribe.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
-    assert [item.outcome for item in await scribe.ledger.scores.to_score(10)] == [BinaryOutcome(0.0)]
+async def test_a_correction_between_reading_and_recording_is_not_taken_for_scored(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    question = await ledger_fixture.ask()
+    await ledger_fixture.forecast(question, 0.3)
+    await ledger_fixture.resolve(question, 1.0)
+    items = await ledger_fixture.ledger.scores.to_score(10)
+    await ledger_fixture.resolve(question, 0.0)
+    await ledger_fixture.ledger.scores.record(items, [brier(item) for item in items], at=NOON)
+    assert [item.outcome for item in await ledger_fixture.ledger.scores.to_score(10)] == [BinaryOutcome(0.0)]
 
 
-async def test_a_void_outcome_is_settled_without_a_score(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    await scribe.forecast(question)
+async def test_a_void_outcome_is_settled_without_a_score(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    await ledger_fixture.forecast(question)
     void = Resolution(ref=question.ref, target="outcome", outcome=VoidOutcome("withdrawn"), resolved_at=NOON)
-    await scribe.ledger.resolutions.record([void], seen_at=NOON)
-    items = await scribe.ledger.scores.to_score(10)
+    await ledger_fixture.ledger.resolutions.record([void], seen_at=NOON)
+    items = await ledger_fixture.ledger.scores.to_score(10)
     assert [item.outcome for item in items] == [VoidOutcome("withdrawn")]
-    await scribe.ledger.scores.record(items, [], at=NOON)
-    assert await scribe.ledger.scores.to_score(10) == []
+    await ledger_fixture.ledger.scores.record(items, [], at=NOON)
+    assert await ledger_fixture.ledger.scores.to_score(10) == []
 
 
-async def test_a_forecast_completed_after_the_outcome_came_is_scored_too(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    await scribe.resolve(question, 1.0)
-    await scribe.forecast(question)
-    assert len(await scribe.ledger.scores.to_score(10)) == 1
+async def test_a_forecast_completed_after_the_outcome_came_is_scored_too(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    await ledger_fixture.resolve(question, 1.0)
+    await ledger_fixture.forecast(question)
+    assert len(await ledger_fixture.ledger.scores.to_score(10)) == 1
 
 
-async def test_a_score_of_something_else_is_refused(scribe: LedgerFixture) -> None:
+async def test_a_score_of_something_else_is_refused(ledger_fixture: LedgerFixture) -> None:
     stray = Score(forecast="0" * 24, target="outcome", rule="brier", value=0.0)
     with pytest.raises(MalformedDataError, match="not among those to score"):
-        await scribe.ledger.scores.record([], [stray], at=NOON)
+        await ledger_fixture.ledger.scores.record([], [stray], at=NOON)
 
 
-async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: LedgerFixture) -> None:
-    question = await scribe.ask(closes_at=NOON + 3 * DAY)
+async def test_the_table_has_the_last_word_before_close_and_outcome(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask(closes_at=NOON + 3 * DAY)
     for day, probability in ((0, 0.1), (1, 0.2), (4, 0.9)):
-        await scribe.forecast(question, probability, cutoff=NOON + day * DAY, now=NOON + day * DAY)
-    await scribe.resolve(question, 1.0, days=2)
-    table = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
+        await ledger_fixture.forecast(question, probability, cutoff=NOON + day * DAY, now=NOON + day * DAY)
+    await ledger_fixture.resolve(question, 1.0, days=2)
+    table = await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter())
     assert (table.probability, table.outcome, table.crowd) == ((0.2,), (1.0,), (0.25,))
     assert (table.batch, table.source, table.family, table.ref) == (
         ("2026-03-01",), ("almanac",), ("market",), (question.ref,)
@@ -117,52 +119,54 @@ async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: Ledg
 
 @pytest.mark.parametrize(("spot", "probability"), [("", 0.4), (f"{(NOON + 3 * DAY).isoformat()}", 0.3)])
 async def test_what_stood_when_a_venue_scores_is_what_counts(
-    scribe: LedgerFixture, spot: str, probability: float
+    ledger_fixture: LedgerFixture, spot: str, probability: float
 ) -> None:
-    question = await scribe.ask(facts={"spot_at": spot})
+    question = await ledger_fixture.ask(facts={"spot_at": spot})
     for days, said in ((1, 0.2), (3, 0.3), (4, 0.4)):
-        await scribe.forecast(question, said, now=NOON + days * DAY, cutoff=NOON + days * DAY)
-    await scribe.resolve(question, 1.0)
-    rows = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
+        await ledger_fixture.forecast(question, said, now=NOON + days * DAY, cutoff=NOON + days * DAY)
+    await ledger_fixture.resolve(question, 1.0)
+    rows = await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter())
     assert rows.probability == (probability,)
-    answered = await scribe.ledger.scores.read_calibration_columns("plain", "market", before=NOON + 99 * DAY)
+    answered = await ledger_fixture.ledger.scores.read_calibration_columns("plain", "market", before=NOON + 99 * DAY)
     assert answered.raw == (probability,)
 
 
-async def test_a_forecast_of_the_past_counts_by_its_cutoff(scribe: LedgerFixture) -> None:
-    question = await scribe.ask(closes_at=NOON + DAY)
-    await scribe.forecast(question, 0.4, cutoff=NOON, now=NOON + 99 * DAY)
-    await scribe.resolve(question, 0.0, days=2)
-    assert len(await scribe.ledger.scores.read_binary_columns(ScoreFilter())) == 1
+async def test_a_forecast_of_the_past_counts_by_its_cutoff(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask(closes_at=NOON + DAY)
+    await ledger_fixture.forecast(question, 0.4, cutoff=NOON, now=NOON + 99 * DAY)
+    await ledger_fixture.resolve(question, 0.0, days=2)
+    assert len(await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter())) == 1
 
 
-async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(scribe: LedgerFixture) -> None:
+async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(ledger_fixture: LedgerFixture) -> None:
     for key, mode in (("rain", ExecutionMode.PAPER), ("snow", ExecutionMode.LIVE), ("hail", None)):
-        question = await scribe.ask(key)
-        forecast = await scribe.forecast(question)
+        question = await ledger_fixture.ask(key)
+        forecast = await ledger_fixture.forecast(question)
         if mode is not None:
-            send = replace(scribe.send(forecast), mode=mode)
-            await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
-        await scribe.resolve(question, 1.0)
+            send = replace(ledger_fixture.send(forecast), mode=mode)
+            await ledger_fixture.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+        await ledger_fixture.resolve(question, 1.0)
 
     async def refs(*, paper: bool | None) -> set[str]:
-        return {ref.key for ref in (await scribe.ledger.scores.read_binary_columns(ScoreFilter(paper=paper))).ref}
+        return {
+            ref.key for ref in (await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter(paper=paper))).ref
+        }
 
     assert await refs(paper=True) == {"rain"}
     assert await refs(paper=False) == {"snow"}
     assert await refs(paper=None) == {"rain", "snow", "hail"}
 
 
-async def test_the_table_can_be_narrowed(scribe: LedgerFixture) -> None:
-    rain = await scribe.ask("rain")
-    snow = await scribe.ask("snow", source="radio", family="data", batch="2026-03-15", crowd=None)
+async def test_the_table_can_be_narrowed(ledger_fixture: LedgerFixture) -> None:
+    rain = await ledger_fixture.ask("rain")
+    snow = await ledger_fixture.ask("snow", source="radio", family="data", batch="2026-03-15", crowd=None)
     for question in (rain, snow):
-        await scribe.forecast(question)
-        await scribe.resolve(question, 1.0)
-    await scribe.forecast(rain, 0.7, forecaster="other", cutoff=NOON + DAY, now=NOON + DAY)
+        await ledger_fixture.forecast(question)
+        await ledger_fixture.resolve(question, 1.0)
+    await ledger_fixture.forecast(rain, 0.7, forecaster="other", cutoff=NOON + DAY, now=NOON + DAY)
 
     async def keys(**chosen: object) -> list[tuple[str, str]]:
-        rows = await scribe.ledger.scores.read_binary_columns(ScoreFilter(**chosen))  # type: ignore[arg-type]
+        rows = await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter(**chosen))  # type: ignore[arg-type]
         return [(ref.key, forecaster) for ref, forecaster in zip(rows.ref, rows.forecaster, strict=True)]
 
     everything = [("rain", "plain"), ("snow", "plain"), ("rain", "other")]
@@ -174,9 +178,11 @@ async def test_the_table_can_be_narrowed(scribe: LedgerFixture) -> None:
     assert await keys(venue="elsewhere") == []
 
 
-async def test_columns_become_arrays_of_numbers_with_nan_where_there_was_no_crowd(scribe: LedgerFixture) -> None:
-    question = await scribe.ask(crowd=None)
-    await scribe.forecast(question)
-    await scribe.resolve(question, 1.0)
-    table = await scribe.ledger.scores.read_binary_columns(ScoreFilter())
+async def test_columns_become_arrays_of_numbers_with_nan_where_there_was_no_crowd(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    question = await ledger_fixture.ask(crowd=None)
+    await ledger_fixture.forecast(question)
+    await ledger_fixture.resolve(question, 1.0)
+    table = await ledger_fixture.ledger.scores.read_binary_columns(ScoreFilter())
     assert np.isnan(np.array(table.crowd, dtype=float)).all()

@@ -27,34 +27,34 @@ DEEP = CurvePrediction((0.0, 0.3, 0.9))
 
 
 async def ask(
-    scribe: LedgerFixture, key: str, shape: ChoiceShape | CurveShape, crowd: Prediction | None = None
+    ledger_fixture: LedgerFixture, key: str, shape: ChoiceShape | CurveShape, crowd: Prediction | None = None
 ) -> Question:
     shown = None if crowd is None else CrowdForecast(prediction=crowd, at=NOON)
-    return await scribe.ask(key, shape=shape, crowd=shown)
+    return await ledger_fixture.ask(key, shape=shape, crowd=shown)
 
 
-async def forecast(scribe: LedgerFixture, question: Question, said: Prediction, *, days: int = 0) -> Forecast:
+async def forecast(ledger_fixture: LedgerFixture, question: Question, said: Prediction, *, days: int = 0) -> Forecast:
     now = NOON + days * DAY
-    running = await scribe.begin(question, now=now, cutoff=now)
-    answer = scribe.answer(question, running, 0.5, made_at=now)
+    running = await ledger_fixture.begin(question, now=now, cutoff=now)
+    answer = ledger_fixture.answer(question, running, 0.5, made_at=now)
     given = replace(answer, raw={"outcome": said}, predictions={"outcome": said})
-    await scribe.ledger.forecasts.complete(given, next_due=None)
+    await ledger_fixture.ledger.forecasts.complete(given, next_due=None)
     return given
 
 
-async def resolve(scribe: LedgerFixture, question: Question, outcome: Outcome, *, days: int = 2) -> None:
+async def resolve(ledger_fixture: LedgerFixture, question: Question, outcome: Outcome, *, days: int = 2) -> None:
     known = Resolution(ref=question.ref, target="outcome", outcome=outcome, resolved_at=NOON + days * DAY)
-    await scribe.ledger.resolutions.record([known], seen_at=NOON)
+    await ledger_fixture.ledger.resolutions.record([known], seen_at=NOON)
 
 
-async def score_all(scribe: LedgerFixture, **values: float) -> None:
-    items = await scribe.ledger.scores.to_score(10)
+async def score_all(ledger_fixture: LedgerFixture, **values: float) -> None:
+    items = await ledger_fixture.ledger.scores.to_score(10)
     scores = [
         Score(forecast=item.forecast, target=item.target, rule=rule.replace("_", " "), value=value)
         for item in items
         for rule, value in values.items()
     ]
-    await scribe.ledger.scores.record(items, scores, at=NOON)
+    await ledger_fixture.ledger.scores.record(items, scores, at=NOON)
 
 
 @pytest.mark.parametrize(
@@ -63,77 +63,77 @@ async def score_all(scribe: LedgerFixture, **values: float) -> None:
     ids=["choice", "curve", "beyond"],
 )
 async def test_scoring_is_given_the_shape_as_it_was_asked(
-    scribe: LedgerFixture, shape: ChoiceShape | CurveShape, said: Prediction, outcome: Outcome
+    ledger_fixture: LedgerFixture, shape: ChoiceShape | CurveShape, said: Prediction, outcome: Outcome
 ) -> None:
-    question = await ask(scribe, "snow", shape, crowd=said)
-    await forecast(scribe, question, said)
+    question = await ask(ledger_fixture, "snow", shape, crowd=said)
+    await forecast(ledger_fixture, question, said)
     other = replace(shape, options=("red", "blue", "green")) if shape is COLOURS else replace(DEPTH, unit="m")
-    await scribe.ledger.questions.record([replace(question, shape=other, crowd=None)], seen_at=NOON + DAY)
-    await resolve(scribe, question, outcome)
-    [item] = await scribe.ledger.scores.to_score(10)
+    await ledger_fixture.ledger.questions.record([replace(question, shape=other, crowd=None)], seen_at=NOON + DAY)
+    await resolve(ledger_fixture, question, outcome)
+    [item] = await ledger_fixture.ledger.scores.to_score(10)
     assert (item.shape, item.prediction, item.crowd, item.outcome) == (shape, said, said, outcome)
 
 
-async def test_the_last_word_before_close_and_outcome_has_its_values_by_rule(scribe: LedgerFixture) -> None:
-    question = await ask(scribe, "snow", DEPTH)
-    await forecast(scribe, question, DEEP)
-    second = await forecast(scribe, question, DEEP, days=1)
-    await forecast(scribe, question, DEEP, days=3)
-    await resolve(scribe, question, NumericOutcome(1.5))
-    await score_all(scribe, crps=0.1, curve_baseline=20.0)
-    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
+async def test_the_last_word_before_close_and_outcome_has_its_values_by_rule(ledger_fixture: LedgerFixture) -> None:
+    question = await ask(ledger_fixture, "snow", DEPTH)
+    await forecast(ledger_fixture, question, DEEP)
+    second = await forecast(ledger_fixture, question, DEEP, days=1)
+    await forecast(ledger_fixture, question, DEEP, days=3)
+    await resolve(ledger_fixture, question, NumericOutcome(1.5))
+    await score_all(ledger_fixture, crps=0.1, curve_baseline=20.0)
+    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert (row.forecast, row.kind, dict(row.values)) == (second.id, "curve", {"crps": 0.1, "curve baseline": 20.0})
     assert (row.ref, row.source, row.family, row.batch) == (question.ref, "almanac", "market", "2026-03-01")
     assert (row.cutoff, row.horizon_days) == (NOON + DAY, None)
 
 
-async def test_values_come_back_to_the_last_digit(scribe: LedgerFixture) -> None:
-    question = await ask(scribe, "snow", DEPTH)
-    await forecast(scribe, question, DEEP)
-    await resolve(scribe, question, NumericOutcome(1.5))
-    await score_all(scribe, crps=0.1 + 0.2)
-    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
+async def test_values_come_back_to_the_last_digit(ledger_fixture: LedgerFixture) -> None:
+    question = await ask(ledger_fixture, "snow", DEPTH)
+    await forecast(ledger_fixture, question, DEEP)
+    await resolve(ledger_fixture, question, NumericOutcome(1.5))
+    await score_all(ledger_fixture, crps=0.1 + 0.2)
+    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert row.values["crps"] == 0.1 + 0.2
 
 
-async def test_yes_or_no_void_and_what_no_rule_could_judge_are_left_out(scribe: LedgerFixture) -> None:
-    rain = await scribe.ask("rain")
-    await scribe.forecast(rain)
-    await scribe.resolve(rain, 1.0)
-    await score_all(scribe, brier=0.49)
+async def test_yes_or_no_void_and_what_no_rule_could_judge_are_left_out(ledger_fixture: LedgerFixture) -> None:
+    rain = await ledger_fixture.ask("rain")
+    await ledger_fixture.forecast(rain)
+    await ledger_fixture.resolve(rain, 1.0)
+    await score_all(ledger_fixture, brier=0.49)
     for key, outcome in (("void", VoidOutcome("ambiguous")), ("odd", NumericOutcome(-5.0))):
-        question = await ask(scribe, key, DEPTH)
-        await forecast(scribe, question, DEEP)
-        await resolve(scribe, question, outcome)
-    await score_all(scribe)
-    assert await scribe.ledger.scores.to_score(10) == []
-    assert await scribe.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
+        question = await ask(ledger_fixture, key, DEPTH)
+        await forecast(ledger_fixture, question, DEEP)
+        await resolve(ledger_fixture, question, outcome)
+    await score_all(ledger_fixture)
+    assert await ledger_fixture.ledger.scores.to_score(10) == []
+    assert await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
 
 
-async def test_a_correction_replaces_the_values_when_it_is_scored(scribe: LedgerFixture) -> None:
-    question = await ask(scribe, "colour", COLOURS)
-    await forecast(scribe, question, RED)
-    await resolve(scribe, question, ChoiceOutcome("red"))
-    await score_all(scribe, choice_brier=0.18)
-    await resolve(scribe, question, ChoiceOutcome("blue"))
-    assert await scribe.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
-    await score_all(scribe, choice_brier=0.98)
-    [row] = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter())
+async def test_a_correction_replaces_the_values_when_it_is_scored(ledger_fixture: LedgerFixture) -> None:
+    question = await ask(ledger_fixture, "colour", COLOURS)
+    await forecast(ledger_fixture, question, RED)
+    await resolve(ledger_fixture, question, ChoiceOutcome("red"))
+    await score_all(ledger_fixture, choice_brier=0.18)
+    await resolve(ledger_fixture, question, ChoiceOutcome("blue"))
+    assert await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter()) == ()
+    await score_all(ledger_fixture, choice_brier=0.98)
+    [row] = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter())
     assert dict(row.values) == {"choice brier": 0.98}
 
 
-async def test_the_rows_can_be_narrowed_as_those_of_yes_or_no(scribe: LedgerFixture) -> None:
+async def test_the_rows_can_be_narrowed_as_those_of_yes_or_no(ledger_fixture: LedgerFixture) -> None:
     for key, shape, said, outcome in (
         ("colour", COLOURS, RED, ChoiceOutcome("red")),
         ("snow", DEPTH, DEEP, NumericOutcome(1.5)),
     ):
-        question = await ask(scribe, key, shape)
-        await forecast(scribe, question, said, days=int(key == "snow"))
-        await resolve(scribe, question, outcome)
-    await score_all(scribe, crps=0.1)
+        question = await ask(ledger_fixture, key, shape)
+        await forecast(ledger_fixture, question, said, days=int(key == "snow"))
+        await resolve(ledger_fixture, question, outcome)
+    await score_all(ledger_fixture, crps=0.1)
 
     async def keys(**chosen: object) -> list[str]:
-        found = await scribe.ledger.scores.read_non_binary_scores(ScoreFilter(**chosen))  # type: ignore[arg-type]
+        found = await ledger_fixture.ledger.scores.read_non_binary_scores(ScoreFilter(**chosen))  # type: ignore[arg-type]
         return [row.ref.key for row in found]
 
     assert await keys() == ["colour", "snow"]

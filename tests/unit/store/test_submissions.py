@@ -40,27 +40,27 @@ WAYS = {
 }
 
 
-async def planned(scribe: LedgerFixture, key: str = "rain", probability: float = 0.3) -> SendDecision:
-    forecast = await scribe.forecast(await scribe.ask(key), probability)
-    return await decide(scribe, forecast)
+async def planned(ledger_fixture: LedgerFixture, key: str = "rain", probability: float = 0.3) -> SendDecision:
+    forecast = await ledger_fixture.forecast(await ledger_fixture.ask(key), probability)
+    return await decide(ledger_fixture, forecast)
 
 
-async def decide(scribe: LedgerFixture, forecast: Forecast) -> SendDecision:
-    send = scribe.send(forecast)
-    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+async def decide(ledger_fixture: LedgerFixture, forecast: Forecast) -> SendDecision:
+    send = ledger_fixture.send(forecast)
+    await ledger_fixture.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
     return send
 
 
-async def bring(scribe: LedgerFixture, intent: str, state: IntentState) -> None:
+async def bring(ledger_fixture: LedgerFixture, intent: str, state: IntentState) -> None:
     for move in WAYS[state]:
         if isinstance(move, IntentState):
-            await scribe.ledger.submissions.move_intent(intent, move, detail="so it went", at=NOON)
+            await ledger_fixture.ledger.submissions.move_intent(intent, move, detail="so it went", at=NOON)
         else:
-            await scribe.ledger.submissions.begin_attempt([intent], at=NOON)
+            await ledger_fixture.ledger.submissions.begin_attempt([intent], at=NOON)
 
 
-def states(scribe: LedgerFixture) -> dict[str, str]:
-    return dict(scribe.rows("select id, state from intent"))
+def states(ledger_fixture: LedgerFixture) -> dict[str, str]:
+    return dict(ledger_fixture.rows("select id, state from intent"))
 
 
 def test_the_machine_is_the_one_of_the_design() -> None:
@@ -69,179 +69,185 @@ def test_the_machine_is_the_one_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("old", S)
-async def test_an_intent_moves_only_along_the_machine(scribe: LedgerFixture, old: IntentState) -> None:
+async def test_an_intent_moves_only_along_the_machine(ledger_fixture: LedgerFixture, old: IntentState) -> None:
     for new in S:
-        intent = (await planned(scribe, key=new.value)).intent.id
-        await bring(scribe, intent, old)
+        intent = (await planned(ledger_fixture, key=new.value)).intent.id
+        await bring(ledger_fixture, intent, old)
         # Nothing is on the wire without an attempt, so marking is no way there.
         if old is new or ((old, new) in LEGAL and new is not S.SENDING):
-            await scribe.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
-            assert states(scribe)[intent] == new
+            await ledger_fixture.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
+            assert states(ledger_fixture)[intent] == new
         else:
             with pytest.raises(StoreError, match=f"cannot go .*to {new}"):
-                await scribe.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
-            assert states(scribe)[intent] == old
+                await ledger_fixture.ledger.submissions.move_intent(intent, new, detail="", at=NOON)
+            assert states(ledger_fixture)[intent] == old
 
 
-async def test_a_decision_to_send_plans_its_intent_in_one_go(scribe: LedgerFixture) -> None:
-    send = await planned(scribe)
-    (row,) = await scribe.ledger.submissions.intents("lantern", "us", "2026-03-01")
+async def test_a_decision_to_send_plans_its_intent_in_one_go(ledger_fixture: LedgerFixture) -> None:
+    send = await planned(ledger_fixture)
+    (row,) = await ledger_fixture.ledger.submissions.intents("lantern", "us", "2026-03-01")
     assert (row.intent, row.state, row.mode, row.planned_at) == (send.intent, S.PLANNED, ExecutionMode.PAPER, NOON)
-    (decision,) = await scribe.ledger.submissions.decisions(send.intent.forecast)
+    (decision,) = await ledger_fixture.ledger.submissions.decisions(send.intent.forecast)
     assert (decision.decision, decision.at) == (send, NOON)
 
 
-async def test_a_decision_to_hold_is_kept_with_its_reason(scribe: LedgerFixture) -> None:
-    forecast = await scribe.forecast(await scribe.ask())
+async def test_a_decision_to_hold_is_kept_with_its_reason(ledger_fixture: LedgerFixture) -> None:
+    forecast = await ledger_fixture.forecast(await ledger_fixture.ask())
     hold = HoldDecision(why="not armed", until=NOON)
-    assert await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON) == hold
-    assert [row.decision for row in await scribe.ledger.submissions.decisions(forecast.id)] == [hold]
-    assert await scribe.ledger.submissions.read_standing(forecast.ref, "us") is None
+    assert await ledger_fixture.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON) == hold
+    assert [row.decision for row in await ledger_fixture.ledger.submissions.decisions(forecast.id)] == [hold]
+    assert await ledger_fixture.ledger.submissions.read_standing(forecast.ref, "us") is None
 
 
-async def test_the_same_hold_said_again_is_one_decision(scribe: LedgerFixture) -> None:
-    forecast = await scribe.forecast(await scribe.ask())
+async def test_the_same_hold_said_again_is_one_decision(ledger_fixture: LedgerFixture) -> None:
+    forecast = await ledger_fixture.forecast(await ledger_fixture.ask())
     for hold in (
         HoldDecision(why="halted", until=NOON),
         HoldDecision(why="halted", until=NOON),
         HoldDecision(why="not armed", until=NOON),
     ):
-        await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
-    reasons = [row.decision.why for row in await scribe.ledger.submissions.decisions(forecast.id)]
+        await ledger_fixture.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
+    reasons = [row.decision.why for row in await ledger_fixture.ledger.submissions.decisions(forecast.id)]
     assert reasons == ["halted", "not armed"]
 
 
-async def test_planning_twice_is_planning_once(scribe: LedgerFixture) -> None:
-    forecast = await scribe.forecast(await scribe.ask())
+async def test_planning_twice_is_planning_once(ledger_fixture: LedgerFixture) -> None:
+    forecast = await ledger_fixture.forecast(await ledger_fixture.ask())
     for _ in range(2):
-        await decide(scribe, forecast)
-    assert len(states(scribe)) == 1
-    assert len(await scribe.ledger.submissions.decisions(forecast.id)) == 2
+        await decide(ledger_fixture, forecast)
+    assert len(states(ledger_fixture)) == 1
+    assert len(await ledger_fixture.ledger.submissions.decisions(forecast.id)) == 2
 
 
 @pytest.mark.parametrize("waiting", [S.PLANNED, S.READY, S.ABSENT])
-async def test_a_newer_forecast_takes_the_place_of_one_that_waits(scribe: LedgerFixture, waiting: IntentState) -> None:
-    old = (await planned(scribe)).intent
-    await bring(scribe, old.id, waiting)
-    new = (await planned(scribe, probability=0.6)).intent
-    assert states(scribe) == {old.id: "superseded", new.id: "planned"}
-    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == new
+async def test_a_newer_forecast_takes_the_place_of_one_that_waits(
+    ledger_fixture: LedgerFixture, waiting: IntentState
+) -> None:
+    old = (await planned(ledger_fixture)).intent
+    await bring(ledger_fixture, old.id, waiting)
+    new = (await planned(ledger_fixture, probability=0.6)).intent
+    assert states(ledger_fixture) == {old.id: "superseded", new.id: "planned"}
+    assert await ledger_fixture.ledger.submissions.read_standing(old.ref, "us") == new
 
 
 @pytest.mark.parametrize("doubt", [S.SENDING, S.UNKNOWN, S.IN_DOUBT])
 async def test_nothing_is_planned_over_an_intent_that_may_be_on_its_way(
-    scribe: LedgerFixture, doubt: IntentState
+    ledger_fixture: LedgerFixture, doubt: IntentState
 ) -> None:
-    old = (await planned(scribe)).intent
-    await bring(scribe, old.id, doubt)
-    newer = await scribe.forecast(await scribe.ask(), 0.6)
-    stored = await scribe.ledger.submissions.decide(forecast_id=newer.id, decision=scribe.send(newer), at=NOON)
+    old = (await planned(ledger_fixture)).intent
+    await bring(ledger_fixture, old.id, doubt)
+    newer = await ledger_fixture.forecast(await ledger_fixture.ask(), 0.6)
+    stored = await ledger_fixture.ledger.submissions.decide(
+        forecast_id=newer.id, decision=ledger_fixture.send(newer), at=NOON
+    )
     assert isinstance(stored, HoldDecision)
     assert f"{old.id} of the same question is {doubt}" in stored.why
-    assert states(scribe) == {old.id: doubt.value}
-    assert await scribe.ledger.forecasts.held(10, now=NOON) == [newer]
+    assert states(ledger_fixture) == {old.id: doubt.value}
+    assert await ledger_fixture.ledger.forecasts.held(10, now=NOON) == [newer]
 
 
-async def test_what_is_acknowledged_stands_beside_what_is_planned_next(scribe: LedgerFixture) -> None:
-    old = (await planned(scribe)).intent
-    await bring(scribe, old.id, S.ACKED)
-    new = (await planned(scribe, probability=0.6)).intent
-    assert states(scribe) == {old.id: "acked", new.id: "planned"}
-    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == new
-    await bring(scribe, new.id, S.REFUSED)
-    assert await scribe.ledger.submissions.read_standing(old.ref, "us") == old
+async def test_what_is_acknowledged_stands_beside_what_is_planned_next(ledger_fixture: LedgerFixture) -> None:
+    old = (await planned(ledger_fixture)).intent
+    await bring(ledger_fixture, old.id, S.ACKED)
+    new = (await planned(ledger_fixture, probability=0.6)).intent
+    assert states(ledger_fixture) == {old.id: "acked", new.id: "planned"}
+    assert await ledger_fixture.ledger.submissions.read_standing(old.ref, "us") == new
+    await bring(ledger_fixture, new.id, S.REFUSED)
+    assert await ledger_fixture.ledger.submissions.read_standing(old.ref, "us") == old
 
 
-async def test_an_attempt_is_on_record_before_the_wire_and_settled_after_it(scribe: LedgerFixture) -> None:
-    intent = (await planned(scribe)).intent
-    (attempt,) = await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON)
+async def test_an_attempt_is_on_record_before_the_wire_and_settled_after_it(ledger_fixture: LedgerFixture) -> None:
+    intent = (await planned(ledger_fixture)).intent
+    (attempt,) = await ledger_fixture.ledger.submissions.begin_attempt([intent.id], at=NOON)
     assert attempt == derive_id("attempt", intent.id, "1")
-    assert [row.intent for row in await scribe.ledger.submissions.sending()] == [intent]
+    assert [row.intent for row in await ledger_fixture.ledger.submissions.sending()] == [intent]
     receipt = WriteReceipt(intent=intent.id, state=S.ACKED, reference="file.json", detail="written")
-    await scribe.ledger.submissions.settle([receipt], at=NOON)
-    assert scribe.rows("select id, number, state, reference, detail from attempt") == [
+    await ledger_fixture.ledger.submissions.settle([receipt], at=NOON)
+    assert ledger_fixture.rows("select id, number, state, reference, detail from attempt") == [
         (attempt, 1, "acked", "file.json", "written")
     ]
-    assert await scribe.ledger.submissions.sending() == []
+    assert await ledger_fixture.ledger.submissions.sending() == []
 
 
-async def test_an_intent_proved_absent_is_sent_again_as_a_new_attempt(scribe: LedgerFixture) -> None:
-    intent = (await planned(scribe)).intent
-    await bring(scribe, intent.id, S.ABSENT)
-    (second,) = await scribe.ledger.submissions.begin_attempt([intent.id], at=NOON)
+async def test_an_intent_proved_absent_is_sent_again_as_a_new_attempt(ledger_fixture: LedgerFixture) -> None:
+    intent = (await planned(ledger_fixture)).intent
+    await bring(ledger_fixture, intent.id, S.ABSENT)
+    (second,) = await ledger_fixture.ledger.submissions.begin_attempt([intent.id], at=NOON)
     assert second == derive_id("attempt", intent.id, "2")
-    assert scribe.rows("select number, state from attempt order by number") == [(1, "absent"), (2, "sending")]
+    assert ledger_fixture.rows("select number, state from attempt order by number") == [(1, "absent"), (2, "sending")]
 
 
-async def test_attempts_begin_all_together_or_not_at_all(scribe: LedgerFixture) -> None:
-    first, second = (await planned(scribe, "rain")).intent, (await planned(scribe, "snow")).intent
-    await bring(scribe, second.id, S.ACKED)
+async def test_attempts_begin_all_together_or_not_at_all(ledger_fixture: LedgerFixture) -> None:
+    first, second = (await planned(ledger_fixture, "rain")).intent, (await planned(ledger_fixture, "snow")).intent
+    await bring(ledger_fixture, second.id, S.ACKED)
     with pytest.raises(StoreError, match="is acked and cannot be sent"):
-        await scribe.ledger.submissions.begin_attempt([first.id, second.id], at=NOON)
-    assert states(scribe) == {first.id: "planned", second.id: "acked"}
+        await ledger_fixture.ledger.submissions.begin_attempt([first.id, second.id], at=NOON)
+    assert states(ledger_fixture) == {first.id: "planned", second.id: "acked"}
 
 
-async def test_a_late_receipt_does_not_undo_a_proof(scribe: LedgerFixture) -> None:
-    intent = (await planned(scribe)).intent
-    await bring(scribe, intent.id, S.ACKED)
-    await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
-    assert states(scribe) == {intent.id: "acked"}
+async def test_a_late_receipt_does_not_undo_a_proof(ledger_fixture: LedgerFixture) -> None:
+    intent = (await planned(ledger_fixture)).intent
+    await bring(ledger_fixture, intent.id, S.ACKED)
+    await ledger_fixture.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.UNKNOWN)], at=NOON)
+    assert states(ledger_fixture) == {intent.id: "acked"}
 
 
-async def test_a_receipt_for_what_was_never_sent_is_refused(scribe: LedgerFixture) -> None:
-    intent = (await planned(scribe)).intent
+async def test_a_receipt_for_what_was_never_sent_is_refused(ledger_fixture: LedgerFixture) -> None:
+    intent = (await planned(ledger_fixture)).intent
     with pytest.raises(StoreError, match="cannot go from planned to acked"):
-        await scribe.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.ACKED)], at=NOON)
+        await ledger_fixture.ledger.submissions.settle([WriteReceipt(intent=intent.id, state=S.ACKED)], at=NOON)
     with pytest.raises(NotFoundError):
-        await scribe.ledger.submissions.settle([WriteReceipt(intent="none", state=S.ACKED)], at=NOON)
+        await ledger_fixture.ledger.submissions.settle([WriteReceipt(intent="none", state=S.ACKED)], at=NOON)
 
 
-async def test_batches_are_counted_by_state(scribe: LedgerFixture) -> None:
-    sends = [await planned(scribe, key) for key in ("rain", "snow", "hail")]
-    await bring(scribe, sends[0].intent.id, S.ACKED)
-    (row,) = await scribe.ledger.submissions.batches(states=[S.PLANNED])
+async def test_batches_are_counted_by_state(ledger_fixture: LedgerFixture) -> None:
+    sends = [await planned(ledger_fixture, key) for key in ("rain", "snow", "hail")]
+    await bring(ledger_fixture, sends[0].intent.id, S.ACKED)
+    (row,) = await ledger_fixture.ledger.submissions.batches(states=[S.PLANNED])
     assert (row.venue, row.account, row.batch, row.mode) == ("lantern", "us", "2026-03-01", ExecutionMode.PAPER)
     assert (row.planned, row.acked, row.counts) == (2, 1, {S.PLANNED: 2, S.ACKED: 1})
-    assert row.closes_at == scribe.question().closes_at
-    assert await scribe.ledger.submissions.batches(states=[S.UNKNOWN]) == []
-    assert await scribe.ledger.submissions.batches(states=[]) == []
+    assert row.closes_at == ledger_fixture.question().closes_at
+    assert await ledger_fixture.ledger.submissions.batches(states=[S.UNKNOWN]) == []
+    assert await ledger_fixture.ledger.submissions.batches(states=[]) == []
 
 
 async def test_a_question_without_a_batch_gives_its_own_close_and_the_soonest_comes_first(
-    scribe: LedgerFixture,
+    ledger_fixture: LedgerFixture,
 ) -> None:
     closes = [NOON + timedelta(days=days) for days in (9, 2, 5)]
     for number, closes_at in enumerate(closes):
-        question = await scribe.ask(f"question {number}", batch=None, closes_at=closes_at)
-        send = scribe.send(await scribe.forecast(question))
+        question = await ledger_fixture.ask(f"question {number}", batch=None, closes_at=closes_at)
+        send = ledger_fixture.send(await ledger_fixture.forecast(question))
         alone = replace(send, intent=replace(send.intent, batch=send.intent.id))
-        await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=alone, at=NOON)
-    rows = await scribe.ledger.submissions.batches(states=[S.PLANNED])
+        await ledger_fixture.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=alone, at=NOON)
+    rows = await ledger_fixture.ledger.submissions.batches(states=[S.PLANNED])
     assert [row.closes_at for row in rows] == sorted(closes)
 
 
-async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of_them(scribe: LedgerFixture) -> None:
-    forecast = await scribe.forecast(await scribe.ask())
+async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of_them(
+    ledger_fixture: LedgerFixture,
+) -> None:
+    forecast = await ledger_fixture.forecast(await ledger_fixture.ask())
     holds = [
         HoldDecision(why="YES stands at 0.97, outside the band 0.05 to 0.95", until=NOON),
         HoldDecision(why="YES stands at 0.968, outside the band 0.05 to 0.95", until=NOON + timedelta(minutes=1)),
         HoldDecision(why="NO stands at 0.968, outside the band 0.05 to 0.95", until=NOON),
     ]
     for hold in holds:
-        await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
-    decisions = await scribe.ledger.submissions.decisions(forecast.id)
+        await ledger_fixture.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
+    decisions = await ledger_fixture.ledger.submissions.decisions(forecast.id)
     assert [row.decision for row in decisions] == holds[1:]
 
 
-async def test_what_stands_on_paper_stands_nowhere_else(scribe: LedgerFixture) -> None:
-    question = await scribe.ask()
-    submissions = scribe.ledger.submissions
+async def test_what_stands_on_paper_stands_nowhere_else(ledger_fixture: LedgerFixture) -> None:
+    question = await ledger_fixture.ask()
+    submissions = ledger_fixture.ledger.submissions
     sent = {}
     for mode, probability in ((ExecutionMode.LIVE, 0.3), (ExecutionMode.PAPER, 0.4)):
-        forecast = await scribe.forecast(question, probability)
-        send = replace(scribe.send(forecast), mode=mode)
+        forecast = await ledger_fixture.forecast(question, probability)
+        send = replace(ledger_fixture.send(forecast), mode=mode)
         await submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
-        await bring(scribe, send.intent.id, S.ACKED)
+        await bring(ledger_fixture, send.intent.id, S.ACKED)
         sent[mode] = send.intent
     ref, account, batch = question.ref, sent[ExecutionMode.LIVE].account, sent[ExecutionMode.LIVE].batch
     assert await submissions.read_standing(ref, account, paper=False) == sent[ExecutionMode.LIVE]
@@ -253,7 +259,7 @@ async def test_what_stands_on_paper_stands_nowhere_else(scribe: LedgerFixture) -
     }
     live, on_paper = sent[ExecutionMode.LIVE].id, sent[ExecutionMode.PAPER].id
     assert there == {False: {live}, True: {on_paper}, None: {live, on_paper}}
-    [snapshot] = await scribe.ledger.decision_snapshots.read_snapshots(
+    [snapshot] = await ledger_fixture.ledger.decision_snapshots.read_snapshots(
         [SnapshotRequest(ref=ref, forecaster="plain", revision=2, account=account, paper=False)], now=NOON
     )
     assert snapshot.standing_intent == sent[ExecutionMode.LIVE]

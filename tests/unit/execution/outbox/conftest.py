@@ -26,9 +26,9 @@ from bot.execution.outbox.account_session import IntentCheck
 from bot.execution.outbox.outbox import Outbox
 from bot.store.submissions import BatchRow
 from bot.testing.exchange import FakeExchange
-from tests.unit.jobs.conftest import VENUE, JobsFixture, house
+from tests.unit.jobs.conftest import VENUE, JobsFixture, jobs_fixture
 
-__all__ = ["house"]
+__all__ = ["jobs_fixture"]
 
 
 async def _at_once(_: BatchRow, __: datetime) -> bool:
@@ -56,7 +56,7 @@ def order(cost: float = 10.0) -> Order:
 class OutboxFixture:
     """A ledger, an exchange and the outbox between them."""
 
-    house: JobsFixture
+    jobs_fixture: JobsFixture
     exchange: FakeExchange
     mode: ExecutionMode = ExecutionMode.LIVE
     account: str = "me"
@@ -70,10 +70,10 @@ class OutboxFixture:
             self.alarms.append(f"{venue}: {text}")
 
         return Outbox(
-            ledger=self.house.ledger,
+            ledger=self.jobs_fixture.ledger,
             submitters={VENUE: self.exchange},
-            clock=self.house.clock,
-            kill_switch=self.house.brake,
+            clock=self.jobs_fixture.clock,
+            kill_switch=self.jobs_fixture.kill_switch,
             is_batch_ready=_at_once,
             pre_send_check=self.recheck,
             modes={VENUE: self.mode},
@@ -84,10 +84,10 @@ class OutboxFixture:
         )
 
     async def forecast(self, key: str = "rain", **changes: object) -> Forecast:
-        self.house.offer(key, **changes)
-        await self.house.discover()
-        await self.house.forecast()
-        return (await self.house.history(key))[-1]
+        self.jobs_fixture.offer(key, **changes)
+        await self.jobs_fixture.discover()
+        await self.jobs_fixture.forecast()
+        return (await self.jobs_fixture.history(key))[-1]
 
     async def plan(
         self, forecast: Forecast, *, cost: float = 10.0, batch: str = "", side: OrderSide = OrderSide.BUY
@@ -112,26 +112,26 @@ class OutboxFixture:
 
     async def decide(self, intent: Intent) -> Intent:
         send = SendDecision(intent=intent, mode=self.mode, why="so decided")
-        at = self.house.clock.now()
-        stored = await self.house.ledger.submissions.decide(forecast_id=intent.forecast, decision=send, at=at)
+        at = self.jobs_fixture.clock.now()
+        stored = await self.jobs_fixture.ledger.submissions.decide(forecast_id=intent.forecast, decision=send, at=at)
         assert isinstance(stored, SendDecision), stored
         return stored.intent
 
     async def state(self, intent: Intent) -> IntentState:
-        return (await self.house.ledger.submissions.get(intent.id)).state
+        return (await self.jobs_fixture.ledger.submissions.get(intent.id)).state
 
 
 @pytest.fixture
-def trading(house: JobsFixture) -> OutboxFixture:
-    return OutboxFixture(house=house, exchange=FakeExchange(house.clock))
+def trading(jobs_fixture: JobsFixture) -> OutboxFixture:
+    return OutboxFixture(jobs_fixture=jobs_fixture, exchange=FakeExchange(jobs_fixture.clock))
 
 
 @pytest.fixture
-def snapshot(house: JobsFixture) -> Callable[[], list[str]]:
+def snapshot(jobs_fixture: JobsFixture) -> Callable[[], list[str]]:
     """Everything that is on record of what left, row by row."""
 
     def read() -> list[str]:
-        with closing(sqlite3.connect(house.path / "ledger.sqlite")) as database:
+        with closing(sqlite3.connect(jobs_fixture.path / "ledger.sqlite")) as database:
             return [
                 repr(row)
                 for table in ("intent", "attempt", "fill", "decision", "event")
@@ -160,6 +160,6 @@ class FaultyExchange(FakeExchange):
 
 @pytest.fixture
 def faulty_exchange(trading: OutboxFixture) -> FaultyExchange:
-    exchange = FaultyExchange(trading.house.clock)
+    exchange = FaultyExchange(trading.jobs_fixture.clock)
     trading.exchange = exchange
     return exchange

@@ -100,10 +100,10 @@ class InMemoryRuns:
 class CheckedExchange(FakeExchange):
     """Watches that nothing is written while the brake is on, and may see its caller die before and after a write."""
 
-    def __init__(self, clock: FakeClock, dying: KillCountdown, brake: KillSwitch) -> None:
+    def __init__(self, clock: FakeClock, dying: KillCountdown, kill_switch: KillSwitch) -> None:
         super().__init__(clock)
         self._dying = dying
-        self._brake = brake
+        self._brake = kill_switch
 
     async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
         assert self._brake.halt_reason() is None
@@ -128,8 +128,8 @@ class OutboxSimulation:
         # Dying while reading is dying before the next write.
         runs, reads = InMemoryRuns(self.database, self.dying), InMemoryRuns(self.database, KillCountdown())
         self.submissions = SubmissionStore(runs, reads)
-        self.brake = KillSwitch(stop_file=self.folder / "STOP", ledger_file=self.folder / "ledger.sqlite")
-        self.exchange = CheckedExchange(self.clock, self.dying, self.brake)
+        self.kill_switch = KillSwitch(stop_file=self.folder / "STOP", ledger_file=self.folder / "ledger.sqlite")
+        self.exchange = CheckedExchange(self.clock, self.dying, self.kill_switch)
         self.ledger = cast(
             "Ledger",
             SimpleNamespace(
@@ -164,7 +164,7 @@ class OutboxSimulation:
             ledger=self.ledger,
             submitters={VENUE: self.exchange},
             clock=self.clock,
-            kill_switch=self.brake,
+            kill_switch=self.kill_switch,
             is_batch_ready=ready,
             modes={VENUE: ExecutionMode.LIVE},
         )

@@ -22,7 +22,7 @@ S = IntentState
 
 
 async def test_a_comment_follows_what_it_belongs_to(trading: OutboxFixture) -> None:
-    trading.exchange = talking = FakeCommentExchange(trading.house.clock)
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
     intent = await trading.plan(await trading.forecast())
     comment = await trading.comment(intent)
     talking.next_failures = [WriteFailure.REPLY_LOST]
@@ -36,14 +36,14 @@ async def test_a_comment_follows_what_it_belongs_to(trading: OutboxFixture) -> N
 
 
 async def test_a_comment_in_doubt_is_read_back_alone_and_holds_back_nothing_else(trading: OutboxFixture) -> None:
-    trading.exchange = talking = FakeCommentExchange(trading.house.clock)
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
     intent = await trading.plan(await trading.forecast())
     comment = await trading.comment(intent)
     talking.mumbles = [WriteFailure.REPLY_LOST]
     await trading.outbox().flush()
     assert (await trading.state(intent), await trading.state(comment)) == (S.ACKED, S.UNKNOWN)
-    await trading.house.ledger.submissions.decide(
-        forecast_id=intent.forecast, decision=HoldDecision(why="later"), at=trading.house.clock.now()
+    await trading.jobs_fixture.ledger.submissions.decide(
+        forecast_id=intent.forecast, decision=HoldDecision(why="later"), at=trading.jobs_fixture.clock.now()
     )
     await trading.outbox().flush()
     await trading.outbox().reconcile()
@@ -52,31 +52,31 @@ async def test_a_comment_in_doubt_is_read_back_alone_and_holds_back_nothing_else
 
 @pytest.mark.parametrize("fate", [S.REFUSED, S.SUPERSEDED])
 async def test_a_comment_on_what_never_stood_is_not_made(trading: OutboxFixture, fate: S) -> None:
-    trading.exchange = talking = FakeCommentExchange(trading.house.clock)
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
     intent = await trading.plan(await trading.forecast())
     comment = await trading.comment(intent)
     if fate is S.REFUSED:
         talking.next_failures = [WriteFailure.REFUSED]
         await trading.outbox().flush()
     else:
-        await trading.house.ledger.submissions.abandon(intent.id, why="old", at=trading.house.clock.now())
+        await trading.jobs_fixture.ledger.submissions.abandon(intent.id, why="old", at=trading.jobs_fixture.clock.now())
     await trading.outbox().flush()
     assert (await trading.state(intent), await trading.state(comment), talking.said) == (fate, S.SUPERSEDED, [])
 
 
 async def test_a_comment_that_did_not_get_through_goes_again_after_a_while(trading: OutboxFixture) -> None:
-    trading.exchange = talking = FakeCommentExchange(trading.house.clock)
+    trading.exchange = talking = FakeCommentExchange(trading.jobs_fixture.clock)
     comment = await trading.comment(await trading.plan(await trading.forecast()))
     talking.next_failures = [WriteFailure.REPLY_LOST]
     await trading.outbox().flush()
     await trading.outbox().reconcile()
     talking.mumbles = [WriteFailure.NOT_SENT]
-    await trading.house.clock.advance(1)
+    await trading.jobs_fixture.clock.advance(1)
     await trading.outbox().flush()
     for _ in range(3):
         await trading.outbox().flush()
     assert talking.said == []
-    await trading.house.clock.advance(300)
+    await trading.jobs_fixture.clock.advance(300)
     await trading.outbox().flush()
     assert (await trading.state(comment), talking.said) == (S.ACKED, [comment.id])
 

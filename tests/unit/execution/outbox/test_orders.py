@@ -24,10 +24,10 @@ async def test_an_order_is_sealed_sent_and_acknowledged(trading: OutboxFixture) 
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 1
     [placed] = trading.exchange.placed_orders
-    [attempt] = await trading.house.ledger.submissions.attempts([intent.id])
+    [attempt] = await trading.jobs_fixture.ledger.submissions.attempts([intent.id])
     assert attempt.sealed is not None
     assert (attempt.sealed.tag, attempt.reference, placed.intent) == (placed.tag, placed.tag, intent.id)
-    assert [fill.cash for fill in await trading.house.ledger.submissions.fills(intent.id)] == [-10.0]
+    assert [fill.cash for fill in await trading.jobs_fixture.ledger.submissions.fills(intent.id)] == [-10.0]
     assert await trading.outbox().flush() == 0
 
 
@@ -38,12 +38,12 @@ async def test_the_request_is_on_disk_before_the_wire_is_touched(
 
     class Looking(FaultyExchange):
         async def submit(self, batch: SubmissionBatch) -> Sequence[WriteReceipt]:
-            [attempt] = await trading.house.ledger.submissions.attempts([batch.intents[0].id])
+            [attempt] = await trading.jobs_fixture.ledger.submissions.attempts([batch.intents[0].id])
             assert attempt.sealed == replace(batch.sealed[0], question=None)
             seen.append((await trading.state(batch.intents[0]), attempt.sealed.body))
             return await super().submit(batch)
 
-    trading.exchange = Looking(trading.house.clock)
+    trading.exchange = Looking(trading.jobs_fixture.clock)
     await trading.plan(await trading.forecast())
     await trading.outbox().flush()
     assert [state for state, _ in seen] == [S.SENDING]
@@ -55,13 +55,13 @@ async def test_an_absence_before_the_fence_proves_nothing_and_from_it_on_everyth
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
     assert await trading.state(intent) is S.UNKNOWN
-    await trading.house.clock.advance(FENCE_S - 0.01)
+    await trading.jobs_fixture.clock.advance(FENCE_S - 0.01)
     assert await trading.outbox().reconcile() == 0
     assert await trading.state(intent) is S.UNKNOWN
-    await trading.house.clock.advance(0.01)
+    await trading.jobs_fixture.clock.advance(0.01)
     assert await trading.outbox().reconcile() == 1
     assert await trading.state(intent) is S.SUPERSEDED
-    [forecast] = await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())
+    [forecast] = await trading.jobs_fixture.ledger.forecasts.held(9, now=trading.jobs_fixture.clock.now())
     again = await trading.plan(forecast)
     assert await trading.outbox().flush() == 1
     assert [placed.intent for placed in trading.exchange.placed_orders] == [again.id]
@@ -71,13 +71,13 @@ async def test_by_a_clock_that_was_set_forward_no_fence_lies_behind(trading: Out
     trading.exchange.next_failures = [WriteFailure.REQUEST_LOST]
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
-    trading.house.clock.set_wall_clock(600.0)
+    trading.jobs_fixture.clock.set_wall_clock(600.0)
     trading.clock_fault = "is off by +600.0 s"
     assert await trading.outbox().reconcile() == 0
     assert await trading.state(intent) is S.UNKNOWN
-    trading.house.clock.set_wall_clock(-600.0)
+    trading.jobs_fixture.clock.set_wall_clock(-600.0)
     trading.clock_fault = ""
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     assert await trading.outbox().reconcile() == 1
     assert await trading.state(intent) is S.SUPERSEDED
 
@@ -88,7 +88,7 @@ async def test_an_effect_that_comes_late_is_found_and_not_made_again(trading: Ou
     await trading.outbox().flush()
     for _ in range(6):
         assert await trading.state(intent) in {S.UNKNOWN, S.ACKED}
-        await trading.house.clock.advance(10)
+        await trading.jobs_fixture.clock.advance(10)
         await trading.outbox().reconcile()
         await trading.outbox().flush()
     assert await trading.state(intent) is S.ACKED
@@ -100,7 +100,7 @@ async def test_a_stale_reading_does_not_hide_an_order(trading: OutboxFixture) ->
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
     for _ in range(20):
-        await trading.house.clock.advance(3)
+        await trading.jobs_fixture.clock.advance(3)
         await trading.outbox().reconcile()
     assert await trading.state(intent) is S.ACKED
 
@@ -110,7 +110,7 @@ async def test_reconciling_twice_changes_nothing(trading: OutboxFixture, snapsho
     for key in ("rain", "snow", "hail"):
         await trading.plan(await trading.forecast(key))
     await trading.outbox().flush()
-    await trading.house.clock.advance(60)
+    await trading.jobs_fixture.clock.advance(60)
     assert await trading.outbox().reconcile() == 2
     once = snapshot()
     assert await trading.outbox().reconcile() == 0
@@ -121,14 +121,14 @@ async def test_the_part_that_was_not_filled_is_released_when_it_can_be_filled_no
     trading.exchange.fill_share = 0.25
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
-    submissions = trading.house.ledger.submissions
+    submissions = trading.jobs_fixture.ledger.submissions
     assert len(await submissions.resting()) == 1
     trading.exchange.fill_resting(0.5)
-    await trading.house.clock.advance(5)
+    await trading.jobs_fixture.clock.advance(5)
     await trading.outbox().reconcile()
     assert [fill.shares for fill in await submissions.fills(intent.id)] == [5.0, 7.5]
     assert len(await submissions.resting()) == 1
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     await trading.outbox().reconcile()
     assert await submissions.resting() == []
     [(cost,)] = outbox_rows(trading, "select cost from intent")
@@ -142,25 +142,25 @@ async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_cost
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
     faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     await trading.outbox().reconcile()
     assert outbox_rows(trading, "select cost from intent") == [(10.0,)]
     assert trading.alarms == []
-    await trading.house.clock.advance(600.0)
+    await trading.jobs_fixture.clock.advance(600.0)
     await trading.outbox().reconcile()
     await trading.outbox().reconcile()
     assert await trading.state(intent) is S.ACKED
     assert outbox_rows(trading, "select cost from intent") == [(10.0,)]
     [alarm] = trading.alarms
     assert f"the order {intent.id} on {VENUE}:rain was accepted, but the venue lists neither it nor a fill" in alarm
-    assert await trading.house.ledger.submissions.resting() == []
+    assert await trading.jobs_fixture.ledger.submissions.resting() == []
 
 
 async def test_an_order_that_ended_without_a_fill_costs_nothing(trading: OutboxFixture) -> None:
     trading.exchange.fill_share = 0.0
     await trading.plan(await trading.forecast())
     await trading.outbox().flush()
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     await trading.outbox().reconcile()
     assert outbox_rows(trading, "select cost from intent") == [(0.0,)]
     assert trading.alarms == []
@@ -175,7 +175,7 @@ async def test_an_order_that_is_listed_late_costs_what_it_took(
     await trading.outbox().flush()
     faulty_exchange.fill_resting()
     faulty_exchange.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     await trading.outbox().reconcile()
     faulty_exchange.reads = lambda found: found
     await trading.outbox().reconcile()
@@ -228,10 +228,10 @@ async def test_an_order_without_a_request_is_thought_of_again_later(
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
     why = "no such market" if raised else "its request cannot be made"
-    [*_, last] = await trading.house.ledger.submissions.decisions(intent.forecast)
-    now = trading.house.clock.now()
+    [*_, last] = await trading.jobs_fixture.ledger.submissions.decisions(intent.forecast)
+    now = trading.jobs_fixture.clock.now()
     assert last.decision == HoldDecision(why=f"back to the gate: {why}", until=now + timedelta(minutes=10))
-    assert await trading.house.ledger.permissions.recent_audit_rows(limit=9) == []
+    assert await trading.jobs_fixture.ledger.permissions.recent_audit_rows(limit=9) == []
 
 
 async def test_what_is_no_order_and_has_no_request_is_refused_for_good(
@@ -239,14 +239,14 @@ async def test_what_is_no_order_and_has_no_request_is_refused_for_good(
 ) -> None:
     order = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 1
-    before = len(await trading.house.ledger.permissions.recent_audit_rows(limit=9))
+    before = len(await trading.jobs_fixture.ledger.permissions.recent_audit_rows(limit=9))
     faulty_exchange.seals = lambda _: []
     intent = await trading.comment(order)
     assert await trading.outbox().flush() == 0
     assert await trading.state(intent) is S.REFUSED
-    [attempt] = await trading.house.ledger.submissions.attempts([intent.id])
+    [attempt] = await trading.jobs_fixture.ledger.submissions.attempts([intent.id])
     assert attempt.detail == "its request cannot be made"
-    row, *others = await trading.house.ledger.permissions.recent_audit_rows(limit=9)
+    row, *others = await trading.jobs_fixture.ledger.permissions.recent_audit_rows(limit=9)
     assert len(others) == before
     assert (row.kind, row.body) == ("refused", {"intent": intent.id, "detail": "its request cannot be made"})
 
@@ -254,13 +254,16 @@ async def test_what_is_no_order_and_has_no_request_is_refused_for_good(
 async def test_an_order_that_never_arrives_is_written_ever_more_rarely(trading: OutboxFixture) -> None:
     trading.exchange.next_failures = [WriteFailure.NOT_SENT] * 99
     forecast = await trading.forecast()
-    began, writes = trading.house.clock.now(), list[float]()
+    began, writes = trading.jobs_fixture.clock.now(), list[float]()
     for _ in range(60):
-        if forecast in [*await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())] or not writes:
+        if (
+            forecast in [*await trading.jobs_fixture.ledger.forecasts.held(9, now=trading.jobs_fixture.clock.now())]
+            or not writes
+        ):
             await trading.plan(forecast)
             await trading.outbox().flush()
-            writes.append((trading.house.clock.now() - began).total_seconds())
-        await trading.house.clock.advance(30.0)
+            writes.append((trading.jobs_fixture.clock.now() - began).total_seconds())
+        await trading.jobs_fixture.clock.advance(30.0)
     assert writes == [0.0, 30.0, 60.0, 90.0, 150.0, 270.0, 510.0, 990.0]
 
 
@@ -329,20 +332,20 @@ async def test_what_no_reading_settles_is_parked_with_an_alarm_and_a_person_ends
     faulty_exchange.reads = lambda found: [replace(one, state=S.UNKNOWN, detail="the page is empty") for one in found]
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
-    await trading.house.clock.advance(FENCE_S + 3590)
+    await trading.jobs_fixture.clock.advance(FENCE_S + 3590)
     await trading.outbox().reconcile()
     assert (await trading.state(intent), trading.alarms) == (S.UNKNOWN, [])
-    await trading.house.clock.advance(30)
+    await trading.jobs_fixture.clock.advance(30)
     await trading.outbox().reconcile()
     assert await trading.state(intent) is S.IN_DOUBT
     [alarm] = trading.alarms
     assert f"intent {intent.id} on {VENUE}:rain is in doubt and counts as spent (the page is empty)" in alarm
     await trading.outbox().reconcile()
     assert len(trading.alarms) == 1
-    newer = await trading.house.ledger.submissions.decide(
+    newer = await trading.jobs_fixture.ledger.submissions.decide(
         forecast_id=intent.forecast,
         decision=HoldDecision(why="asked again"),
-        at=trading.house.clock.now(),
+        at=trading.jobs_fixture.clock.now(),
     )
     assert isinstance(newer, HoldDecision)
     await trading.outbox().adopt(OutcomeAdoption(intent=intent.id, state=S.ABSENT, by="ann", why="not on the page"))
@@ -373,7 +376,7 @@ async def test_after_a_restore_an_absence_without_a_request_on_record_is_proof_o
     stock = await trading.outbox().reconcile_after_restore()
     assert await trading.state(intent) is then
     assert stock.doubtful == (then is S.UNKNOWN)
-    await trading.house.clock.advance(3600)
+    await trading.jobs_fixture.clock.advance(3600)
     await trading.outbox().reconcile()
     assert await trading.state(intent) is (S.IN_DOUBT if then is S.UNKNOWN else then)
 
@@ -394,9 +397,9 @@ async def test_without_an_alarm_the_journal_says_what_is_in_doubt(
     await trading.plan(await trading.forecast())
     outbox = replace(trading.outbox(), alert=None)
     await outbox.flush()
-    await trading.house.clock.advance(FENCE_S + 3600)
+    await trading.jobs_fixture.clock.advance(FENCE_S + 3600)
     await outbox.reconcile()
-    [event] = await trading.house.ledger.events.recent(9, "alert")
+    [event] = await trading.jobs_fixture.ledger.events.recent(9, "alert")
     assert "is in doubt and counts as spent (no receipt)" in event.text
 
 
@@ -405,11 +408,11 @@ async def test_an_order_that_did_not_leave_this_machine_is_decided_anew_at_once(
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 0
     assert await trading.state(intent) is S.SUPERSEDED
-    assert len(await trading.house.ledger.forecasts.held(9, now=trading.house.clock.now())) == 1
+    assert len(await trading.jobs_fixture.ledger.forecasts.held(9, now=trading.jobs_fixture.clock.now())) == 1
 
 
 def outbox_rows(trading: OutboxFixture, sql: str) -> list[tuple[object, ...]]:
-    database = sqlite3.connect(trading.house.path / "ledger.sqlite")
+    database = sqlite3.connect(trading.jobs_fixture.path / "ledger.sqlite")
     try:
         return database.execute(sql).fetchall()
     finally:

@@ -31,9 +31,9 @@ async def test_what_the_last_check_objects_to_goes_back_to_the_gate(trading: Out
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), trading.exchange.placed_orders) == (S.SUPERSEDED, [])
-    decisions = await trading.house.ledger.submissions.decisions(intent.forecast)
+    decisions = await trading.jobs_fixture.ledger.submissions.decisions(intent.forecast)
     assert decisions[-1].decision == HoldDecision(
-        why="back to the gate: the plan is 90 s old", until=trading.house.clock.now()
+        why="back to the gate: the plan is 90 s old", until=trading.jobs_fixture.clock.now()
     )
 
 
@@ -63,7 +63,7 @@ async def test_a_brake_that_is_pulled_while_a_request_is_sealed_stops_it(
     trading: OutboxFixture, faulty_exchange: FaultyExchange
 ) -> None:
     def pull(made: Sequence[SealedRequest]) -> Sequence[SealedRequest]:
-        trading.house.brake.stop_file.touch()
+        trading.jobs_fixture.kill_switch.stop_file.touch()
         return made
 
     faulty_exchange.seals = pull
@@ -88,7 +88,7 @@ async def test_what_is_stopped_while_its_request_is_sealed_goes_back_to_the_gate
     intent = await trading.plan(await trading.forecast())
     assert await trading.outbox().flush() == 0
     assert (await trading.state(intent), faulty_exchange.placed_orders) == (S.SUPERSEDED, [])
-    assert await trading.house.ledger.submissions.attempts([intent.id]) == []
+    assert await trading.jobs_fixture.ledger.submissions.attempts([intent.id]) == []
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ async def test_a_doubt_of_the_other_mode_is_not_read_from_this_side(
     trading.mode, trading.exchange.next_failures = decided, [WriteFailure.REPLY_LOST]
     intent = await trading.plan(await trading.forecast())
     await trading.outbox().flush()
-    trading.mode, trading.exchange = now, FakeExchange(trading.house.clock)
-    await trading.house.clock.advance(FENCE_S)
+    trading.mode, trading.exchange = now, FakeExchange(trading.jobs_fixture.clock)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     assert await trading.outbox().reconcile() == 0
     assert await trading.state(intent) is S.UNKNOWN
 
@@ -142,14 +142,14 @@ async def test_of_one_account_one_write_is_under_way_and_a_write_that_was_broken
                 under_way -= 1
             return await super().submit(batch)
 
-    trading.exchange = Slow(trading.house.clock)
+    trading.exchange = Slow(trading.jobs_fixture.clock)
     first, second = [await trading.plan(await trading.forecast(key)) for key in ("rain", "snow")]
     outbox = trading.outbox()
     broken_off = asyncio.create_task(outbox.flush())
     await entered.wait()
     other = asyncio.create_task(outbox.flush())
     # Long enough for it to come as far as it can.
-    await trading.house.ledger.submissions.batches(states=[*S])
+    await trading.jobs_fixture.ledger.submissions.batches(states=[*S])
     broken_off.cancel()
     go_on.set()
     await asyncio.gather(broken_off, other, return_exceptions=True)
@@ -157,7 +157,7 @@ async def test_of_one_account_one_write_is_under_way_and_a_write_that_was_broken
     states = [await trading.state(first), await trading.state(second)]
     assert sorted(states) == [S.ACKED, S.SENDING]
     await outbox.reconcile()
-    await trading.house.clock.advance(FENCE_S)
+    await trading.jobs_fixture.clock.advance(FENCE_S)
     await outbox.reconcile()
     assert sorted([await trading.state(first), await trading.state(second)]) == [S.ACKED, S.SUPERSEDED]
     assert len(trading.exchange.placed_orders) == 1

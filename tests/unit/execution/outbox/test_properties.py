@@ -46,7 +46,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         world = self.world
         try:
-            world.brake.stop_file.unlink(missing_ok=True)
+            world.kill_switch.stop_file.unlink(missing_ok=True)
             for _ in range(3):
                 world.clock.advance_without_waking(LIFE_S + CACHE_S)
                 world.exchange.stale_s = 0.0
@@ -107,7 +107,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @rule()
     def brake(self) -> None:
-        stop = self.world.brake.stop_file
+        stop = self.world.kill_switch.stop_file
         if stop.exists():
             stop.unlink()
         else:

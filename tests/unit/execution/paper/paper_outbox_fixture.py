@@ -42,10 +42,10 @@ class PaperOutboxFixture:
     market: FakePaperMarket
     clock: FakeClock
     venue: str
-    scribe: LedgerFixture = field(init=False)
+    ledger_fixture: LedgerFixture = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scribe = LedgerFixture(self.ledger, self.folder / "ledger.sqlite", now=self.clock.now())
+        self.ledger_fixture = LedgerFixture(self.ledger, self.folder / "ledger.sqlite", now=self.clock.now())
 
     @property
     def outbox(self) -> Outbox:
@@ -81,7 +81,7 @@ class PaperOutboxFixture:
     async def plan(self, key: str, *, shares: float = 10.0, limit: float = 0.5, **changes: Any) -> Intent:
         """Let an order on a question's own contract go; nothing is sent yet."""
         question = await self.ask(key)
-        forecast = await self.scribe.forecast(question, 0.7, now=self.clock.now(), cutoff=self.clock.now())
+        forecast = await self.ledger_fixture.forecast(question, 0.7, now=self.clock.now(), cutoff=self.clock.now())
         order = Order(
             contract=key,
             leg=ContractSide.YES,
@@ -109,14 +109,14 @@ class PaperOutboxFixture:
         return intent
 
     async def ask(self, key: str) -> Question:
-        question = self.scribe.question(key, batch=None)
+        question = self.ledger_fixture.question(key, batch=None)
         question = replace(question, ref=replace(question.ref, venue=self.venue))
         await self.ledger.questions.record([question], seen_at=self.clock.now())
         return question
 
     async def row(self, intent: Intent) -> tuple[str, float]:
         """Return the state of an intent, and what it still counts for."""
-        (found,) = self.scribe.rows(f"select state, cost from intent where id = '{intent.id}'")  # noqa: S608 - our id
+        (found,) = self.ledger_fixture.rows(f"select state, cost from intent where id = '{intent.id}'")  # noqa: S608 - our id
         return str(found[0]), float(found[1])
 
 
@@ -132,4 +132,4 @@ async def open_outbox_fixture(
     ):
         trading = PaperOutboxFixture(folder, ledger, book, market, clock, venue)
         yield trading
-        assert trading.scribe.faults() == {}
+        assert trading.ledger_fixture.faults() == {}

@@ -146,6 +146,7 @@ async def test_readings_keep_the_whole_account_once_and_sums_for_good(tmp_path: 
         assert await readings.last("lantern", ACCOUNT, paper=True) == account(1.1, 4.0)
         assert [one.equity for one in await readings.since("lantern", ACCOUNT, START, paper=True)] == [5.0, 5.0, 4.0]
         bodies = [
-            json.loads(body) if body else None for (body,) in trading.scribe.rows("select body from account_reading")
+            json.loads(body) if body else None
+            for (body,) in trading.ledger_fixture.rows("select body from account_reading")
         ]
         assert [body is None for body in bodies] == [True, True, False]
