@@ -117,7 +117,9 @@ async def test_what_a_paper_book_does_not_know_keeps_no_live_venue_waiting(jobs_
 
 @pytest.mark.parametrize(("asked_of", "told"), [(True, "clock: has not been compared"), (False, "lantern: ready")])
 async def test_a_clock_is_compared_where_a_venue_is_asked_at_all(
-    jobs_fixture: JobsFixture, asked_of: bool, told: str
+    jobs_fixture: JobsFixture,
+    asked_of: bool,  # noqa: FBT001 - a case
+    told: str,
 ) -> None:
     trading_fixture = TradingFixture.of(jobs_fixture)
     trading_fixture.bound(ExecutionMode.LIVE)
