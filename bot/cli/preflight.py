@@ -146,7 +146,7 @@ def print_preflight(console: Console, report: PreflightReport) -> None:
     elif report.armed not in {"", "armed"}:
         console.print(f"to see what would be sent once it is armed: foxcast preflight {report.venue} --as-if-armed")
     where = "into the paper book" if report.mode is ExecutionMode.PAPER else "to the venue"
-    console.print(f"{len(report.sends)} would be sent {where}, {len(report.holds)} are held; nothing was sent")
+    console.print(f"{len(report.sends)} would be sent {where}, {len(report.holds)} held; nothing was sent")
     orders = [send.intent for _, send in report.sends if send.intent.order is not None]
     if orders:
         print_heading(console, f"Orders, {report.cost:.2f} {_order_currency(orders)} at most".rstrip())

@@ -20,7 +20,7 @@ class Voice:
     def __init__(self, *said):
         self.said = said
 
-    async def steps(self, question, desk):
+    async def steps(self, question, context):
         for number, said in enumerate(self.said, 1):
             belief = Belief(predictions={target.key: BinaryPrediction(said) for target in question.targets})
             yield Step(action=StepAction(name="say"), observation=StepObservation(), belief=belief, final=number == 2)

@@ -140,7 +140,7 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
         assert "token" in shown.err + shown.out
         user.token = TOKEN
         shown = await foxcast("preflight", "metaculus")
-        assert "1 would leave to the venue, 0 are held; nothing was sent" in shown.out
+        assert "1 would be sent to the venue, 0 held; nothing was sent" in shown.out
         assert '[{"question":50001,"probability_yes":0.7}]' in shown.out
         assert "then, once it is accepted, the comment:" in shown.out
     assert writes(venue) == []

@@ -219,7 +219,7 @@ async def _answered(runs: ForecastRunFixture, script: ReplayScript, *, trials: i
                 messages.append(
                     Message(speaker=MessageRole.TOOL, text=told[step], answers=answer.completion.calls[0].id)
                 )
-    say("asked through the desk, no forecaster and no tool", str(watch))
+    say("asked through the trial context, no forecaster and no tool", str(watch))
 
 
 async def _trace(runs: ForecastRunFixture, name: str) -> ForecastTrace:

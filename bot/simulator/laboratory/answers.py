@@ -53,7 +53,8 @@ class CalibratedAnswers:
 class ForecasterAnswers:
     """The answers of one forecaster to all cases, in their order: by the number of its trials that were pooled.
 
-    ``unanswered`` counts the questions without an answer, which count as even odds.
+    ``unanswered`` counts the questions without an answer, which count as even odds; ``sub_goal_rate`` is the share of
+    sub-goals that a team settled.
     """
 
     name: str
@@ -62,6 +63,7 @@ class ForecasterAnswers:
     uses: Mapping[int, TrialCosts]
     unanswered: int
     failures: Mapping[str, int]
+    sub_goal_rate: float | None = None
     leaks: LeakCounts | None = None
     corrected: CalibratedAnswers | None = None
 
@@ -89,6 +91,7 @@ def collect_answers(run: LaboratoryRun, cases: Sequence[LaboratoryQuestion]) -> 
         uses={count: _costs_of_trials(run, count) for count in numbers},
         unanswered=sum(not select_counted_trials(trials) for trials in run.trials),
         failures=dict(failures),
+        sub_goal_rate=run.sub_goal_rate,
     )
 
 

@@ -30,6 +30,22 @@ VARIANTS: Mapping[str, tuple[ForecasterVariant, ...]] = {
             reference=_COURT,
         ),
         ForecasterVariant(name="court, 5 jurors", forecaster="court", settings={"jurors": 5}, reference=_COURT),
+        ForecasterVariant(name="court, 28 steps", forecaster="court", settings={"scenario": "full"}, reference=_COURT),
+        *(
+            ForecasterVariant(
+                name=f"court, intervention: no {side}",
+                forecaster="court",
+                settings={"interventions": {"variables": {f"{side}_case": "This side did not appear."}}},
+                reference=_COURT,
+            )
+            for side in ("prosecution", "defence")
+        ),
+        ForecasterVariant(
+            name="court, intervention: hasty jury",
+            forecaster="court",
+            models_by_role={"main": SOBER, "juror": HASTY},
+            reference=_COURT,
+        ),
     ),
     "team": (
         *(
@@ -120,7 +136,7 @@ def _forecaster_lines(one: ForecasterAnswers, against: str) -> Iterator[AnswerLi
             answers=one.pooled_answers(count, LOGIT_MEAN),
             reference=None if words == against else against,
             use=one.uses[count],
-            note=silent or _main_failure(one),
+            note=silent or _main_failure(one) or _sub_goal_note(one),
         )
 
 
@@ -130,6 +146,10 @@ def _main_failure(one: ForecasterAnswers) -> str:
         return ""
     why, count = max(one.failures.items(), key=lambda item: item[1])
     return f"{sum(one.failures.values())} trials did not finish, most often ({count}): {why[:160]}"
+
+
+def _sub_goal_note(one: ForecasterAnswers) -> str:
+    return "" if one.sub_goal_rate is None else f"settled {100.0 * one.sub_goal_rate:.0f} % of its sub-goals"
 
 
 def _mean_answers(answers: Sequence[Sequence[float]]) -> Sequence[float]:

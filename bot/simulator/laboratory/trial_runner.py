@@ -6,7 +6,7 @@ The real tools, gateway and ledger, with simulated models and press, in virtual 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution
 from bot.core.research import FetchedPage, PageText
 from bot.evaluation.leak_audit import LeakAudit, LeakAuditRun, ModelLeakAuditor
-from bot.forecasting.trial import TrialSettings, run_trial
+from bot.forecasting.trial import StepLogger, TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd
 from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.environment import MODEL_NAME, to_toml
@@ -116,12 +116,16 @@ class LaboratoryServers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaboratoryRun:
-    """The result of a forecaster: its trials by question, in the order of the cases, and the real seconds it took."""
+    """The result of a forecaster: its trials by question, in the order of the cases, and the real seconds it took.
+
+    ``sub_goal_rate`` is the share of sub-goals that were settled, for a forecaster that records them.
+    """
 
     setup: ForecasterVariant
     trials: Sequence[Sequence[Trial]]
     seconds: float
     audit: LeakAudit | None = None
+    sub_goal_rate: float | None = None
 
     @property
     def steps(self) -> int:
@@ -163,7 +167,13 @@ async def run_forecaster(
         room = _ForecasterTrials(servers, setup, backtest, SeededRandom(servers.world.seed))
         trials = await map_concurrently(room.trials, cases, places=ROUNDING_PLACES)
         seconds = watch.monotonic() - began
-        return LaboratoryRun(setup=setup, trials=trials, seconds=seconds, audit=await _audit_leaks(backtest, setup))
+        return LaboratoryRun(
+            setup=setup,
+            trials=trials,
+            seconds=seconds,
+            audit=await _audit_leaks(backtest, setup),
+            sub_goal_rate=room.sub_goals.rate,
+        )
 
 
 async def _audit_leaks(backtest: BacktestForecaster, setup: ForecasterVariant) -> LeakAudit | None:
@@ -173,12 +183,40 @@ async def _audit_leaks(backtest: BacktestForecaster, setup: ForecasterVariant) -
     return await LeakAuditRun(ledger=backtest.tool_factory.ledger, auditor=ModelLeakAuditor(backtest.gateway)).run()
 
 
+@dataclass(slots=True)
+class SubGoalCounter:
+    """Counts sub-goals over trials: steps name those that they settled, and how many there are, as a team records."""
+
+    settled: int = 0
+    goals: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The share that was settled; None where no step named any."""
+        return self.settled / self.goals if self.goals else None
+
+    def start_trial(self) -> StepLogger:
+        """Return what counts the steps of one trial."""
+        is_counted = False
+
+        async def log_step(_number: int, step: Step) -> None:
+            nonlocal is_counted
+            settled, goals = step.action.arguments.get("settled"), step.action.arguments.get("goals")
+            if isinstance(settled, list):
+                self.settled += len(settled)
+            if isinstance(goals, int) and not is_counted:
+                self.goals, is_counted = self.goals + goals, True
+
+        return log_step
+
+
 @dataclass(frozen=True, slots=True)
 class _ForecasterTrials:
     servers: LaboratoryServers
     setup: ForecasterVariant
     backtest: BacktestForecaster
     random: SeededRandom
+    sub_goals: SubGoalCounter = field(default_factory=SubGoalCounter)
 
     async def trials(self, case: LaboratoryQuestion) -> Sequence[Trial]:
         numbers = range(1, self.setup.trials + 1)
@@ -202,7 +240,10 @@ class _ForecasterTrials:
         if self.setup.hides_crowd:
             asked = replace(asked, crowd=None)
         return await run_trial(
-            configured.implementation, asked, context, TrialSettings(limits=configured.limits, log=discard_step)
+            configured.implementation,
+            asked,
+            context,
+            TrialSettings(limits=configured.limits, log=self.sub_goals.start_trial()),
         )
 
     async def _open_trial(self, case: LaboratoryQuestion, start: GuardedTrialContext) -> GuardedTrialContext:

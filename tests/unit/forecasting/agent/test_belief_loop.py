@@ -21,15 +21,13 @@ from tests.plugins.blf.cases import (
     CURVE,
     CUTOFF,
     believing,
+    create_context,
     move,
     priced,
     probability,
     question,
     search,
     submit,
-)
-from tests.plugins.blf.cases import (
-    create_context as desk,
 )
 
 THINK = ToolDefinition(name="think", description="Think", parameters={"type": "object", "properties": {}})
@@ -59,7 +57,7 @@ async def steps_of(loop: BeliefLoop, **way: Any) -> tuple[list[Step], FoxcastErr
 
 
 async def test_a_loop_begins_with_the_crowd_and_ends_by_submitting() -> None:
-    at = desk(search("ship", BELIEVED), submit(0.99, BELIEVED))
+    at = create_context(search("ship", BELIEVED), submit(0.99, BELIEVED))
     steps, error = await steps_of(loop_of(at, price=0.3))
     assert error is None
     assert [step.action.name for step in steps] == ["web_search", "submit"]
@@ -72,8 +70,8 @@ async def test_a_loop_begins_with_the_crowd_and_ends_by_submitting() -> None:
 
 
 async def test_no_more_steps_are_walked_than_the_engine_allows() -> None:
-    assert loop_of(desk(), steps=50).steps == 10
-    assert loop_of(desk(), steps=0).steps == 1
+    assert loop_of(create_context(), steps=50).steps == 10
+    assert loop_of(create_context(), steps=0).steps == 1
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ async def test_a_limit_ends_the_trial_with_what_it_believes_and_the_reason(
 ) -> None:
     said = move("think", {}, believing(0.98))
     costly = ModelCompletion(calls=said.calls, finish=said.finish, usage=ModelUsage(calls=1, tokens_in=6))
-    at = desk(*[costly] * 2)
+    at = create_context(*[costly] * 2)
     passed, error = await steps_of(loop_of(at, steps=steps), act=_thought, **way)
     assert isinstance(error, TrialLimitReachedError)
     assert error.limit == limit
@@ -104,7 +102,7 @@ async def _thought(_move: ModelAction) -> ToolResult:
 
 
 async def test_a_fault_of_the_way_is_found_behind_that_of_the_ballot() -> None:
-    at = desk(submit(2.0, BELIEVED), submit(0.97, BELIEVED))
+    at = create_context(submit(2.0, BELIEVED), submit(0.97, BELIEVED))
     steps, error = await steps_of(loop_of(at), find_fault=lambda move: f"{move.name}: restate the criteria first")
     assert isinstance(error, MalformedDataError)
     assert "restate the criteria first" in str(error)
@@ -113,14 +111,14 @@ async def test_a_fault_of_the_way_is_found_behind_that_of_the_ballot() -> None:
 
 
 async def test_what_stands_after_a_step_follows_the_belief() -> None:
-    at = desk(search("ship", BELIEVED), submit(0.5, BELIEVED))
+    at = create_context(search("ship", BELIEVED), submit(0.5, BELIEVED))
     await steps_of(loop_of(at), reply_suffix=lambda number: f"{5 - number} steps are left")
     text = at.prompts[1].prompt.messages[-1].text
     assert text.index("last change") < text.index("4 steps are left") < text.index("Step 2 of 5")
 
 
 async def test_without_beliefs_only_submitting_changes_the_answer() -> None:
-    at = desk(search("ship"), submit(0.7))
+    at = create_context(search("ship"), submit(0.7))
     steps, error = await steps_of(loop_of(at, states_beliefs=False))
     assert error is None
     assert [probability(step) for step in steps] == [0.5, 0.7]
@@ -129,7 +127,9 @@ async def test_without_beliefs_only_submitting_changes_the_answer() -> None:
 
 
 async def test_how_far_the_last_actions_moved_the_answer_is_known() -> None:
-    loop = loop_of(desk(search("a", believing(0.6)), search("b", believing(0.9)), RequestRejectedError("no money")))
+    loop = loop_of(
+        create_context(search("a", believing(0.6)), search("b", believing(0.9)), RequestRejectedError("no money"))
+    )
     assert loop.recent_shift(1) is None
     _, error = await steps_of(loop)
     assert isinstance(error, RequestRejectedError)
@@ -150,7 +150,7 @@ def test_without_a_crowd_all_answers_are_even() -> None:
 
 def test_the_question_is_put_with_its_cutoff_and_with_the_crowd_only_where_it_is_wanted() -> None:
     asked = priced(0.3)
-    loop = loop_of(desk(), price=0.3)
+    loop = loop_of(create_context(), price=0.3)
     told = question_text(asked, loop.answer_format, find_starting_point(asked), cutoff=CUTOFF)
     assert "Today is 2026-01-01 (UTC); the time is 00:00." in told
     assert "the crowd's estimate was: 0.3" in told

@@ -10,8 +10,12 @@ import pytest
 
 from bot.config.loader import load_config
 from bot.config.plugin_settings import load_plugin_settings
+from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import NotFoundError, PluginError, RequestRejectedError
+from bot.core.predictions import BinaryPrediction
+from bot.core.questions import SINGLE_TARGET
 from bot.core.research import FetchedPage
+from bot.core.values import Json
 from bot.plugin_system.registry import BrokenPlugin, load_registry
 from bot.simulator.laboratory.__main__ import main
 from bot.simulator.laboratory.answers import ForecasterAnswers
@@ -32,6 +36,7 @@ from bot.simulator.laboratory.trial_runner import (
     LaboratoryServers,
     NewsPageFetcher,
     NewsPageReader,
+    SubGoalCounter,
     require_no_broken_plugins,
     write_config,
 )
@@ -44,6 +49,11 @@ SEED = 4
 
 def job(folder: Path, setup: ForecasterVariant, count: int = 2) -> ForecasterJob:
     return ForecasterJob(seed=SEED, count=count, setup=setup, folder=folder, plugins=("blf", "baseline"))
+
+
+def step(name: str, arguments: dict[str, Json]) -> Step:
+    belief = Belief(predictions={SINGLE_TARGET: BinaryPrediction(0.5)})
+    return Step(action=StepAction(name=name, arguments=arguments), observation=StepObservation(text=""), belief=belief)
 
 
 def untimed(answers: ForecasterAnswers) -> ForecasterAnswers:
@@ -121,6 +131,18 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
         assert registry.broken == ()
         given = load_plugin_settings(registry.forecasters[FORECASTER_NAME], config).model_dump()
         assert all(given[key] == value for key, value in setup.settings.items() if key != "interventions")
+
+
+async def test_the_share_of_settled_sub_goals_is_counted_over_trials() -> None:
+    counter = SubGoalCounter()
+    assert counter.rate is None
+    cases: tuple[list[Json], ...] = (["status"], [], ["status", "dates"])
+    for settled in cases:
+        log_step = counter.start_trial()
+        await log_step(1, step("search", {}))
+        await log_step(2, step("note", {"settled": settled, "goals": 4} if settled else {}))
+        await log_step(3, step("submit", {"goals": 4}))
+    assert counter.rate == 3 / 12
 
 
 def test_a_misspelt_part_costs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
