@@ -96,7 +96,7 @@ async def test_a_lost_answer_is_no_success_and_only_approvers_close(venue: FakeM
 @pytest.mark.slow
 async def test_the_daemon_that_runs_does_it(venue: FakeManifold, tmp_path: Path) -> None:
     async with serve_service(venue) as served:
-        foxcast = create_installation(tmp_path, served.url, tail="[daemon]\nattend_every_s = 1\n")
+        foxcast = create_installation(tmp_path, served.url, tail="[daemon]\nrequests_every_s = 1\n")
         await bought(foxcast)
         done = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["close", "--all", "--yes"])
         assert done.code == 0, done.err

@@ -71,7 +71,7 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
     venue.faults.schedule(moved, method="POST", path="/v0/bet")
     async with serve_service(venue) as served:
         foxcast = create_installation(
-            tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nattend_every_s = 1\n"
+            tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nrequests_every_s = 1\n"
         )
         assert (await foxcast(*ARM)).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"

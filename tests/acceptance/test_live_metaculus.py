@@ -133,7 +133,7 @@ async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everythin
         assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
         reported = await foxcast.once()
         assert "may not forecast by API" in reported["ready"]
-        assert "confirms that under API forecasting access" in reported["submit"]
+        assert "its owner must enable API forecasting access" in reported["submit"]
         user.access = "enabled"
         user.token = "f" * 40
         shown = await foxcast("preflight", "metaculus")

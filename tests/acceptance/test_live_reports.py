@@ -46,7 +46,7 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         found = (await checked(foxcast))["credentials"]
         assert found["verdict"] == "warn"
         assert found["found"].startswith("manifold: ")
-        assert "name its file as key_file in [venues.manifold.settings]" in found["found"]
+        assert "set its file as key_file in [venues.manifold.settings]" in found["found"]
         assert "foxcast preflight manifold" in found["remedy"]
         # A key that nobody at the venue has, and then one that somebody has.
         foxcast = manifold(tmp_path, served.url, 'key_file = "secret"')
@@ -56,6 +56,7 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         assert refused["found"] != found["found"]
         assert KEY not in refused["found"]
         venue.world.add_user("foxbot", key=KEY, is_bot=True)
+        assert (await foxcast("resume", "manifold")).code == 0
         await foxcast.once()
         assert (await checked(foxcast))["credentials"]["verdict"] == "ok"
 
@@ -83,7 +84,7 @@ async def test_the_doctor_names_an_order_without_an_answer_until_it_is_read_back
     async with serve_service(venue) as served:
         foxcast = manifold(tmp_path, served.url, 'key_file = "secret"')
         assert (await foxcast("arm", "manifold", *ARM)).code == 0
-        await foxcast.once()
+        await foxcast.once(code=3)
         found = (await checked(foxcast))["unsettled"]
         assert found["found"].startswith("manifold: 1 without an answer")
         await foxcast.once()

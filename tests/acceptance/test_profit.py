@@ -92,12 +92,13 @@ async def live(folder: Path) -> TradedInstallation:
         foxcast = create_installation(folder, served.url)
         assert (await foxcast(*ARM)).code == 0
         assert "3 planned" in (await foxcast.once())["submit"]
-        # A part goes: the other side is bought, and pairs are paid out.
-        venue.world.edit(lamp, question=f"Will the lamp be lit, as {DIFFERENT}?")
-        await foxcast.once()
+        # The position is sold, and with the next forecast the other side is bought.
+        for word in ("as", "for"):
+            venue.world.edit(lamp, question=f"Will the lamp be lit, {word} {DIFFERENT}?")
+            await foxcast.once()
         venue.world.deposit(user, 500.0)
         venue.world.lend(user, oven, 7.0)
-        resolve(venue, lamp, "YES")
+        resolve(venue, lamp, "NO")
         resolve(venue, fire, "NO")
         await foxcast.once()
         await foxcast.once()

@@ -51,7 +51,7 @@ async def test_after_a_revoked_token_one_request_is_refused_and_no_other_is_made
         again = await foxcast("run", "--once")
         assert (again.code, len(venue.requests)) == (4, 1)
         status, doctor = await foxcast("status"), (await foxcast("doctor", "--json")).json
-        assert "stopped: metaculus, by itself" in status.out
+        assert "stopped: metaculus, by foxcast" in status.out
         assert "the credentials were refused" in status.out
         [credentials] = [found for found in doctor if found["check"] == "credentials"]
         assert (credentials["verdict"], "good" in credentials["found"]) == ("warn", False)

@@ -42,8 +42,8 @@ def play(asked):
     known = before.get(name, [])
     same = next((n for n, (a, b) in enumerate(zip(known, messages)) if a != b), min(len(known), len(messages)))
     before[name] = messages
-    if asked.turn + 1 < STEPS:
-        reply = search(asked, f"lamp {asked.turn}")
+    if asked.assistant_turns + 1 < STEPS:
+        reply = search(asked, f"lamp {asked.assistant_turns}")
     else:
         reply = submit(asked, 30)
         before.pop(name, None)
