@@ -18,7 +18,9 @@ def test_help_waits_for_nothing_heavy(new_installation: FoxcastInstallation) -> 
     assert answer.code == 0
     imported = {line.rpartition("|")[2].strip() for line in answer.err.splitlines() if line.startswith("import time:")}
     assert "bot.cli.main" in imported
-    assert imported & HEAVY == set()
+    # Where the tests are measured, the tool that measures is imported too.
+    measuring = {"sqlite3"} if "coverage" in imported else set()
+    assert imported & HEAVY == measuring
 
 
 def test_help_lists_every_command_and_every_exit_code(new_installation: FoxcastInstallation) -> None:
