@@ -8,7 +8,7 @@ import logging
 import math
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -33,7 +33,7 @@ from bot.cli.output.trial_text import failures_exit_code, failures_summary
 from bot.cli.score import print_total_scores, rows_by_forecaster, rule_scores_by_forecaster
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
-from bot.core.errors import ConfigError, StoreError
+from bot.core.errors import ConfigError, FoxcastError, StoreError
 from bot.core.forecasts import Forecast
 from bot.core.outcomes import Resolution
 from bot.core.plain_text import replace_invisible
@@ -89,6 +89,7 @@ class PassProgress:
     _running: str = ""
     _count_before: int = 0
     _started_s: float = field(default=0.0)
+    _redraw: Callable[[], Awaitable[None]] | None = None
 
     def track_jobs(self, jobs: Sequence[DaemonJob]) -> list[DaemonJob]:
         """Return the jobs, changed so that each records here that it runs."""
@@ -103,7 +104,8 @@ class PassProgress:
             updates = asyncio.create_task(self._repeat(REPORT_EVERY_S, self._print_progress))
         else:
             tasks = [bars.add_task(name, total=None) for name in ("forecasts", "submissions")]
-            updates = asyncio.create_task(self._repeat(REDRAW_EVERY_S, partial(self._update_bars, bars, tasks)))
+            self._redraw = partial(self._update_bars, bars, tasks)
+            updates = asyncio.create_task(self._repeat(REDRAW_EVERY_S, self._redraw))
         try:
             yield
         finally:
@@ -111,7 +113,12 @@ class PassProgress:
 
     async def _run_job(self, job: DaemonJob) -> str:
         self._running = job.name
-        return await job.run()
+        result = await job.run()
+        if self._redraw is not None:
+            # What only draws must not fail the job that it follows.
+            with suppress(FoxcastError):
+                await self._redraw()
+        return result
 
     async def _repeat(self, pause_s: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -130,6 +137,7 @@ class PassProgress:
     async def _update_bars(self, bars: Progress, tasks: Sequence[TaskID]) -> None:
         for task, (done, total) in zip(tasks, await self._load_counts(), strict=True):
             bars.update(task, completed=done, total=total or None)
+        bars.refresh()
 
     async def _load_counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the numbers of forecasts made and due, and the numbers of submissions tried and planned."""
