@@ -67,7 +67,11 @@ def copy(
     if FOLDER_SETTING not in registry.forecasters[forecaster].settings.model_fields:
         message = f"{forecaster} has no setting {FOLDER_SETTING}, so its files cannot be replaced; show them instead"
         raise ConfigError(message)
-    written = [*_write_missing(packages, folder)]
+    try:
+        written = [*_write_missing(packages, folder)]
+    except OSError as error:
+        message = f"{folder} cannot be written ({error.strerror}); name another folder"
+        raise ConfigError(message) from error
     kept = len(packages) - len(written)
     typer.echo(f"wrote {len(written)} files to {folder}" + (f"; {kept} existed and were kept" if kept else ""))
     typer.echo(f"To use them: [forecasters.{forecaster}.settings] {FOLDER_SETTING} = {str(folder)!r}")
@@ -76,7 +80,8 @@ def copy(
 def _prompt_packages(registry: Registry, forecaster: str) -> dict[str, str]:
     """Return the package of each prompt file of a forecaster, its own files first; raises NotFoundError for none."""
     module = registry.forecasters.plugin_of(forecaster).load()
-    if registry.forecasters[forecaster].asks_models and isinstance(module, ModuleType):
+    # A single file is a module without a folder of its own.
+    if registry.forecasters[forecaster].asks_models and isinstance(module, ModuleType) and hasattr(module, "__path__"):
         return dict(list_prompt_files(module.__name__))
     message = f"{forecaster} has no prompt files: it asks no model, or its plugin is no package with a folder prompts"
     raise NotFoundError(message)

@@ -8,6 +8,15 @@ from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, ins
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKING = ("blf", "court", "team", "solo", "orchestra")
+LONE = """
+from bot.api import ForecasterSpec, PluginSettings, hookimpl
+
+@hookimpl
+def foxcast_forecasters():
+    return [
+        ForecasterSpec(name="lone", summary="One file", settings=PluginSettings, open=print, roles=("main",))
+    ]
+"""
 CONFIG = 'plugins = ["blf", "society", "team", "solo", "orchestra", "baseline"]\n'
 
 
@@ -56,3 +65,14 @@ def test_what_has_no_prompts_or_no_such_file_is_refused(
     assert run_command(forecasters, "prompts", "show", "blf", "lop.txt").is_refusal(8, "lop.txt", "loop.txt")
     assert run_command(forecasters, "prompts", "copy", "court", str(tmp_path / "x")).is_refusal(2, "no setting prompts")
     assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_that_cannot_be_written_and_a_plugin_without_a_folder_are_refused(
+    forecasters: FoxcastInstallation, run_command: InProcessCommand, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").touch()
+    answer = run_command(forecasters, "prompts", "copy", "blf", str(tmp_path / "taken"))
+    assert answer.is_refusal(2, "taken cannot be written", "name another folder")
+    (tmp_path / "lone.py").write_text(LONE)
+    forecasters.config.write_text('plugins = ["lone"]\nplugin_files = ["lone.py"]\n')
+    assert run_command(forecasters, "prompts", "show", "lone").is_refusal(8, "lone has no prompt files")

@@ -43,7 +43,10 @@ from bot.simulator.laboratory.trial_runner import (
 from bot.simulator.world.news import ArticleKind
 from bot.simulator.world.news_server import NewsServer
 from bot.testing.clock import FakeClock
+from plugins.team import team_run
 
+# As a team records them.
+GOALS, SETTLED = team_run.GOALS, team_run.SETTLED
 SEED = 4
 
 
@@ -140,8 +143,8 @@ async def test_the_share_of_settled_sub_goals_is_counted_over_trials() -> None:
     for settled in cases:
         log_step = counter.start_trial()
         await log_step(1, step("search", {}))
-        await log_step(2, step("note", {"settled": settled, "goals": 4} if settled else {}))
-        await log_step(3, step("submit", {"goals": 4}))
+        await log_step(2, step("note", {SETTLED: settled, GOALS: 4} if settled else {}))
+        await log_step(3, step("submit", {GOALS: 4}))
     assert counter.rate == 3 / 12
 
 
