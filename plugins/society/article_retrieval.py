@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.api import Json, ModelUsage, ToolResult, TrialContext, gather_all
+from bot.api import Json, ModelUsage, Question, ToolResult, TrialContext, gather_all
 from plugins.society.article_rating import ArticleRater
 from plugins.society.articles import (
     BYTES_PER_TOKEN,
@@ -19,6 +19,7 @@ from plugins.society.articles import (
     rank_articles,
     share_places,
     shown_text,
+    with_passages,
 )
 from plugins.society.settings import CourtSettings
 
@@ -50,6 +51,7 @@ class RetrievalResult:
 class ArticleRetrieval:
     """The searches and results of a trial so far."""
 
+    question: Question
     context: TrialContext
     settings: CourtSettings
     found: dict[str, RatedArticle] = field(default_factory=dict)
@@ -83,26 +85,27 @@ class ArticleRetrieval:
         return done
 
     async def process(self, rater: ArticleRater, most: int) -> RetrievalResult:
-        """Read and rate the results, drop those that an intervention excludes, and keep the best articles.
+        """Rate the results, drop those that an intervention excludes, and keep the best articles.
 
         Excluded ones are rated too: else the others would be rated anew, and differ by chance from a trial with them.
+        Pages are read before they are rated if the settings say so, else only those of the articles that are kept.
         """
         done = RetrievalResult()
-        read = await gather_all(map(self._read, [*self.found.values()][:MAX_ARTICLES_READ]))
-        for _, results in read:
-            for result in results:
-                done.add(result)
-        rated = await rater.rate([article for article, _ in read])
+        found = [*self.found.values()][:MAX_ARTICLES_READ]
+        rated = await rater.rate(await self._read_pages(found, done) if self.settings.rate_pages else found)
         done.usage += rated.usage
         done.documents += rated.documents
         left_out = [one for one in rated.articles if self._is_left_out(one)]
         done.remarks += tuple(f"left out by an intervention: {one.id} {one.url}" for one in left_out)
         done.remarks += rated.remarks
-        articles = [one for one in rated.articles if one not in left_out]
-        kept = rank_articles(articles, most)
-        done.recorded_articles = tuple(article.to_record(kept=article in kept) for article in articles)
+        articles = {one.id: one for one in rated.articles if one not in left_out}
+        kept = rank_articles([*articles.values()], most)
+        if not self.settings.rate_pages:
+            kept = tuple(map(self._with_passages, kept, await self._read_pages(kept, done)))
+        articles |= (best := {one.id: one for one in kept})
+        done.recorded_articles = tuple(one.to_record(kept=one.id in best) for one in articles.values())
         done.text = articles_text(kept, self.settings.excerpt_chars)
-        lines = [article_line(article, kept=article in kept) for article in articles]
+        lines = [article_line(one, kept=one.id in best) for one in articles.values()]
         done.display_text = "\n".join(lines) or "No article."
         return done
 
@@ -119,8 +122,22 @@ class ArticleRetrieval:
             chunk = ArticleChunk(text, ArticleRating(relevance=10, objectivity=10, finding=""))
             self.found[first] = RatedArticle(id=first, title=f"What {first} says", text=text, chunks=(chunk,))
 
-    async def _read(self, article: RatedArticle) -> tuple[RatedArticle, list[ToolResult]]:
-        """Read a page part by part, as far as its chunks need; without it, the text of the search is rated."""
+    async def _read_pages(self, articles: Sequence[RatedArticle], done: RetrievalResult) -> list[RatedArticle]:
+        """Read the pages of these articles at once, and count what that took."""
+        read = await gather_all(map(self._read_page, articles))
+        for _, results in read:
+            for result in results:
+                done.add(result)
+        return [article for article, _ in read]
+
+    def _with_passages(self, rated: RatedArticle, read: RatedArticle) -> RatedArticle:
+        if read.text == rated.text:
+            return read
+        asked = f"{self.question.title}\n{self.question.criteria}"
+        return with_passages(read, asked, tokens=self.settings.chunk_tokens * self.settings.max_chunks)
+
+    async def _read_page(self, article: RatedArticle) -> tuple[RatedArticle, list[ToolResult]]:
+        """Read a page part by part, as far as is wanted; without it, the text of the search remains."""
         if not article.url:
             return article, []
         results: list[ToolResult] = []
@@ -138,7 +155,7 @@ class ArticleRetrieval:
             texts.append(shown_text(result))
             parts = _part_count(result)
         if not texts:
-            return replace(article, problem="not read, so the text of the search was rated"), results
+            return replace(article, problem="the page was not read: only what the search showed is known"), results
         return replace(article, text="\n".join(texts)), results
 
     async def _use(self, name: str, arguments: Mapping[str, Json]) -> ToolResult | None:

@@ -106,7 +106,7 @@ class CourtSession:
             pinned,
         )
         self.case_file = CaseFile()
-        self.retrieval = ArticleRetrieval(context=context, settings=settings)
+        self.retrieval = ArticleRetrieval(question=question, context=context, settings=settings)
         self.has_answer = False
         self._late = False
         self._remarks: list[str] = []

@@ -49,14 +49,18 @@ class CourtSettings(PluginSettings):
     show_crowd: bool = False
     """Show the market price or community forecast to everybody in the court, if `crowd` is on."""
 
+    rate_pages: bool = False
+    """Read the page of every result and rate all its parts, as in the paper. Off: results are rated by what the search
+    showed of them, and only the pages of the kept ones are read."""
+
     chunk_tokens: int = Field(default=2000, ge=100, le=20_000)
     """Tokens of one part of an article."""
 
     max_chunks: int = Field(default=3, ge=1, le=10)
     """Parts of an article that are read."""
 
-    rating_batch: int = Field(default=10, ge=1, le=50)
-    """Parts of articles that the role `rater` rates in one call."""
+    rating_batch: int = Field(default=20, ge=1, le=50)
+    """Results, or parts of pages, that the role `rater` rates in one call."""
 
     excerpt_chars: int = Field(default=4000, ge=200, le=60_000)
     """Characters of each kept article that the court reads: those of its most relevant parts."""
