@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from bot.config.key_lines import MAX_KEY_PARTS, KeyPath, find_deep_key_line, find_line, map_json_lines, map_toml_lines
+from bot.config.sources import read_text_file
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -120,7 +122,7 @@ from bot.core.outcomes import (
     VoidOutcome,
 )
 from bot.core.permissions import ExposureGroups
-from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible
+from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible, suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,
     MODEL_CALL_SECONDS,
@@ -301,6 +303,7 @@ __all__ = [
     "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
     "LESSON_ACTION",
+    "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
     "PEER_FORECASTS",
     "SEARCH_TOOL",
@@ -369,6 +372,7 @@ __all__ = [
     "JobSpec",
     "Json",
     "KellyBankroll",
+    "KeyPath",
     "LeakError",
     "LocalPath",
     "LoopSettings",
@@ -506,6 +510,8 @@ __all__ = [
     "fence_text",
     "fill_prompt",
     "find_batch_question",
+    "find_deep_key_line",
+    "find_line",
     "find_starting_point",
     "flat_prediction",
     "forecast_active_at",
@@ -522,6 +528,8 @@ __all__ = [
     "kelly_shares",
     "load_reported_outcomes",
     "load_template",
+    "map_json_lines",
+    "map_toml_lines",
     "marginal_utility",
     "mix_predictions",
     "narrow_margins",
@@ -540,6 +548,7 @@ __all__ = [
     "question_text",
     "read_in_turn",
     "read_predictions",
+    "read_text_file",
     "read_word",
     "refusal_verdict",
     "replace_invisible",
@@ -557,6 +566,7 @@ __all__ = [
     "show_to_person",
     "shrink_to_market",
     "submit_tool",
+    "suggest_names",
     "sum_held_shares",
     "task_text",
     "text_field",

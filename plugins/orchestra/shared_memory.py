@@ -79,7 +79,7 @@ class MemoryEntry:
     @property
     def line(self) -> str:
         """The entry in a line, a long text shortened."""
-        return f"{self._head} {parsing.cut_text(' '.join(self.text.split()), LINE_CHARS)}"
+        return f"{self._head} {parsing.cut_line(self.text, LINE_CHARS)}"
 
     @property
     def whole(self) -> str:

@@ -16,19 +16,22 @@ from bot.api import (
     StructuredAnswer,
     ToolDefinition,
     UnreadableAnswer,
+    answer_tool,
     fence_text,
+    fill_prompt,
     gather_all,
+    object_schema,
     parsing,
+    text_field,
 )
-from plugins.society.agent_prompts import object_schema, rating_prompt
+from plugins.society.agent_prompts import PROMPT_PACKAGE
 from plugins.society.articles import ArticleChunk, ArticleRating, RatedArticle, split_chunks
 from plugins.society.participants import MAIN_ROLE, CourtParticipant, ParticipantGroup
 from plugins.society.settings import CourtSettings
-from plugins.society.text_cuts import cut_at_word
 
 RATER = "rater"
 FINDING_CHARS = 500
-LOWEST_GRADE, HIGHEST_GRADE = 1, 10
+HIGHEST_GRADE = 10
 # After this many calls in a row without a rating, no further one is made.
 MAX_FAILED_CALLS = 2
 # So many calls are made at once at first: enough for twenty pages of usual length.
@@ -122,21 +125,22 @@ class ArticleRater:
         except FoxcastError as error:
             return StructuredAnswer(reason=str(error), failure=error)
         texts = [f"Text {number}:\n{chunk.text}" for number, chunk in enumerate(batch, 1)]
-        session.begin(rating_prompt(), "\n\n".join([self.opening, *texts]))
+        session.begin(fill_prompt(PROMPT_PACKAGE, "rate"), "\n\n".join([self.opening, *texts]))
         tool = rating_tool(self.settings.rating_batch)
         return await session.ask_structured(tool, lambda arguments: read_ratings(arguments, len(batch)))
 
 
 def rating_tool(most: int) -> ToolDefinition:
     """Return the call by which up to ``most`` chunks are rated; it is the same for every call."""
-    grade: Json = {"type": "integer", "minimum": LOWEST_GRADE, "maximum": HIGHEST_GRADE}
-    finding: Json = {"type": "string", "maxLength": FINDING_CHARS}
+    grade: Json = {"type": "integer", "minimum": 1, "maximum": HIGHEST_GRADE}
     number: Json = {"type": "integer", "minimum": 1, "maximum": most}
-    item = object_schema({"number": number, "finding": finding, "relevance": grade, "objectivity": grade})
-    return ToolDefinition(
-        name="rate",
-        description="Say of each text what in it bears on the question, then rate its relevance and its objectivity",
-        parameters=object_schema({"ratings": {"type": "array", "items": item, "maxItems": most}}),
+    item = object_schema(
+        {"number": number, "finding": text_field(FINDING_CHARS), "relevance": grade, "objectivity": grade}
+    )
+    return answer_tool(
+        "rate",
+        "Say of each text what in it bears on the question, then rate its relevance and its objectivity",
+        {"ratings": {"type": "array", "items": item, "maxItems": most}},
     )
 
 
@@ -148,7 +152,7 @@ def read_ratings(arguments: Mapping[str, Json], count: int) -> Ratings:
     for item in raw if isinstance(raw, list) else ():
         given: Mapping[str, Json] = item if isinstance(item, dict) else {}
         try:
-            number = _read_whole_number(given, "number", count)
+            number = parsing.read_whole_number(given.get("number"), "number", count)
             found.setdefault(number - 1, _read_rating(given))
         except UnreadableAnswer as fault:
             faults.append(str(fault))
@@ -160,18 +164,10 @@ def read_ratings(arguments: Mapping[str, Json], count: int) -> Ratings:
 
 def _read_rating(given: Mapping[str, Json]) -> ArticleRating:
     return ArticleRating(
-        relevance=_read_whole_number(given, "relevance", HIGHEST_GRADE),
-        objectivity=_read_whole_number(given, "objectivity", HIGHEST_GRADE),
-        finding=cut_at_word(parsing.read_text(given.get("finding")), FINDING_CHARS),
+        relevance=parsing.read_whole_number(given.get("relevance"), "relevance", HIGHEST_GRADE),
+        objectivity=parsing.read_whole_number(given.get("objectivity"), "objectivity", HIGHEST_GRADE),
+        finding=parsing.read_text(given.get("finding"), FINDING_CHARS),
     )
-
-
-def _read_whole_number(given: Mapping[str, Json], name: str, most: int) -> int:
-    value = parsing.read_number(given.get(name), name)
-    if not (value.is_integer() and LOWEST_GRADE <= value <= most):
-        message = f"{name} should be a whole number from {LOWEST_GRADE} to {most}"
-        raise UnreadableAnswer(message)
-    return int(value)
 
 
 def _add_ratings(outcome: RatingOutcome, batch: Sequence[UnratedChunk], answer: StructuredAnswer[Ratings]) -> None:

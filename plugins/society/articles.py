@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import fmean
 
-from bot.api import Json, ToolResult, fence_text
-from plugins.society.text_cuts import cut_at_word
+from bot.api import Json, ToolResult, fence_text, parsing
 
 # No tokenizer suits every model. Four bytes of UTF-8 to a token is about right for English, and counts too many tokens
 # for most other scripts, so that no chunk is too long.
@@ -105,9 +104,9 @@ class RatedArticle:
         chosen: dict[int, str] = {}
         room = limit
         for place in sorted(range(len(self.chunks)), key=lambda one: -self.chunks[one].weight):
-            if room > 0 and (part := cut_at_word(self.chunks[place].text, room)):
-                chosen[place] = part
-                room -= len(part) + len(GAP)
+            if room > len(GAP):
+                chosen[place] = parsing.cut_text(self.chunks[place].text, room)
+                room -= len(chosen[place]) + len(GAP)
         return "".join(
             f"{'' if number == 0 else NEXT_PART if place - 1 in chosen else GAP}{chosen[place]}"
             for number, place in enumerate(sorted(chosen))

@@ -26,6 +26,7 @@ from bot.api import (
     fence_text,
     find_starting_point,
     gather_all,
+    parsing,
     question_text,
 )
 from plugins.society import jury, vote_pooling
@@ -55,7 +56,6 @@ from plugins.society.scenario import (
     expand_loops,
 )
 from plugins.society.settings import CourtSettings, count_moves, count_step_moves
-from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import VariableStore, VariableValue, resolve_values
 
 T = TypeVar("T")
@@ -422,7 +422,7 @@ class CourtSession:
         by: str | None = None,
     ) -> MoveOutcome:
         arguments: dict[str, Json] = {"from": by or move.initiator, "to": person.name, "label": person.label}
-        arguments |= {"kind": move.kind.value, "message": cut_at_word(message, MESSAGE_CHARS)}
+        arguments |= {"kind": move.kind.value, "message": parsing.cut_text(message, MESSAGE_CHARS)}
         text, value = _statement_text(person, filled), filled.value
         self._note_answer(filled)
         if value is not None and value.predictions is not None:

@@ -169,7 +169,7 @@ def _search_option(goal: SubGoal, title: str) -> ActionOption:
         text=f"search the web for sub-goal {goal.name} in your own words",
         tool=SEARCH_TOOL,
         words="query",
-        default_words=parsing.cut_text(" ".join(f"{title} {goal.search_words}".split()), WORDS_CHARS),
+        default_words=parsing.cut_line(f"{title} {goal.search_words}", WORDS_CHARS),
         goal=goal.name,
     )
 

@@ -116,6 +116,20 @@ def cut_text(text: str, limit: int) -> str:
     return f"{(whole_words if 2 * len(whole_words) > limit else kept).rstrip()}{CUT_MARK}"[:limit]
 
 
+def cut_line(text: str, limit: int) -> str:
+    """Return a text in one line of at most ``limit`` characters."""
+    return cut_text(" ".join(text.split()), limit)
+
+
+def read_whole_number(raw: Json, what: str, most: int) -> int:
+    """Return a whole number from 1 to ``most``; raises UnreadableAnswer for any other value."""
+    given = read_number(raw, what)
+    if not given.is_integer() or not 1 <= given <= most:
+        message = f"{what} should be a whole number from 1 to {most}, not {abbreviate_json(raw)}"
+        raise UnreadableAnswer(message)
+    return int(given)
+
+
 def remove_control_characters(raw: str) -> str:
     """Return a text without characters that no file can hold."""
     # Printable text can always be written, and this check is far faster.

@@ -10,6 +10,7 @@ from bot.api import UnreadableAnswer
 from bot.core.beliefs import ShownSource, StepObservation, ToolResult
 from bot.core.errors import ContextLengthExceededError
 from bot.core.language_models import Prompt
+from bot.forecasting.agent.parsing import CUT_MARK
 from bot.testing.trial_context import ScriptedAnswer, ScriptedTool, fixed_text_tool, show_sources
 from plugins.society.article_rating import read_ratings
 from plugins.society.articles import (
@@ -25,7 +26,6 @@ from plugins.society.articles import (
     with_passages,
 )
 from plugins.society.settings import CourtSettings
-from plugins.society.text_cuts import CUT_MARK, cut_at_word
 from tests.plugins.society.cases import (
     RESULTS,
     TEXT,
@@ -291,18 +291,6 @@ def test_a_page_without_words_of_the_question_shows_its_beginning(text: str) -> 
     )
     assert (shown.score, shown.findings) == (5, "the pilot")
     assert " ".join(text.split()).startswith(" ".join(shown.excerpt(900).removesuffix(CUT_MARK).split()))
-
-
-@settings(max_examples=50)
-@given(text=st.text("ab \n", max_size=80), limit=st.integers(0, 80))
-def test_a_text_is_cut_between_words(text: str, limit: int) -> None:
-    cut = cut_at_word(text, limit)
-    assert len(cut) <= limit
-    if len(text) <= limit:
-        assert cut == text
-    elif cut and max(map(len, text.split()), default=0) <= (limit - len(CUT_MARK)) // 2:
-        kept = cut.removesuffix(CUT_MARK)
-        assert text.split()[: len(kept.split())] == kept.split()
 
 
 async def test_the_same_page_in_two_searches_is_one_article() -> None:
