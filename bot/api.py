@@ -206,6 +206,7 @@ from bot.execution.paper.paper_market import (
 from bot.forecasting.agent import parsing
 from bot.forecasting.agent.answer_schema import (
     DEFAULT_QUANTILES,
+    AnswerFields,
     AnswerFormat,
     AnswerSettings,
     ProbabilityMargin,
@@ -313,6 +314,7 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AnswerFields",
     "AnswerFormat",
     "AnswerSettings",
     "AuthenticationError",

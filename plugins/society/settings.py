@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from bot.api import DEFAULT_QUANTILES, AnswerSettings, FoxcastError, PluginSettings, ProbabilityMargin, QuantileLevels
+from bot.api import AnswerFields, AnswerSettings, FoxcastError, ProbabilityMargin
 from plugins.society.interventions import ScenarioInterventions, apply_interventions
 from plugins.society.scenario import JURY, MOST_JURORS, CourtScenario, MoveAction, PlacedMove, expand_loops
 from plugins.society.scenario_files import load_shipped_scenario, parse_scenario, read_scenario_file
@@ -17,7 +17,7 @@ from plugins.society.vote_pooling import VoteAggregate
 _FILE_SUFFIXES = (".toml", ".json")
 
 
-class CourtSettings(PluginSettings):
+class CourtSettings(AnswerFields):
     """The scenario and the bounds of one court. N rollouts are N ``trials`` of the forecaster's table."""
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
@@ -68,15 +68,6 @@ class CourtSettings(PluginSettings):
     margin: ProbabilityMargin = 0.02
     """How far a yes-or-no probability stays from 0 and 1."""
 
-    option_floor: ProbabilityMargin = 0.01
-    """The least probability of an option."""
-
-    quantiles: QuantileLevels = DEFAULT_QUANTILES
-    """Percentages at which the value of a number or date is asked for."""
-
-    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
-    """The least probability of one step of the grid of a number or date."""
-
     @field_validator("scenario")
     @classmethod
     def _hold_together(cls, name: str, info: ValidationInfo) -> str:
@@ -101,13 +92,7 @@ class CourtSettings(PluginSettings):
     @property
     def answer_settings(self) -> AnswerSettings:
         """How answers are asked for and bounded."""
-        return AnswerSettings(
-            option_floor=self.option_floor,
-            quantiles=self.quantiles,
-            curve_step_mass=self.curve_step_mass,
-            step_margin=self.margin,
-            submit_margin=self.margin,
-        )
+        return self.create_answer_settings(self.margin, self.margin)
 
     def effective_scenario(self) -> CourtScenario:
         """Return the scenario with the interventions, the rounds and the jury of the settings."""
