@@ -6,13 +6,12 @@ Each chunk has grades of its own, as in the paper (``plugins.society.articles``)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bot.api import (
     ContextLengthExceededError,
     FoxcastError,
     Json,
-    ModelUsage,
     StructuredAnswer,
     ToolDefinition,
     UnreadableAnswer,
@@ -26,6 +25,7 @@ from bot.api import (
 )
 from plugins.society.agent_prompts import PROMPT_PACKAGE
 from plugins.society.articles import ArticleChunk, ArticleRating, RatedArticle, split_chunks
+from plugins.society.court_state import MoveOutcome
 from plugins.society.participants import MAIN_ROLE, CourtParticipant, ParticipantGroup
 from plugins.society.settings import CourtSettings
 
@@ -49,16 +49,6 @@ class UnratedChunk:
     text: str
 
 
-@dataclass(slots=True)
-class RatingOutcome:
-    """The articles with their ratings, what that cost, and remarks on chunks without a rating."""
-
-    articles: list[RatedArticle]
-    usage: ModelUsage = field(default_factory=ModelUsage)
-    documents: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class ArticleRater:
     """Rates articles for one question; ``opening`` is the question with the criteria of the scenario."""
@@ -67,7 +57,7 @@ class ArticleRater:
     settings: CourtSettings
     opening: str
 
-    async def rate(self, articles: Sequence[RatedArticle]) -> RatingOutcome:
+    async def rate(self, articles: Sequence[RatedArticle], done: MoveOutcome) -> list[RatedArticle]:
         """Split the unrated articles into chunks and rate all chunks, several in one call, calls side by side.
 
         There are twice as many calls at once as before each time, so that a failing rater is not asked for all.
@@ -81,19 +71,19 @@ class ArticleRater:
         ]
         size = self.settings.rating_batch
         batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
-        outcome, why = RatingOutcome(split), ""
-        done, at_once = 0, FIRST_CALLS
-        while done < len(batches) and not why:
-            some = batches[done : done + at_once]
+        why, made, at_once = "", 0, FIRST_CALLS
+        while made < len(batches) and not why:
+            some = batches[made : made + at_once]
             answers = await gather_all(map(self._rate_batch, some))
             for batch, answer in zip(some, answers, strict=True):
-                _add_ratings(outcome, batch, answer)
-            done, at_once = done + len(some), 2 * at_once
+                _count_answer(done, answer, len(batch))
+                _add_ratings(split, batch, answer.value or {})
+            made, at_once = made + len(some), 2 * at_once
             if len(answers) >= MAX_FAILED_CALLS and all(one.value is None for one in answers[-MAX_FAILED_CALLS:]):
                 why = f"the rater was not asked any more after {MAX_FAILED_CALLS} calls in a row without a rating"
-        left = [chunk for batch in batches[done:] for chunk in batch]
-        outcome.remarks += (f"{len(left)} chunks not rated: {why}",) if left else ()
-        return outcome
+        left = [chunk for batch in batches[made:] for chunk in batch]
+        done.remarks += (f"{len(left)} chunks not rated: {why}",) if left else ()
+        return split
 
     def _split(self, article: RatedArticle) -> RatedArticle:
         if article.chunks:
@@ -170,19 +160,20 @@ def _read_rating(given: Mapping[str, Json]) -> ArticleRating:
     )
 
 
-def _add_ratings(outcome: RatingOutcome, batch: Sequence[UnratedChunk], answer: StructuredAnswer[Ratings]) -> None:
-    outcome.usage += answer.usage
-    outcome.documents += answer.documents
-    missing = len(batch) - len(answer.value or {})
-    outcome.remarks += (
-        (f"{missing} of {len(batch)} chunks not rated: {answer.reason or 'left out of the answer'}",) if missing else ()
-    )
-    for number, rating in (answer.value or {}).items():
+def _count_answer(done: MoveOutcome, answer: StructuredAnswer[Ratings], wanted: int) -> None:
+    done.usage += answer.usage
+    done.documents += answer.documents
+    if missing := wanted - len(answer.value or {}):
+        done.remarks += (f"{missing} of {wanted} chunks not rated: {answer.reason or 'left out of the answer'}",)
+
+
+def _add_ratings(articles: list[RatedArticle], batch: Sequence[UnratedChunk], ratings: Ratings) -> None:
+    for number, rating in ratings.items():
         chunk = batch[number]
-        article = outcome.articles[chunk.article]
+        article = articles[chunk.article]
         chunks = [*article.chunks]
         chunks[chunk.place] = replace(chunks[chunk.place], rating=rating)
-        outcome.articles[chunk.article] = replace(article, chunks=tuple(chunks))
+        articles[chunk.article] = replace(article, chunks=tuple(chunks))
 
 
 def _shown_chunk(article: RatedArticle, place: int) -> str:

@@ -25,8 +25,6 @@ PASSAGE_TOKENS = 250
 # Between two parts of an excerpt that follow each other, and two that do not.
 NEXT_PART, GAP = "\n", "\n[...]\n"
 
-# Shorter words say little about what a text is about.
-_LEAST_WORD_CHARS = 4
 _WORD = re.compile(r"[^\W_]+(?:[.,:'\u2019-][^\W_]+)*%?")
 
 
@@ -178,9 +176,9 @@ def with_passages(article: RatedArticle, asked: str, *, tokens: int) -> RatedArt
     counts.
     """
     texts = split_chunks(article.text, tokens=PASSAGE_TOKENS, most=-(-tokens // PASSAGE_TOKENS))
-    words = [_distinct_words(text) for text in texts]
+    words = [parsing.significant_words(text) for text in texts]
     counts = Counter(word for found in words for word in found)
-    wanted = _distinct_words(f"{asked}\n{article.findings}")
+    wanted = parsing.significant_words(f"{asked}\n{article.findings}")
     passages = (
         ArticleChunk(text, closeness=sum(1 / counts[word] for word in wanted & found))
         for text, found in zip(texts, words, strict=True)
@@ -191,10 +189,6 @@ def with_passages(article: RatedArticle, asked: str, *, tokens: int) -> RatedArt
 def rank_articles(articles: Sequence[RatedArticle], most: int) -> tuple[RatedArticle, ...]:
     """Return the best articles, best first, in the order found if they are equal; none that scored 0."""
     return tuple(sorted((one for one in articles if one.score > 0), key=lambda one: -one.score)[:most])
-
-
-def _distinct_words(text: str) -> frozenset[str]:
-    return frozenset(word for word in normalize_query(text).split() if len(word) >= _LEAST_WORD_CHARS)
 
 
 def article_line(article: RatedArticle, *, kept: bool) -> str:

@@ -23,6 +23,7 @@ MAX_TEXT = 2000
 # Ends a text that was cut.
 CUT_MARK = " ..."
 
+_WORD = re.compile(r"\w+")
 # Control characters other than line breaks and tabs, and halves of surrogate pairs, which no file can hold.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -119,6 +120,11 @@ def cut_text(text: str, limit: int) -> str:
 def cut_line(text: str, limit: int) -> str:
     """Return a text in one line of at most ``limit`` characters."""
     return cut_text(" ".join(text.split()), limit)
+
+
+def significant_words(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case, without those of one or two letters, which every text has."""
+    return frozenset(word for word in _WORD.findall(text.casefold()) if len(word) > 2 or word.isdigit())
 
 
 def read_whole_number(raw: Json, what: str, most: int) -> int:
