@@ -172,7 +172,7 @@ async def test_a_position_that_nobody_buys_has_no_mark(polymarket: WriterFixture
 
 @pytest.mark.parametrize(("is_known", "mark"), [(True, 0.49), (False, 0.5)])
 async def test_a_position_without_a_book_keeps_its_last_mark_while_its_outcome_is_proposed(
-    polymarket: WriterFixture, is_known: bool, mark: float  # noqa: FBT001 - a case
+    polymarket: WriterFixture, *, is_known: bool, mark: float
 ) -> None:
     polymarket.world.exchange.confirmed_s = 0.0
     market = polymarket.world.add_market("Will it rain?", **BOOK)

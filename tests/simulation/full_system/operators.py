@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.world_record import WorldRecord
 
 ADA = "ada"
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
@@ -54,6 +55,7 @@ class SimulatedOperators:
     machine: VirtualClock
     stream: np.random.Generator
     live: tuple[str, ...]
+    record: WorldRecord
     did: Counter[str] = field(default_factory=Counter)
     stopped_s: float | None = None
     _ahead_s: float = 0.0
@@ -98,6 +100,7 @@ class SimulatedOperators:
                 self.lives.folder.mkdir(parents=True, exist_ok=True)
                 request = ClosePositions(by=ADA, asked_at=self.machine.now(), targets=(target,))
                 requests.request_closing(self.lives.folder, request)
+                self.record.saw_request_of_person(request)
                 self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
                 self.did["position closed"] += 1
 
@@ -119,6 +122,7 @@ class SimulatedOperators:
         self.machine.set_wall_clock(-self._ahead_s)
         self._ahead_s = 0.0
         release_kill_switch(self.lives.home / "state" / STOP_FILE)
+        self.record.saw_act("stop file gone")
         self.stopped_s = self._waiting = None
         self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now()))
         for venue in self.live:
@@ -130,6 +134,7 @@ class SimulatedOperators:
 
     def _stop(self) -> None:
         engage_kill_switch(self.lives.home / "state" / STOP_FILE, "ada wants quiet")
+        self.record.saw_act("stop file")
         self.stopped_s = self.clock.monotonic()
 
     def _at_write(self, do: Callable[[], object]) -> None:
@@ -169,4 +174,5 @@ class SimulatedOperators:
         folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
         send_request(folder, request, at=self.machine.now())
+        self.record.saw_request_of_person(request)
         self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

@@ -10,11 +10,12 @@ import hashlib
 import shutil
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
@@ -39,9 +40,11 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.venue_events import VenueEvents
+from tests.simulation.full_system.world_record import WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -86,6 +89,7 @@ class _SimulationParts:
     people: SimulatedOperators
     weather: VenueEvents
     gauge: ResourceMonitor
+    record: WorldRecord
 
 
 def run_simulation(
@@ -130,7 +134,8 @@ def _assemble_parts(
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkEventLoop)
     machine = VirtualClock(loop, START)
-    observer = VenueObserver(bridges=bridges, modes=traits.modes, signed_a_day=traits.signed_a_day)
+    record = WorldRecord(bridges=bridges, now=machine.now, at_s=loop.time)
+    observer = VenueObserver(bridges=bridges, modes=traits.modes, signed_a_day=traits.signed_a_day, record=record)
     gauge = ResourceMonitor()
     lives = DaemonLives(
         clock=machine,
@@ -147,8 +152,9 @@ def _assemble_parts(
         machine=machine,
         stream=chance.stream("people"),
         live=traits.live,
+        record=record,
     )
-    observer.lives, observer.people = lives, people
+    observer.lives, observer.people, record.lives = lives, people, lives
     weather = VenueEvents(
         bridges=bridges,
         traits=traits,
@@ -171,6 +177,7 @@ def _assemble_parts(
         people=people,
         weather=weather,
         gauge=gauge,
+        record=record,
     )
 
 
@@ -224,6 +231,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
+    facts = parts.record.facts()
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
@@ -236,11 +244,18 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         undone=parts.weather.undone,
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
+    report.violations += _referee_violations(facts, _ledger_path(lives))
     for name, venue in parts.bridges.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
+
+
+def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+    """Return where the ledger, or what left, is not what the world says it had to be."""
+    rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
+    return [*WorldReferee(facts, rows).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
