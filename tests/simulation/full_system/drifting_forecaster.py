@@ -1,10 +1,10 @@
-"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps."""
+"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps, each a paid call."""
 
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ from bot.api import (
     TrialContext,
     hookimpl,
 )
+from bot.simulator.network import CURRENT_PROCESS
+from tests.simulation.full_system.world_record import PAID_CALLS
 
 STEPS = 3
 
@@ -55,7 +57,8 @@ class DriftingForecaster:
         """Yield a step for each third of the way."""
         lean = _lean(question, self._period(context))
         for number in range(1, STEPS + 1):
-            await asyncio.sleep(self._settings.thinks_s)
+            with _paid_call(question, id(self), context.trial, number):
+                await asyncio.sleep(self._settings.thinks_s)
             move = self._settings.boldness * lean * number / STEPS
             predictions = {target.key: _moved(question, move) for target in question.targets}
             yield Step(
@@ -70,6 +73,18 @@ class DriftingForecaster:
     def _period(self, context: TrialContext) -> str:
         every_h = self._settings.turns_every_h
         return "" if every_h is None else f" {int(context.cutoff.timestamp() // (3600.0 * every_h))}"
+
+
+@contextmanager
+def _paid_call(question: Question, forecaster: int, trial: int, step: int) -> Iterator[None]:
+    """Note a call that counts as paid, however it ends."""
+    loop, life = asyncio.get_running_loop(), CURRENT_PROCESS.get()
+    call = {"question": str(question.ref), "forecaster": forecaster, "trial": trial, "step": step, "life": life}
+    call["from_s"] = loop.time()
+    try:
+        yield
+    finally:
+        PAID_CALLS.append({**call, "to_s": loop.time()})
 
 
 def _lean(question: Question, period: str) -> float:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.operator_requests import (
@@ -27,7 +27,7 @@ from bot.simulator.environment import TRADING
 from bot.store import requests
 from bot.store.ledger import LEDGER_FILE
 from bot.store.requests import send_request
-from bot.store.serialization import format_timestamp, parse_timestamp
+from bot.store.serialization import format_timestamp
 from tests.ledger_checks import Row, read_rows
 from tests.simulation.full_system.plan import HOUR_S
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.world_record import WorldRecord
 
 ADA = "ada"
 ACTS = (
@@ -62,18 +63,8 @@ WARY = 1 / 3
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
-_ASKED = "select id, forecast, expires_at, cost, shown from approval where state = 'asked' order by asked_at, id"
+_ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
 _OPEN_QUESTIONS = "select ref from schedule where closes_at > ? order by ref"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenApproval:
-    """What somebody approved: at most that cost, as it was shown, from a moment to another."""
-
-    at: datetime
-    expires_at: datetime
-    cost: float
-    shown: Mapping[str, str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,8 +74,7 @@ class SimulatedOperators:
     ``steps_s`` are those by which they set it; ``stopped_s`` is when the STOP file was put where it is, None while it
     is not there. They arm venues for ``armed_days`` with ``arm_amounts``.
 
-    ``armed_until`` is the last moment until which somebody armed a venue, ``unarmed`` why nobody has armed it since,
-    and ``approved`` what was approved, by the id of its forecast.
+    ``unarmed`` are the venues that nobody has armed since the configuration was changed, with what was changed.
     """
 
     lives: DaemonLives
@@ -94,12 +84,11 @@ class SimulatedOperators:
     live: tuple[str, ...]
     armed_days: float
     arm_amounts: Mapping[str, float]
+    record: WorldRecord
     did: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
     stopped_s: float | None = None
-    armed_until: dict[str, datetime] = field(default_factory=dict)
     unarmed: dict[str, str] = field(default_factory=dict)
-    approved: dict[str, GivenApproval] = field(default_factory=dict)
     _seen_approvals: set[str] = field(default_factory=set)
     _arms_from_s: float = 0.0
     _locked: list[QuestionRef] = field(default_factory=list)
@@ -147,6 +136,7 @@ class SimulatedOperators:
                 self.lives.folder.mkdir(parents=True, exist_ok=True)
                 request = ClosePositions(by=ADA, asked_at=self.machine.now(), targets=(target,))
                 requests.request_closing(self.lives.folder, request)
+                self.record.saw_request_of_person(request)
                 self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
                 self.did["position closed"] += 1
 
@@ -161,16 +151,11 @@ class SimulatedOperators:
                 draw = float(stream.random())
                 if draw >= APPROVED + REJECTED:
                     continue
-                now = self.machine.now()
-                self._ask(AnswerApproval(by=ADA, asked_at=now, approval=row["id"], approved=draw < APPROVED))
+                answer = AnswerApproval(
+                    by=ADA, asked_at=self.machine.now(), approval=row["id"], approved=draw < APPROVED
+                )
+                self._ask(answer, shown=json.loads(row["shown"]))
                 self.answers["approved" if draw < APPROVED else "rejected"] += 1
-                if draw < APPROVED:
-                    self.approved[row["forecast"]] = GivenApproval(
-                        at=now,
-                        expires_at=parse_timestamp(row["expires_at"]),
-                        cost=row["cost"],
-                        shown=json.loads(row["shown"]),
-                    )
 
     def config_changed(self, venues: Sequence[str], what: str) -> None:
         """Look into a changed configuration before these venues are armed again."""
@@ -198,6 +183,7 @@ class SimulatedOperators:
         self.machine.set_wall_clock(-self._ahead_s)
         self._ahead_s = 0.0
         release_kill_switch(self.lives.home / "state" / STOP_FILE)
+        self.record.saw_act("stop file gone")
         self.stopped_s = self._waiting = None
         self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now()))
         while self._locked:
@@ -215,6 +201,7 @@ class SimulatedOperators:
 
     def _stop(self) -> None:
         engage_kill_switch(self.lives.home / "state" / STOP_FILE, "ada wants quiet")
+        self.record.saw_act("stop file")
         self.stopped_s = self.clock.monotonic()
 
     def _at_write(self, do: Callable[[], object]) -> None:
@@ -251,8 +238,6 @@ class SimulatedOperators:
     def _arm(self, venue: str) -> None:
         policy = self.lives.policy_of(venue)
         money = self.arm_amounts if venue in TRADING else {}
-        until = self.machine.now() + timedelta(days=self.armed_days)
-        self.armed_until[venue] = max(until, self.armed_until.get(venue, until))
         self.unarmed.pop(venue, None)
         request = ArmVenue(
             by=ADA,
@@ -260,7 +245,7 @@ class SimulatedOperators:
             venue=policy.venue,
             account=policy.account,
             config=policy.config_digest,
-            until=until,
+            until=self.machine.now() + timedelta(days=self.armed_days),
             per_order=money.get("per_order"),
             per_day=money.get("per_day"),
             total=money.get("total"),
@@ -270,8 +255,9 @@ class SimulatedOperators:
     def _any_venue(self) -> str:
         return self.live[int(self.stream.integers(len(self.live)))]
 
-    def _ask(self, request: OperatorRequest) -> None:
+    def _ask(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
         folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
         send_request(folder, request, at=self.machine.now())
+        self.record.saw_request_of_person(request, shown)
         self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

@@ -44,9 +44,11 @@ from tests.simulation.full_system.plan import (
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.venue_events import VenueEvents
+from tests.simulation.full_system.world_record import WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -122,6 +124,7 @@ class _SimulationParts:
     people: SimulatedOperators
     weather: VenueEvents
     gauge: ResourceMonitor
+    record: WorldRecord
 
 
 def run_simulation(
@@ -169,8 +172,13 @@ def _assemble_parts(
     machine = VirtualClock(loop, START)
     tables = simulation_tables(traits, bridges.environment.config)
     config = SimulatedConfig(seed=plan.seed, traits=traits, tables=tables)
+    record = WorldRecord(bridges=bridges, now=machine.now, at_s=loop.time)
     observer = VenueObserver(
-        bridges=bridges, modes=traits.modes, limits=config.limits_now, signed_a_day=traits.signed_a_day
+        bridges=bridges,
+        modes=traits.modes,
+        limits=config.limits_now,
+        signed_a_day=traits.signed_a_day,
+        record=record,
     )
     gauge = ResourceMonitor()
     lives = DaemonLives(
@@ -193,17 +201,10 @@ def _assemble_parts(
         live=traits.live,
         armed_days=traits.armed_days,
         arm_amounts=traits.arm_amounts,
+        record=record,
     )
-    observer.lives, observer.people = lives, people
-    weather = VenueEvents(
-        bridges=bridges,
-        traits=traits,
-        clock=clock,
-        stream=chance.stream("weather"),
-        bursts=chance.stream("bursts"),
-        money=chance.stream("money"),
-    )
-    weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
+    observer.lives, observer.people, record.lives = lives, people, lives
+    weather = _make_weather(traits, bridges, clock, chance)
     loop.programs.append(signer_program(machine))
     return _SimulationParts(
         plan=plan,
@@ -218,7 +219,23 @@ def _assemble_parts(
         people=people,
         weather=weather,
         gauge=gauge,
+        record=record,
     )
+
+
+def _make_weather(
+    traits: SimulationTraits, bridges: SimulationVenues, clock: VirtualClock, chance: SeededRandom
+) -> VenueEvents:
+    weather = VenueEvents(
+        bridges=bridges,
+        traits=traits,
+        clock=clock,
+        stream=chance.stream("weather"),
+        bursts=chance.stream("bursts"),
+        money=chance.stream("money"),
+    )
+    weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
+    return weather
 
 
 async def _run_days(parts: _SimulationParts) -> None:
@@ -275,6 +292,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
+    facts = parts.record.facts()
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
@@ -288,11 +306,20 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         limits=parts.config.limits_ever,
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
+    report.violations += _referee_violations(facts, _ledger_path(lives))
+    if not any(venue.requests for venue in parts.bridges.all.values()):
+        report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
+
+
+def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+    """Return where the ledger, or what left, is not what the world says it had to be."""
+    rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
+    return [*WorldReferee(facts, rows).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
