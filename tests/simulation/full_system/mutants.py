@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -15,11 +15,10 @@ from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.questions import SINGLE_TARGET, QuestionRef
 from bot.core.trading_profit import MILLIONTHS
 from bot.core.venue_http import HttpRequest, HttpResponse
-from bot.execution.gate import approval, rules
+from bot.execution.gate import rules
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
-from bot.jobs import privileged_requests
 from bot.net.write_client import HttpWriteClient
-from bot.store import accounts, cap_usage, questions, schedule
+from bot.store import accounts, questions, schedule
 from bot.store.questions import UpsertResult
 from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
@@ -28,8 +27,6 @@ from plugins.polymarket import book_walk, order_sizing, signer
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
-
-FAR, DIGEST = datetime(2100, 1, 1, tzinfo=UTC), object()
 
 
 def _resolved_early() -> None:
@@ -175,37 +172,6 @@ def _no_marked_as_yes() -> None:
     replace_attribute(polymarket_account, "_parse_position", confused)
 
 
-def _without_rule(name: str) -> Callable[[], None]:
-    return lambda: replace_attribute(rules, "RULES", tuple(one for one in rules.RULES if one.name != name))
-
-
-def _with_arm(**values: object) -> Callable[[], None]:
-    """Return a mutant that sees other values in each arm record; DIGEST stands for the present configuration."""
-
-    def confuse() -> None:
-        look: Callable[..., Any] = rules.arm_objection
-
-        def confused(policy: Any, arm: Any, now: datetime) -> Any:
-            seen = {name: policy.config_digest if value is DIGEST else value for name, value in values.items()}
-            return look(policy, arm and replace(arm, **seen), now)
-
-        replace_attribute(rules, "arm_objection", confused)
-
-    return confuse
-
-
-def _no_exposure() -> None:
-    replace_attribute(cap_usage, "_subtract_returns", lambda stakes, *_: [0.0] * len(stakes))
-
-
-def _approves_anything() -> None:
-    replace_attribute(approval, "_approval_mismatch", lambda *_: None)
-
-
-def _old_disarm() -> None:
-    replace_attribute(privileged_requests, "_AGELESS", frozenset())
-
-
 MUTANTS: Mapping[str, ProgramMutant] = {
     **COMMON_MUTANTS,
     **mutants_by_name(
@@ -221,15 +187,6 @@ MUTANTS: Mapping[str, ProgramMutant] = {
             ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
             ("leases-run-out", "a lease ends while its forecast still runs, which is paid again", _leases_run_out),
-            ("no-on-yes-book", "a sale of NO is sized on the book of YES", _no_sold_on_yes_book),
-            ("arms-for-ever", "an arm record does not end with its time", _with_arm(until=FAR)),
-            ("arms-any-config", "an arm record outlives a change of configuration", _with_arm(config=DIGEST)),
-            ("no-exposure", "nothing is at stake in a question, an event or in total", _no_exposure),
-            ("no-hourly-rate", "orders of the last hour are not counted", _without_rule("check_hourly_rate")),
-            ("no-loss-limits", "losses stop nothing", _without_rule("check_losses")),
-            ("no-locks", "a locked question is traded", _without_rule("check_lock")),
-            ("approves-anything", "an approval covers any order of its forecast", _approves_anything),
-            ("old-disarm", "a venue stays armed if nobody heard of the disarm in time", _old_disarm),
             ("no-marked-as-yes", "held shares of NO are valued at the price of YES", _no_marked_as_yes),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
