@@ -134,11 +134,11 @@ def _loan_is_gain() -> None:
     )
 
 
-def _leases_too_short() -> None:
+def _leases_run_out() -> None:
     claim: Callable[..., Any] = schedule.ScheduleStore.claim
 
     async def hasty(self: Any, **asked: Any) -> Any:
-        return await claim(self, **{**asked, "lease": timedelta(seconds=30)})
+        return await claim(self, **{**asked, "lease": timedelta(seconds=30), "at_work": False})
 
     replace_attribute(schedule.ScheduleStore, "claim", hasty)
 
@@ -189,7 +189,7 @@ MUTANTS: Mapping[str, ProgramMutant] = {
             ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
             ("no-sold-on-yes-book", "a sale of NO is valued on the book of YES", _no_sold_on_yes_book),
-            ("short-leases", "a lease ends long before the trials of its forecast", _leases_too_short),
+            ("leases-run-out", "a lease ends while its forecast still runs, which is paid again", _leases_run_out),
             ("no-marked-as-yes", "held shares of NO are valued at the price of YES", _no_marked_as_yes),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
