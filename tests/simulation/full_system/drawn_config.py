@@ -118,6 +118,8 @@ SHARES = (0.0, 0.1, 0.4)
 # Which keys a change in mid-run may change: by the documentation each ends the arm records of its venue, or of all.
 CHANGEABLE = ("caps.", "trading.", "bankroll.", "close_margin_s", "approval_h")
 CHANGEABLE_FOR_ALL = ("policy.", "limits.")
+# One change in so many excludes questions by words of their titles.
+EXCLUDES, EXCLUDED_NOUNS = 1 / 4, ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
 MOST_TRIES = 20
 _LITTLE = 1e-3
 _UNDRAWN = object()
@@ -177,6 +179,10 @@ def draw_change(
             and ".".join((*table.key[2:], name)).startswith(CHANGEABLE)
         )
     ]
+    if live and stream.random() < EXCLUDES:
+        venue = sorted(live)[int(stream.integers(len(live)))]
+        words = [f"{noun} {int(stream.integers(8))}" for noun in EXCLUDED_NOUNS]
+        return _changed(tables, ("venues", venue, "exclude", "words"), words)
     for _ in range(MOST_TRIES):
         table, name, info = places[int(stream.integers(len(places)))]
         key = (*table.key, name)
@@ -185,11 +191,15 @@ def draw_change(
             continue
         if _faults(table.model, {**before, name: value}, {name}):
             continue
-        changed = _copy_tables(tables)
-        _set_value(changed, key, value)
-        venues = (table.key[1],) if table.key[0] == "venues" else ()
-        return ConfigChange(key=".".join(key), value=value, venues=venues, tables=changed)
+        return _changed(tables, key, value)
     return None
+
+
+def _changed(tables: Mapping[str, Any], key: KeyPath, value: object) -> ConfigChange:
+    changed = _copy_tables(tables)
+    _set_value(changed, key, value)
+    venues = (key[1],) if key[0] == "venues" else ()
+    return ConfigChange(key=".".join(key), value=value, venues=venues, tables=changed)
 
 
 def list_tables(tables: Mapping[str, Any], registry: Registry) -> Iterator[SettingsTable]:
