@@ -59,8 +59,9 @@ from bot.net.client import RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
+from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.

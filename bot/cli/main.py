@@ -111,7 +111,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
-    "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),
+    "db": CommandEntry("bot.cli.db", "Check, back up, list, restore or export the ledger."),
 }
 
 

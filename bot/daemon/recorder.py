@@ -14,6 +14,7 @@ from bot.core.errors import StoreError
 from bot.daemon.runner import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun, VitalsRecorder
 from bot.store.database import translate_errors
 from bot.store.ledger import Ledger
+from bot.store.private_files import read_private_file, replace_private_file
 
 HEARTBEAT_FILE = "heartbeat.json"
 
@@ -86,8 +87,8 @@ class JobRunCollector:
 def read_last_heartbeat(folder: Path) -> datetime | None:
     """Return when a daemon last gave a sign of life in the folder; None if there is none that can be read."""
     try:
-        return datetime.fromisoformat(json.loads((folder / HEARTBEAT_FILE).read_bytes())["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return datetime.fromisoformat(json.loads(read_private_file(folder / HEARTBEAT_FILE))["at"])
+    except (OSError, StoreError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -95,7 +96,5 @@ def _write_heartbeat(path: Path, heartbeat: HeartbeatRecord) -> None:
     text = json.dumps(
         {"at": heartbeat.at.isoformat(), "lag_p99_s": heartbeat.lag_p99_s, "lag_max_s": heartbeat.lag_max_s}
     )
-    partial = path.with_name(f".{path.name}.partial")
     with translate_errors(path):
-        partial.write_text(text, encoding="ascii")
-        partial.replace(path)
+        replace_private_file(path, text.encode(), durable=False)
