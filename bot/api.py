@@ -267,6 +267,7 @@ from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
+from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,
@@ -280,6 +281,7 @@ from bot.stats.kelly import (
     shrink_to_market,
     sum_held_shares,
 )
+from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients, sum_terms
 from bot.stats.scoring_rules import prediction_loss
 from bot.store.reported_outcomes import ReportedOutcomes, load_reported_outcomes, save_reported_outcomes
 
@@ -320,6 +322,8 @@ __all__ = [
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
+    "BlendExample",
+    "BlendWeights",
     "CacheBuster",
     "ChatSession",
     "ChoiceOutcome",
@@ -429,6 +433,8 @@ __all__ = [
     "RandomStreams",
     "RateLimit",
     "ReasoningEffort",
+    "RegressionRow",
+    "RegressionTerm",
     "RemainderState",
     "ReportedOutcomes",
     "RequestRejectedError",
@@ -449,6 +455,7 @@ __all__ = [
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",
+    "SourceKind",
     "SourcePolicy",
     "StartingPoint",
     "Step",
@@ -507,6 +514,8 @@ __all__ = [
     "fill_prompt",
     "find_batch_question",
     "find_starting_point",
+    "fit_blend_weights",
+    "fit_coefficients",
     "flat_prediction",
     "forecast_active_at",
     "forecast_coverage",
@@ -558,6 +567,7 @@ __all__ = [
     "shrink_to_market",
     "submit_tool",
     "sum_held_shares",
+    "sum_terms",
     "task_text",
     "text_field",
     "verdict_by_status",

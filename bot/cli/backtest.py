@@ -1,7 +1,7 @@
 """`foxcast backtest`: the score that a forecaster would have had on past rounds."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -135,25 +135,27 @@ class _BacktestRun:
     archive: RoundArchive
     random: SeededRandom
 
-    def make_subject(self, opened: BacktestForecaster, run: str) -> BacktestSubject:
-        return BacktestSubject(
-            configured_forecaster=opened.forecaster,
-            fit_parameters=self._make_learner(opened.forecaster.name),
-            tool_factory=opened.tool_factory,
-            concurrency=self.config.daemon.concurrency if opened.forecaster.uses_models else 1,
-            run=run,
-        )
 
-    def _make_learner(self, name: str) -> Callable[[Round], FittedParameters | None]:
-        training = forecaster_training(self.config, self.registry, name)
-        known: dict[datetime, FittedParameters | None] = {}
+def make_backtest_subject(
+    config: Config, registry: Registry, archive: RoundArchive, opened: BacktestForecaster, *, run: str = ""
+) -> BacktestSubject:
+    """Return an opened forecaster as the subject of a backtest; it learns from the archive, once for each moment."""
+    name = opened.forecaster.name
+    training = forecaster_training(config, registry, name)
+    known: dict[datetime, FittedParameters | None] = {}
 
-        def learn(past_round: Round) -> FittedParameters | None:
-            if past_round.as_of not in known:
-                known[past_round.as_of] = best_parameters(name, training, [self.archive], before=past_round.as_of)
-            return known[past_round.as_of]
+    def learn(past_round: Round) -> FittedParameters | None:
+        if past_round.as_of not in known:
+            known[past_round.as_of] = best_parameters(name, training, [archive], before=past_round.as_of)
+        return known[past_round.as_of]
 
-        return learn
+    return BacktestSubject(
+        configured_forecaster=opened.forecaster,
+        fit_parameters=learn,
+        tool_factory=opened.tool_factory,
+        concurrency=config.daemon.concurrency if opened.forecaster.uses_models else 1,
+        run=run,
+    )
 
 
 async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[str], ledger: Ledger) -> int:
@@ -191,7 +193,7 @@ async def _run_backtest(run: _BacktestRun, options: BacktestOptions) -> Backtest
     window = BacktestWindow(first=options.first, last=options.last)
     clock = SystemClock()
     async with open_backtest_forecaster(run.config, run.registry, options.forecaster, clock=clock) as opened:
-        subject = run.make_subject(opened, options.run)
+        subject = make_backtest_subject(run.config, run.registry, run.archive, opened, run=options.run)
         if opened.tool_factory is None:
             return BacktestResult(scored=await _score_rounds(run, subject, window))
         ledger, began = opened.tool_factory.ledger, clock.now()

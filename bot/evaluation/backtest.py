@@ -19,7 +19,7 @@ from bot.core.language_models import CostAttribution
 from bot.core.learning import FittedParameters, Round
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
-from bot.evaluation.score_rows import ScoreRows, score_round
+from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
 from bot.forecasting.aggregation import combine_trials, has_enough_trials
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
@@ -84,14 +84,20 @@ async def run_backtest(
     for key in archive.round_keys():
         a_round = archive.read_round(key)
         if window.contains(a_round):
-            answers = await _RoundBacktest(
-                a_round, subject, subject.fit_parameters(a_round), random
-            ).collect_predictions()
+            answers = await forecast_round(a_round, subject, random=random)
             scored = score_round(a_round, answers)
             found.binary.extend(scored.binary)
             found.by_rule.extend(scored.by_rule)
             progress(key)
     return found
+
+
+async def forecast_round(a_round: Round, subject: BacktestSubject, *, random: RandomStreams) -> TargetPredictions:
+    """Return the predictions of a forecaster for all questions of a round that it can answer.
+
+    Raises LeakError if what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
+    """
+    return await _RoundBacktest(a_round, subject, subject.fit_parameters(a_round), random).collect_predictions()
 
 
 @dataclass(frozen=True, slots=True)
