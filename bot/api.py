@@ -257,8 +257,8 @@ from bot.forecasting.agent.tool_schemas import (
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
+    blend_predictions,
     combine_trials,
-    mix_predictions,
     pool_predictions,
     read_predictions,
 )
@@ -267,7 +267,7 @@ from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
-from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights
+from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights, is_stuck, source_kind
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,
@@ -499,6 +499,7 @@ __all__ = [
     "answer_tool",
     "apply_belief_update",
     "belief_schema",
+    "blend_predictions",
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
@@ -523,6 +524,7 @@ __all__ = [
     "gather_all",
     "hookimpl",
     "initial_belief_state",
+    "is_stuck",
     "join_prompt_sources",
     "join_tool_names",
     "judging_name",
@@ -532,7 +534,6 @@ __all__ = [
     "load_reported_outcomes",
     "load_template",
     "marginal_utility",
-    "mix_predictions",
     "narrow_margins",
     "nearest_names",
     "object_schema",
@@ -565,6 +566,7 @@ __all__ = [
     "share_value",
     "show_to_person",
     "shrink_to_market",
+    "source_kind",
     "submit_tool",
     "sum_held_shares",
     "sum_terms",

@@ -154,7 +154,7 @@ class LabOptions:
         typer.Option(
             metavar="NAME,...",
             help="Compare these forecasters instead, by cost too: baseline, blf (always there, the reference), court, "
-            "team, solo, orchestra, ensemble.",
+            "team, solo, orchestra, blend.",
         ),
     ] = ""
     hide_crowd: Annotated[

@@ -14,7 +14,7 @@ from bot.app.venues import find_archive
 from bot.cli.backtest import make_backtest_subject
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import require_venue_archive
-from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP
+from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, split_names
 from bot.cli.output.belief_plot import require_plot_file
 from bot.cli.output.calibration_plot import draw_trial_report
 from bot.cli.output.console import progress_bars, stdout_console
@@ -26,7 +26,7 @@ from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import Round
 from bot.core.predictions import BinaryPrediction
-from bot.evaluation.backtest import forecast_round
+from bot.evaluation.backtest import BacktestHistory, forecast_round
 from bot.evaluation.score_rows import TargetPredictions
 from bot.evaluation.trial_report import TrialReport, TrialReportPlan, build_trial_report
 from bot.evaluation.trial_table import (
@@ -83,9 +83,9 @@ def report_trials(ctx: typer.Context, options: TrialsOptions) -> None:
     if options.plot is not None:
         require_plot_file(options.plot)
         require_writable(options.plot, "--plot")
-    table = _select_methods(read_trial_tables(options.tables), _split_names(options.methods))
+    table = _select_methods(read_trial_tables(options.tables), split_names(options.methods))
     plan = TrialReportPlan(
-        blend=_split_names(options.blend), against=_split_names(options.against), resamples=options.resamples
+        blend=split_names(options.blend), against=split_names(options.against), resamples=options.resamples
     )
     notes: list[str] = []
     if options.rounds is not None:
@@ -100,10 +100,6 @@ def report_trials(ctx: typer.Context, options: TrialsOptions) -> None:
             progress=lambda part: bars.update(task, description=part),
         )
     _write_report(report, options)
-
-
-def _split_names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _select_methods(table: TrialTable, patterns: Sequence[str]) -> TrialTable:
@@ -161,12 +157,14 @@ def _forecast_rounds(
                     "first, and name FILE as a table"
                 )
                 raise ConfigError(message)
-            subject = make_backtest_subject(config, registry, archive, opened)
+            subject = make_backtest_subject(config, registry, archive, opened, history=BacktestHistory())
             random = SeededRandom(config.seed)
             return [
                 row
                 for one in rounds
-                for row in round_rows(one, name, _probabilities(await forecast_round(one, subject, random=random)))
+                for row in round_rows(
+                    one, name, _probabilities((await forecast_round(one, subject, random=random)).predictions)
+                )
             ]
 
     return asyncio.run(forecast())

@@ -19,6 +19,7 @@ from bot.evaluation.trial_scores import (
     compare_methods,
     decompose_methods,
     measure_diversity,
+    measure_reliability,
     score_methods,
     summarise_methods,
 )
@@ -78,6 +79,7 @@ def build_trial_report(
         ("comparisons", lambda: compare_methods(full, plans, random, plan.resamples) if plans else None),
         ("blend", lambda: weights),
         ("calibration", lambda: calibrate_methods(table)),
+        ("reliability", lambda: measure_reliability(full)),
         ("pools", lambda: pool_trials(table, random)),
         ("variance", lambda: decompose_methods(table)),
         ("diversity", lambda: measure_diversity(full)),

@@ -348,6 +348,42 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
+def measure_reliability(table: TrialTable) -> ReportTable:
+    """Return how often what each method said came true, in up to ten bins of equal width."""
+    rows: list[dict[str, ReportCell]] = []
+    for name, answers in table.by_method.items():
+        events = [event for event in answers if event in table.resolved]
+        if not events:
+            continue
+        bins = equal_width_bins(
+            [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
+        )
+        rows += [
+            {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
+            for low, high, count, forecast, rate in zip(
+                bins.lower.tolist(),
+                bins.upper.tolist(),
+                bins.rows.tolist(),
+                bins.mean_forecast.tolist(),
+                bins.event_rate.tolist(),
+                strict=True,
+            )
+        ]
+    return ReportTable(
+        key="reliability",
+        title="Reliability of forecasts",
+        columns=(
+            ReportColumn("method", "method"),
+            ReportColumn("from", "from", 1),
+            ReportColumn("to", "to", 1),
+            ReportColumn("n", "n"),
+            ReportColumn("forecast", "mean forecast", 3),
+            ReportColumn("came_true", "came true", 3),
+        ),
+        rows=rows,
+    )
+
+
 def decompose_methods(table: TrialTable) -> ReportTable | None:
     """Return how much of the spread of the trials' Brier scores is method, event or chance; None without trials."""
     names = [name for name, answers in table.by_method.items() if any(len(r.trials) > 1 for r in answers.values())]

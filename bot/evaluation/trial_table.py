@@ -144,6 +144,16 @@ def read_trial_tables(paths: Sequence[Path]) -> TrialTable:
     return make_table_of_trials(row for path in paths for row in _read_table(path))
 
 
+def parse_trial_records(records: Sequence[Mapping[str, str]], name: str) -> list[TrialRow]:
+    """Return the rows of the records of one table; raises MalformedDataError, with the line, for another form."""
+    missing = [column for column in KEY_COLUMNS if not records or column not in records[0]]
+    if missing:
+        message = f"{name} is no table of trials: it needs rows with the columns {', '.join(KEY_COLUMNS)}"
+        raise MalformedDataError(message)
+    dated = _dated_sources(records)
+    return [row for number, record in enumerate(records, 2) if (row := _read_record(record, dated, name, number))]
+
+
 def _read_table(path: Path) -> list[TrialRow]:
     if not path.is_file():
         message = f"there is no table {path}"
@@ -154,28 +164,24 @@ def _read_table(path: Path) -> list[TrialRow]:
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         message = f"{path} is no table of trials: {error}"
         raise MalformedDataError(message) from error
-    missing = [name for name in KEY_COLUMNS if not records or name not in records[0]]
-    if missing:
-        message = f"{path} is no table of trials: it needs rows with the columns {', '.join(KEY_COLUMNS)}"
-        raise MalformedDataError(message)
-    dated = _dated_sources(records)
-    return [row for number, record in enumerate(records, 2) if (row := _read_record(record, dated, path, number))]
+    return parse_trial_records(records, str(path))
 
 
 def _dated_sources(records: Sequence[Mapping[str, str]]) -> set[str]:
-    """Return the sources with dated values: some question has outcomes on several days.
+    """Return the sources with dated values: they say so, or some question has outcomes on several days.
 
-    What such rows hold as the market's value is the last value of the series, no price.
+    What published rows of such sources hold as the market's value is the last value of the series, no price.
     """
     days: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for record in records:
         days[record["method"], record["forecast_due_date"], record["source"], record["id"]].add(
             record["resolution_date"]
         )
-    return {key[2] for key, found in days.items() if len(found) > 1}
+    stated = {record["source"] for record in records if record.get("family") == DATASET_FAMILY}
+    return stated | {key[2] for key, found in days.items() if len(found) > 1}
 
 
-def _read_record(record: Mapping[str, str], dated: Collection[str], path: Path, number: int) -> TrialRow | None:
+def _read_record(record: Mapping[str, str], dated: Collection[str], table: str, number: int) -> TrialRow | None:
     """Return the row of a record; None where it holds no probability at all."""
     try:
         trials = [_read_share(text) for name, text in record.items() if name and name.startswith(TRIAL_PREFIX) and text]
@@ -200,7 +206,7 @@ def _read_record(record: Mapping[str, str], dated: Collection[str], path: Path, 
             )
         )
     except (KeyError, ValueError, TypeError) as error:
-        message = f"{path} line {number}: {error}"
+        message = f"{table} line {number}: {error}"
         raise MalformedDataError(message) from error
 
 

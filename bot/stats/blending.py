@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.core.questions import Question
 from bot.stats.arrays import LOGIT_EPSILON, log_odds
 from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients
 
@@ -33,6 +34,14 @@ class SourceKind(StrEnum):
     PRICED = "priced"
     SERIES = "series"
     TOURNAMENT = "tournament"
+
+
+def source_kind(question: Question) -> SourceKind:
+    """Return the kind of a question."""
+    if question.crowd is not None:
+        return SourceKind.PRICED
+    dated = any(target.horizon_days is not None for target in question.targets)
+    return SourceKind.SERIES if dated else SourceKind.TOURNAMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from bot.core.clock import SeededRandom
 from bot.forecasting.aggregation import PoolingMethod
 from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
 from bot.simulator.laboratory.forecaster_comparison import (
-    ENSEMBLE,
+    BLEND,
     comparison_lines,
     comparison_variants,
     forecaster_plugins,
@@ -35,7 +35,7 @@ from bot.simulator.laboratory.questions import (
     reference_answers,
     select_questions,
 )
-from bot.simulator.laboratory.runs import ForecasterJob, ProgressCallback, run_all_jobs, run_ensemble_job
+from bot.simulator.laboratory.runs import ForecasterJob, ProgressCallback, run_all_jobs, run_blend_job
 from bot.simulator.laboratory.score_table import AnswerLine, LaboratoryScore, score_lines
 from bot.simulator.laboratory.trial_runner import PRICE_IN, PRICE_OUT
 
@@ -115,9 +115,9 @@ def run_comparison(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFi
         for setup in comparison_variants(plan.forecasters, hides_crowd=plan.hides_crowd)
     ]
     found = {one.name: one for one in run_all_jobs(jobs, plan.processes, tell)}
-    if ENSEMBLE in plan.forecasters:
+    if BLEND in plan.forecasters:
         # Its setup names the members; everything else is as for any other.
-        found[ENSEMBLE] = run_ensemble_job(replace(jobs[0], plugins=plugins), member_answers(found))
+        found[BLEND] = run_blend_job(replace(jobs[0], plugins=plugins), member_answers(found))
     return gather_comparison(plan, found)
 
 

@@ -48,7 +48,7 @@ def blended(shared: Path) -> TrialTable:
     rounds = [archive.read_round(key) for key in sorted({row.event.round for row in table.rows})]
     table = apply_published_outcomes(table, rounds).table
     for one in rounds:
-        predictions = asyncio.run(forecast_round(one, subject, random=SeededRandom(1)))
+        predictions = asyncio.run(forecast_round(one, subject, random=SeededRandom(1))).predictions
         answers = {
             (ref.key, target): found.probability
             for (ref, target), found in predictions.items()
