@@ -260,8 +260,8 @@ from bot.forecasting.agent.tool_schemas import (
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
+    blend_predictions,
     combine_trials,
-    mix_predictions,
     pool_predictions,
     read_predictions,
 )
@@ -270,6 +270,7 @@ from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
+from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights, is_stuck, source_kind
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,
@@ -283,6 +284,7 @@ from bot.stats.kelly import (
     shrink_to_market,
     sum_held_shares,
 )
+from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients, sum_terms
 from bot.stats.scoring_rules import prediction_loss
 from bot.store.reported_outcomes import ReportedOutcomes, load_reported_outcomes, save_reported_outcomes
 
@@ -325,6 +327,8 @@ __all__ = [
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
+    "BlendExample",
+    "BlendWeights",
     "CacheBuster",
     "ChatSession",
     "ChoiceOutcome",
@@ -435,6 +439,8 @@ __all__ = [
     "RandomStreams",
     "RateLimit",
     "ReasoningEffort",
+    "RegressionRow",
+    "RegressionTerm",
     "RemainderState",
     "ReportedOutcomes",
     "RequestRejectedError",
@@ -455,6 +461,7 @@ __all__ = [
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",
+    "SourceKind",
     "SourcePolicy",
     "StartingPoint",
     "Step",
@@ -498,6 +505,7 @@ __all__ = [
     "answer_tool",
     "apply_belief_update",
     "belief_schema",
+    "blend_predictions",
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
@@ -515,6 +523,8 @@ __all__ = [
     "find_deep_key_line",
     "find_line",
     "find_starting_point",
+    "fit_blend_weights",
+    "fit_coefficients",
     "flat_prediction",
     "forecast_active_at",
     "forecast_coverage",
@@ -522,6 +532,7 @@ __all__ = [
     "gather_all",
     "hookimpl",
     "initial_belief_state",
+    "is_stuck",
     "join_prompt_sources",
     "join_tool_names",
     "judging_name",
@@ -533,7 +544,6 @@ __all__ = [
     "map_json_lines",
     "map_toml_lines",
     "marginal_utility",
-    "mix_predictions",
     "narrow_margins",
     "nearest_names",
     "object_schema",
@@ -567,9 +577,11 @@ __all__ = [
     "share_value",
     "show_to_person",
     "shrink_to_market",
+    "source_kind",
     "submit_tool",
     "suggest_names",
     "sum_held_shares",
+    "sum_terms",
     "task_text",
     "text_field",
     "verdict_by_status",

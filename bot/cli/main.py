@@ -64,7 +64,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "leaks": CommandEntry(
         "bot.cli.leaks", "Check everything that forecasts read for information from after the cutoff."
     ),
-    "lab": CommandEntry("bot.cli.lab", "Experiments that need no network and no key."),
+    "lab": CommandEntry(
+        "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
+    ),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
