@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from bot.core.alerts import AlertLevel, NotificationMessage
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -151,7 +152,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
-from bot.core.research import NotificationMessage, Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -310,6 +311,7 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AlertLevel",
     "AnswerFormat",
     "AnswerSettings",
     "AuthenticationError",

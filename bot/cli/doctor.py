@@ -42,12 +42,12 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
-from bot.daemon.recorder import read_last_heartbeat
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import list_backups
 from bot.store.database import WAL_LIMIT_BYTES, find_running_holder
 from bot.store.event_log import LedgerEvent
+from bot.store.heartbeat import MAX_HEARTBEAT_AGE, read_heartbeat
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
 from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, open_ledger_read_only, state_folder
 from bot.store.restore import read_restore_mark
@@ -60,9 +60,6 @@ EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 CLOCK_SLACK = timedelta(minutes=5)
-
-
-MAX_HEARTBEAT_AGE = timedelta(seconds=60)
 
 
 MAX_BACKUP_AGE = timedelta(days=1)
@@ -256,7 +253,8 @@ def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
     holder = find_running_holder(folder)
     if holder is None:
         return CheckFinding(CheckVerdict.OK, "daemon", "not running")
-    beat = read_last_heartbeat(folder)
+    heartbeat = read_heartbeat(folder)
+    beat = None if heartbeat is None else heartbeat.at
     age = None if beat is None or beat < holder.started_at else now - beat
     silent = now - holder.started_at if age is None else age
     if silent <= MAX_HEARTBEAT_AGE:

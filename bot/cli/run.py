@@ -400,7 +400,10 @@ async def _run_daemon(app_opener: AppOpener, limits: DaemonLimits) -> DaemonExit
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
-            return await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
+            await record.record_start(opened.clock.now())
+            end = await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
+            await record.record_end(end, opened.clock.now())
+            return end
 
 
 async def _execute_pass(

@@ -21,7 +21,6 @@ from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failure
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.submissions import ExecutionMode, IntentState
-from bot.daemon.recorder import read_last_heartbeat
 from bot.evaluation.lookup import query_ledger
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.store import permissions
@@ -29,6 +28,7 @@ from bot.store.backups import LedgerBackup, list_backups
 from bot.store.database import find_running_holder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
+from bot.store.heartbeat import read_heartbeat
 from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_read_only, state_folder
 from bot.store.permissions import SubmissionHalt
 from bot.store.restore import RestoreRecord, read_restore_mark
@@ -78,7 +78,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     return StatusOverview(
         modes={name: config.mode_of(name) for name in config.venues},
         running=find_running_holder(folder) is not None,
-        heartbeat=read_last_heartbeat(folder),
+        heartbeat=None if (beat := read_heartbeat(folder)) is None else beat.at,
         stop_file=stop if stop.exists() else None,
         stops=halts_besides_file(stop, halts),
         halt=halt,
