@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from bot.core.errors import FoxcastError, StoreError
+from bot.core.errors import AuthenticationError, FoxcastError, StoreError
 from bot.core.interfaces import Clock
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.execution.gate.execution_policy import ExecutionPolicy
@@ -87,7 +87,9 @@ async def refresh_readiness(job: ReadinessContext) -> None:
 async def _check_credentials(job: ReadinessContext, venue: str) -> None:
     if refusal := job.credential_refusal(venue):
         job.readiness.credentials[venue] = refusal
+        job.readiness.refused_credentials.add(venue)
         return
+    job.readiness.refused_credentials.discard(venue)
     if job.readiness.credentials.get(venue) == "":
         return
     check = job.credentials.get(venue)
@@ -102,6 +104,8 @@ async def _check_credentials(job: ReadinessContext, venue: str) -> None:
         if job.readiness.credentials.get(venue) != str(error):
             log.warning("nothing is submitted", venue=venue, why=str(error))
         job.readiness.credentials[venue] = str(error)
+        if isinstance(error, AuthenticationError):
+            job.readiness.refused_credentials.add(venue)
         return
     except Exception as error:
         log.exception("credentials cannot be verified", venue=venue)
