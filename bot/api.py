@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bot.config.key_lines import MAX_KEY_PARTS, KeyPath, find_deep_key_line, find_line, map_json_lines, map_toml_lines
 from bot.config.sources import read_text_file
+from bot.core.alerts import AlertLevel, NotificationMessage
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -153,7 +154,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
-from bot.core.research import NotificationMessage, Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -316,6 +317,7 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AlertLevel",
     "AnswerFields",
     "AnswerFormat",
     "AnswerSettings",
