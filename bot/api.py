@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from bot.config.key_lines import MAX_KEY_PARTS, KeyPath, find_deep_key_line, find_line, map_json_lines, map_toml_lines
 from bot.config.sources import read_text_file
+from bot.core.alerts import AlertLevel, NotificationMessage
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -153,7 +154,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
-from bot.core.research import NotificationMessage, Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -260,8 +261,8 @@ from bot.forecasting.agent.tool_schemas import (
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
+    blend_predictions,
     combine_trials,
-    mix_predictions,
     pool_predictions,
     read_predictions,
 )
@@ -270,6 +271,7 @@ from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
+from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights, is_stuck, source_kind
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,
@@ -283,6 +285,7 @@ from bot.stats.kelly import (
     shrink_to_market,
     sum_held_shares,
 )
+from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients, sum_terms
 from bot.stats.scoring_rules import prediction_loss
 from bot.store.reported_outcomes import ReportedOutcomes, load_reported_outcomes, save_reported_outcomes
 
@@ -314,6 +317,7 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AlertLevel",
     "AnswerFields",
     "AnswerFormat",
     "AnswerSettings",
@@ -325,6 +329,8 @@ __all__ = [
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
+    "BlendExample",
+    "BlendWeights",
     "CacheBuster",
     "ChatSession",
     "ChoiceOutcome",
@@ -435,6 +441,8 @@ __all__ = [
     "RandomStreams",
     "RateLimit",
     "ReasoningEffort",
+    "RegressionRow",
+    "RegressionTerm",
     "RemainderState",
     "ReportedOutcomes",
     "RequestRejectedError",
@@ -455,6 +463,7 @@ __all__ = [
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",
+    "SourceKind",
     "SourcePolicy",
     "StartingPoint",
     "Step",
@@ -498,6 +507,7 @@ __all__ = [
     "answer_tool",
     "apply_belief_update",
     "belief_schema",
+    "blend_predictions",
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
@@ -515,6 +525,8 @@ __all__ = [
     "find_deep_key_line",
     "find_line",
     "find_starting_point",
+    "fit_blend_weights",
+    "fit_coefficients",
     "flat_prediction",
     "forecast_active_at",
     "forecast_coverage",
@@ -522,6 +534,7 @@ __all__ = [
     "gather_all",
     "hookimpl",
     "initial_belief_state",
+    "is_stuck",
     "join_prompt_sources",
     "join_tool_names",
     "judging_name",
@@ -533,7 +546,6 @@ __all__ = [
     "map_json_lines",
     "map_toml_lines",
     "marginal_utility",
-    "mix_predictions",
     "narrow_margins",
     "nearest_names",
     "object_schema",
@@ -567,9 +579,11 @@ __all__ = [
     "share_value",
     "show_to_person",
     "shrink_to_market",
+    "source_kind",
     "submit_tool",
     "suggest_names",
     "sum_held_shares",
+    "sum_terms",
     "task_text",
     "text_field",
     "verdict_by_status",

@@ -1,4 +1,4 @@
-"""`foxcast lab`: experiments in a simulated world, without network or keys, and their report."""
+"""`foxcast lab`: experiments in a simulated world, without network or keys, and reports on tables of trials."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from bot.cli.command_exit import ExitCode, run_until_terminated
+from bot.cli.lab_trials import TrialsOptions, report_trials
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
@@ -172,7 +173,7 @@ class LabOptions(ExperimentOptions):
         typer.Option(
             metavar="NAME,...",
             help="Compare these forecasters instead, by cost too: baseline, blf (always there, the reference), court, "
-            "team, solo, orchestra, ensemble.",
+            "team, solo, orchestra, blend.",
         ),
     ] = ""
 
@@ -194,7 +195,7 @@ class StalenessOptions(ExperimentOptions):
 
 @app.callback()
 def lab() -> None:
-    """Experiments that need no network and no key."""
+    """Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."""
 
 
 @app.command()
@@ -223,6 +224,13 @@ def staleness(_ctx: typer.Context, options: StalenessOptions) -> None:
 def _run_experiment(options: ExperimentOptions, **arguments: object) -> None:
     require_writable(options.json, "--json")
     write_and_print_report(run_until_terminated(_run_laboratory(options, arguments)), options.json)
+
+
+@app.command()
+@options_from_dataclass(TrialsOptions)
+def trials(ctx: typer.Context, options: TrialsOptions) -> None:
+    """Pool, calibrate, blend, score and compare the methods of tables of trials."""
+    report_trials(ctx, options)
 
 
 def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> None:

@@ -15,6 +15,7 @@ from datetime import datetime
 from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import ToolDefinition
+from bot.core.redaction import redact_known_secrets
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
@@ -74,7 +75,7 @@ class WebSearchTool:
         )
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        query = clean_query(str(arguments["query"]))
+        query = redact_known_secrets(clean_query(str(arguments["query"])))
         if not query:
             message = "There was nothing to search for: the query has no words of its own."
             raise ToolCallError(message)

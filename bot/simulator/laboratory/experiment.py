@@ -13,7 +13,7 @@ from bot.core.clock import SeededRandom
 from bot.forecasting.aggregation import PoolingMethod
 from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
 from bot.simulator.laboratory.forecaster_comparison import (
-    ENSEMBLE,
+    BLEND,
     comparison_lines,
     comparison_variants,
     forecaster_plugins,
@@ -41,7 +41,7 @@ from bot.simulator.laboratory.runs import (
     ProgressCallback,
     StalenessJob,
     run_all_jobs,
-    run_ensemble_job,
+    run_blend_job,
     run_job,
     run_staleness_job,
 )
@@ -127,9 +127,9 @@ def run_comparison(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFi
         for setup in comparison_variants(plan.forecasters, hides_crowd=plan.hides_crowd)
     ]
     found = {one.name: one for one in run_all_jobs(run_job, jobs, plan.processes, tell)}
-    if ENSEMBLE in plan.forecasters:
+    if BLEND in plan.forecasters:
         # Its setup names the members; everything else is as for any other.
-        found[ENSEMBLE] = run_ensemble_job(replace(jobs[0], plugins=plugins), member_answers(found))
+        found[BLEND] = run_blend_job(replace(jobs[0], plugins=plugins), member_answers(found))
     return gather_comparison(plan, found)
 
 

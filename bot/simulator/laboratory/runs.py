@@ -11,8 +11,8 @@ import structlog
 
 from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
 from bot.simulator.laboratory.answers import ForecasterAnswers, LeakCounts, collect_answers
+from bot.simulator.laboratory.blend import MemberAnswers, run_blend
 from bot.simulator.laboratory.calibration import CalibrationLedger, calibrate_answers
-from bot.simulator.laboratory.ensemble import MemberAnswers, run_ensemble
 from bot.simulator.laboratory.forecaster_variants import ForecasterVariant
 from bot.simulator.laboratory.questions import (
     END_DAY,
@@ -133,8 +133,8 @@ def run_staleness_job(job: StalenessJob) -> FollowedForecasts:
     return run_in_virtual_time(main, start=world.calendar.moment_of(cases[0].day), make=NetworkEventLoop)
 
 
-def run_ensemble_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
-    """Let the ensemble combine the answers of others; of the job only world, folder and plugins count."""
+def run_blend_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
+    """Let the blend combine the answers of others; of the job only world, folder and plugins count."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     world = create_world(job.seed, job.count)
     cases = select_questions(world, job.count)
@@ -142,7 +142,7 @@ def run_ensemble_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequenc
     async def main(clock: VirtualClock) -> ForecasterAnswers:
         async with open_laboratory(world, clock, job.folder, job.plugins) as servers:
             return collect_answers(
-                await run_ensemble(servers, MemberAnswers(cases=cases, answers_by_member=answers_by_member)), cases
+                await run_blend(servers, MemberAnswers(cases=cases, answers_by_member=answers_by_member)), cases
             )
 
     return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)

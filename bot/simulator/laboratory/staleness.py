@@ -20,7 +20,7 @@ from bot.forecasting.forecast_run import ConfiguredForecaster, ForecastContext, 
 from bot.forecasting.tool_factory import ToolFactory
 from bot.plugin_system.registry import load_registry
 from bot.simulator.laboratory.answers import costs_of_trials
-from bot.simulator.laboratory.forecaster_comparison import ENSEMBLE, VARIANTS
+from bot.simulator.laboratory.forecaster_comparison import BLEND, VARIANTS
 from bot.simulator.laboratory.forecaster_variants import ForecasterVariant
 from bot.simulator.laboratory.questions import LaboratoryQuestion
 from bot.simulator.laboratory.score_table import AnswerLine
@@ -66,7 +66,7 @@ class FollowedForecasts:
 
 def staleness_variants(names: Collection[str], *, hides_crowd: bool = False) -> list[ForecasterVariant]:
     """Return what is run: each forecaster anew every day, and the rules of solo. Raises ConfigError for a name."""
-    known = [name for name in VARIANTS if name != ENSEMBLE]
+    known = [name for name in VARIANTS if name != BLEND]
     if strange := [name for name in names if name not in known]:
         message = f"no forecast of {', '.join(strange)} can be followed; known: {', '.join(known)}"
         raise ConfigError(message)

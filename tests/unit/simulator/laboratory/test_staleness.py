@@ -75,8 +75,8 @@ def test_what_is_followed_is_checked_before_anything_runs() -> None:
         "blf, every day", "solo, every day"
     ]  # fmt: skip
     assert all(one.hides_crowd for one in staleness_variants(["solo"], hides_crowd=True))
-    with pytest.raises(ConfigError, match="no forecast of ensemble can be followed; known: baseline, blf"):
-        staleness_variants(["ensemble"])
+    with pytest.raises(ConfigError, match="no forecast of blend can be followed; known: baseline, blf"):
+        staleness_variants(["blend"])
 
 
 def test_solo_finds_its_own_forecasts_and_repeats_them_as_its_settings_say(tmp_path: Path) -> None:
