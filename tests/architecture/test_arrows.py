@@ -13,6 +13,7 @@ LAYERS = (
     ("bot.llm",),
     ("bot.execution", "bot.forecasting"),
     ("bot.evaluation", "bot.jobs"),
+    ("bot.alerts",),
     ("bot.api", "bot.app", "bot.daemon"),
     ("bot.cli", "bot.web"),
 )

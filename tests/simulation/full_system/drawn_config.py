@@ -12,7 +12,7 @@ the simulation sets itself, and ``PINNED``, stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -67,15 +67,15 @@ PINNED: Mapping[str, str] = {
 # Of keys whose whole range says nothing: how often they are drawn, and between which values.
 RANGES: Mapping[str, tuple[float, float, float]] = {
     "caps.per_order": (0.8, 4.0, 14.0),
-    "caps.per_question": (0.3, 8.0, 40.0),
-    "caps.per_event": (0.4, 8.0, 40.0),
+    "caps.per_question": (0.4, 6.0, 25.0),
+    "caps.per_event": (0.5, 6.0, 25.0),
     "caps.per_creator": (0.15, 30.0, 200.0),
     "caps.per_category": (0.15, 30.0, 200.0),
     "caps.per_day": (0.7, 15.0, 60.0),
     "caps.total": (0.3, 60.0, 300.0),
-    "caps.orders_per_hour": (0.3, 1.0, 8.0),
-    "caps.daily_loss": (0.4, 0.5, 20.0),
-    "caps.drawdown": (0.4, 1.0, 30.0),
+    "caps.orders_per_hour": (0.35, 1.0, 5.0),
+    "caps.daily_loss": (0.5, 0.3, 10.0),
+    "caps.drawdown": (0.5, 0.5, 15.0),
     "caps.unknown_writes": (0.3, 0.0, 4.0),
     "trading.kelly": (1.0, 0.4, 1.0),
     "trading.edge": (0.4, 0.005, 0.1),
@@ -118,6 +118,8 @@ SHARES = (0.0, 0.1, 0.4)
 # Which keys a change in mid-run may change: by the documentation each ends the arm records of its venue, or of all.
 CHANGEABLE = ("caps.", "trading.", "bankroll.", "close_margin_s", "approval_h")
 CHANGEABLE_FOR_ALL = ("policy.", "limits.")
+# One change in so many excludes questions by words of their titles.
+EXCLUDES, EXCLUDED_NOUNS = 1 / 4, ("lamp", "row", "bridge", "cup", "harbour", "ship", "race")
 MOST_TRIES = 20
 _LITTLE = 1e-3
 _UNDRAWN = object()
@@ -161,16 +163,26 @@ def draw_config(seed: int, tables: Mapping[str, Any], registry: Registry) -> Dra
     return DrawnConfig(tables=found, drawn=drawn)
 
 
-def draw_change(seed: int, tables: Mapping[str, Any], registry: Registry) -> ConfigChange | None:
-    """Return one change of the kind that ends arm records, and the tables after it; None if none could be drawn."""
+def draw_change(
+    seed: int, tables: Mapping[str, Any], registry: Registry, *, live: Collection[str]
+) -> ConfigChange | None:
+    """Return one change that ends arm records of live venues, and the tables after it; None if none could be drawn."""
     stream = SeededRandom(seed).stream("config change")
     places = [
         (table, name, info)
         for table in list_tables(tables, registry)
         for name, info in table.model.model_fields.items()
         if ".".join((*table.key, name)).startswith(CHANGEABLE_FOR_ALL)
-        or (table.key[:1] == ("venues",) and ".".join((*table.key[2:], name)).startswith(CHANGEABLE))
+        or (
+            table.key[:1] == ("venues",)
+            and table.key[1] in live
+            and ".".join((*table.key[2:], name)).startswith(CHANGEABLE)
+        )
     ]
+    if live and stream.random() < EXCLUDES:
+        venue = sorted(live)[int(stream.integers(len(live)))]
+        words = [f"{noun} {int(stream.integers(8))}" for noun in EXCLUDED_NOUNS]
+        return _changed(tables, ("venues", venue, "exclude", "words"), words)
     for _ in range(MOST_TRIES):
         table, name, info = places[int(stream.integers(len(places)))]
         key = (*table.key, name)
@@ -179,11 +191,15 @@ def draw_change(seed: int, tables: Mapping[str, Any], registry: Registry) -> Con
             continue
         if _faults(table.model, {**before, name: value}, {name}):
             continue
-        changed = _copy_tables(tables)
-        _set_value(changed, key, value)
-        venues = (table.key[1],) if table.key[0] == "venues" else ()
-        return ConfigChange(key=".".join(key), value=value, venues=venues, tables=changed)
+        return _changed(tables, key, value)
     return None
+
+
+def _changed(tables: Mapping[str, Any], key: KeyPath, value: object) -> ConfigChange:
+    changed = _copy_tables(tables)
+    _set_value(changed, key, value)
+    venues = (key[1],) if key[0] == "venues" else ()
+    return ConfigChange(key=".".join(key), value=value, venues=venues, tables=changed)
 
 
 def list_tables(tables: Mapping[str, Any], registry: Registry) -> Iterator[SettingsTable]:

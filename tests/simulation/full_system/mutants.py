@@ -27,6 +27,7 @@ from plugins.polymarket import book_walk, order_sizing, signer
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
+from tests.simulation.full_system.planted_bugs import PLANTED_ROWS
 
 
 def _resolved_early() -> None:
@@ -174,6 +175,7 @@ def _no_marked_as_yes() -> None:
 
 MUTANTS: Mapping[str, ProgramMutant] = {
     **COMMON_MUTANTS,
+    **mutants_by_name(PLANTED_ROWS),
     **mutants_by_name(
         (
             ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
@@ -186,6 +188,7 @@ MUTANTS: Mapping[str, ProgramMutant] = {
             ("stops-for-ever", "a venue that stopped for its doubts is left to a person", _stops_for_ever),
             ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
+            ("no-sold-on-yes-book", "a sale of NO is valued on the book of YES", _no_sold_on_yes_book),
             ("leases-run-out", "a lease ends while its forecast still runs, which is paid again", _leases_run_out),
             ("no-marked-as-yes", "held shares of NO are valued at the price of YES", _no_marked_as_yes),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),

@@ -14,6 +14,7 @@ from bot.core.operator_requests import (
     ArmVenue,
     ClosePositions,
     DisarmVenue,
+    ForecastQuestion,
     HaltSubmissions,
     LockQuestion,
     OperatorRequest,
@@ -50,6 +51,7 @@ ACTS = (
     "disarmed",
     "disarmed at a write",
     "question locked",
+    "forecast by hand",
 )
 OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill")
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
@@ -64,7 +66,7 @@ APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
 _ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
-_OPEN_QUESTIONS = "select ref from schedule where closes_at > ? order by ref"
+_OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class SimulatedOperators:
             self._disarm,
             lambda: self._at_write(self._disarm),
             self._lock,
+            self._forecast,
         )
         doing = [*zip(ACTS, acts, strict=True)]
         if self.stream.random() < WATCHFUL:
@@ -223,6 +226,15 @@ class SimulatedOperators:
         if refs:
             self._locked.append(refs[int(self.stream.integers(len(refs)))])
             self._ask(LockQuestion(ref=self._locked[-1], reason="ada thinks about it"))
+
+    def _forecast(self) -> None:
+        """Ask for a forecast of a question, which is only recorded in one of two cases."""
+        rows = self._read_ledger(_OPEN_QUESTIONS, self._now_text())
+        if rows:
+            row, submits = rows[int(self.stream.integers(len(rows)))], bool(self.stream.random() < 1 / 2)
+            ref = QuestionRef.parse(row["ref"])
+            now = self.machine.now()
+            self._ask(ForecastQuestion(ref=ref, forecaster=row["forecaster"], submit=submits, by=ADA, asked_at=now))
 
     def _now_text(self) -> str:
         return format_timestamp(self.machine.now())

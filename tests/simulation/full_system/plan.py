@@ -39,10 +39,10 @@ VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
 )
 # Of how many seeds orders at Polymarket are written, which a signer signs, without that world and with it; and which
 # venues there are without it.
-SIGNING, WORLDLY_SIGNING = 0.18, 1 / 2
+SIGNING, WORLDLY_SIGNING = 0.35, 1 / 2
 SIGNED_VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
-    (0.5, ("polymarket",)),
-    (0.8, ("manifold", "polymarket")),
+    (0.35, ("polymarket",)),
+    (0.75, ("manifold", "polymarket")),
     (1.01, ("metaculus", "polymarket")),
 )
 # Of the venues that are written to, at how many a person approves each submission.
@@ -86,6 +86,8 @@ PACES: Mapping[str, float] = {
 }
 # Copies of the ledger are thinned out within a month of it, too.
 BACKUP_GB = 0.05
+# Dollars per million tokens, where the settings are drawn.
+MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
 DRIFTER, SECOND, BLF = "drifter", "drifter_second", "blf"
 
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk"]
@@ -234,6 +236,8 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
             name: _venue_table(name, traits, environment_tables["venues"][name], names[name]) for name in traits.modes
         },
     }
+    if traits.drawn and traits.has_world:
+        tables["llm"] = {**tables["llm"], "models": dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)}
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}

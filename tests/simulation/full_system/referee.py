@@ -28,6 +28,8 @@ PLANNED_S = 300.0
 MARKED_S = 330.0
 # Hours for which an approval is valid, where the configuration says nothing else.
 APPROVAL_H = 12.0
+# A request to close a position is refused when it is older, and its sale may take so long.
+CLOSING_S = 15 * 60.0 + UNDER_WAY_S
 # By so much worse a price than the approved one may be.
 APPROVED_SLACK = 0.01
 # A change in these tables ends the arm records of all venues.
@@ -144,13 +146,20 @@ class WorldReferee:
         answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
         for order in self.facts["orders"]:
             table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
-            if table["mode"] == "approve" and not order.get("is_closing"):
+            if table["mode"] == "approve" and not self._is_closing(order, table):
                 hours = table.get("approval_h", APPROVAL_H)
                 found = next((act for act in answers if _is_covered(order, act, hours)), None)
                 if found is None:
                     yield f"referee: {self._describe(order)} for {order['asked']:.2f}, and nobody approved that"
                 else:
                     answers.remove(found)
+
+    def _is_closing(self, order: Fact, table: Fact) -> bool:
+        """Say whether a person asked for a sale, or may have set that it is made: neither needs an approval."""
+        asked = [act for act in self._acts(order["venue"], "close") if 0.0 <= order["at_s"] - act["at_s"] < CLOSING_S]
+        is_asked = any(target["contract"] == order["contract"] for act in asked for target in act["targets"])
+        is_policy = {"stop_loss", "take_profit"} & table.get("trading", {}).keys()
+        return order["side"] == "sell" and bool(is_asked or is_policy)
 
     # Caps, as docs/settings.md describes them
 

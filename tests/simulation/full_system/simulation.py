@@ -25,6 +25,7 @@ from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import read_rows
 from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
+from tests.simulation.full_system.decision_checks import DecisionChecks
 from tests.simulation.full_system.drawn_config import draw_change, draw_config
 from tests.simulation.full_system.event_coverage import count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
@@ -88,18 +89,23 @@ class SimulatedConfig:
     tables: Mapping[str, Any]
     before: Mapping[str, Any] | None = None
 
+    @property
+    def all(self) -> list[Mapping[str, Any]]:
+        """All tables, from the first to the last."""
+        return [*([] if self.before is None else [self.before]), self.tables]
+
     def limits_now(self, venue: str) -> Mapping[str, float]:
         """Return what orders at a venue may cost now."""
         return limits_of(self.tables, self.traits, venue)
 
     def limits_ever(self, venue: str) -> Mapping[str, float]:
         """Return what orders at a venue could cost at most."""
-        found = [limits_of(one, self.traits, venue) for one in (self.tables, self.before) if one is not None]
+        found = [limits_of(one, self.traits, venue) for one in self.all]
         return {name: max(one[name] for one in found) for name in found[0]}
 
     def change(self, lives: DaemonLives, people: SimulatedOperators) -> None:
         """Change one key for the lives to come."""
-        change = draw_change(self.seed, self.tables, lives.registry())
+        change = draw_change(self.seed, self.tables, lives.registry(), live=self.traits.live)
         if change is None or self.before is not None:
             return
         self.before, self.tables = self.tables, change.tables
@@ -311,6 +317,8 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
     report.violations += _referee_violations(facts, _ledger_path(lives))
+    decisions = DecisionChecks(ledger=_ledger_path(lives), bridges=parts.bridges, configs=parts.config.all)
+    report.violations += decisions.violations()
     if not any(venue.requests for venue in parts.bridges.all.values()):
         report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():

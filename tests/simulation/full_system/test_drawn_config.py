@@ -96,10 +96,11 @@ def test_a_change_is_of_one_key_and_names_the_venues_whose_permission_it_ends(re
     kinds = set()
     for seed in SEEDS:
         before = draw_config(seed, TABLES, registry).tables
-        change = draw_change(seed, before, registry)
+        change = draw_change(seed, before, registry, live=NAMES[:2])
         assert change is not None
         differing = {*_leaves(before)} ^ {*_leaves(change.tables)}
         assert {key for key, _ in differing} == {change.key}
+        assert {*change.venues} <= {*NAMES[:2]}
         assert change.venues == ((change.key.split(".")[1],) if change.key.startswith("venues.") else ())
         kinds.add(change.key.split(".")[0])
     assert len(kinds) > 1
