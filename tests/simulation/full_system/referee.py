@@ -32,12 +32,18 @@ APPROVAL_H = 12.0
 CLOSING_S = 15 * 60.0 + UNDER_WAY_S
 # By so much worse a price than the approved one may be.
 APPROVED_SLACK = 0.01
+# A change in these tables ends the arm records of all venues.
+DECISIVE = ("policy", "limits", "calibration", "forecasters")
 LEDGER_TABLES: Mapping[str, str] = {
     "intents": "select id, ref, venue, mode, action, state, planned_at, order_body from intent order by seq",
     "attempts": "select intent, reference, state from attempt order by started_at",
     "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
     "readings": "select venue, paper, at, until, equity, cash, reserved from account_reading order by id",
-    "approvals": "select id, venue, cost, state, shown from approval",
+    "scores": """select f.ref, s.rule, s.value, p.probability from score s join forecast f on f.id = s.forecast
+        join prediction p on p.forecast = s.forecast and p.target = s.target
+        where s.rule = 'brier' and s.resolution = (
+          select max(r.id) from resolution r where r.ref = f.ref and r.target = s.target)""",
+    "venue_scores": "select ref, rule, value from venue_score where rule = 'spot baseline'",
 }
 
 
@@ -64,6 +70,7 @@ class WorldReferee:
         yield from self._paid_calls()
         yield from self._fills()
         yield from self._equity()
+        yield from self._scores()
 
     def _describe(self, fact: Fact) -> str:
         what = f"{fact['side']} {fact['leg']} {fact['contract']}" if "contract" in fact else fact["path"]
@@ -107,12 +114,15 @@ class WorldReferee:
 
     def _arms(self, write: Fact, table: Fact) -> list[Fact]:
         """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""
+        config = self._era(write["at_s"])["config"]
         before = [act for act in self._acts(write["venue"], "arm", "disarm") if act["at_s"] <= write["at_s"]]
         heard = [place for place, act in enumerate(before) if self._is_in_force(act, write)]
         return [
             act
             for act in before[heard[-1] if heard else 0 :]
-            if act["kind"] == "arm" and self._venue_table(act["config"], write["venue"]) == table
+            if act["kind"] == "arm"
+            and self._venue_table(act["config"], write["venue"]) == table
+            and all(act["config"].get(name) == config.get(name) for name in DECISIVE)
         ]
 
     def _arm_objections(self, write: Fact, table: Fact) -> Iterator[str]:
@@ -315,6 +325,26 @@ class WorldReferee:
             if not low - CENT <= row["equity"] <= high + CENT:
                 what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"
                 yield f"referee: {row['venue']} is worth {row['equity']:.4f} at {row['at']} on record, and was {what}"
+
+    # Scores: docs/facts/forecastbench.md (squared error), docs/facts/metaculus.md#scores (baseline)
+
+    def _scores(self) -> Iterator[str]:
+        """Scores of yes-or-no questions follow the published formulas, from what came true at the venue."""
+        outcomes = self.facts["outcomes"]
+        for row in self.ledger["scores"]:
+            if (known := outcomes.get(row["ref"])) is not None:
+                yield from _wrong_score(row, (row["probability"] - known["yes"]) ** 2)
+        for row in self.ledger["venue_scores"]:
+            known = outcomes.get(row["ref"])
+            said = [] if known is None else [p for start, end, p in known["said"] if start <= known["spot"] < end]
+            if said:
+                on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
+                yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
+
+
+def _wrong_score(row: Fact, value: float) -> Iterator[str]:
+    if abs(row["value"] - value) > 1e-6:
+        yield f"referee: {row['rule']} of {row['ref']} is {row['value']:.6f} on record, and had to be {value:.6f}"
 
 
 def _is_covered(order: Fact, act: Fact, hours: float) -> bool:

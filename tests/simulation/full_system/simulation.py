@@ -298,7 +298,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
-    facts = parts.record.facts()
+    facts = parts.record.facts(parts.weather.undone)
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")

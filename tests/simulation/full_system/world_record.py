@@ -7,9 +7,10 @@ moments at which Foxcast reads them, and calls that are paid for.
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ ACCOUNT_READS: Mapping[str, tuple[str, ...]] = {
     "manifold": ("/v0/me", "/v0/get-user-contract-metrics-with-contracts", "/v0/market/"),
     "polymarket": ("/balance-allowance", "/data-api/v2/positions", "/books"),
 }
+_ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
 _KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
 
 
@@ -98,10 +100,12 @@ class WorldRecord:
             if not order["is_over"]:
                 self._follow(order)
 
-    def facts(self) -> Fact:
-        """Return everything, with the accounts and contracts as they are now."""
+    def facts(self, undone: Collection[str] = ()) -> Fact:
+        """Return everything, with accounts and contracts as they are now, and outcomes that were never taken back."""
         self.look()
+        outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
         return {
+            "outcomes": outcomes,
             **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
             "orders": [*self.orders.values()],
             "calls": [*PAID_CALLS],
@@ -152,7 +156,10 @@ class WorldRecord:
         assert self.bridges.manifold is not None
         bet: FakeManifoldBet = self.bridges.manifold.state.bets[effect.subject]
         asked, is_sale = effect.detail["asked"], effect.kind == "sell"
+        is_no, price = str(asked["outcome"]) == "NO", asked.get("limitProb")
+        limit = {} if price is None else {"limit": 1.0 - float(price) if is_no else float(price)}
         return {
+            **limit,
             "contract": f"{bet.market}/{bet.answer}" if bet.answer else bet.market,
             "side": "sell" if is_sale else "buy",
             "leg": str(asked["outcome"]).lower(),
@@ -236,6 +243,26 @@ class WorldRecord:
                 spent = -sum(cash for _, _, cash in order["fills"])
                 found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - spent
         return found
+
+    def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:
+        """Yield name, reference and outcome of yes-or-no questions: what YES pays, and what was said when."""
+        for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
+            if market.type == "BINARY" and market.resolution in _ENDS:
+                name = f"manifold:{market.id}"
+                yield name, name, {"yes": _ENDS[market.resolution]}
+        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
+            if not other.neg_risk and other.payouts is not None and any(other.payouts):
+                name = f"polymarket:{other.condition}"
+                yield name, name, {"yes": float(other.payouts[0])}
+        contest, account = self.bridges.metaculus, self.bridges.environment.metaculus_account
+        if contest is None or account is None:
+            return
+        for asked in contest.state.questions.values():
+            if asked.type == "binary" and asked.resolution in _ENDS:
+                said = [(one.start, one.end or math.inf, one.values[1]) for one in asked.forecasts_of(account.id)]
+                spot = {"spot": min(asked.spot_time, asked.close).timestamp(), "said": said}
+                name = f"metaculus:{asked.post}:{asked.id}"
+                yield f"metaculus:{asked.id}", name, {"yes": _ENDS[asked.resolution], **spot}
 
     def _contracts(self) -> Iterator[tuple[str, Fact]]:
         for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
