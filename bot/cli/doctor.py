@@ -32,6 +32,7 @@ from bot.cli.doctor_checks import (
     live_venue_names,
     load_last_run,
 )
+from bot.cli.health_report import check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_age, format_bytes
@@ -42,13 +43,13 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
-from bot.daemon.recorder import read_last_heartbeat
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import BACKUP_FOLDER, list_backups
-from bot.store.database import WAL_LIMIT_BYTES, find_running_holder
+from bot.store.database import WAL_LIMIT_BYTES
 from bot.store.event_log import LedgerEvent
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
+from bot.store.heartbeat import MAX_HEARTBEAT_AGE, DaemonCondition, read_daemon_state
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
 from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
 from bot.store.private_files import find_foreign_entries
@@ -62,9 +63,6 @@ EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 CLOCK_SLACK = timedelta(minutes=5)
-
-
-MAX_HEARTBEAT_AGE = timedelta(seconds=60)
 
 
 MAX_BACKUP_AGE = timedelta(days=1)
@@ -97,7 +95,8 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     folder = state_folder(config)
     found = load_last_run(config, folder / LEDGER_FILE, now)
     yield _check_clock(folder / LEDGER_FILE, now, clock_fault(found, live_venue_names(config)))
-    yield _check_daemon(folder, now)
+    yield from _check_daemon(folder, now)
+    yield from check_conditions(config, now)
     yield from _check_ledger(folder / LEDGER_FILE, now)
     if (folder / LEDGER_FILE).exists():
         yield from check_model_health(config, folder / LEDGER_FILE, now)
@@ -254,17 +253,21 @@ def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> It
     yield from check_readiness(config, registry, found, now)
 
 
-def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
-    holder = find_running_holder(folder)
+def _check_daemon(folder: Path, now: datetime) -> Iterator[CheckFinding]:
+    """Check the process that runs; how one ended that does not run is a condition."""
+    state = read_daemon_state(folder, now)
+    holder, beat = state.holder, None if state.heartbeat is None else state.heartbeat.at
     if holder is None:
-        return CheckFinding(CheckVerdict.OK, "daemon", "not running")
-    beat = read_last_heartbeat(folder)
+        if state.condition in {DaemonCondition.NEVER, DaemonCondition.STOPPED}:
+            yield CheckFinding(CheckVerdict.OK, "daemon", "not running")
+        return
     age = None if beat is None or beat < holder.started_at else now - beat
     silent = now - holder.started_at if age is None else age
     if silent <= MAX_HEARTBEAT_AGE:
-        return CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} is running")
-    found = f"last heartbeat of process {holder.pid}: {format_age(silent)}"
-    return CheckFinding(CheckVerdict.WARN, "daemon", found, "check its log; a single pass has no heartbeat")
+        yield CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} is running")
+    elif age is None:
+        found = f"last heartbeat of process {holder.pid}: {format_age(silent)}"
+        yield CheckFinding(CheckVerdict.WARN, "daemon", found, "check its log; a single pass has no heartbeat")
 
 
 def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:

@@ -14,6 +14,7 @@ from bot.core.errors import NotFoundError, StoreError
 from bot.core.submissions import ExecutionMode
 from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore
+from bot.store.alerts import AlertStore
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
 from bot.store.database import DiskReserve
@@ -57,6 +58,7 @@ class Ledger:
     venue_scores: VenueScoreStore
     learning: LearningStore
     events: EventLog
+    alerts: AlertStore
     recordings: RecordingStore
     calls: ModelCallStore
     model_performance: ModelPerformanceStore
@@ -162,6 +164,7 @@ def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
         venue_scores=VenueScoreStore(writer, readers),
         learning=LearningStore(writer, readers),
         events=EventLog(writer, readers),
+        alerts=AlertStore(writer, readers),
         recordings=RecordingStore(writer, readers),
         calls=ModelCallStore(writer, readers),
         model_performance=ModelPerformanceStore(writer, readers),

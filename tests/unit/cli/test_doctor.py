@@ -15,8 +15,8 @@ import pytest
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
-from bot.daemon.recorder import HEARTBEAT_FILE
 from bot.store.database import instance_lock
+from bot.store.heartbeat import HEARTBEAT_FILE
 from bot.store.ledger import open_ledger
 from bot.store.model_calls import ModelDemotion
 from bot.testing.model_server import ScriptedModelServer, reply_error
