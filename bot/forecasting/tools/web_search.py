@@ -159,9 +159,7 @@ class WebSearchTool:
         head += [f"{reply[0].upper()}{reply[1:]}." for reply in (caught.describe("results"),) if reply]
         if kept and self.context.guards.backdated and not checked:
             head.append("These results were not checked for information from after the cutoff.")
-        sources = tuple(
-            self._build_source(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)
-        )
+        sources = tuple(self._build_source(result, number, place) for place, result in enumerate(kept, 1))
         found = tuple(
             ShownResult(exchange=result.exchange, place=result.place, url=result.hit.url, checked=result.checked)
             for result in kept
@@ -170,10 +168,12 @@ class WebSearchTool:
         shown = (self._show_source(source) for source in sources)
         return ToolOutcome(text="\n".join((" ".join(head), *shown)), sources=sources, note=note)
 
-    def _build_source(self, result: GuardedResult, name: str) -> ShownSource:
+    def _build_source(self, result: GuardedResult, search: int, place: int) -> ShownSource:
         hit = limit_unchecked_hit(result.hit, self.context, checked=result.checked)
         return ShownSource(
-            name=name,
+            name=f"search_{search}_result_{place}",
+            search=search,
+            place=place,
             url=self.context.clean(hit.url, 500),
             # A title of two lines could pose as the address of another page.
             title=" ".join(self.context.clean(hit.title, 300).split()),
