@@ -53,11 +53,14 @@ async def read_health(config: Config, now: datetime) -> HealthSnapshot:
 
 
 async def read_own_health(
-    config: Config, ledger: Ledger, now: datetime, *, clock_skew_s: float | None
+    config: Config, ledger: Ledger, now: datetime, *, clock_skew_s: float | None, watches_itself: bool = True
 ) -> HealthSnapshot:
-    """Read the snapshot within the daemon, which also knows how far its clock is from those of servers."""
+    """Read the snapshot within the daemon, which also knows how far its clock is from those of servers.
+
+    Without ``watches_itself`` the heartbeat counts too, as for others.
+    """
     facts = await _read_facts(config, ledger, now)
-    return await _build_snapshot(config, now, facts, clock_skew_s=clock_skew_s, watches_itself=True)
+    return await _build_snapshot(config, now, facts, clock_skew_s=clock_skew_s, watches_itself=watches_itself)
 
 
 async def _build_snapshot(
