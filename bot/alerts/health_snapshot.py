@@ -12,10 +12,10 @@ from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_h
 from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S
 from bot.execution.gate.readiness import clock_fault as skew_fault
 from bot.jobs.live_readiness import READINESS_JOB, readiness_faults
-from bot.store.backups import list_backups
+from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.health_queries import DayBudget, LedgerFacts, VenueAccount, read_ledger_facts
 from bot.store.heartbeat import DaemonState, read_daemon_state
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_ledger_read_only, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger_read_only, state_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

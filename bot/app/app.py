@@ -69,8 +69,9 @@ from bot.net.client import RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
+from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.
@@ -357,26 +358,40 @@ class BacktestForecaster:
 async def open_backtest_forecaster(
     config: Config, registry: Registry, name: str, *, clock: Clock
 ) -> AsyncIterator[BacktestForecaster]:
-    """Open one forecaster for backtests; its model calls are recorded in a ledger of the laboratory's own.
+    """Open one forecaster for backtests, as ``open_backtest_forecasters`` does, without its members."""
+    async with open_backtest_forecasters(config, registry, (name,), clock=clock) as opened:
+        yield opened[name]
+
+
+@asynccontextmanager
+async def open_backtest_forecasters(
+    config: Config, registry: Registry, names: Sequence[str], *, clock: Clock
+) -> AsyncIterator[Mapping[str, BacktestForecaster]]:
+    """Open forecasters for backtests; their model calls are recorded in one ledger of the laboratory's own.
 
     Raises StateFolderLockedError where another backtest with models runs.
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
         factory = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
-        forecaster = await factory.open_forecaster(name)
-        if not forecaster.uses_models:
-            yield BacktestForecaster(forecaster=forecaster, random=factory.random, tool_factory=None, gateway=None)
-            return
-        stack.enter_context(instance_lock(folder, started_at=clock.now()))
-        ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        gateway, tool_factory = await _open_models(factory, {name: forecaster}, ledger, retry_failures=True)
+        forecasters = await factory.open_forecasters(names)
+        gateway, tool_factory = None, None
+        if any(forecaster.uses_models for forecaster in forecasters.values()):
+            stack.enter_context(instance_lock(folder, started_at=clock.now()))
+            ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
+            gateway, tool_factory = await _open_models(factory, forecasters, ledger, retry_failures=True)
         if gateway is not None:
             # The cost of a backtest is estimated next.
-            await _build_cost_check(factory, (name,), gateway, confirmed=False).log_budget_warnings()
-        yield BacktestForecaster(
-            forecaster=forecaster, random=factory.random, tool_factory=tool_factory, gateway=gateway
-        )
+            await _build_cost_check(factory, names, gateway, confirmed=False).log_budget_warnings()
+        yield {
+            name: BacktestForecaster(
+                forecaster=forecaster,
+                random=factory.random,
+                tool_factory=tool_factory if forecaster.uses_models else None,
+                gateway=gateway if forecaster.uses_models else None,
+            )
+            for name, forecaster in forecasters.items()
+        }
 
 
 @asynccontextmanager

@@ -45,13 +45,14 @@ from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
-from bot.store.backups import list_backups
+from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.database import WAL_LIMIT_BYTES
 from bot.store.event_log import LedgerEvent
 from bot.store.heartbeat import MAX_HEARTBEAT_AGE, DaemonCondition, read_daemon_state
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, open_ledger_read_only, state_folder
-from bot.store.restore import read_restore_mark
+from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
+from bot.store.private_files import find_foreign_entries
+from bot.store.restore import lost_ledger_reason, read_restore_mark
 
 OLDEST_PYTHON = (3, 11)
 
@@ -199,11 +200,11 @@ def _check_state_folder(config: Config) -> CheckFinding:
         )
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "check its permissions")
-    wide = [
-        path
-        for path in (state_folder(config), state_folder(config) / LEDGER_FILE)
-        if path.exists() and _is_readable_by_others(path)
-    ]
+    used = state_folder(config)
+    if fault := next(find_foreign_entries(used), "") if used.exists() else "":
+        found, _, remedy = fault.partition("; ")
+        return CheckFinding(CheckVerdict.FAIL, "state folder", found, remedy)
+    wide = [path for path in (used, used / LEDGER_FILE) if path.exists() and _is_readable_by_others(path)]
     if wide:
         return CheckFinding(
             CheckVerdict.WARN, "state folder", f"others can read {wide[0]}", f"run: chmod go-rwx {wide[0]}"
@@ -269,6 +270,14 @@ def _check_daemon(folder: Path, now: datetime) -> Iterator[CheckFinding]:
 
 
 def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
+    try:
+        reason = lost_ledger_reason(path)
+    except StoreError as error:
+        reason = str(error)
+    if reason:
+        found, _, remedy = reason.partition("; ")
+        yield CheckFinding(CheckVerdict.FAIL, "ledger", found, remedy)
+        return
     if not path.exists():
         yield CheckFinding(CheckVerdict.OK, "ledger", "none yet; create one with: foxcast run --once")
         return
@@ -305,7 +314,7 @@ async def _load_last_halt(path: Path) -> LedgerEvent | None:
 
 
 def _check_ledger_integrity(path: Path) -> CheckFinding:
-    remedy = "restore a backup: foxcast db restore FILE"
+    remedy = "restore a backup: foxcast db restore NAME (foxcast db list)"
     try:
         health = run_quick_check(path)
     except StoreError as error:

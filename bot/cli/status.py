@@ -21,19 +21,20 @@ from bot.cli.output.formatting import format_age
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
+from bot.core.errors import StoreError
 from bot.core.plain_text import replace_invisible
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.evaluation.lookup import query_ledger
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.store import permissions
-from bot.store.backups import LedgerBackup, list_backups
+from bot.store.backups import BACKUP_FOLDER, LedgerBackup, list_backups
 from bot.store.database import find_running_holder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.heartbeat import read_heartbeat
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_read_only, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
 from bot.store.permissions import SubmissionHalt
-from bot.store.restore import RestoreRecord, read_restore_mark
+from bot.store.restore import RestoreRecord, lost_ledger_reason, read_restore_mark
 from bot.store.serialization import format_timestamp
 
 MAX_UNDECIDED_COUNTED = 10_000
@@ -62,7 +63,7 @@ class StatusOverview:
 
 
 async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
-    """Load the current status."""
+    """Load the current status; raises StoreError for a ledger that was lost or cannot be read."""
     folder = state_folder(config)
     path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
     copies = list_backups(folder / BACKUP_FOLDER, path.stem)
@@ -71,6 +72,8 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     halt: LedgerEvent | None = None
     halts: Sequence[SubmissionHalt] = ()
     failures: RecentFailures | None = None
+    if reason := lost_ledger_reason(path):
+        raise StoreError(reason)
     if path.exists():
         async with open_read_only(config) as records:
             counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.events.last_runs())

@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from bot.core.errors import StoreError
 from bot.store.database import LockHolder, find_running_holder, translate_errors
+from bot.store.private_files import read_private_file, replace_private_file
 
 HEARTBEAT_FILE = "heartbeat.json"
 MAX_HEARTBEAT_AGE = timedelta(seconds=60)
@@ -79,7 +81,7 @@ def _daemon_condition(holder: LockHolder | None, heartbeat: DaemonHeartbeat | No
 def read_heartbeat(folder: Path) -> DaemonHeartbeat | None:
     """Return the last heartbeat in the folder; None if there is none that can be read."""
     try:
-        raw = json.loads((folder / HEARTBEAT_FILE).read_bytes())
+        raw = json.loads(read_private_file(folder / HEARTBEAT_FILE))
         ended = raw.get("ended")
         return DaemonHeartbeat(
             at=datetime.fromisoformat(raw["at"]),
@@ -88,7 +90,7 @@ def read_heartbeat(folder: Path) -> DaemonHeartbeat | None:
             ended=None if ended is None else str(ended),
             failed=bool(raw.get("failed", False)),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -97,7 +99,5 @@ def write_heartbeat(folder: Path, heartbeat: DaemonHeartbeat) -> None:
     values = {"at": heartbeat.at.isoformat(), "lag_p99_s": heartbeat.lag_p99_s, "lag_max_s": heartbeat.lag_max_s}
     ended = {} if heartbeat.ended is None else {"ended": heartbeat.ended, "failed": heartbeat.failed}
     path = folder / HEARTBEAT_FILE
-    partial = path.with_name(f".{path.name}.partial")
     with translate_errors(path):
-        partial.write_text(json.dumps({**values, **ended}), encoding="ascii")
-        partial.replace(path)
+        replace_private_file(path, json.dumps({**values, **ended}).encode(), durable=False)

@@ -43,7 +43,7 @@ USER_PAGES = tuple(
 # What plugins add, for commands and settings that come with them.
 PLUGINS = (
     "plugins = ['forecastbench', 'manifold', 'polymarket', 'metaculus', 'baseline', 'blf', 'society', 'team', 'solo', "
-    "'orchestra', 'ensemble', 'litellm', 'openai_compatible', 'terminal', 'brave', 'fred', 'yahoo', 'dbnomics']\n"
+    "'orchestra', 'blend', 'litellm', 'openai_compatible', 'terminal', 'brave', 'fred', 'yahoo', 'dbnomics']\n"
 )
 
 

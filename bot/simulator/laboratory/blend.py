@@ -1,4 +1,4 @@
-"""The ensemble forecaster in the laboratory, on the answers that its members gave before."""
+"""The blend forecaster in the laboratory, on the answers that its members gave before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,11 +62,11 @@ class _MemberTrialContext(GuardedTrialContext):
         return ToolResult(observation=observation, data={"answers": self.answers}, failed=tool != PEER_FORECASTS)
 
 
-async def run_ensemble(servers: LaboratoryServers, members: MemberAnswers) -> LaboratoryRun:
-    """Let the ensemble answer all cases."""
+async def run_blend(servers: LaboratoryServers, members: MemberAnswers) -> LaboratoryRun:
+    """Let the blend answer all cases."""
     setup = ForecasterVariant(
-        name="ensemble",
-        forecaster="ensemble",
+        name="blend",
+        forecaster="blend",
         settings={"members": [*members.answers_by_member]},
         models_by_role={},
         filter=None,

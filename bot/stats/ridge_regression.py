@@ -1,7 +1,7 @@
-"""The one estimator behind every form: a logistic regression with named coefficients and a stated prior for each.
+"""Logistic regression with named coefficients, each with a stated normal prior.
 
-A coefficient without data stays at its prior mean, so an unseen series, country or station is forecast like its group.
-No form may be fitted in another way.
+A coefficient without data stays at its prior mean, so an unseen series, country or source is forecast like its group.
+The baseline forecaster and the weights of blends are fitted with it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from bot.stats.arrays import FloatArray, IntArray, sigmoid
 
 _MAX_STEPS = 60
 _MAX_HALVINGS = 30
@@ -54,7 +52,7 @@ class _RegressionProblem(NamedTuple):
     pairs: IntArray
     outcomes: FloatArray
     weights: FloatArray
-    forecast_context: FloatArray
+    means: FloatArray
     precisions: FloatArray
 
     def margins(self, at: FloatArray) -> FloatArray:
@@ -63,24 +61,19 @@ class _RegressionProblem(NamedTuple):
     def loss(self, at: FloatArray) -> float:
         margins = self.margins(at)
         likelihood = self.weights @ (np.logaddexp(0.0, margins) - margins * self.outcomes)
-        return float(likelihood + 0.5 * self.precisions @ np.square(at - self.forecast_context))
+        return float(likelihood + 0.5 * self.precisions @ np.square(at - self.means))
 
     def step(self, at: FloatArray) -> FloatArray:
-        fitted = logistic(self.margins(at))
+        fitted = sigmoid(self.margins(at))
         misses = (self.weights * (fitted - self.outcomes))[:, None] * self.values
-        gradient = _sum_by_place(self.columns, misses, len(at)) + self.precisions * (at - self.forecast_context)
+        gradient = _sum_by_place(self.columns, misses, len(at)) + self.precisions * (at - self.means)
         spreads = (self.weights * fitted * (1.0 - fitted))[:, None, None]
         bends = spreads * self.values[:, :, None] * self.values[:, None, :]
         curvature = _sum_by_place(self.pairs, bends, len(at) ** 2).reshape(len(at), len(at))
         return np.asarray(np.linalg.solve(curvature + np.diag(self.precisions), gradient), dtype=np.float64)
 
 
-def logistic(margins: FloatArray) -> FloatArray:
-    """Return 1 / (1 + exp(-margin)) without overflow, any shape."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, -margins)), dtype=np.float64)
-
-
-def log_odds(terms: Iterable[RegressionTerm], coefficients: Mapping[str, float]) -> float:
+def sum_terms(terms: Iterable[RegressionTerm], coefficients: Mapping[str, float]) -> float:
     """Return the log odds of the terms; a coefficient that was never fitted has its prior mean."""
     return sum(term.value * coefficients.get(term.name, term.mean) for term in terms)
 
@@ -97,7 +90,7 @@ def fit_coefficients(rows: Sequence[RegressionRow], *, reach: float = np.inf) ->
     problem = _build_problem(rows, terms)
     at = _minimise_loss(problem)
     spread = reach / np.sqrt(problem.precisions)
-    capped = np.clip(at, problem.forecast_context - spread, problem.forecast_context + spread)
+    capped = np.clip(at, problem.means - spread, problem.means + spread)
     return dict(zip(terms, capped.tolist(), strict=True))
 
 
@@ -114,7 +107,7 @@ def _build_problem(rows: Sequence[RegressionRow], terms: Mapping[str, Regression
         pairs=columns[:, :, None] * len(terms) + columns[:, None, :],
         outcomes=np.array([row.outcome for row in rows]),
         weights=np.array([row.weight for row in rows]),
-        forecast_context=np.array([term.mean for term in terms.values()]),
+        means=np.array([term.mean for term in terms.values()]),
         precisions=np.array([term.sd**-2 for term in terms.values()]),
     )
 
@@ -124,7 +117,7 @@ def _sum_by_place(places: IntArray, amounts: FloatArray, count: int) -> FloatArr
 
 
 def _minimise_loss(problem: _RegressionProblem) -> FloatArray:
-    at = problem.forecast_context
+    at = problem.means
     reached = problem.loss(at)
     for _ in range(_MAX_STEPS):
         step = problem.step(at)
