@@ -134,3 +134,18 @@ def test_a_watcher_sees_health_and_metrics_of_a_daemon_over_http(tmp_path: Path)
         with pytest.raises(httpx.TimeoutException):
             client.get(address, timeout=1.0)
         process.send_signal(signal.SIGCONT)
+
+
+def test_a_service_is_written_for_this_configuration(tmp_path: Path) -> None:
+    foxcast = installed(tmp_path)
+    shown = foxcast("service", "install", "--print")
+    assert f'ExecStart="{COMMAND}" "--config" "{tmp_path}/config.toml" "run"' in shown.out
+    assert not (tmp_path / "state").exists()
+    done = foxcast("service", "install")
+    assert done.code == 0
+    unit = tmp_path / ".config" / "systemd" / "user" / "foxcast.service"
+    assert unit.read_text() == shown.out
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert "systemctl --user enable --now foxcast.service" in done.out
+    foxcast.config.unlink()
+    assert foxcast("service", "install").is_refusal(2, "a service needs a configuration file")
