@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from bot.config.key_lines import MAX_KEY_PARTS, KeyPath, find_deep_key_line, find_line, map_json_lines, map_toml_lines
+from bot.config.sources import read_text_file
+from bot.core.alerts import AlertLevel, NotificationMessage
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -120,7 +123,7 @@ from bot.core.outcomes import (
     VoidOutcome,
 )
 from bot.core.permissions import ExposureGroups
-from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible
+from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible, suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,
     MODEL_CALL_SECONDS,
@@ -151,7 +154,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
-from bot.core.research import NotificationMessage, Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -204,6 +207,7 @@ from bot.execution.paper.paper_market import (
 from bot.forecasting.agent import parsing
 from bot.forecasting.agent.answer_schema import (
     DEFAULT_QUANTILES,
+    AnswerFields,
     AnswerFormat,
     AnswerSettings,
     ProbabilityMargin,
@@ -304,6 +308,7 @@ __all__ = [
     "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
     "LESSON_ACTION",
+    "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
     "PEER_FORECASTS",
     "SEARCH_TOOL",
@@ -313,6 +318,8 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AlertLevel",
+    "AnswerFields",
     "AnswerFormat",
     "AnswerSettings",
     "AuthenticationError",
@@ -374,6 +381,7 @@ __all__ = [
     "JobSpec",
     "Json",
     "KellyBankroll",
+    "KeyPath",
     "LeakError",
     "LocalPath",
     "LoopSettings",
@@ -515,6 +523,8 @@ __all__ = [
     "fence_text",
     "fill_prompt",
     "find_batch_question",
+    "find_deep_key_line",
+    "find_line",
     "find_starting_point",
     "fit_blend_weights",
     "fit_coefficients",
@@ -534,6 +544,8 @@ __all__ = [
     "kelly_shares",
     "load_reported_outcomes",
     "load_template",
+    "map_json_lines",
+    "map_toml_lines",
     "marginal_utility",
     "narrow_margins",
     "nearest_names",
@@ -552,6 +564,7 @@ __all__ = [
     "question_text",
     "read_in_turn",
     "read_predictions",
+    "read_text_file",
     "read_word",
     "refusal_verdict",
     "replace_invisible",
@@ -570,6 +583,7 @@ __all__ = [
     "shrink_to_market",
     "source_kind",
     "submit_tool",
+    "suggest_names",
     "sum_held_shares",
     "sum_terms",
     "task_text",

@@ -112,8 +112,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
+    "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
-    "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),
+    "db": CommandEntry("bot.cli.db", "Check, back up, list, restore or export the ledger."),
 }
 
 

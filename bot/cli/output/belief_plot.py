@@ -31,6 +31,7 @@ from bot.core.predictions import (
     Prediction,
 )
 from bot.core.questions import SINGLE_TARGET
+from bot.core.redaction import redact_known_secrets
 from bot.store.forecasts import ForecastTrace
 from bot.store.trials import TrialRecord
 
@@ -450,7 +451,7 @@ def _probability_range(panels: Sequence[ProbabilityPanel]) -> tuple[float, float
 
 
 def _write_title(figure: "Figure", trace: ForecastTrace) -> None:
-    title = " ".join(replace_invisible(trace.question.title).split())
+    title = " ".join(redact_known_secrets(replace_invisible(trace.question.title)).split())
     # Some scripts have characters of double width and no spaces.
     width = max(1, TITLE_WIDTH * len(title) // max(1, cell_len(title)))
     lines = textwrap.wrap(title, min(width, TITLE_WIDTH)) or [str(trace.question.ref)]
@@ -516,7 +517,7 @@ def _legend_handles(trace: ForecastTrace, panels: PlotPanels) -> "Iterator[Line2
 
 
 def _shorten_text(text: str, width: int) -> str:
-    flat = " ".join(replace_invisible(text).split())
+    flat = " ".join(redact_known_secrets(replace_invisible(text)).split())
     return flat if len(flat) <= width else f"{flat[: width - 3].rstrip()}..."
 
 

@@ -87,7 +87,7 @@ def test_a_lenient_judge_lets_rewritten_articles_in_and_the_audit_finds_them(tmp
 def test_the_bold_mind_multiplies_log_odds_and_does_nothing_else(tmp_path: Path) -> None:
     reported: list[str] = []
     jobs = [replace(job(tmp_path, setup, count=10)) for setup in (PLAIN_ONE_STEP, BOLD_ONE_STEP)]
-    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(jobs, 1, reported.append))
+    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(run_job, jobs, 1, reported.append))
     pairs = [(math.log(p / (1 - p)), math.log(b / (1 - b))) for p, b in zip(plain, bold, strict=True)]
     # Answers have four digits, and are kept off 0 and 1.
     inner = [(straight, stretched) for straight, stretched in pairs if 0.2 < abs(straight) < 2.5]
@@ -176,7 +176,7 @@ def test_the_bold_mind_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> N
 def test_processes_side_by_side_give_what_one_gives(tmp_path: Path) -> None:
     setups = [replace(VARIANTS["baseline"][0], name=name) for name in ("first", "second")]
     alone, together = (
-        run_all_jobs([job(tmp_path / str(processes), setup) for setup in setups], processes, lambda _: None)
+        run_all_jobs(run_job, [job(tmp_path / str(processes), setup) for setup in setups], processes, lambda _: None)
         for processes in (1, 2)
     )
     assert [untimed(one) for one in alone] == [untimed(one) for one in together]

@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-ScenarioKey = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
-# No key of a scenario has more parts; the cost of parsing one, or of keeping its place, is quadratic.
+# No key of ours has more parts; the cost of parsing one, or of keeping its place, is quadratic.
 MAX_KEY_PARTS = 30
 _JSON_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
@@ -21,9 +21,9 @@ _TOML_TOKENS = re.compile(
 )
 
 
-def find_line(key: ScenarioKey, lines: Mapping[ScenarioKey, int]) -> int:
-    """Return the line of a key, of the nearest table around it that has one, or 1."""
-    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), 1)
+def find_line(key: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
+    """Return the line of a key, or of the nearest table around it that has one."""
+    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
 
 
 def find_deep_key_line(text: str) -> int | None:
@@ -38,11 +38,11 @@ def find_deep_key_line(text: str) -> int | None:
     return None
 
 
-def map_toml_lines(text: str) -> dict[ScenarioKey, int]:
+def map_toml_lines(text: str) -> dict[KeyPath, int]:
     """Return the line (from 1) of each key and table of valid TOML, entries of arrays of tables by their number."""
-    found: dict[ScenarioKey, int] = {}
-    counts: dict[ScenarioKey, int] = {}
-    prefix: ScenarioKey = ()
+    found: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    prefix: KeyPath = ()
     for line, statement in _split_statements(text):
         table = tomllib.loads(statement)
         if statement.lstrip().startswith("["):
@@ -55,9 +55,9 @@ def map_toml_lines(text: str) -> dict[ScenarioKey, int]:
     return found
 
 
-def map_json_lines(text: str) -> dict[ScenarioKey, int]:
+def map_json_lines(text: str) -> dict[KeyPath, int]:
     """Return the line (from 1) of each key and entry of valid JSON."""
-    found: dict[ScenarioKey, int] = {}
+    found: dict[KeyPath, int] = {}
     # The open containers: the present key or number of an entry; None awaits a name.
     path: list[str | int | None] = []
     line, seen = 1, 0
@@ -79,7 +79,7 @@ def map_json_lines(text: str) -> dict[ScenarioKey, int]:
     return found
 
 
-def _known_path(path: list[str | int | None]) -> ScenarioKey:
+def _known_path(path: list[str | int | None]) -> KeyPath:
     return tuple(part for part in path if part is not None)
 
 
@@ -96,9 +96,9 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
     yield line, text[begin:]
 
 
-def _header_key(header: Mapping[str, Any], counts: dict[ScenarioKey, int]) -> ScenarioKey:
+def _header_key(header: Mapping[str, Any], counts: dict[KeyPath, int]) -> KeyPath:
     """Return the key of a header parsed alone; [[a]] begins the next entry of a, [a.b] belongs to the last one of a."""
-    key: ScenarioKey = ()
+    key: KeyPath = ()
     table: Any = header
     while table:
         name, inner = next(iter(table.items()))
@@ -111,7 +111,7 @@ def _header_key(header: Mapping[str, Any], counts: dict[ScenarioKey, int]) -> Sc
     return key
 
 
-def _key_paths(table: Mapping[str, Any], prefix: ScenarioKey = ()) -> Iterator[ScenarioKey]:
+def _key_paths(table: Mapping[str, Any], prefix: KeyPath = ()) -> Iterator[KeyPath]:
     for name, value in table.items():
         key = (*prefix, name)
         yield key
