@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from bot.config.key_lines import MAX_KEY_PARTS, KeyPath, find_deep_key_line, find_line, map_json_lines, map_toml_lines
+from bot.config.sources import read_text_file
+from bot.core.alerts import AlertLevel, NotificationMessage
 from bot.core.beliefs import (
     Belief,
     ConfidenceLevel,
@@ -120,7 +123,7 @@ from bot.core.outcomes import (
     VoidOutcome,
 )
 from bot.core.permissions import ExposureGroups
-from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible
+from bot.core.plain_text import nearest_names, parse_date, plain_snippet, replace_invisible, suggest_names
 from bot.core.plugin_specs import (
     API_VERSION,
     MODEL_CALL_SECONDS,
@@ -151,7 +154,7 @@ from bot.core.predictions import (
 )
 from bot.core.questions import SINGLE_TARGET, CrowdForecast, Question, QuestionRef, Quote, Target
 from bot.core.redaction import register_secrets as keep_secret
-from bot.core.research import NotificationMessage, Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
+from bot.core.research import Passage, SearchResult, SeriesModel, SourcePolicy, TimeSeries
 from bot.core.submissions import (
     ExecutionMode,
     Intent,
@@ -204,6 +207,7 @@ from bot.execution.paper.paper_market import (
 from bot.forecasting.agent import parsing
 from bot.forecasting.agent.answer_schema import (
     DEFAULT_QUANTILES,
+    AnswerFields,
     AnswerFormat,
     AnswerSettings,
     ProbabilityMargin,
@@ -257,8 +261,8 @@ from bot.forecasting.agent.tool_schemas import (
 from bot.forecasting.aggregation import (
     PEER_FORECASTS,
     PoolingMethod,
+    blend_predictions,
     combine_trials,
-    mix_predictions,
     pool_predictions,
     read_predictions,
 )
@@ -267,6 +271,7 @@ from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show
 from bot.net.urls import CacheBuster
 from bot.plugin_system.hook_specs import hookimpl
 from bot.plugin_system.renamed_names import RENAMED_NAMES
+from bot.stats.blending import BlendExample, BlendWeights, SourceKind, fit_blend_weights, is_stuck, source_kind
 from bot.stats.kelly import (
     HeldShares,
     KellyBankroll,
@@ -280,6 +285,7 @@ from bot.stats.kelly import (
     shrink_to_market,
     sum_held_shares,
 )
+from bot.stats.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients, sum_terms
 from bot.stats.scoring_rules import prediction_loss
 from bot.store.reported_outcomes import ReportedOutcomes, load_reported_outcomes, save_reported_outcomes
 
@@ -301,6 +307,7 @@ __all__ = [
     "CRITIC_ROLE",
     "DEFAULT_QUANTILES",
     "LESSON_ACTION",
+    "MAX_KEY_PARTS",
     "MODEL_CALL_SECONDS",
     "PEER_FORECASTS",
     "SEARCH_TOOL",
@@ -310,6 +317,8 @@ __all__ = [
     "UNRESOLVED_NOTES_TOOL",
     "Account",
     "AccountRefusal",
+    "AlertLevel",
+    "AnswerFields",
     "AnswerFormat",
     "AnswerSettings",
     "AuthenticationError",
@@ -320,6 +329,8 @@ __all__ = [
     "BinaryOutcome",
     "BinaryPrediction",
     "BinaryShape",
+    "BlendExample",
+    "BlendWeights",
     "CacheBuster",
     "ChatSession",
     "ChoiceOutcome",
@@ -369,6 +380,7 @@ __all__ = [
     "JobSpec",
     "Json",
     "KellyBankroll",
+    "KeyPath",
     "LeakError",
     "LocalPath",
     "LoopSettings",
@@ -429,6 +441,8 @@ __all__ = [
     "RandomStreams",
     "RateLimit",
     "ReasoningEffort",
+    "RegressionRow",
+    "RegressionTerm",
     "RemainderState",
     "ReportedOutcomes",
     "RequestRejectedError",
@@ -449,6 +463,7 @@ __all__ = [
     "ShareOffer",
     "ShownSource",
     "SizingPolicy",
+    "SourceKind",
     "SourcePolicy",
     "StartingPoint",
     "Step",
@@ -492,6 +507,7 @@ __all__ = [
     "answer_tool",
     "apply_belief_update",
     "belief_schema",
+    "blend_predictions",
     "bounds_text",
     "check_prompt_folder",
     "clean_unfenced_text",
@@ -506,7 +522,11 @@ __all__ = [
     "fence_text",
     "fill_prompt",
     "find_batch_question",
+    "find_deep_key_line",
+    "find_line",
     "find_starting_point",
+    "fit_blend_weights",
+    "fit_coefficients",
     "flat_prediction",
     "forecast_active_at",
     "forecast_coverage",
@@ -514,6 +534,7 @@ __all__ = [
     "gather_all",
     "hookimpl",
     "initial_belief_state",
+    "is_stuck",
     "join_prompt_sources",
     "join_tool_names",
     "judging_name",
@@ -522,8 +543,9 @@ __all__ = [
     "kelly_shares",
     "load_reported_outcomes",
     "load_template",
+    "map_json_lines",
+    "map_toml_lines",
     "marginal_utility",
-    "mix_predictions",
     "narrow_margins",
     "nearest_names",
     "object_schema",
@@ -540,6 +562,7 @@ __all__ = [
     "question_text",
     "read_in_turn",
     "read_predictions",
+    "read_text_file",
     "read_word",
     "refusal_verdict",
     "replace_invisible",
@@ -556,8 +579,11 @@ __all__ = [
     "share_value",
     "show_to_person",
     "shrink_to_market",
+    "source_kind",
     "submit_tool",
+    "suggest_names",
     "sum_held_shares",
+    "sum_terms",
     "task_text",
     "text_field",
     "verdict_by_status",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ where i.action = 'order' and i.mode = 'paper' and i.venue = :venue group by i.id
 """
 
 
-def read_rows(path: Path, sql: str, values: Mapping[str, object] | None = None) -> list[Row]:
+def read_rows(path: Path, sql: str, values: Mapping[str, object] | Sequence[object] | None = None) -> list[Row]:
     """Return the rows by the names of their columns."""
     with closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row

@@ -15,6 +15,8 @@ from typing import TypedDict, Unpack
 
 import structlog
 
+from bot.alerts.alert_job import AlertContext, report_alerts
+from bot.alerts.conditions import BACKUP_JOB, DISCOVERY_PREFIX
 from bot.app.execution_wiring import ExecutionWiring, wire_execution
 from bot.app.forecast_context import build_forecast_context
 from bot.app.forecaster_requirements import budget_warnings
@@ -32,7 +34,15 @@ from bot.app.venues import (
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.ids import derive_id
-from bot.core.interfaces import Clock, HttpClient, OrderPlanner, PriceFeed, RandomStreams, VenueReader
+from bot.core.interfaces import (
+    Clock,
+    HttpClient,
+    NotificationChannel,
+    OrderPlanner,
+    PriceFeed,
+    RandomStreams,
+    VenueReader,
+)
 from bot.core.questions import Question
 from bot.execution.gate.config_digest import credentials_digest
 from bot.execution.gate.credential_guard import CredentialGuard
@@ -47,7 +57,7 @@ from bot.jobs.discovery import DiscoveryContext, discover_questions
 from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
 from bot.jobs.job import JOB_TIME_LIMIT, DaemonJob
 from bot.jobs.ledger_maintenance import BackupContext, back_up_ledger, verify_and_export_audit
-from bot.jobs.live_readiness import check_readiness
+from bot.jobs.live_readiness import READINESS_JOB, check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
 from bot.jobs.price_watch import WATCH_INTERVAL, WATCH_TIME_LIMIT, PriceWatch, PriceWatchContext
@@ -59,8 +69,9 @@ from bot.net.client import RetryingHttpClient
 from bot.net.rate_limit import RateLimiter
 from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
+from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_ledger, state_folder
+from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.
@@ -93,6 +104,7 @@ class FoxcastApp:
     execution_policies: Mapping[str, ExecutionPolicy]
     planners: Mapping[str, OrderPlanner]
     gateway: LlmGateway | None
+    notifiers: Mapping[str, NotificationChannel] = field(default_factory=dict)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def jobs(self) -> tuple[DaemonJob, ...]:
@@ -139,7 +151,9 @@ class FoxcastApp:
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
-            yield _make_job(f"discover {name}", "find open questions", every_s, partial(discover_questions, context))
+            yield _make_job(
+                f"{DISCOVERY_PREFIX}{name}", "find open questions", every_s, partial(discover_questions, context)
+            )
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
         run, every_s = (
@@ -156,7 +170,7 @@ class FoxcastApp:
             "reconcile", "settle unknown writes", every.reconcile_every_s, partial(reconcile_submissions, self.outbox)
         )
         ready = partial(check_readiness, self.execution.live_readiness)
-        yield _make_job("ready", "check live readiness", every.reconcile_every_s, ready)
+        yield _make_job(READINESS_JOB, "check live readiness", every.reconcile_every_s, ready)
         closing = self.execution.close_job(self.outbox, self.folder)
         yield _make_job(
             "close", "close positions as asked", every.requests_every_s, partial(close_requested_positions, closing)
@@ -193,7 +207,18 @@ class FoxcastApp:
             clock=self.clock,
             max_bytes=round(self.config.daemon.backup_gb * 1e9),
         )
-        yield _make_job("backup", "copy ledger and paper books", every_s, partial(back_up_ledger, context))
+        yield _make_job(BACKUP_JOB, "copy ledger and paper books", every_s, partial(back_up_ledger, context))
+        if self.notifiers:
+            # Last, so that it reports what the others found in the same pass.
+            alerts = AlertContext(
+                config=self.config,
+                ledger=self.ledger,
+                clock=self.clock,
+                channels=self.notifiers,
+                clock_skew=self.execution.live_readiness.clock_skew,
+            )
+            every_s = self.config.alerts.every_s
+            yield _make_job("alerts", "report to people", every_s, partial(report_alerts, alerts))
 
     def _price_watch_jobs(self) -> Iterator[DaemonJob]:
         every = self.config.daemon
@@ -309,6 +334,7 @@ async def open_app(
             outbox=_build_outbox(opened, wiring, ledger, clock, discovered_venues, stopping.is_set),
             execution=wiring,
             plugin_jobs=[factory.plugin_job(spec) for spec in registry.jobs],
+            notifiers=await factory.open_notifiers(config.notifiers) if only_forecasters is None else {},
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             forecast_pass_limit_s=options.get("pass_limit_s", FORECAST_PASS_LIMIT_S),
             stopping=stopping,
@@ -332,26 +358,40 @@ class BacktestForecaster:
 async def open_backtest_forecaster(
     config: Config, registry: Registry, name: str, *, clock: Clock
 ) -> AsyncIterator[BacktestForecaster]:
-    """Open one forecaster for backtests; its model calls are recorded in a ledger of the laboratory's own.
+    """Open one forecaster for backtests, as ``open_backtest_forecasters`` does, without its members."""
+    async with open_backtest_forecasters(config, registry, (name,), clock=clock) as opened:
+        yield opened[name]
+
+
+@asynccontextmanager
+async def open_backtest_forecasters(
+    config: Config, registry: Registry, names: Sequence[str], *, clock: Clock
+) -> AsyncIterator[Mapping[str, BacktestForecaster]]:
+    """Open forecasters for backtests; their model calls are recorded in one ledger of the laboratory's own.
 
     Raises StateFolderLockedError where another backtest with models runs.
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
         factory = await stack.enter_async_context(_open_plugin_factory(config, registry, clock, folder=folder))
-        forecaster = await factory.open_forecaster(name)
-        if not forecaster.uses_models:
-            yield BacktestForecaster(forecaster=forecaster, random=factory.random, tool_factory=None, gateway=None)
-            return
-        stack.enter_context(instance_lock(folder, started_at=clock.now()))
-        ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        gateway, tool_factory = await _open_models(factory, {name: forecaster}, ledger, retry_failures=True)
+        forecasters = await factory.open_forecasters(names)
+        gateway, tool_factory = None, None
+        if any(forecaster.uses_models for forecaster in forecasters.values()):
+            stack.enter_context(instance_lock(folder, started_at=clock.now()))
+            ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
+            gateway, tool_factory = await _open_models(factory, forecasters, ledger, retry_failures=True)
         if gateway is not None:
             # The cost of a backtest is estimated next.
-            await _build_cost_check(factory, (name,), gateway, confirmed=False).log_budget_warnings()
-        yield BacktestForecaster(
-            forecaster=forecaster, random=factory.random, tool_factory=tool_factory, gateway=gateway
-        )
+            await _build_cost_check(factory, names, gateway, confirmed=False).log_budget_warnings()
+        yield {
+            name: BacktestForecaster(
+                forecaster=forecaster,
+                random=factory.random,
+                tool_factory=tool_factory if forecaster.uses_models else None,
+                gateway=gateway if forecaster.uses_models else None,
+            )
+            for name, forecaster in forecasters.items()
+        }
 
 
 @asynccontextmanager

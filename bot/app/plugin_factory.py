@@ -1,4 +1,4 @@
-"""Opens what config names: venues, venue writers, forecasters, model providers, search engines and data sources."""
+"""Opens what config names: venues and their writers, forecasters, models, search engines, data, notifiers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -26,6 +26,7 @@ from bot.core.interfaces import (
     Clock,
     HttpClient,
     ModelProvider,
+    NotificationChannel,
     OrderPlanner,
     PriceFeed,
     RandomStreams,
@@ -212,6 +213,16 @@ class PluginFactory:
         named = dict.fromkeys([*map(provider_name, configured_models(section)), *section.providers])
         specs = [self.registry.models[name] for name in named if name in self.registry.models]
         return {spec.name: await self._open_plugin(spec, spec.open) for spec in specs}
+
+    async def open_notifiers(self, names: Iterable[str]) -> Mapping[str, NotificationChannel]:
+        """Open the notifiers that an enabled plugin offers; log the others."""
+        opened, offered = {}, self.registry.notifiers
+        for name in names:
+            if name in offered:
+                opened[name] = await self._open_plugin(offered[name], offered[name].open)
+            else:
+                log.warning("notifier skipped: its plugin is broken or not in use; add it to plugins", notifier=name)
+        return opened
 
     async def open_model_gateway(self, ledger: Ledger, alert: AlertCallback) -> LlmGateway:
         """Open the gateway, with the providers that config names."""

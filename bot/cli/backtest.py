@@ -1,8 +1,8 @@
 """`foxcast backtest`: the score that a forecaster would have had on past rounds."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,28 +11,42 @@ import structlog
 import typer
 from rich.console import Console
 
-from bot.app.app import BacktestForecaster, open_backtest_forecaster
+from bot.app.app import BacktestForecaster, open_backtest_forecasters
 from bot.app.forecast_context import forecaster_training
 from bot.app.venues import find_archive
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.cost_confirmation import confirm_cost, typical_cost_usd
 from bot.cli.lookup import require_venue_archive
-from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, options_from_dataclass, parse_date
+from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, options_from_dataclass, parse_date, split_names
+from bot.cli.output.belief_plot import require_plot_file
+from bot.cli.output.calibration_plot import draw_trial_report
 from bot.cli.output.console import print_heading, progress_bars, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.model_memory import memory_to_json, print_memory_line
+from bot.cli.output.report_tables import print_report_tables
 from bot.cli.output.score_report import print_report
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom, SystemClock
-from bot.core.errors import NotFoundError
+from bot.core.errors import ConfigError, NotFoundError
 from bot.core.interfaces import RoundArchive
 from bot.core.learning import FittedParameters, Round
-from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
+from bot.evaluation.backtest import (
+    BacktestHistory,
+    BacktestSubject,
+    BacktestWindow,
+    RoundPeerFactory,
+    run_backtests,
+)
+from bot.evaluation.backtest_rows import history_records, write_history_rows
 from bot.evaluation.model_memory import MemoryReport, memory_in_rounds
-from bot.evaluation.score_report import build_report
+from bot.evaluation.report_tables import ReportTable
+from bot.evaluation.score_report import RESAMPLES, ScoreReport, build_report
 from bot.evaluation.score_rows import ScoreRows
+from bot.evaluation.trial_report import TrialReportPlan, build_trial_report
+from bot.evaluation.trial_scores import ComparisonPlan, compare_methods, measure_reliability
+from bot.evaluation.trial_table import TrialTable, make_table_of_trials, parse_trial_records
 from bot.forecasting.parameter_fitting import best_parameters
-from bot.plugin_system.registry import Registry
+from bot.plugin_system.registry import Registry, with_all_members
 from bot.store.forecast_queries import CallTotals, find_answered_trials, total_calls_by_state
 from bot.store.ledger import Ledger
 from bot.store.model_calls import CallState
@@ -45,10 +59,19 @@ app = typer.Typer(add_completion=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """Which forecaster is tested on which rounds."""
+    """Which forecasters are tested on which rounds, and what is written."""
 
-    forecaster: Annotated[str, typer.Option(metavar="NAME", help="The forecaster, with its settings of config.toml.")]
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
+    forecasters: Annotated[
+        str,
+        typer.Option(
+            "--forecasters",
+            "--forecaster",
+            metavar="NAME,...",
+            help="Forecasters, with their settings of config.toml, on the same questions; the first one is compared "
+            "with each other and with its members.",
+        ),
+    ]
     first: Annotated[
         date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Skip earlier rounds.")
     ] = None
@@ -68,38 +91,93 @@ class BacktestOptions:
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", help="Accept the expected cost without asking.")] = False
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write every forecast as a table of trials, .csv or .csv.gz, which foxcast lab trials reads again.",
+        ),
+    ] = None
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw calibration and indices, as .svg or .png.")
+    ] = None
 
 
 @app.command()
 @options_from_dataclass(BacktestOptions)
 def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
     """Forecast past rounds with information available at the time, and score the forecasts."""
-    require_writable(options.json, "--json")
+    for path, name in ((options.json, "--json"), (options.rows, "--rows"), (options.plot, "--plot")):
+        require_writable(path, name)
+    if options.plot is not None:
+        require_plot_file(options.plot)
     config, registry = load_config_and_plugins(ctx)
     require_venue_archive(config, registry, options.venue)
     venue, archive = find_archive(config, registry, options.venue, options.rounds)
+    names = split_names(options.forecasters)
+    if not names:
+        message = "--forecasters names nobody; name at least one forecaster"
+        raise ConfigError(message)
     random = SeededRandom(config.seed)
-    result = asyncio.run(_run_backtest(_BacktestRun(config, registry, archive, random), options))
-    found, costs, memory = result.scored, result.costs, result.memory
-    if not found:
+    result = asyncio.run(_run_backtest(_BacktestRun(config, registry, archive, random), options, names))
+    if not any(result.scored.values()):
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFoundError(message)
-    report = build_report(found.binary, graded=found.by_rule, rng=random.stream("report"))
+    _write_backtest(options, result, names, venue=venue, random=random)
+
+
+def _write_backtest(
+    options: BacktestOptions, result: "BacktestResult", names: Sequence[str], *, venue: str, random: SeededRandom
+) -> None:
+    reports = {
+        name: build_report(result.scored[name].binary, graded=result.scored[name].by_rule, rng=random.stream("report"))
+        for name in names
+    }
+    records = history_records(result.history)
+    table = make_table_of_trials(parse_trial_records(records, "the backtest")) if records else None
+    tables = [] if table is None or not table.resolved else _comparison_tables(table, names, random)
+    if options.rows is not None:
+        write_history_rows(records, options.rows)
+    if options.plot is not None and table is not None:
+        draw_trial_report(build_trial_report(table, TrialReportPlan(), random), options.plot)
     if options.json is not None:
-        head = {"forecaster": options.forecaster, "venue": venue}
-        models = {
-            "costs": None if costs is None else asdict(costs),
-            "memory": None if memory is None else memory_to_json(memory),
-        }
-        write_json({**head, **report.to_json(), **models}, options.json)
-    if options.json != STDOUT:
-        print_report(
-            stdout_console(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}"
-        )
-        if costs is not None:
-            print_experiment_costs(stdout_console(), costs)
-        if memory is not None:
-            print_memory_line(stdout_console(), memory)
+        write_json(_backtest_to_json(result, reports, tables, venue), options.json)
+    if options.json == STDOUT:
+        return
+    console = stdout_console()
+    for name, report in reports.items():
+        print_report(console, report, title=f"{name} on {len(report.by_round)} rounds of {venue}")
+    print_report_tables(console, tables)
+    if result.costs is not None:
+        print_experiment_costs(console, result.costs)
+    for memory in result.memory.values():
+        print_memory_line(console, memory)
+
+
+def _comparison_tables(table: TrialTable, names: Sequence[str], random: SeededRandom) -> list[ReportTable]:
+    """Return the calibration, and paired comparisons of the first forecaster with each other, members included."""
+    first, others = names[0], [name for name in table.by_method if name != names[0]]
+    plans = [ComparisonPlan(reference=other, methods=[first]) for other in others] if first in table.by_method else []
+    compared = [compare_methods(table, plans, random, RESAMPLES)] if plans else []
+    return [*compared, measure_reliability(table)]
+
+
+def _backtest_to_json(
+    result: "BacktestResult", reports: Mapping[str, ScoreReport], tables: Sequence[ReportTable], venue: str
+) -> dict[str, object]:
+    """Return the report of the first forecaster, and below it those of all where there are several."""
+    first = next(iter(reports))
+    memory = {name: memory_to_json(one) for name, one in result.memory.items()}
+    several = {"by_forecaster": {name: report.to_json() for name, report in reports.items()}, "memories": memory}
+    return {
+        "forecaster": first,
+        "venue": venue,
+        **reports[first].to_json(),
+        "costs": None if result.costs is None else asdict(result.costs),
+        "memory": memory.get(first),
+        **(several if len(reports) > 1 or set(memory) - {first} else {}),
+        **{table.key: table.to_json() for table in tables},
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +199,12 @@ class ExperimentCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestResult:
-    """The scores of a backtest, and, for forecasters with models, costs and what the models may remember."""
+    """The scores of a backtest by forecaster, what each of them said, and what models cost and may remember."""
 
-    scored: ScoreRows
+    scored: Mapping[str, ScoreRows]
+    history: BacktestHistory
     costs: ExperimentCosts | None = None
-    memory: MemoryReport | None = None
+    memory: Mapping[str, MemoryReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +214,38 @@ class _BacktestRun:
     archive: RoundArchive
     random: SeededRandom
 
-    def make_subject(self, opened: BacktestForecaster, run: str) -> BacktestSubject:
-        return BacktestSubject(
-            configured_forecaster=opened.forecaster,
-            fit_parameters=self._make_learner(opened.forecaster.name),
-            tool_factory=opened.tool_factory,
-            concurrency=self.config.daemon.concurrency if opened.forecaster.uses_models else 1,
-            run=run,
-        )
 
-    def _make_learner(self, name: str) -> Callable[[Round], FittedParameters | None]:
-        training = forecaster_training(self.config, self.registry, name)
-        known: dict[datetime, FittedParameters | None] = {}
+def make_backtest_subject(
+    config: Config,
+    registry: Registry,
+    archive: RoundArchive,
+    opened: BacktestForecaster,
+    *,
+    history: BacktestHistory,
+    run: str = "",
+) -> BacktestSubject:
+    """Return an opened forecaster as the subject of a backtest.
 
-        def learn(past_round: Round) -> FittedParameters | None:
-            if past_round.as_of not in known:
-                known[past_round.as_of] = best_parameters(name, training, [self.archive], before=past_round.as_of)
-            return known[past_round.as_of]
+    It learns from the archive and, if it builds on others, from what these said in earlier rounds of the backtest.
+    """
+    name, members = opened.forecaster.name, opened.forecaster.members
+    training = forecaster_training(config, registry, name)
+    known: dict[datetime, FittedParameters | None] = {}
 
-        return learn
+    def learn(past_round: Round) -> FittedParameters | None:
+        before = past_round.as_of
+        if before not in known:
+            pasts = history.resolved_forecasts(members, before) if members else ()
+            known[before] = best_parameters(name, training, [archive], before=before, pasts=pasts)
+        return known[before]
+
+    return BacktestSubject(
+        configured_forecaster=opened.forecaster,
+        fit_parameters=learn,
+        tool_factory=opened.tool_factory or (RoundPeerFactory(history) if members else None),
+        concurrency=config.daemon.concurrency if opened.forecaster.uses_models else 1,
+        run=run,
+    )
 
 
 async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[str], ledger: Ledger) -> int:
@@ -187,22 +279,36 @@ def _rounds_in_window(archive: RoundArchive, window: BacktestWindow) -> Iterator
     return filter(window.contains, map(archive.read_round, archive.round_keys()))
 
 
-async def _run_backtest(run: _BacktestRun, options: BacktestOptions) -> BacktestResult:
+async def _run_backtest(run: _BacktestRun, options: BacktestOptions, names: Sequence[str]) -> BacktestResult:
+    """Run members before the forecasters that build on them, each once, and score all."""
     window = BacktestWindow(first=options.first, last=options.last)
-    clock = SystemClock()
-    async with open_backtest_forecaster(run.config, run.registry, options.forecaster, clock=clock) as opened:
-        subject = run.make_subject(opened, options.run)
-        if opened.tool_factory is None:
-            return BacktestResult(scored=await _score_rounds(run, subject, window))
-        ledger, began = opened.tool_factory.ledger, clock.now()
-        rounds = list(_rounds_in_window(run.archive, window))
-        scopes = {question.ref: subject.record_scope(question.ref) for one in rounds for question in one.questions}
-        new = await count_unanswered_questions(subject, scopes.values(), ledger)
-        await _confirm_new_costs(opened, new, len(scopes), options=options, run=run)
+    clock, history = SystemClock(), BacktestHistory()
+    ordered = with_all_members(run.config, run.registry, names)
+    async with open_backtest_forecasters(run.config, run.registry, ordered, clock=clock) as opened:
+        subjects = [
+            make_backtest_subject(run.config, run.registry, run.archive, one, history=history, run=options.run)
+            for one in opened.values()
+        ]
+        paid = [one for one in subjects if one.configured_forecaster.uses_models]
+        ledger = next((one.tool_factory.ledger for one in opened.values() if one.tool_factory is not None), None)
+        if ledger is None:
+            return BacktestResult(scored=await _score_rounds(run, subjects, window, history), history=history)
+        began, rounds = clock.now(), list(_rounds_in_window(run.archive, window))
+        questions = [question.ref for one in rounds for question in one.questions]
+        scopes = {one.configured_forecaster.name: {ref: one.record_scope(ref) for ref in questions} for one in paid}
+        for one in paid:
+            found = scopes[one.configured_forecaster.name]
+            new = await count_unanswered_questions(one, found.values(), ledger)
+            await _confirm_new_costs(opened[one.configured_forecaster.name], new, len(found), options=options, run=run)
+        scored = await _score_rounds(run, subjects, window, history)
+        every = [scope for found in scopes.values() for scope in found.values()]
         return BacktestResult(
-            scored=await _score_rounds(run, subject, window),
-            costs=await load_experiment_costs(scopes.values(), ledger, began=began),
-            memory=await memory_in_rounds(rounds, scopes, ledger, run.config.llm),
+            scored=scored,
+            history=history,
+            costs=await load_experiment_costs(every, ledger, began=began),
+            memory={
+                name: await memory_in_rounds(rounds, found, ledger, run.config.llm) for name, found in scopes.items()
+            },
         )
 
 
@@ -211,7 +317,10 @@ async def _confirm_new_costs(
 ) -> None:
     if new < questions:
         log.info(
-            "recorded, so models are called again only if something changed", questions=questions - new, of=questions
+            "recorded, so models are called again only if something changed",
+            forecaster=opened.forecaster.name,
+            questions=questions - new,
+            of=questions,
         )
     if new:
         typical_usd = await typical_cost_usd(opened, run.config)
@@ -224,16 +333,19 @@ async def _confirm_new_costs(
         )
 
 
-async def _score_rounds(run: _BacktestRun, subject: BacktestSubject, window: BacktestWindow) -> ScoreRows:
+async def _score_rounds(
+    run: _BacktestRun, subjects: Sequence[BacktestSubject], window: BacktestWindow, history: BacktestHistory
+) -> Mapping[str, ScoreRows]:
     keys = run.archive.round_keys()
     with progress_bars() as bars:
         task = bars.add_task("rounds", total=len(keys))
-        return await run_backtest(
+        return await run_backtests(
             run.archive,
-            subject,
+            subjects,
             window,
             random=run.random,
             progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
+            history=history,
         )
 
 

@@ -19,7 +19,7 @@ from bot.config.secrets import read_api_token
 from bot.core.errors import ConfigError, describe_error
 from bot.core.plain_text import replace_invisible
 from bot.core.plugin_specs import CommandSpec
-from bot.core.redaction import redact_foreign_message, redact_message
+from bot.core.redaction import redact_foreign_message, redact_known_secrets, redact_message
 from bot.core.submissions import ExecutionMode
 from bot.plugin_system.discovery import discover_plugins
 from bot.plugin_system.registry import Registry, find_offering_plugin, load_registry
@@ -131,12 +131,18 @@ def _configure_logging(section: LogSection, call: CommandInvocation, min_level: 
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(() if call.debug else (_summarize_error,)),
+            _redact_event,
             *_log_renderers(section.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stderr)),
         cache_logger_on_first_use=False,
     )
+
+
+def _redact_event(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Remove secrets from each text of an event: in the line, what ends one is not the end of a text any more."""
+    return {name: redact_known_secrets(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _redact_line(_logger: object, _method: str, line: str) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.files import write_text_atomically
+from bot.config.key_lines import KeyPath
 from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
 from bot.config.schema import Config
 from bot.config.settings_report import (
@@ -25,7 +26,7 @@ from bot.config.settings_report import (
     parse_key,
     suggest_settings,
 )
-from bot.config.sources import SECRET_SUFFIXES, KeyPath, TomlDocument, read_toml_file, variable_name
+from bot.config.sources import SECRET_SUFFIXES, TomlDocument, read_toml_file, variable_name
 from bot.config.upgrade import upgrade_text
 from bot.config.validation import Annotation, current_key, dotted_key, field_names, inner_annotation, is_secret
 from bot.core.errors import ConfigError

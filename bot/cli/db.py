@@ -1,7 +1,9 @@
-"""`foxcast db`: check, back up, restore or export the ledger and the paper books."""
+"""`foxcast db`: check, back up, list, restore or export the ledger and the paper books."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,19 +11,28 @@ import typer
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
-from bot.cli.output.console import print_json, stdout_console
-from bot.cli.output.formatting import format_bytes
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import NO_VALUE, format_age, format_bytes
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
 from bot.core.errors import NotFoundError
 from bot.execution.paper.accounting import find_faults
 from bot.execution.paper.paper_book import PAPER_BOOK_FILE
 from bot.store import backups
-from bot.store.backups import backup_books_folder, find_books
+from bot.store.backup_retention import backup_generations
+from bot.store.backups import (
+    BACKUP_FOLDER,
+    LedgerBackup,
+    LedgerContent,
+    backup_books_folder,
+    find_books,
+    list_backups,
+    read_backup_content,
+)
 from bot.store.database import open_reader
 from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, state_folder
+from bot.store.ledger import LEDGER_FILE, require_ledger, state_folder
 from bot.store.ledger_export import export_ledger
 from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
@@ -33,7 +44,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.callback()
 def db() -> None:
-    """Check, back up, restore or export the ledger."""
+    """Check, back up, list, restore or export the ledger."""
 
 
 @app.command()
@@ -72,16 +83,44 @@ def backup(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
         )
 
 
+BACKUP_COLUMNS = (
+    TableColumn("name"),
+    TableColumn("made"),
+    TableColumn("size", ColumnKind.NUMBER),
+    TableColumn("kept as"),
+    TableColumn("questions", ColumnKind.NUMBER),
+    TableColumn("forecasts", ColumnKind.NUMBER),
+    TableColumn("submissions", ColumnKind.NUMBER),
+    TableColumn("last record"),
+)
+
+
+@app.command("list")
+def list_all(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
+    """List the backups, newest first: age, size, what keeps them, and how much they hold."""
+    path, now = _ledger_path(load_command_config(ctx)), SystemClock().now()
+    found = backup_generations(path.parent / BACKUP_FOLDER, path.stem, now=now)
+    contents = {one: read_backup_content(one.path) for one in found}
+    if as_json:
+        print_json([_backup_to_json(one, generations, contents[one]) for one, generations in found.items()])
+    elif found:
+        rows = [_backup_cells(one, generations, contents[one], now) for one, generations in found.items()]
+        stdout_console().print(make_table(BACKUP_COLUMNS, rows))
+    else:
+        stdout_console().print(f"there is no backup in {path.parent / BACKUP_FOLDER}; make one with: foxcast db backup")
+
+
 @app.command()
 def restore(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that foxcast db backup wrote.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A backup that foxcast db list names, or the path of its file.")
+    ],
 ) -> None:
     """Restore the ledger and paper books from a backup; the replaced files are kept."""
-    if not file.is_file():
-        message = f"{file} does not exist; backups are in {state_folder(load_command_config(ctx)) / BACKUP_FOLDER}"
-        raise NotFoundError(message)
-    done = restore_backup(file, _ledger_path(load_command_config(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
+    path = _ledger_path(load_command_config(ctx))
+    file = _find_backup(path, name)
+    done = restore_backup(file, path, migrations=MIGRATIONS, at=SystemClock().now())
     console = stdout_console()
     console.print(f"{done.backup} is the ledger now")
     if done.books:
@@ -113,10 +152,44 @@ def _ledger_path(config: Config) -> Path:
 
 def _existing_ledger_path(config: Config) -> Path:
     path = _ledger_path(config)
-    if not path.exists():
-        message = f"there is no ledger at {path} yet; create one with: foxcast run --once"
-        raise NotFoundError(message)
+    require_ledger(path)
     return path
+
+
+def _find_backup(ledger: Path, name: str) -> Path:
+    """Return the file of a backup: a path, or a name in the folder of backups; raises NotFoundError."""
+    folder = ledger.parent / BACKUP_FOLDER
+    named = next(
+        (one.path for one in list_backups(folder, ledger.stem) if name in {one.path.name, one.path.stem}), None
+    )
+    if named is None and not Path(name).is_file():
+        message = f"there is no backup {name} in {folder}, and no such file; list the backups with: foxcast db list"
+        raise NotFoundError(message)
+    return named or Path(name)
+
+
+def _backup_cells(
+    backup: LedgerBackup, generations: Sequence[str], content: LedgerContent | None, now: datetime
+) -> tuple[str, ...]:
+    kept = ", ".join(generations) or "to be deleted"
+    row = (backup.path.stem, format_age(now - backup.made_at), format_bytes(backup.size_bytes))
+    if content is None:
+        return (*row, "damaged", *(NO_VALUE,) * 4)
+    counts = [f"{content.rows.get(table, 0):,}" for table in ("question", "forecast", "intent")]
+    last = NO_VALUE if content.last_record_at is None else f"{content.last_record_at:%Y-%m-%d %H:%M} UTC"
+    return (*row, kept, *counts, last)
+
+
+def _backup_to_json(backup: LedgerBackup, generations: Sequence[str], content: LedgerContent | None) -> dict[str, Any]:
+    return {
+        "name": backup.path.stem,
+        "path": str(backup.path),
+        "made_at": backup.made_at.isoformat(),
+        "size_bytes": backup.size_bytes,
+        "kept_as": [*generations],
+        "rows": None if content is None else dict(content.rows),
+        "last_record_at": content.last_record_at.isoformat() if content and content.last_record_at else None,
+    }
 
 
 def _check_book(path: Path) -> IntegrityReport:

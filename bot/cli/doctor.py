@@ -32,6 +32,7 @@ from bot.cli.doctor_checks import (
     live_venue_names,
     load_last_run,
 )
+from bot.cli.health_report import check_conditions
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_age, format_bytes
@@ -42,15 +43,16 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError, StoreError
 from bot.core.plugin_specs import PluginTableName
 from bot.core.submissions import ExecutionMode
-from bot.daemon.recorder import read_last_heartbeat
 from bot.llm.roles import ModelRoles
 from bot.plugin_system.registry import Registry, load_registry, with_all_members
-from bot.store.backups import list_backups
-from bot.store.database import WAL_LIMIT_BYTES, find_running_holder
+from bot.store.backups import BACKUP_FOLDER, list_backups
+from bot.store.database import WAL_LIMIT_BYTES
 from bot.store.event_log import LedgerEvent
+from bot.store.heartbeat import MAX_HEARTBEAT_AGE, DaemonCondition, read_daemon_state
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, open_ledger_read_only, state_folder
-from bot.store.restore import read_restore_mark
+from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
+from bot.store.private_files import find_foreign_entries
+from bot.store.restore import lost_ledger_reason, read_restore_mark
 
 OLDEST_PYTHON = (3, 11)
 
@@ -60,9 +62,6 @@ EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 CLOCK_SLACK = timedelta(minutes=5)
-
-
-MAX_HEARTBEAT_AGE = timedelta(seconds=60)
 
 
 MAX_BACKUP_AGE = timedelta(days=1)
@@ -95,7 +94,8 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     folder = state_folder(config)
     found = load_last_run(config, folder / LEDGER_FILE, now)
     yield _check_clock(folder / LEDGER_FILE, now, clock_fault(found, live_venue_names(config)))
-    yield _check_daemon(folder, now)
+    yield from _check_daemon(folder, now)
+    yield from check_conditions(config, now)
     yield from _check_ledger(folder / LEDGER_FILE, now)
     if (folder / LEDGER_FILE).exists():
         yield from check_model_health(config, folder / LEDGER_FILE, now)
@@ -200,11 +200,11 @@ def _check_state_folder(config: Config) -> CheckFinding:
         )
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "check its permissions")
-    wide = [
-        path
-        for path in (state_folder(config), state_folder(config) / LEDGER_FILE)
-        if path.exists() and _is_readable_by_others(path)
-    ]
+    used = state_folder(config)
+    if fault := next(find_foreign_entries(used), "") if used.exists() else "":
+        found, _, remedy = fault.partition("; ")
+        return CheckFinding(CheckVerdict.FAIL, "state folder", found, remedy)
+    wide = [path for path in (used, used / LEDGER_FILE) if path.exists() and _is_readable_by_others(path)]
     if wide:
         return CheckFinding(
             CheckVerdict.WARN, "state folder", f"others can read {wide[0]}", f"run: chmod go-rwx {wide[0]}"
@@ -252,20 +252,32 @@ def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> It
     yield from check_readiness(config, registry, found, now)
 
 
-def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
-    holder = find_running_holder(folder)
+def _check_daemon(folder: Path, now: datetime) -> Iterator[CheckFinding]:
+    """Check the process that runs; how one ended that does not run is a condition."""
+    state = read_daemon_state(folder, now)
+    holder, beat = state.holder, None if state.heartbeat is None else state.heartbeat.at
     if holder is None:
-        return CheckFinding(CheckVerdict.OK, "daemon", "not running")
-    beat = read_last_heartbeat(folder)
+        if state.condition in {DaemonCondition.NEVER, DaemonCondition.STOPPED}:
+            yield CheckFinding(CheckVerdict.OK, "daemon", "not running")
+        return
     age = None if beat is None or beat < holder.started_at else now - beat
     silent = now - holder.started_at if age is None else age
     if silent <= MAX_HEARTBEAT_AGE:
-        return CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} is running")
-    found = f"last heartbeat of process {holder.pid}: {format_age(silent)}"
-    return CheckFinding(CheckVerdict.WARN, "daemon", found, "check its log; a single pass has no heartbeat")
+        yield CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} is running")
+    elif age is None:
+        found = f"last heartbeat of process {holder.pid}: {format_age(silent)}"
+        yield CheckFinding(CheckVerdict.WARN, "daemon", found, "check its log; a single pass has no heartbeat")
 
 
 def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
+    try:
+        reason = lost_ledger_reason(path)
+    except StoreError as error:
+        reason = str(error)
+    if reason:
+        found, _, remedy = reason.partition("; ")
+        yield CheckFinding(CheckVerdict.FAIL, "ledger", found, remedy)
+        return
     if not path.exists():
         yield CheckFinding(CheckVerdict.OK, "ledger", "none yet; create one with: foxcast run --once")
         return
@@ -302,7 +314,7 @@ async def _load_last_halt(path: Path) -> LedgerEvent | None:
 
 
 def _check_ledger_integrity(path: Path) -> CheckFinding:
-    remedy = "restore a backup: foxcast db restore FILE"
+    remedy = "restore a backup: foxcast db restore NAME (foxcast db list)"
     try:
         health = run_quick_check(path)
     except StoreError as error:

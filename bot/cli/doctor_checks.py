@@ -4,7 +4,6 @@ The readiness of live venues is what the last run found.
 """
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -37,6 +36,7 @@ from bot.execution.gate.execution_policy import venue_policies
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.rules import arm_objection
 from bot.forecasting.leak_guard.content_filter import FILTER_ROLE
+from bot.jobs.live_readiness import READINESS_JOB, readiness_faults
 from bot.llm.model_health import ModelHealthReport, report_model_health
 from bot.llm.pricing import CallCostEstimator, PriceTable
 from bot.llm.providers import find_missing_setup
@@ -396,13 +396,6 @@ async def _load_permissions(
         return await ledger.permissions.principals(), status, await ledger.permissions.verify(head), in_doubt
 
 
-READINESS_JOB = "ready"
-
-
-# The format in which the readiness job reports faults.
-_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|clock|database|audit): ")
-
-
 # The last request to a venue is searched among this many newest orders.
 _MAX_ORDERS_READ = 50
 
@@ -434,20 +427,6 @@ def load_last_run(config: Config, ledger: Path, now: datetime) -> LastRunState:
 def live_venue_names(config: Config) -> list[str]:
     """Return the venues in mode live."""
     return [name for name in config.venues if config.mode_of(name) is ExecutionMode.LIVE]
-
-
-def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
-    if run is None or not run.ok:
-        return {}
-    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
-    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
-    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
-
-
-def _split_faults(report: str) -> Iterator[tuple[str, str]]:
-    _, *found = _FAULT_PATTERN.split(report)
-    yield from zip(found[::2], found[1::2], strict=True)
 
 
 def clock_fault(found: LastRunState, venues: Sequence[str]) -> str:

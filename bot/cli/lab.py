@@ -1,4 +1,4 @@
-"""`foxcast lab`: experiments in a simulated world, without network or keys, and their report."""
+"""`foxcast lab`: experiments in a simulated world, without network or keys, and reports on tables of trials."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from bot.cli.command_exit import ExitCode, run_until_terminated
+from bot.cli.lab_trials import TrialsOptions, report_trials
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
 from bot.cli.output.files import STDOUT, require_writable, write_json
@@ -51,7 +52,9 @@ DIGITS = 4
 
 def print_lab_report(console: Console, report: Mapping[str, Any]) -> None:
     """Print a report for a person."""
-    print_heading(console, f"Simulation: {report['questions']} questions of the world of seed {report['seed']}")
+    followed = f", followed for {report['days']} days: {report['forecasts']} forecasts" if report["days"] else ""
+    questions = f"{report['questions']} questions of the world of seed {report['seed']}{followed}"
+    print_heading(console, f"Simulation: {questions}")
     console.print(make_table(COLUMNS, [_lab_cells(row) for row in report["rows"]]))
     for row in report["rows"]:
         if row["note"]:
@@ -125,13 +128,30 @@ REPORT_FILE = "report.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabOptions:
-    """Which experiment runs, on which questions."""
+class ExperimentOptions:
+    """What all experiments take: the world, the number of processes, and where ledgers and the report go."""
 
     seed: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Seed of the simulated world; the same seed gives the same results."),
     ] = 1
+    hide_crowd: Annotated[
+        bool,
+        typer.Option("--hide-crowd", help="The compared forecasters do not see the market price."),
+    ] = False
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of processes; default: one per core.")
+    ] = None
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the ledgers in this empty folder; default: delete them.")
+    ] = None
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabOptions(ExperimentOptions):
+    """Which parts or forecasters are measured, on how many questions."""
+
     questions: Annotated[
         int | None,
         typer.Option(
@@ -153,25 +173,29 @@ class LabOptions:
         typer.Option(
             metavar="NAME,...",
             help="Compare these forecasters instead, by cost too: baseline, blf (always there, the reference), court, "
-            "team, solo, orchestra, ensemble.",
+            "team, solo, orchestra, blend.",
         ),
     ] = ""
-    hide_crowd: Annotated[
-        bool,
-        typer.Option("--hide-crowd", help="The compared forecasters do not see the market price."),
-    ] = False
-    jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of processes; default: one per core.")
-    ] = None
-    folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the ledgers in this empty folder; default: delete them.")
-    ] = None
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StalenessOptions(ExperimentOptions):
+    """Which forecasters follow how many questions, and for how long."""
+
+    questions: Annotated[
+        int,
+        typer.Option(min=5, max=2000, metavar="N", help="Number of questions that are followed."),
+    ] = 30
+    days: Annotated[int, typer.Option(min=2, max=60, metavar="N", help="Days for which each is followed.")] = 8
+    forecasters: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="These forecasters: baseline, blf, court, team, solo, orchestra."),
+    ] = "solo"
 
 
 @app.callback()
 def lab() -> None:
-    """Experiments that need no network and no key."""
+    """Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."""
 
 
 @app.command()
@@ -184,8 +208,29 @@ def sandbox(_ctx: typer.Context, options: LabOptions) -> None:
     if options.hide_crowd and not options.forecasters.strip():
         message = "it goes with --forecasters; the part crowd measures the same for blf"
         raise typer.BadParameter(message, param_hint="--hide-crowd")
+    _run_experiment(options, questions=options.questions, only=options.only, forecasters=options.forecasters)
+
+
+@app.command()
+@options_from_dataclass(StalenessOptions)
+def staleness(_ctx: typer.Context, options: StalenessOptions) -> None:
+    """Measure what forecasts lose that are used for several days, on simulated questions that are followed daily."""
+    if not options.forecasters.strip():
+        message = "it names no forecaster"
+        raise typer.BadParameter(message, param_hint="--forecasters")
+    _run_experiment(options, questions=options.questions, days=options.days, forecasters=options.forecasters)
+
+
+def _run_experiment(options: ExperimentOptions, **arguments: object) -> None:
     require_writable(options.json, "--json")
-    write_and_print_report(run_until_terminated(_run_laboratory(options)), options.json)
+    write_and_print_report(run_until_terminated(_run_laboratory(options, arguments)), options.json)
+
+
+@app.command()
+@options_from_dataclass(TrialsOptions)
+def trials(ctx: typer.Context, options: TrialsOptions) -> None:
+    """Pool, calibrate, blend, score and compare the methods of tables of trials."""
+    report_trials(ctx, options)
 
 
 def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> None:
@@ -196,12 +241,12 @@ def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> Non
         print_lab_report(stdout_console(), report)
 
 
-async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
+async def _run_laboratory(options: ExperimentOptions, arguments: Mapping[str, object]) -> dict[str, Any]:
     """Run the laboratory in a child process, which reports its progress on stderr, and return its report."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / REPORT_FILE
         child = await asyncio.create_subprocess_exec(
-            *child_command(LABORATORY_ENTRY_POINT, *_laboratory_arguments(options, out))
+            *child_command(LABORATORY_ENTRY_POINT, *_laboratory_arguments(options, arguments, out))
         )
         try:
             code = await child.wait()
@@ -220,15 +265,13 @@ async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
         return report
 
 
-def _laboratory_arguments(options: LabOptions, out: Path) -> list[str]:
+def _laboratory_arguments(options: ExperimentOptions, arguments: Mapping[str, object], out: Path) -> list[str]:
     given = {
-        "--seed": options.seed,
-        "--questions": options.questions,
-        "--only": options.only,
-        "--forecasters": options.forecasters,
-        "--jobs": options.jobs,
-        "--folder": None if options.folder is None else options.folder.absolute(),
-        "--out": out,
+        **arguments,
+        "seed": options.seed,
+        "jobs": options.jobs,
+        "folder": None if options.folder is None else options.folder.absolute(),
+        "out": out,
     }
-    valued = [part for name, value in given.items() if value not in {None, ""} for part in (name, str(value))]
+    valued = [part for name, value in given.items() if value not in {None, ""} for part in (f"--{name}", str(value))]
     return [*valued, *(("--hide-crowd",) if options.hide_crowd else ())]

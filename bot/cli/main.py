@@ -64,7 +64,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "leaks": CommandEntry(
         "bot.cli.leaks", "Check everything that forecasts read for information from after the cutoff."
     ),
-    "lab": CommandEntry("bot.cli.lab", "Experiments that need no network and no key."),
+    "lab": CommandEntry(
+        "bot.cli.lab", "Experiments, and tables of trials: pools, calibration, blends, scores and comparisons."
+    ),
     "fit": CommandEntry("bot.cli.fit", "Fit a forecaster's parameters to outcomes known before a date."),
     "lock": CommandEntry("bot.cli.lock", "Lock a question: no forecasts, no submissions.", "lock_app"),
     "unlock": CommandEntry("bot.cli.lock", "Remove the lock of a question.", "unlock_app"),
@@ -110,8 +112,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "plugins": CommandEntry("bot.cli.plugins", "List plugins: what they provide, and which are enabled or broken."),
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
+    "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
-    "db": CommandEntry("bot.cli.db", "Check, back up, restore or export the ledger."),
+    "db": CommandEntry("bot.cli.db", "Check, back up, list, restore or export the ledger."),
 }
 
 

@@ -80,6 +80,11 @@ def options_from_dataclass(options: type[O]) -> Callable[[Callable[[typer.Contex
     return decorate
 
 
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas, each once and in order."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
 def parse_date(text: str) -> date:
     """Parse the date given to an option; raises a usage error that shows the format."""
     try:

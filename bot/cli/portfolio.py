@@ -36,6 +36,7 @@ from bot.core.clock import SystemClock
 from bot.core.errors import ConfigError
 from bot.core.orders import Account, OpenOrder, Position
 from bot.core.questions import QuestionRef
+from bot.core.redaction import redact_known_secrets
 from bot.core.submissions import ExecutionMode
 from bot.core.trading_profit import MILLIONTHS, EquityPoint, EquityReading, equity_points
 from bot.evaluation.account_profit import MONEY_TOLERANCE, AccountProfit, compute_account_profit
@@ -355,7 +356,7 @@ def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -
     ]
     text = to_csv(rows, EQUITY_CSV_COLUMNS if history else MARKET_CSV_COLUMNS)
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(redact_known_secrets(text), encoding="utf-8")
     except OSError as error:
         message = f"{path} cannot be written ({error.strerror}); name a file in an existing folder"
         raise ConfigError(message) from error

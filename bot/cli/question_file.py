@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from bot.config.sources import KeyPath
+from bot.config.key_lines import KeyPath
 from bot.config.validation import FAULT_TEXTS, TYPE_NAMES, annotation_at, dotted_key, field_names, known_key
 from bot.core.distributions import curve_from_quantiles
 from bot.core.errors import MalformedDataError, NotFoundError

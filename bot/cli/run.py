@@ -158,6 +158,12 @@ def submission_problems(found: SubmissionCounts) -> Iterator[str]:
         yield f"{count} {was.format(venue)} refused: {why or 'no reason given'}; see: foxcast orders"
 
 
+def credential_problems(refused: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each live venue that refused the credentials."""
+    for venue, why in refused.items():
+        yield f"{venue}: nothing is submitted, {why}; renew the credentials, then check them: foxcast preflight {venue}"
+
+
 def submissions_exit_code(found: SubmissionCounts) -> ExitCode:
     """Return the exit code of a pass that has nothing worse to report."""
     if found.unanswered:
@@ -375,8 +381,8 @@ def _built_in_notice(config: Config) -> str:
 
 def _run_one_pass(app_opener: AppOpener, call: CommandInvocation) -> NoReturn:
     stops: list[signal.Signals] = []
-    end, failed, sent = asyncio.run(_execute_pass(app_opener, call, stops))
-    for line in submission_problems(sent):
+    end, failed, sent, refused = asyncio.run(_execute_pass(app_opener, call, stops))
+    for line in (*credential_problems(refused), *submission_problems(sent)):
         typer.echo(replace_invisible(f"foxcast: {line}"), err=True)
     if stops and end.reason in {ExitReason.ASKED, ExitReason.CUT}:
         detail = f"; {end.detail}" if end.detail else ""
@@ -386,7 +392,8 @@ def _run_one_pass(app_opener: AppOpener, call: CommandInvocation) -> NoReturn:
     if line := failures_summary(failed):
         typer.echo(replace_invisible(f"foxcast: {line}"), err=True)
     code = EXIT_REASON_CODES.get(end.reason, ExitCode.FAILED)
-    raise typer.Exit(code or submissions_exit_code(sent) or failures_exit_code(failed))
+    refusal_code = ExitCode.UNAUTHORIZED if refused else ExitCode.DONE
+    raise typer.Exit(code or refusal_code or submissions_exit_code(sent) or failures_exit_code(failed))
 
 
 def _report_unclean_exit(end: DaemonExit) -> None:
@@ -400,13 +407,16 @@ async def _run_daemon(app_opener: AppOpener, limits: DaemonLimits) -> DaemonExit
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.price_watches()]
-            return await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
+            await record.record_start(opened.clock.now())
+            end = await run_daemon(jobs, clock=opened.clock, limits=limits, record=record, stop=opened.stopping)
+            await record.record_end(end, opened.clock.now())
+            return end
 
 
 async def _execute_pass(
     app_opener: AppOpener, call: CommandInvocation, stops: list[signal.Signals]
-) -> tuple[DaemonExit, RecentFailures, SubmissionCounts]:
-    """Run one pass, print its summary, and return its end, its failed trials and its submissions.
+) -> tuple[DaemonExit, RecentFailures, SubmissionCounts, Mapping[str, str]]:
+    """Run one pass, print its summary, and return its end, failed trials, submissions and refused credentials.
 
     A signal that stops the pass is added to the list.
     """
@@ -429,4 +439,6 @@ async def _execute_pass(
         if held := await unconfirmed_forecasts_message(opened):
             stdout_console().print(f"\n{held}")
         readers = opened.ledger.forecasts.readers
-        return end, await read_recent_failures(readers, began), await count_submissions(readers, began)
+        readiness = opened.execution.readiness
+        refused = {venue: readiness.credentials[venue] for venue in sorted(readiness.refused_credentials)}
+        return end, await read_recent_failures(readers, began), await count_submissions(readers, began), refused

@@ -15,23 +15,26 @@ from rich.console import Console
 
 from bot.cli.command_setup import load_command_config
 from bot.cli.costs import TodayCosts, load_today_costs, today_lines, today_to_json
+from bot.cli.health_report import HealthReport, check_lines, load_health_report, problem_lines, report_to_json
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
 from bot.cli.output.formatting import format_age
 from bot.cli.output.trial_text import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.config.schema import Config
 from bot.core.clock import SystemClock
+from bot.core.errors import StoreError
+from bot.core.plain_text import replace_invisible
 from bot.core.submissions import ExecutionMode, IntentState
-from bot.daemon.recorder import read_last_heartbeat
 from bot.evaluation.lookup import query_ledger
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.store import permissions
-from bot.store.backups import LedgerBackup, list_backups
+from bot.store.backups import BACKUP_FOLDER, LedgerBackup, list_backups
 from bot.store.database import find_running_holder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
-from bot.store.ledger import BACKUP_FOLDER, LEDGER_FILE, Ledger, open_read_only, state_folder
+from bot.store.heartbeat import read_heartbeat
+from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
 from bot.store.permissions import SubmissionHalt
-from bot.store.restore import RestoreRecord, read_restore_mark
+from bot.store.restore import RestoreRecord, lost_ledger_reason, read_restore_mark
 from bot.store.serialization import format_timestamp
 
 MAX_UNDECIDED_COUNTED = 10_000
@@ -60,7 +63,7 @@ class StatusOverview:
 
 
 async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
-    """Load the current status."""
+    """Load the current status; raises StoreError for a ledger that was lost or cannot be read."""
     folder = state_folder(config)
     path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
     copies = list_backups(folder / BACKUP_FOLDER, path.stem)
@@ -69,6 +72,8 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     halt: LedgerEvent | None = None
     halts: Sequence[SubmissionHalt] = ()
     failures: RecentFailures | None = None
+    if reason := lost_ledger_reason(path):
+        raise StoreError(reason)
     if path.exists():
         async with open_read_only(config) as records:
             counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.events.last_runs())
@@ -78,7 +83,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
     return StatusOverview(
         modes={name: config.mode_of(name) for name in config.venues},
         running=find_running_holder(folder) is not None,
-        heartbeat=read_last_heartbeat(folder),
+        heartbeat=None if (beat := read_heartbeat(folder)) is None else beat.at,
         stop_file=stop if stop.exists() else None,
         stops=halts_besides_file(stop, halts),
         halt=halt,
@@ -124,18 +129,36 @@ JOB_RUN_COLUMNS = (
 def status(
     ctx: typer.Context,
     *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether all is well: exit 0 healthy, 1 degraded, 3 not running.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show status: venue modes, heartbeat, failed trials, counts, last job runs."""
     config, now = load_command_config(ctx), SystemClock().now()
+    health = load_health_report(config, now)
+    if check:
+        _print_check(health, as_json=as_json)
+        raise typer.Exit(health.exit_code)
     found = asyncio.run(load_status_overview(config, now))
     today = None if found.counts is None else query_ledger(config, lambda records: load_today_costs(records, now))
     if as_json:
-        print_json(_status_to_json(found) | {"models": None if today is None else today_to_json(today)})
+        models = None if today is None else today_to_json(today)
+        print_json(_status_to_json(found) | {"models": models, "health": report_to_json(health)})
     else:
         _print_status(stdout_console(), found, today, now, models=bool(config.llm.roles))
+        for line in problem_lines(health):
+            stdout_console().print(line)
     if found.failures is not None and (code := failures_exit_code(found.failures)):
         raise typer.Exit(code)
+
+
+def _print_check(health: HealthReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report_to_json(health))
+        return
+    for line in check_lines(health):
+        typer.echo(replace_invisible(line))
 
 
 def _print_status(

@@ -20,6 +20,7 @@ from bot.core.beliefs import Step
 from bot.core.forecasts import TranscriptEntry, TranscriptFigure, TrialTranscript
 from bot.core.plain_text import replace_invisible
 from bot.core.predictions import BinaryPrediction, QuestionShape
+from bot.core.redaction import redact_known_secrets
 from bot.evaluation.explanation import ForecastExplanation, load_explanation
 from bot.evaluation.lookup import query_ledger
 from bot.plugin_system.registry import Registry
@@ -173,7 +174,8 @@ def render_page(forecasts: Sequence[ForecastTranscript], *, full: bool = False) 
     _add_element(head, "style", _STYLE)
     for found in forecasts:
         _add_forecast(body, found, full=full)
-    return f"<!doctype html>\n{ET.tostring(html, encoding='unicode', method='html')}\n"
+    page = ET.tostring(html, encoding="unicode", method="html")
+    return redact_known_secrets(f"<!doctype html>\n{page}\n")
 
 
 def _add_forecast(body: ET.Element, found: ForecastTranscript, *, full: bool) -> None:

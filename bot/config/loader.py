@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
+from bot.config.key_lines import KeyPath
 from bot.config.schema import Config
 from bot.config.sources import (
     CONFIG_VARIABLE,
@@ -21,7 +22,6 @@ from bot.config.sources import (
     VARIABLE_PREFIX,
     ConfigSources,
     EnvironmentVariable,
-    KeyPath,
     TomlDocument,
     read_toml_file,
     variable_name,

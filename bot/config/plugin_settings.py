@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from bot.config.key_lines import KeyPath
 from bot.config.loader import decode_variables, find_unknown_variables, merge_tables
 from bot.config.schema import Config
 from bot.config.secrets import read_secret
@@ -21,7 +22,6 @@ from bot.config.sources import (
     URL_LOGIN,
     ConfigSources,
     EnvironmentVariable,
-    KeyPath,
 )
 from bot.config.upgrade import rename_keys
 from bot.config.validation import (

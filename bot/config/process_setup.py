@@ -1,11 +1,15 @@
-"""Settings of the whole process, applied before anything else: thread counts, garbage collection, no core dumps."""
+"""Settings of the whole process, applied before anything else: thread counts, garbage collection, no memory dumps."""
 
+import ctypes
 import gc
 import os
 import resource
+import sys
 
 BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 GC_THRESHOLD = 50_000
+# Source: linux/prctl.h.
+_PR_SET_DUMPABLE = 4
 
 
 def configure_process() -> None:
@@ -14,10 +18,18 @@ def configure_process() -> None:
     Call it before numpy is imported. Matrices here have some hundred columns: a second BLAS thread gains nothing, and
     after each product it spins for a tenth of a second, which costs more than the product. Values here form no cycles,
     and collecting after every 700 of them took half the time of a fit.
-
-    Core dumps are disabled, because they would contain the keys.
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
+    forbid_memory_dumps()
     gc.set_threshold(GC_THRESHOLD)
+
+
+def forbid_memory_dumps() -> None:
+    """Let neither a crash nor another program of the same user read the memory of this process: it contains the keys.
+
+    On Linux the limit does not apply to a program that takes core dumps, such as systemd-coredump; there the process is
+    also marked as not dumpable. Child processes keep the limit and lose the mark.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
@@ -424,6 +425,9 @@ class Config(ConfigSection):
     daemon: DaemonSection = DaemonSection()
     """How often each job runs."""
 
+    alerts: AlertsSection = AlertsSection()
+    """What is reported to people, and when."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -448,8 +452,8 @@ class Config(ConfigSection):
     models: dict[ConfigName, PluginTable] = Field(default_factory=dict)
     """One table for each provider of models that has settings."""
 
-    notifiers: dict[ConfigName, PluginTable] = Field(default_factory=dict)
-    """One table for each notifier that has settings."""
+    notifiers: dict[ConfigName, NotifierTable] = Field(default_factory=dict)
+    """One table for each notifier to be used."""
 
     llm: LlmSection = LlmSection()
     """Which model plays which role, what models cost, and what may be spent."""

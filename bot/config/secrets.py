@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from bot.config.sources import KEYRING_SUFFIX, TOKEN_VARIABLE, KeyPath
+from bot.config.key_lines import KeyPath
+from bot.config.sources import KEYRING_SUFFIX, TOKEN_VARIABLE
 from bot.config.validation import ConfigFaults
 from bot.core.errors import ConfigError
 from bot.core.redaction import register_secrets

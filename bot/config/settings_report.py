@@ -13,8 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from bot.config.base_schema import PluginTable
+from bot.config.key_lines import KeyPath
 from bot.config.schema import Config
-from bot.config.sources import SECRET_SUFFIXES, URL_LOGIN, ConfigSources, KeyPath
+from bot.config.sources import SECRET_SUFFIXES, URL_LOGIN, ConfigSources
 from bot.config.validation import dotted_key
 from bot.core.plain_text import nearest_names
 from bot.core.plugin_specs import PluginTableName

@@ -2,15 +2,15 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bot.config.key_lines import KeyPath, find_line, map_toml_lines
 from bot.core.errors import ConfigError
 
-KeyPath = tuple[str | int, ...]
 # Finding lines parses each statement again, so the size is limited.
 MAX_FILE_BYTES = 64 * 1024
 
@@ -27,29 +27,18 @@ class TomlDocument:
     @cached_property
     def key_lines(self) -> Mapping[KeyPath, int]:
         """The line (from 1) of each key and table."""
-        found: dict[KeyPath, int] = {}
-        for key, line in _iter_keys(self.text):
-            found.setdefault(key, line)
-        return found
+        return map_toml_lines(self.text)
 
     def line_of(self, key: KeyPath) -> int | None:
         """Return the line of the key, or of the nearest table around it that has one."""
-        return next((self.key_lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.key_lines), None)
+        return find_line(key, self.key_lines)
 
 
 def read_toml_file(path: Path) -> TomlDocument:
     """Read and parse a TOML file; raises ConfigError naming file and line where that fails."""
+    text = read_text_file(path)
     try:
-        raw = _read_file_bytes(path)
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         table = tomllib.loads(text)
-    except OSError as error:
-        message = f"{path}: cannot be read: {error.strerror}"
-        raise ConfigError(message) from error
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"{path}:{line}: is not UTF-8 text"
-        raise ConfigError(message) from error
     except tomllib.TOMLDecodeError as error:
         message = f"{path}: is not valid TOML: {error}"
         raise ConfigError(message) from error
@@ -59,54 +48,23 @@ def read_toml_file(path: Path) -> TomlDocument:
     return TomlDocument(path=path, text=text, table=table)
 
 
-def _read_file_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        raw = file.read(MAX_FILE_BYTES + 1)
+def read_text_file(path: Path, what: str = "a configuration") -> str:
+    """Return the text of a file of limited size; raises ConfigError naming file and line where that fails."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror}"
+        raise ConfigError(message) from error
     if len(raw) > MAX_FILE_BYTES:
-        message = f"{path}: is larger than {MAX_FILE_BYTES} bytes, which is too large for a configuration"
+        message = f"{path}: is larger than {MAX_FILE_BYTES} bytes, which is too large for {what}"
         raise ConfigError(message)
-    return raw
-
-
-def _iter_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
-    prefix: KeyPath = ()
-    for line, statement in _iter_statements(text):
-        table = tomllib.loads(statement)
-        if statement.lstrip().startswith("["):
-            prefix = _header_key(table)
-            yield from ((prefix[:end], line) for end in range(1, len(prefix) + 1))
-        else:
-            yield from (((*prefix, *key), line) for key in _iter_paths(table))
-
-
-def _iter_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Split valid TOML into its statements: the shortest sequences of lines that are valid by themselves."""
-    start, statement = 1, ""
-    for number, line in enumerate(text.split("\n"), 1):
-        statement += line + "\n"
-        try:
-            tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue
-        yield start, statement
-        start, statement = number + 1, ""
-
-
-def _header_key(table: Mapping[str, Any]) -> KeyPath:
-    """Return the key of a table header parsed alone: [a.b] is {a: {b: {}}} and [[a]] is {a: [{}]}."""
-    key: KeyPath = ()
-    while table:
-        name, inner = next(iter(table.items()))
-        key = (*key, name)
-        table = inner[0] if isinstance(inner, list) else inner
-    return key
-
-
-def _iter_paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:
-    for name, value in table.items():
-        yield (name,)
-        if isinstance(value, dict):
-            yield from ((name, *key) for key in _iter_paths(value))
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"{path}:{line}: is not UTF-8 text"
+        raise ConfigError(message) from error
 
 
 VARIABLE_PREFIX = "FOXCAST_"

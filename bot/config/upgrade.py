@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from bot.config.sources import KeyPath
+from bot.config.key_lines import KeyPath
 from bot.config.validation import current_key, dotted_key
 from bot.core.errors import ConfigError
 

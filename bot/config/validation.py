@@ -12,7 +12,8 @@ from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar, Union, get_arg
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from bot.config.sources import FILE_SUFFIX, ConfigSources, KeyPath, contains_key, variable_name
+from bot.config.key_lines import KeyPath
+from bot.config.sources import FILE_SUFFIX, ConfigSources, contains_key, variable_name
 from bot.core.errors import ConfigError
 from bot.core.plain_text import nearest_names, suggest_names
 from bot.core.plugin_specs import PluginSettings

@@ -131,6 +131,7 @@ class ShownSource:
     """One source in the result of a tool: the ``name`` that evidence cites it by, and its details.
 
     ``date`` is a day (YYYY-MM-DD), ``text`` the part of it that was shown, without the fence around it there.
+    ``search`` and ``place`` are the numbers by which a tool reads a search result in full, 0 for any other source.
     """
 
     name: str
@@ -138,6 +139,8 @@ class ShownSource:
     title: str = ""
     date: str = ""
     text: str = ""
+    search: int = 0
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

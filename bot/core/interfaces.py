@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from bot.core.alerts import NotificationMessage
     from bot.core.beliefs import Step, ToolResult
     from bot.core.forecasts import TrialLimits
     from bot.core.language_models import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from bot.core.orders import Account, ClosingProposal, OrderPlan, Position, TradeProposal, UnpaidOutcome
     from bot.core.outcomes import ContestStanding, Outcome, Resolution
     from bot.core.questions import Question, QuestionRef, Quote
-    from bot.core.research import FetchedPage, NotificationMessage, Passage, SearchResult, SourcePolicy, TimeSeries
+    from bot.core.research import FetchedPage, Passage, SearchResult, SourcePolicy, TimeSeries
     from bot.core.submissions import SealedRequest, SubmissionBatch, WriteReceipt
     from bot.core.values import Json
     from bot.core.venue_http import HttpRequest, HttpResponse
@@ -448,5 +449,5 @@ class NotificationChannel(Protocol):
     """A channel to a person."""
 
     async def notify(self, message: NotificationMessage) -> None:
-        """Deliver the message or raise ServiceUnavailableError."""
+        """Deliver the message, or raise an error; it is delivered again later, with the same id."""
         ...

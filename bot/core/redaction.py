@@ -1,27 +1,31 @@
 """Finds secrets in text and removes them before the text reaches a log, the ledger, a model or a screen.
 
-Code that reads a secret registers it here; each output redacts its own text. A secret is recognised in the encodings in
-which libraries and servers repeat it: plain, in URLs, JSON, HTML, hex and base64, and truncated at its beginning or
-end. Secrets of fewer than 8 characters, or of fewer than 16 digits, are not hidden, because they would be found inside
-ordinary words and numbers.
+Code that reads a secret registers it here; each output redacts its own text. A secret is recognised in the forms of
+``bot.core.secret_forms`` under up to four layers of escapes, and so is every part of one that has 15 characters. At the
+ends of a text, which may be one of several pieces, parts of 8 characters are recognised. Secrets of fewer than 8
+characters, or of fewer than 16 digits, are not hidden, because they would be found inside ordinary words and numbers.
 """
 
-import base64
-import html
-import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import quote, quote_plus
+
+from bot.core.secret_forms import (
+    MAX_DECODE_ROUNDS,
+    can_be_hidden,
+    compile_escapes,
+    decode_escapes,
+    escape_origins,
+    plain_forms,
+    secret_forms,
+)
 
 REDACTION_MARK = "(secret-left-out)"
-MIN_SECRET_CHARS, MIN_NUMERIC_SECRET_CHARS = 8, 16
-# A long secret is found by this much of its beginning or of its end.
-SEARCH_PART_CHARS = 16
-_LONG_SECRET_CHARS = 24
-_HEX_NUMBER = re.compile(r"(?:0[xX])?([0-9a-fA-F]{16,})")
+# A text is looked at in blocks of so many bytes; each part of a form that is long enough covers one.
+_BLOCK = 8
+_MIN_PART = 2 * _BLOCK - 1
 _URL_LOGIN = re.compile(r"(?<=//)([^/\s@:]*):([^/\s@]+)(?=@)")
 _PRIVATE_KEY = re.compile(r"(?<![0-9a-zA-Z])(?:0[xX])?[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 _SECRET_NAMES = (
@@ -42,51 +46,130 @@ _SECRET_PATTERNS = tuple(
 )
 
 
+# What may end or begin a piece of a text by chance: a word, also capitalised, with its blanks and commas.
+_PLAIN_WORDS = re.compile(rb"[\s.,;:'-]*[A-Za-z]?[a-z\s.,;:'-]*|[\s.,;:'-]*[A-Z\s.,;:'-]*|[0-9\s.,:-]*")
+
+
 @dataclass(frozen=True, slots=True)
 class SecretRedactor:
     """Removes a set of secrets.
 
-    ``needles`` are the parts that are searched for, each with the complete forms that contain it.
+    ``forms`` are what is searched for in lower case, each with the fewest bytes of it that count; ``blocks`` are all
+    blocks of the forms as numbers, ``short_forms`` the forms that are too short to cover one wherever they stand, and
+    ``plain_forms`` those without encoding, whose ``escapes`` are undone.
     """
 
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    needles: Mapping[str, Sequence[tuple[str, bool]]] = field(default_factory=dict, repr=False)
-    unspaced_needles: Sequence[str] = field(default=(), repr=False)
-    spaced_needles: Sequence[str] = field(default=(), repr=False)
-    shortest: int = 0
+    forms: Sequence[tuple[bytes, int]] = field(default=(), repr=False)
+    blocks: frozenset[int] = field(default=frozenset(), repr=False)
+    short_forms: Sequence[bytes] = field(default=(), repr=False)
+    plain_forms: Sequence[bytes] = field(default=(), repr=False)
+    escapes: re.Pattern[bytes] = field(default_factory=lambda: compile_escapes(()), repr=False)
 
     @classmethod
     def from_secrets(cls, secrets: Iterable[str]) -> "SecretRedactor":
         """Return a redactor that knows these secrets."""
-        known = frozenset(secrets)
-        needles: dict[str, list[tuple[str, bool]]] = defaultdict(list)
-        for form in sorted({form for secret in known for form in _secret_forms(secret)}):
-            for part, is_end in _search_parts(form):
-                needles[part].append((form, is_end))
-        spaced = [part for part in needles if part.split() != [part]]
-        solid = [part for part in needles if part.split() == [part]]
-        shortest = min(map(len, solid), default=0)
-        return cls(
-            secrets=known, needles=dict(needles), unspaced_needles=solid, spaced_needles=spaced, shortest=shortest
+        return cls().with_secrets(secrets)
+
+    def with_secrets(self, secrets: Iterable[str]) -> "SecretRedactor":
+        """Return a redactor that also knows these secrets."""
+        fresh = frozenset(secrets) - self.secrets
+        forms = dict.fromkeys(found for secret in sorted(fresh) for found in secret_forms(secret))
+        long = [(form, len(form) if is_whole else _MIN_PART) for form, is_whole in forms if len(form) >= _MIN_PART]
+        plain = (*self.plain_forms, *(form for secret in sorted(fresh) for form in plain_forms(secret)))
+        blocks = set(self.blocks)
+        for form, _ in long:
+            for first in range(_BLOCK):
+                blocks.update(_to_blocks(form[first:]))
+        return SecretRedactor(
+            secrets=self.secrets | fresh,
+            forms=(*self.forms, *long),
+            blocks=frozenset(blocks),
+            short_forms=(*self.short_forms, *(form for form, _ in forms if len(form) < _MIN_PART)),
+            plain_forms=plain,
+            escapes=compile_escapes(plain),
         )
 
     def redact(self, text: str) -> str:
         """Return the text with ``REDACTION_MARK`` for each secret; the same object if there is none."""
-        found = [part for part in self.spaced_needles if part in text]
-        if self.unspaced_needles and len(text) >= self.shortest:
-            # Most words are shorter than any key, and skipping them is much faster than examining them.
-            words = " ".join([word for word in text.split() if len(word) >= self.shortest])
-            if words:
-                found += [part for part in self.unspaced_needles if part in words]
-        return _replace_spans(text, self._secret_spans(text, found)) if found else text
+        if not self.secrets:
+            return text
+        data = text.encode("utf-8", "surrogatepass")
+        hidden = self.redact_bytes(data)
+        return text if hidden is data else hidden.decode("utf-8", "surrogatepass")
 
-    def _secret_spans(self, text: str, found: Sequence[str]) -> Iterator[tuple[int, int]]:
-        for part in found:
-            start = text.find(part)
+    def redact_bytes(self, data: bytes) -> bytes:
+        """Return the UTF-8 text without its secrets; the same object if there is none."""
+        spans = [*self._find_spans(data)]
+        return _replace_spans(data, spans) if spans else data
+
+    def count_unfinished(self, text: str) -> int:
+        """Return how many characters at the end of a text may be the beginning of a secret that the next one ends."""
+        longest = max(map(len, self.plain_forms), default=0)
+        tail = text[-longest:].encode("utf-8", "replace").lower() if longest else b""
+        if tail.endswith(tuple(self.plain_forms)):
+            return 0
+        parts = (_common_end(tail, form) for form in self.plain_forms)
+        return len(tail[len(tail) - max(parts, default=0) :].decode("utf-8", "ignore"))
+
+    def _find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of the secrets, found under each layer of escapes."""
+        layers = [data.lower()]
+        for _ in range(MAX_DECODE_ROUNDS):
+            decoded = decode_escapes(layers[-1], self.escapes)
+            if decoded is layers[-1]:
+                break
+            layers.append(decoded)
+        for depth, layer in enumerate(layers):
+            spans = [*self._find_parts(layer, data if depth == 0 else layer)]
+            for upper in reversed(layers[:depth]) if spans else ():
+                origins = escape_origins(upper, self.escapes)
+                spans = [(origins[start], _whole_escape(origins, end)) for start, end in spans]
+            yield from spans
+
+    def _find_parts(self, text: bytes, original: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of secrets in a text in lower case; ``original`` is the text before."""
+        for form in self.short_forms:
+            start = text.find(form)
             while start >= 0:
-                for form, is_end in self.needles[part]:
-                    yield _extend_match(text, start, form, is_end=is_end, length=len(part))
-                start = text.find(part, start + 1)
+                yield start, start + len(form)
+                start = text.find(form, start + 1)
+        numbers = _to_blocks(text)
+        if self.blocks.isdisjoint(numbers):
+            return
+        done = 0
+        for place, number in enumerate(numbers[:-1]):
+            if number in self.blocks and place * _BLOCK >= done:
+                for span in self._extend_block(text, place * _BLOCK):
+                    done = max(done, span[1])
+                    yield span
+        for start in (0, len(text) - _BLOCK):
+            # What looks like words of a sentence is left alone.
+            if not _PLAIN_WORDS.fullmatch(original, start, start + _BLOCK):
+                yield from self._extend_end(text, start)
+
+    def _extend_block(self, text: bytes, start: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges around a block in which the text agrees with enough of a form."""
+        block = text[start : start + _BLOCK]
+        for form, minimum in self.forms:
+            place = form.find(block)
+            while place >= 0:
+                first, end = _extend_match(text, start, form, place)
+                if end - first >= minimum:
+                    yield first, end
+                place = form.find(block, place + 1)
+
+    def _extend_end(self, text: bytes, start: int) -> Iterator[tuple[int, int]]:
+        """Yield what may be a piece of a secret: its beginning at the end of the text, its end at the beginning."""
+        block = text[start : start + _BLOCK]
+        for form, minimum in self.forms:
+            place = form.find(block)
+            if place < 0 or minimum > _MIN_PART:
+                continue
+            first, end = _extend_match(text, start, form, place)
+            from_beginning, to_end = place == start - first, place + end - start == len(form)
+            if (first == 0 and end == len(text)) or (end == len(text) and from_beginning) or (first == 0 and to_end):
+                yield first, end
 
 
 class _KnownSecrets:
@@ -101,9 +184,9 @@ _KNOWN_SECRETS = _KnownSecrets()
 
 def register_secrets(*secrets: str) -> None:
     """Register secrets; one that is too short is ignored."""
-    fresh = frozenset(secret for secret in secrets if _can_be_hidden(secret)) - _KNOWN_SECRETS.redactor.secrets
+    fresh = frozenset(secret for secret in secrets if can_be_hidden(secret)) - _KNOWN_SECRETS.redactor.secrets
     if fresh:
-        _KNOWN_SECRETS.redactor = SecretRedactor.from_secrets(_KNOWN_SECRETS.redactor.secrets | fresh)
+        _KNOWN_SECRETS.redactor = _KNOWN_SECRETS.redactor.with_secrets(fresh)
 
 
 def register_url_passwords(text: str) -> None:
@@ -129,11 +212,12 @@ def redact_known_secrets(text: str) -> str:
 
 def redact_known_secret_bytes(content: bytes) -> bytes:
     """Return content without the known secrets."""
-    if not _KNOWN_SECRETS.redactor.secrets:
-        return content
-    text = content.decode("utf-8", "surrogateescape")
-    hidden = redact_known_secrets(text)
-    return content if hidden is text else hidden.encode("utf-8", "surrogateescape")
+    return _KNOWN_SECRETS.redactor.redact_bytes(content)
+
+
+def count_unfinished_secret(text: str) -> int:
+    """Return how many characters at the end of a text may be the beginning of a known secret."""
+    return _KNOWN_SECRETS.redactor.count_unfinished(text)
 
 
 def redact_message(text: str) -> str:
@@ -152,75 +236,59 @@ def redact_foreign_message(text: str) -> str:
     return _PRIVATE_KEY.sub(REDACTION_MARK, redact_message(text))
 
 
-def _can_be_hidden(secret: str) -> bool:
-    return len(secret) >= (MIN_NUMERIC_SECRET_CHARS if secret.isdigit() else MIN_SECRET_CHARS)
+def _to_blocks(data: bytes) -> "array[int]":
+    """Return the blocks of a text from its beginning, and the one at its end; none if the text is shorter than one."""
+    blocks = array("Q")
+    if len(data) >= _BLOCK:
+        blocks.frombytes(data[: len(data) // _BLOCK * _BLOCK])
+        blocks.frombytes(data[-_BLOCK:])
+    return blocks
 
 
-def _secret_forms(secret: str) -> Iterator[str]:
-    for form in {form for piece in _secret_pieces(secret) for form in _secret_encodings(piece)}:
-        if _can_be_hidden(form):
-            yield form
-
-
-def _secret_pieces(secret: str) -> Iterator[str]:
-    """Yield the secret and, if it has several lines or is an address, its secret parts."""
-    yield secret
-    if "://" in secret:
-        yield from (piece for piece in re.split(r"[/?&=:@#]+", secret) if len(piece) >= SEARCH_PART_CHARS)
-    elif "\n" in secret:
-        yield from (line for line in secret.split() if len(line) >= SEARCH_PART_CHARS and not line.startswith("-----"))
-    if (number := _HEX_NUMBER.fullmatch(secret)) is not None:
-        yield from (number[1], number[1].lower(), number[1].upper())
-
-
-def _secret_encodings(secret: str) -> Iterator[str]:
-    yield secret
-    for quoted in (quote(secret), quote(secret, safe=""), quote_plus(secret), quote(secret, safe="!*'()~:@,;+$=/")):
-        yield from (quoted, re.sub(r"%..", lambda code: code[0].lower(), quoted))
-    for ensure_ascii in (True, False):
-        once = json.dumps(secret, ensure_ascii=ensure_ascii)[1:-1]
-        yield from (once, json.dumps(once, ensure_ascii=ensure_ascii)[1:-1])
-    yield from (repr(secret)[1:-1], html.escape(secret), html.escape(secret, quote=False))
-    raw = secret.encode("utf-8", "surrogatepass")
-    yield from (repr(raw)[2:-1], raw.hex(), raw.hex().upper(), *_base64_forms(raw))
-    if (number := _HEX_NUMBER.fullmatch(secret)) is not None and len(number[1]) % 2 == 0:
-        yield from _base64_forms(bytes.fromhex(number[1]))
-
-
-def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield the base64 of the bytes at any offset in other bytes, without digits shared with the other bytes."""
-    for before, dropped in ((0, 0), (1, 2), (2, 3)):
-        digits = base64.b64encode(bytes(before) + raw).decode()[dropped : (before + len(raw)) * 8 // 6]
-        yield from (digits, digits.replace("+", "-").replace("/", "_"), quote(digits, safe=""))
-
-
-def _search_parts(form: str) -> Iterator[tuple[str, bool]]:
-    """Yield the needles of a form, each with whether it is the end of the form."""
-    # The beginning of an address, or of a text of several lines, is not secret.
-    if len(form) < _LONG_SECRET_CHARS or "://" in form or "\n" in form or "%3A%2F%2F" in form.upper():
-        yield form, False
-    else:
-        yield from ((form[:SEARCH_PART_CHARS], False), (form[-SEARCH_PART_CHARS:], True))
-
-
-def _extend_match(text: str, start: int, form: str, *, is_end: bool, length: int) -> tuple[int, int]:
-    """Return the range in which the text agrees with the form, a part of which was found."""
-    end = start + length
-    if is_end:
-        missing = len(form) - length
-        while missing and start and text[start - 1] == form[missing - 1]:
-            start, missing = start - 1, missing - 1
-    else:
-        while end - start < len(form) and end < len(text) and text[end] == form[end - start]:
-            end += 1
+def _extend_match(text: bytes, start: int, form: bytes, place: int) -> tuple[int, int]:
+    """Return the range in which the text agrees with the form, whose byte at ``place`` is the one at ``start``."""
+    end = start
+    offset = place - start
+    while start and start + offset and text[start - 1] == form[start + offset - 1]:
+        start -= 1
+    while end < len(text) and end + offset < len(form) and text[end] == form[end + offset]:
+        end += 1
     return start, end
 
 
-def _replace_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    parts: list[str] = []
+def _common_end(text: bytes, form: bytes) -> int:
+    """Return the length of the longest end of the text that is the beginning, but not all, of the form."""
+    start = text.find(form[:1], max(0, len(text) - len(form) + 1))
+    while start >= 0:
+        if form.startswith(text[start:]):
+            return len(text) - start
+        start = text.find(form[:1], start + 1)
+    return 0
+
+
+def _whole_escape(origins: Sequence[int], end: int) -> int:
+    """Return where the escape that the byte before ``end`` came from ends."""
+    while end < len(origins) - 1 and origins[end] == origins[end - 1]:
+        end += 1
+    return origins[end]
+
+
+def _replace_spans(data: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    parts: list[bytes] = []
     position = 0
-    for start, end in sorted(spans):
+    for found, until in sorted(spans):
+        start, end = _whole_characters(data, found, until)
         if start > position or not parts:
-            parts += [text[position:start], REDACTION_MARK]
+            parts += [data[position:start], REDACTION_MARK.encode()]
         position = max(position, end)
-    return "".join([*parts, text[position:]])
+    return b"".join([*parts, data[position:]])
+
+
+def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Return the range widened to whole UTF-8 characters, of at most four bytes."""
+    first, last = start, end
+    while start and first - start < 3 and data[start] & 0xC0 == 0x80:
+        start -= 1
+    while end < len(data) and end - last < 3 and data[end] & 0xC0 == 0x80:
+        end += 1
+    return start, end

@@ -112,11 +112,3 @@ class SeriesModel:
         if self.window < 1 or not (0 <= self.trust <= 1 and 0 <= self.trend_share <= 1):
             message = f"a model of series needs a window of at least 1 and weights from 0 to 1, got {self}"
             raise ValueError(message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotificationMessage:
-    """Something a person should know: a subject in one line and the text below it."""
-
-    subject: str
-    text: str

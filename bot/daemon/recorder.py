@@ -1,21 +1,29 @@
-"""Records the daemon's reports: job runs and clock steps in the ledger, the heartbeat in a file next to it.
-
-A heartbeat every ten seconds would be three million rows a year, and only the last one matters.
-"""
+"""Records the daemon's reports: job runs and clock steps in the ledger, the heartbeat in a file next to it."""
 
 import asyncio
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.core.errors import StoreError
-from bot.daemon.runner import ClockStep, HealthEvent, HeartbeatRecord, JobOutcome, JobRun, VitalsRecorder
-from bot.store.database import translate_errors
+from bot.core.redaction import redact_message
+from bot.daemon.runner import (
+    ClockStep,
+    DaemonExit,
+    ExitReason,
+    HealthEvent,
+    HeartbeatRecord,
+    JobOutcome,
+    JobRun,
+    VitalsRecorder,
+)
+from bot.store.event_log import CRASH_EVENT
+from bot.store.heartbeat import DaemonHeartbeat, read_heartbeat, write_heartbeat
 from bot.store.ledger import Ledger
 
-HEARTBEAT_FILE = "heartbeat.json"
+# A job that was cut off at the end is no crash: the daemon was asked to stop.
+_ASKED_REASONS = frozenset({ExitReason.DONE, ExitReason.ASKED, ExitReason.CUT})
 
 
 @dataclass(slots=True)
@@ -34,12 +42,29 @@ class DaemonRecorder:
             await self._halt(str(error), event)
             raise
 
+    async def record_start(self, now: datetime) -> None:
+        """Record the end of the last daemon if it was killed or gave up; call it before the first heartbeat."""
+        last = read_heartbeat(self.folder)
+        if last is None or (last.ended is not None and not last.failed):
+            return
+        how = "ended without being asked to" if last.ended is None else f"gave up ({last.ended})"
+        text = f"the last daemon {how}; its last heartbeat was at {last.at:%Y-%m-%d %H:%M:%S} UTC"
+        await self.ledger.events.add_event(CRASH_EVENT, text, at=now)
+
+    async def record_end(self, end: DaemonExit, now: datetime) -> None:
+        """Record why the daemon ended, so that its silence is not taken for a crash; a full disk keeps that back."""
+        ended = ": ".join(filter(None, (end.reason.value, end.detail)))
+        heartbeat = DaemonHeartbeat(at=now, ended=redact_message(ended), failed=end.reason not in _ASKED_REASONS)
+        with suppress(StoreError):
+            await asyncio.to_thread(write_heartbeat, self.folder, heartbeat)
+
     async def _record_event(self, event: HealthEvent) -> None:
         match event:
             case JobRun():
                 await self._record_run(event)
             case HeartbeatRecord():
-                await asyncio.to_thread(_write_heartbeat, self.folder / HEARTBEAT_FILE, event)
+                heartbeat = DaemonHeartbeat(at=event.at, lag_p99_s=event.lag_p99_s, lag_max_s=event.lag_max_s)
+                await asyncio.to_thread(write_heartbeat, self.folder, heartbeat)
             case _:
                 await self._record_clock_step(event)
 
@@ -81,21 +106,3 @@ class JobRunCollector:
         if isinstance(event, JobRun):
             self.runs.append(event)
         await self.record(event)
-
-
-def read_last_heartbeat(folder: Path) -> datetime | None:
-    """Return when a daemon last gave a sign of life in the folder; None if there is none that can be read."""
-    try:
-        return datetime.fromisoformat(json.loads((folder / HEARTBEAT_FILE).read_bytes())["at"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _write_heartbeat(path: Path, heartbeat: HeartbeatRecord) -> None:
-    text = json.dumps(
-        {"at": heartbeat.at.isoformat(), "lag_p99_s": heartbeat.lag_p99_s, "lag_max_s": heartbeat.lag_max_s}
-    )
-    partial = path.with_name(f".{path.name}.partial")
-    with translate_errors(path):
-        partial.write_text(text, encoding="ascii")
-        partial.replace(path)

@@ -1,14 +1,14 @@
 """Backtests. Each past round is forecast with only what had resolved before its due date, then scored."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 
 import structlog
 
-from bot.core.beliefs import Step
+from bot.core.beliefs import Step, ToolResult
 from bot.core.clock import SystemClock
 from bot.core.concurrency import map_concurrently
 from bot.core.errors import ServiceUnavailableError
@@ -16,13 +16,16 @@ from bot.core.forecasts import Trial
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock, RandomStreams, RoundArchive
 from bot.core.language_models import CostAttribution
-from bot.core.learning import FittedParameters, Round
-from bot.core.predictions import Prediction
+from bot.core.learning import FittedParameters, ResolvedForecast, Round
+from bot.core.outcomes import Resolution
 from bot.core.questions import Question, QuestionRef
-from bot.evaluation.score_rows import ScoreRows, score_round
-from bot.forecasting.aggregation import combine_trials, has_enough_trials
+from bot.core.values import Json
+from bot.evaluation.score_rows import ScoreRows, TargetPredictions, score_round
+from bot.forecasting.aggregation import PEER_FORECASTS, combine_trials, has_enough_trials
 from bot.forecasting.failures import explain_too_few_trials
 from bot.forecasting.forecast_run import ConfiguredForecaster, WarmStart
+from bot.forecasting.parameter_fitting import allows_training
+from bot.forecasting.peers import STUCK_REASON, PeerForecast, has_not_moved, peer_result
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.forecasting.trial_tools import GuardedTrialContext, TrialContextFactory, hide_late_crowd, question_cutoff
 
@@ -33,9 +36,9 @@ log = structlog.get_logger()
 class BacktestSubject:
     """The forecaster under test as configured, and how it learns what was known before a round.
 
-    ``tool_factory`` is set for one that uses models; ``concurrency`` is how many questions are forecast concurrently;
-    ``run`` names the experiment: running the same name again continues it, and repeats no request. ``clock`` bounds how
-    long trials wait for the first one.
+    ``tool_factory`` is set for one that uses models, or builds on other forecasters; ``concurrency`` is how many
+    questions are forecast concurrently; ``run`` names the experiment: running the same name again continues it, and
+    repeats no request. ``clock`` bounds how long trials wait for the first one.
     """
 
     configured_forecaster: ConfiguredForecaster
@@ -68,6 +71,98 @@ class BacktestWindow:
         return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
 
 
+@dataclass(frozen=True, slots=True)
+class RoundForecasts:
+    """The forecasts of one round: the predictions of each question's targets, and the trials that they come from."""
+
+    predictions: TargetPredictions
+    trials: Mapping[QuestionRef, Sequence[Trial]]
+
+
+@dataclass(slots=True)
+class BacktestHistory:
+    """What the forecasters of a backtest said so far, round by round, for those that build on others."""
+
+    rounds: list[Round] = field(default_factory=list)
+    forecasts: dict[tuple[str, str], RoundForecasts] = field(default_factory=dict)
+
+    def record(self, a_round: Round, forecaster: str, made: RoundForecasts) -> None:
+        """Keep the forecasts of a round."""
+        if not self.rounds or self.rounds[-1].key != a_round.key:
+            self.rounds.append(a_round)
+        self.forecasts[forecaster, a_round.key] = made
+
+    def find_forecast(self, forecaster: str, question: Question) -> PeerForecast | str:
+        """Return what a forecaster said of a question in the newest round, or why it is not used."""
+        a_round = self.rounds[-1]
+        made = self.forecasts.get((forecaster, a_round.key))
+        keys = [(question.ref, target.key) for target in question.targets]
+        if made is None or not all(key in made.predictions for key in keys):
+            return "it has no forecast of this question"
+        if has_not_moved(made.trials.get(question.ref, ())):
+            return STUCK_REASON
+        return PeerForecast(
+            predictions={target: made.predictions[ref, target] for ref, target in keys},
+            forecast=derive_id("backtest", forecaster, str(question.ref)),
+            made_at=a_round.as_of,
+            cutoff=a_round.as_of,
+        )
+
+    def resolved_forecasts(self, forecasters: Collection[str], before: datetime) -> list[ResolvedForecast]:
+        """Return the forecasts by these forecasters of targets whose outcome was known before the moment."""
+        return [
+            ResolvedForecast(
+                forecast=derive_id("backtest", forecaster, str(question.ref)),
+                forecaster=forecaster,
+                question=question,
+                prediction=made.predictions[resolution.ref, resolution.target],
+                resolution=resolution,
+                cutoff=question_cutoff(question, a_round.as_of),
+            )
+            for a_round in self.rounds
+            if a_round.as_of < before
+            for forecaster in forecasters
+            if (made := self.forecasts.get((forecaster, a_round.key))) is not None
+            for question, resolution in _known_resolutions(a_round, before)
+            if (resolution.ref, resolution.target) in made.predictions and allows_training(question)
+        ]
+
+
+def _known_resolutions(a_round: Round, before: datetime) -> Iterator[tuple[Question, Resolution]]:
+    questions = {question.ref: question for question in a_round.questions}
+    for resolution in a_round.resolutions:
+        if resolution.ref in questions and resolution.resolved_at < before:
+            yield questions[resolution.ref], resolution
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPeerFactory:
+    """The forecasts of other forecasters of the same round, for those of a backtest that build on them."""
+
+    history: BacktestHistory
+
+    async def open_trial(
+        self, question: Question, start: GuardedTrialContext, *, charge: CostAttribution, guarded: bool = True
+    ) -> "RoundPeerContext":
+        """Return the context of one trial; a question without guards reads the same forecasts."""
+        return RoundPeerContext(**vars(start), history=self.history, question=question)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundPeerContext(GuardedTrialContext):
+    """One trial of a backtest whose only tool is ``peer_forecasts``, as in ``bot.forecasting.peers``."""
+
+    history: BacktestHistory
+    question: Question
+
+    async def use_tool(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Read the forecasts of the named forecasters; no other tool can be used."""
+        names = arguments.get("forecasters")
+        if tool != PEER_FORECASTS or not isinstance(names, list):
+            return await GuardedTrialContext.use_tool(self, tool, arguments)
+        return peer_result({str(name): self.history.find_forecast(str(name), self.question) for name in names})
+
+
 async def run_backtest(
     archive: RoundArchive,
     subject: BacktestSubject,
@@ -76,22 +171,48 @@ async def run_backtest(
     random: RandomStreams,
     progress: Callable[[str], None],
 ) -> ScoreRows:
+    """Return the scored rows of one forecaster; as ``run_backtests``."""
+    name = subject.configured_forecaster.name
+    found = await run_backtests(archive, [subject], window, random=random, progress=progress, history=BacktestHistory())
+    return found[name]
+
+
+async def run_backtests(
+    archive: RoundArchive,
+    subjects: Sequence[BacktestSubject],
+    window: BacktestWindow,
+    *,
+    random: RandomStreams,
+    progress: Callable[[str], None],
+    history: BacktestHistory,
+) -> dict[str, ScoreRows]:
     """Return the scored rows of all rounds in the window that have outcomes, each question by the rules for its kind.
 
-    Raises LeakError if what the forecaster learned reaches beyond a round's moment.
+    Members come before the forecasters that build on them; what each of them says goes into the history. Raises
+    LeakError if what a forecaster learned reaches beyond a round's moment.
     """
-    found = ScoreRows(binary=[], by_rule=[])
+    found = {one.configured_forecaster.name: ScoreRows(binary=[], by_rule=[]) for one in subjects}
     for key in archive.round_keys():
         a_round = archive.read_round(key)
-        if window.contains(a_round):
-            answers = await _RoundBacktest(
-                a_round, subject, subject.fit_parameters(a_round), random
-            ).collect_predictions()
-            scored = score_round(a_round, answers)
-            found.binary.extend(scored.binary)
-            found.by_rule.extend(scored.by_rule)
-            progress(key)
+        if not window.contains(a_round):
+            continue
+        for subject in subjects:
+            name = subject.configured_forecaster.name
+            made = await forecast_round(a_round, subject, random=random)
+            history.record(a_round, name, made)
+            scored = score_round(a_round, made.predictions)
+            found[name].binary.extend(scored.binary)
+            found[name].by_rule.extend(scored.by_rule)
+        progress(key)
     return found
+
+
+async def forecast_round(a_round: Round, subject: BacktestSubject, *, random: RandomStreams) -> RoundForecasts:
+    """Return the forecasts of a forecaster for all questions of a round that it can answer.
+
+    Raises LeakError if what it learned reaches beyond the round's moment, ServiceUnavailableError for no answer at all.
+    """
+    return await _RoundBacktest(a_round, subject, subject.fit_parameters(a_round), random).collect_forecasts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +225,20 @@ class _RoundBacktest:
     random: RandomStreams
     unanswered: Counter[str] = field(default_factory=Counter)
 
-    async def collect_predictions(self) -> dict[tuple[QuestionRef, str], Prediction]:
-        answers: dict[tuple[QuestionRef, str], Prediction] = {}
+    async def collect_forecasts(self) -> RoundForecasts:
         questions = self.round.questions
-        found = await map_concurrently(self._predict, questions, places=self.subject.concurrency)
-        for question, predictions in zip(questions, found, strict=True):
-            answers.update({(question.ref, target): prediction for target, prediction in predictions.items()})
+        found = await map_concurrently(self._run_trials, questions, places=self.subject.concurrency)
+        trials = {question.ref: trials for question, trials in zip(questions, found, strict=True) if trials}
         self._report_unanswered(len(questions))
-        return answers
+        predictions = {
+            (question.ref, target): prediction
+            for question in questions
+            if question.ref in trials
+            for target, prediction in combine_trials(
+                question, trials[question.ref], self.subject.configured_forecaster.pool
+            ).items()
+        }
+        return RoundForecasts(predictions, trials)
 
     def _report_unanswered(self, asked: int) -> None:
         """Log how many questions have no forecast and why; raises ServiceUnavailableError if none has one."""
@@ -125,14 +252,15 @@ class _RoundBacktest:
             raise ServiceUnavailableError(message)
         log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
 
-    async def _predict(self, question: Question) -> Mapping[str, Prediction]:
+    async def _run_trials(self, question: Question) -> Sequence[Trial]:
+        """Return the trials of a question; none where too few of them count."""
         forecaster = self.subject.configured_forecaster
         warm = WarmStart(clock=self.subject.clock, seconds=forecaster.warm_start_s if forecaster.uses_models else 0.0)
         trials = await warm.run_trials(partial(self._run_trial, question, warm), range(1, forecaster.trials + 1))
-        if not has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
-            self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
-            return {}
-        return combine_trials(question, trials, forecaster.pool)
+        if has_enough_trials(trials, wanted=forecaster.trials, share=forecaster.min_trial_share):
+            return trials
+        self.unanswered[explain_too_few_trials(trials, wanted=forecaster.trials)] += 1
+        return ()
 
     async def _run_trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
         forecaster = self.subject.configured_forecaster

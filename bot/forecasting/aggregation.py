@@ -86,42 +86,33 @@ def pool_predictions(
     return {key: _pool_distribution([opinion[key] for opinion in opinions], pool) for key in keys}
 
 
-def mix_predictions(
-    question: Question, opinions: Sequence[Mapping[str, Prediction]], weights: Sequence[float]
-) -> Mapping[str, Prediction]:
-    """Return one prediction per target from weighted opinions: for yes or no, the mean of the log-odds.
+def blend_predictions(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
+    """Return the log-linear pool of predictions of one target: the weighted sum of their log odds.
 
-    For options and curves it is the mean of the probabilities. A single opinion is returned unchanged. Raises
-    ValueError for no opinion, and for weights that are negative, all 0, or too few or many.
+    Weights need not sum to one: a larger sum makes the pool surer. Options, and steps of a CDF, are pooled by their
+    masses in the same way. Raises ValueError for no prediction, and for weights that are negative, all 0, or too few.
     """
-    if len(opinions) != len(weights) or not opinions or min(weights) < 0.0 or sum(weights) <= 0.0:
-        message = f"{question.ref}: {len(opinions)} opinions cannot be pooled with the weights {list(weights)}"
+    from bot.stats.aggregation import logarithmic_pool, logarithmic_pool_cdf  # noqa: PLC0415 - as above
+    from bot.stats.arrays import logit, sigmoid  # noqa: PLC0415 - numpy, which a single trial does not need
+
+    if len(predictions) != len(weights) or not predictions or min(weights) < 0.0 or sum(weights) <= 0.0:
+        message = f"{len(predictions)} predictions cannot be pooled with the weights {list(weights)}"
         raise ValueError(message)
-    if len(opinions) == 1:
-        return opinions[0]
-    keys = [target.key for target in question.targets]
-    return {key: _mix_target([opinion[key] for opinion in opinions], weights) for key in keys}
-
-
-def _mix_target(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
-    from bot.stats.aggregation import linear_pool  # noqa: PLC0415 - as above
-    from bot.stats.arrays import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
-
+    power = sum(weights)
     match predictions[0]:
         case ChoicePrediction(probabilities=first):
             masses = [
                 [p.probabilities[option] for option in first] for p in predictions if isinstance(p, ChoicePrediction)
             ]
-            return ChoicePrediction(dict(zip(first, linear_pool(masses, weights).tolist(), strict=True)))
+            pooled = logarithmic_pool(masses, weights, power=power).tolist()
+            return ChoicePrediction(dict(zip(first, pooled, strict=True)))
         case CurvePrediction():
-            return CurvePrediction(
-                tuple(linear_pool([p.cdf for p in predictions if isinstance(p, CurvePrediction)], weights).tolist())
-            )
+            cdfs = [p.cdf for p in predictions if isinstance(p, CurvePrediction)]
+            return CurvePrediction(tuple(logarithmic_pool_cdf(cdfs, weights, power=power).tolist()))
         case _:
             logits = logit([p.probability for p in predictions if isinstance(p, BinaryPrediction)])
-            shares = [weight / sum(weights) for weight in weights]
             return BinaryPrediction(
-                float(sigmoid(sum(share * value for share, value in zip(shares, logits, strict=True))))
+                float(sigmoid(sum(weight * value for weight, value in zip(weights, logits, strict=True))))
             )
 
 

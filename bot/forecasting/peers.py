@@ -5,15 +5,16 @@ No model is asked; only forecasts from before the cutoff count, and each read is
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from bot.core.beliefs import StepObservation, ToolResult
-from bot.core.forecasts import Forecast
+from bot.core.forecasts import Forecast, Trial
 from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution
+from bot.core.predictions import Prediction
 from bot.core.questions import Question
 from bot.core.values import Json
-from bot.forecasting.aggregation import PEER_FORECASTS
+from bot.forecasting.aggregation import PEER_FORECASTS, select_counted_trials
 from bot.forecasting.recording import TrialRecording, request_digest
 from bot.forecasting.trial_memory import NOTE_SERIALIZER, ToolCallNote
 from bot.forecasting.trial_tools import CALL_SERIALIZER, GuardedTrialContext, ToolCallRecord
@@ -22,6 +23,56 @@ from bot.store.serialization import PREDICTIONS, question_version, sanitize_text
 
 # A member's forecast that is older than this is not used.
 MAX_FORECAST_AGE = timedelta(days=6)
+
+
+STUCK_REASON = "it did not move from its starting point"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerForecast:
+    """A forecast of another forecaster: its predictions by target, aggregated over trials, before calibration."""
+
+    predictions: Mapping[str, Prediction]
+    forecast: str
+    made_at: datetime
+    cutoff: datetime
+
+
+def has_not_moved(trials: Sequence[Trial]) -> bool:
+    """Say whether all trials that count ended exactly at the starting point that they had stated: they got stuck."""
+    counted = select_counted_trials(trials)
+    return bool(counted) and all(
+        trial.belief is not None
+        and trial.prior is not None
+        and all(prediction == trial.prior.prediction for prediction in trial.belief.predictions.values())
+        for trial in counted
+    )
+
+
+def peer_result(found: Mapping[str, PeerForecast | str]) -> ToolResult:
+    """Return the result of ``peer_forecasts`` for forecasts by name, or the reasons why there is none."""
+    answers: list[Json] = [
+        {
+            "forecaster": name,
+            "forecast": one.forecast,
+            "made_at": one.made_at.isoformat(),
+            "cutoff": one.cutoff.isoformat(),
+            "predictions": PREDICTIONS.plain(one.predictions),
+        }
+        for name, one in found.items()
+        if isinstance(one, PeerForecast)
+    ]
+    lines = [
+        f"{name} is left out: {one}"
+        if isinstance(one, str)
+        else f"{name}: forecast {one.forecast} of {one.made_at:%Y-%m-%d %H:%M} UTC"
+        for name, one in found.items()
+    ]
+    data: Json = {
+        "answers": answers,
+        "absent": {name: one for name, one in found.items() if isinstance(one, str)},
+    }
+    return ToolResult(observation=StepObservation(text="\n".join(lines)), data=data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +132,10 @@ class PeerTrialContext(GuardedTrialContext):
         return await self.ledger.documents.put(sanitize_text(text).encode(), "text/plain", scope=self.record.scope)
 
     async def _read_forecasts(self, names: Sequence[str]) -> object:
-        answers: list[Json] = []
-        absent: dict[str, Json] = {}
-        lines: list[str] = []
-        for name in names:
-            found = await self._newest_forecast(name)
-            if isinstance(found, str):
-                absent[name] = found
-                lines.append(f"{name} is left out: {found}")
-                continue
-            lines.append(f"{name}: forecast {found.id} of {found.made_at:%Y-%m-%d %H:%M} UTC")
-            answers.append(
-                {
-                    "forecaster": name,
-                    "forecast": found.id,
-                    "made_at": found.made_at.isoformat(),
-                    "cutoff": found.cutoff.isoformat(),
-                    "predictions": PREDICTIONS.plain(found.raw),
-                }
-            )
-        data: Json = {"answers": answers, "absent": absent}
-        result = ToolResult(observation=StepObservation(text="\n".join(lines)), data=data)
+        result = peer_result({name: await self._newest_forecast(name) for name in names})
         return CALL_SERIALIZER.plain(ToolCallRecord(result=result, note=NOTE_SERIALIZER.plain(ToolCallNote())))
 
-    async def _is_clairvoyant(self, made: Forecast) -> bool:
-        setup = (await self.ledger.forecasts.trace(made.id)).setup
-        return setup is not None and setup.clairvoyant
-
-    async def _newest_forecast(self, name: str) -> Forecast | str:
+    async def _newest_forecast(self, name: str) -> PeerForecast | str:
         """Return its newest forecast that counts, or why there is none."""
         version, why = question_version(self.question), "it has no forecast of this question"
         for made in reversed(await self.ledger.forecasts.history(self.question.ref)):
@@ -120,8 +147,18 @@ class PeerTrialContext(GuardedTrialContext):
                 why = "its forecast may use information from after the cutoff"
             elif self.cutoff - made.cutoff > self.max_age:
                 why = f"its last forecast, of {made.made_at:%Y-%m-%d}, is too old"
-            elif self.guarded and await self._is_clairvoyant(made):
-                why = "it is clairvoyant"
             else:
-                return made
+                fault = await self._find_fault(made)
+                if fault is None:
+                    return PeerForecast(
+                        predictions=made.raw, forecast=made.id, made_at=made.made_at, cutoff=made.cutoff
+                    )
+                why = fault
         return why
+
+    async def _find_fault(self, made: Forecast) -> str | None:
+        """Return why a forecast of the question does not count, None if it does."""
+        trace = await self.ledger.forecasts.trace(made.id)
+        if self.guarded and trace.setup is not None and trace.setup.clairvoyant:
+            return "it is clairvoyant"
+        return STUCK_REASON if has_not_moved([one.trial for one in trace.trials if one.trial is not None]) else None

@@ -200,6 +200,8 @@ class _ForecastPass:
             limit=free,
             skipped=held,
             members=self._member_pairs,
+            # A forecast that runs here is not paid twice, also if the clock was set forward meanwhile.
+            at_work=bool(self.running),
         )
         job.cost_check.record_started(claim.forecaster for claim in claims)
         self.claimed_at = job.context.clock.monotonic()

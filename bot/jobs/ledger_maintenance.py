@@ -17,7 +17,8 @@ from bot.store.audit_log import (
     export_audit_head,
     read_exported_head,
 )
-from bot.store.backups import BackupRetention, LedgerBackup, make_room_for_backup, prune_backups
+from bot.store.backup_retention import BackupRetention, make_room_for_backup, prune_backups
+from bot.store.backups import LedgerBackup
 from bot.store.ledger import Ledger
 from bot.store.permissions import ALL_VENUES, SubmissionHalt
 

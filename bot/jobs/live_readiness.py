@@ -4,21 +4,23 @@ Credentials, settled writes, a correct clock, an intact database and audit.
 """
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from bot.core.errors import FoxcastError, StoreError
+from bot.core.errors import AuthenticationError, FoxcastError, StoreError
 from bot.core.interfaces import Clock
 from bot.core.submissions import ExecutionMode, IntentState
 from bot.execution.gate.execution_policy import ExecutionPolicy
 from bot.execution.gate.readiness import LiveReadiness, clock_fault, unsettled_fault
 from bot.jobs.ledger_maintenance import BROKEN_AUDIT_REMEDY, verify_audit
 from bot.store.audit_log import AuditHead
+from bot.store.event_log import JobRunRow
 from bot.store.integrity_checks import run_quick_check
 from bot.store.ledger import Ledger
 
@@ -29,6 +31,9 @@ CredentialCheck = Callable[[], Awaitable[Sequence[str]]]
 # Returns by how many seconds this clock is ahead of the venues' clocks; None where none has answered yet.
 ClockSkewReader = Callable[[], float | None]
 
+READINESS_JOB = "ready"
+# The format of the line that the job returns.
+_FAULT_PATTERN = re.compile(r"(?:^|, )(credentials|reconciliation|clock|database|audit): ")
 _LOST_STATES = (IntentState.SENDING, IntentState.UNKNOWN)
 _UNSETTLED_STATES = (*_LOST_STATES, IntentState.IN_DOUBT)
 
@@ -82,7 +87,9 @@ async def refresh_readiness(job: ReadinessContext) -> None:
 async def _check_credentials(job: ReadinessContext, venue: str) -> None:
     if refusal := job.credential_refusal(venue):
         job.readiness.credentials[venue] = refusal
+        job.readiness.refused_credentials.add(venue)
         return
+    job.readiness.refused_credentials.discard(venue)
     if job.readiness.credentials.get(venue) == "":
         return
     check = job.credentials.get(venue)
@@ -97,6 +104,8 @@ async def _check_credentials(job: ReadinessContext, venue: str) -> None:
         if job.readiness.credentials.get(venue) != str(error):
             log.warning("nothing is submitted", venue=venue, why=str(error))
         job.readiness.credentials[venue] = str(error)
+        if isinstance(error, AuthenticationError):
+            job.readiness.refused_credentials.add(venue)
         return
     except Exception as error:
         log.exception("credentials cannot be verified", venue=venue)
@@ -148,3 +157,17 @@ async def _database_problem(path: Path) -> str:
     except StoreError as error:
         return str(error)
     return "" if health.sound else f"{path.name} is damaged; restore a backup: foxcast db restore"
+
+
+def readiness_faults(run: JobRunRow | None, venues: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Return the faults that the job found at each venue, by requirement; {} for a venue without faults."""
+    if run is None or not run.ok:
+        return {}
+    names = "|".join(re.escape(name) for name in sorted(venues, key=len, reverse=True))
+    _, *text = re.split(rf"(?:^|; )({names}): ", run.detail) if names else [""]
+    return {name: dict(_split_faults(report)) for name, report in zip(text[::2], text[1::2], strict=True)}
+
+
+def _split_faults(report: str) -> Iterator[tuple[str, str]]:
+    _, *found = _FAULT_PATTERN.split(report)
+    yield from zip(found[::2], found[1::2], strict=True)

@@ -74,6 +74,8 @@ _ACTIONS: Mapping[type[SignedRequest], PrivilegedAction] = {
     ForecastQuestion: PrivilegedAction.FORECAST,
     ClosePositions: PrivilegedAction.CLOSE,
 }
+# Requests that only take permission away hold at any age: they may have waited while no daemon ran.
+_AGELESS = frozenset({PrivilegedAction.DISARM, PrivilegedAction.REJECT, PrivilegedAction.REVOKE_PRINCIPAL})
 _MAX_AGES: Mapping[PrivilegedAction, timedelta] = {
     PrivilegedAction.UNLOCK: MAX_QUEUED_AGE,
     PrivilegedAction.FORECAST: MAX_QUEUED_AGE,
@@ -140,6 +142,8 @@ def requested_action(request: SignedRequest) -> PrivilegedAction:
 def authorize_request(request: SignedRequest, known: list[PrincipalRecord], *, now: datetime) -> None:
     """Raise AuthenticationError unless the person has the role and the proof, and asked not long ago.
 
+    A request that only takes permission away may be of any age.
+
     While nobody has a token, anybody who can write the state folder is an approver: they could write the ledger too.
     """
     action = requested_action(request)
@@ -148,7 +152,7 @@ def authorize_request(request: SignedRequest, known: list[PrincipalRecord], *, n
     if known:
         _require_proof(request, known)
     asked_at, max_age = request.asked_at, _MAX_AGES.get(action, MAX_REQUEST_AGE)
-    if asked_at is not None and not abs(now - asked_at) <= max_age:
+    if asked_at is not None and action not in _AGELESS and not abs(now - asked_at) <= max_age:
         when = "in the future" if asked_at > now else "too long ago"
         message = f"this {action} was asked for at {asked_at:%Y-%m-%d %H:%M} UTC, {when}; ask again"
         raise AuthenticationError(message)

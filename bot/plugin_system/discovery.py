@@ -19,6 +19,7 @@ from types import ModuleType
 from bot.core.child_process import INSTALLATION_FOLDER
 from bot.core.errors import ConfigError, PluginError
 from bot.core.plain_text import suggest_names
+from bot.plugin_system.renamed_names import RENAMED_PLUGINS
 
 ENTRY_POINT_GROUP = "foxcast"
 BUILT_IN_PACKAGE = "plugins"
@@ -91,6 +92,9 @@ def choose_plugin(name: str, candidates: Sequence[PluginCandidate]) -> PluginCan
     match [candidate for candidate in candidates if candidate.name == name]:
         case [candidate]:
             return candidate
+        case [] if name in RENAMED_PLUGINS:
+            message = f"the plugin {name} is now {RENAMED_PLUGINS[name]}"
+            raise ConfigError(message)
         case []:
             suggestion = suggest_names(name, {candidate.name for candidate in candidates})
             message = (

@@ -1,7 +1,9 @@
-"""Names of the plugin API that were renamed: ``bot.api`` refuses an old name with the new one."""
+"""Plugins and names of the plugin API that were renamed; an old name is refused with the new one."""
 
 from collections.abc import Mapping
 
+# Plugins that were renamed, with all that they offer: an old name in config is refused with the new one.
+RENAMED_PLUGINS: Mapping[str, str] = {"ensemble": "blend"}
 RENAMED_NAMES: Mapping[str, str] = {
     "Action": "StepAction",
     "Anchor": "StartingPoint",
@@ -135,7 +137,8 @@ RENAMED_NAMES: Mapping[str, str] = {
     "loss_of": "prediction_loss",
     "margins_for": "narrow_margins",
     "merged": "apply_belief_update",
-    "mixed": "mix_predictions",
+    "mix_predictions": "blend_predictions",
+    "mixed": "blend_predictions",
     "names_of": "join_tool_names",
     "nearest": "nearest_names",
     "open_book": "open_paper_book",

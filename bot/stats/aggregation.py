@@ -130,28 +130,28 @@ def linear_pool(distributions: ArrayLike, weights: ArrayLike | None = None) -> F
     return np.clip(pooled, opinions.min(axis=0), opinions.max(axis=0))
 
 
-def logarithmic_pool(pmfs: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
+def logarithmic_pool(pmfs: ArrayLike, weights: ArrayLike | None = None, *, power: float = 1.0) -> FloatArray:
     """Return the normalised weighted geometric mean of pmfs; (opinions, options) becomes (options,).
 
-    Masses below 1e-6 count as 1e-6, so that one overconfident zero cannot forbid an option. Errors as in
-    ``linear_pool``.
+    Above 1 the power makes the pool surer, below 1 flatter. Masses below 1e-6 count as 1e-6, so that one overconfident
+    zero cannot forbid an option. Errors as in ``linear_pool``.
     """
     opinions = _require_opinions(pmfs)
-    logs = _normalise_weights(weights, opinions) @ np.log(np.maximum(opinions, MIN_POOLED_MASS))
+    logs = power * (_normalise_weights(weights, opinions) @ np.log(np.maximum(opinions, MIN_POOLED_MASS)))
     masses = np.exp(logs - logs.max())
     return np.asarray(masses / masses.sum(), dtype=np.float64)
 
 
-def logarithmic_pool_cdf(cdfs: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
+def logarithmic_pool_cdf(cdfs: ArrayLike, weights: ArrayLike | None = None, *, power: float = 1.0) -> FloatArray:
     """Return the CDF whose bucket masses (both tails included) are the log-linear pool of the opinions'.
 
-    (opinions, points) becomes (points,). A tail that is empty in every opinion (a closed bound) stays empty. Raises
-    ValueError for a CDF that falls; other errors as in ``linear_pool``.
+    (opinions, points) becomes (points,). A tail that is empty in every opinion (a closed bound) stays empty; ``power``
+    as in ``logarithmic_pool``. Raises ValueError for a CDF that falls; other errors as in ``linear_pool``.
     """
     masses = bucket_masses(_require_opinions(cdfs))
     used = masses.max(axis=0) > 0.0
     pooled = np.zeros(masses.shape[1])
-    pooled[used] = logarithmic_pool(masses[:, used], weights)
+    pooled[used] = logarithmic_pool(masses[:, used], weights, power=power)
     top = 1.0 - pooled[-1]
     cdf = np.minimum(np.cumsum(pooled)[:-1], top)
     cdf[-1] = top

@@ -202,8 +202,8 @@ def decompose_variance(
 
 def _between_sum_of_squares(values: FloatArray, codes: IntArray) -> float:
     counts = np.bincount(codes)
-    forecast_context = np.bincount(codes, weights=values) / counts
-    return float(counts @ np.square(forecast_context - values.mean()))
+    means = np.bincount(codes, weights=values) / counts
+    return float(counts @ np.square(means - values.mean()))
 
 
 def _variance_effect(

@@ -5,7 +5,6 @@ Verification finds an edited row and a removed tail.
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +13,9 @@ from typing import Any, Protocol
 
 from sqlite_utils import Database
 
-from bot.core.errors import MalformedDataError, NotFoundError
-from bot.store.database import create_private_file, sync_to_disk, translate_errors
+from bot.core.errors import MalformedDataError, NotFoundError, StoreError
+from bot.store.database import translate_errors
+from bot.store.private_files import read_private_file, replace_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp, sanitize_text
 
 AUDIT_HEAD_FILE = "audit.head"
@@ -158,26 +158,20 @@ def audit_row_hash(row: Mapping[str, Any]) -> str:
 
 def export_audit_head(path: Path, head: AuditHead, *, at: datetime) -> None:
     """Replace the file by this head, atomically; raises StoreError."""
-    partial = path.with_name(f".{path.name}.partial")
+    text = json.dumps({"seq": head.seq, "hash": head.hash, "at": format_timestamp(at)}) + "\n"
     with translate_errors(path):
-        create_private_file(partial)
-        with partial.open("w", encoding="ascii") as file:
-            file.write(json.dumps({"seq": head.seq, "hash": head.hash, "at": format_timestamp(at)}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_to_disk(path.parent)
+        replace_private_file(path, text.encode())
 
 
 def read_exported_head(path: Path) -> AuditHead:
     """Read an exported head; raises NotFoundError, and MalformedDataError for an unreadable one."""
     try:
-        plain = json.loads(path.read_bytes())
+        plain = json.loads(read_private_file(path))
         head = AuditHead(seq=int(plain["seq"]), hash=str(plain["hash"]))
     except FileNotFoundError as error:
         message = f"there is no exported head at {path}"
         raise NotFoundError(message) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, StoreError, ValueError, KeyError, TypeError) as error:
         message = f"{path} is not an exported head of the audit log"
         raise MalformedDataError(message) from error
     return head

@@ -7,22 +7,21 @@ the copies of the books are in ``<ledger>-<UTC time>.books``.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.core.errors import StoreError
-from bot.store.database import create_private_file, open_reader, sync_to_disk, translate_errors
+from bot.store.database import open_reader, translate_errors
 from bot.store.integrity_checks import run_full_check
+from bot.store.private_files import create_private_file, sync_to_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +30,72 @@ BACKUP_BOOK_TABLE = "_backup_book"
 _CREATE_BOOK_TABLE = f"create table {BACKUP_BOOK_TABLE} (file text primary key, sha256 text not null) strict"
 _INSERT_BOOK = f"insert into {BACKUP_BOOK_TABLE} (file, sha256) values (?, ?)"  # noqa: S608 - made of constants
 _SELECT_BOOKS = f"select file, sha256 from {BACKUP_BOOK_TABLE} order by file"  # noqa: S608 - made of constants
-_DROP_BOOK_TABLE = f"drop table if exists {BACKUP_BOOK_TABLE}"
+CONTENT_TABLE = "_backup_content"
+_CREATE_CONTENT_TABLE = f"create table {CONTENT_TABLE} (name text primary key, value text not null) strict"
+_INSERT_CONTENT = f"insert into {CONTENT_TABLE} (name, value) values (?, ?)"  # noqa: S608 - as above
+_SELECT_CONTENT = f"select name, value from {CONTENT_TABLE}"  # noqa: S608 - as above
+BACKUP_FOLDER = "backups"
 _REPLACED_NAME = re.compile(r".+-replaced-(?P<stamp>\d{8}T\d{6}Z)")
+
+
+# The tables whose rows say what a ledger decided, spent and scored; they only grow.
+COUNTED_TABLES = ("question", "forecast", "intent", "fill", "resolution", "audit")
+# Table -> its column of times; the last record is the latest of them.
+_TIMED_TABLES = {"event": "at", "forecast": "made_at", "audit": "at"}
+_LAST_RECORD = "last record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerContent:
+    """How much a ledger holds: rows by counted table, and the time of its last record."""
+
+    rows: Mapping[str, int]
+    last_record_at: datetime | None = None
+
+    def lacks_part_of(self, other: LedgerContent) -> bool:
+        """Return whether it has fewer rows of a table than the other one, or an earlier last record."""
+        if any(self.rows.get(name, 0) < count for name, count in other.rows.items()):
+            return True
+        if other.last_record_at is None:
+            return False
+        return self.last_record_at is None or self.last_record_at < other.last_record_at
+
+
+def count_content(ledger: Path) -> LedgerContent:
+    """Count what a ledger or a backup holds; raises StoreError."""
+    with translate_errors(ledger), closing(open_reader(ledger)) as database:
+        known = {*database.table_names()}
+        rows = {
+            name: int(database.conn.execute(f"select count(*) from {name}").fetchone()[0])  # noqa: S608 - constants
+            for name in COUNTED_TABLES
+            if name in known
+        }
+        times = [
+            database.conn.execute(f"select max({column}) from {name}").fetchone()[0]  # noqa: S608 - constants
+            for name, column in _TIMED_TABLES.items()
+            if name in known
+        ]
+    last_record_at = max((time for time in times if time is not None), default=None)
+    return LedgerContent(
+        rows=rows, last_record_at=None if last_record_at is None else datetime.fromisoformat(last_record_at)
+    )
+
+
+def read_backup_content(backup: Path) -> LedgerContent | None:
+    """Return what a backup holds, as recorded in it, or counted in a backup without the record; None if unreadable."""
+    try:
+        with translate_errors(backup), closing(open_reader(backup)) as database:
+            recorded = database[CONTENT_TABLE].exists()
+            values = dict(database.execute(_SELECT_CONTENT).fetchall()) if recorded else {}
+        if not recorded:
+            return count_content(backup)
+        last_record_at = values.pop(_LAST_RECORD, None)
+        return LedgerContent(
+            rows={name: int(count) for name, count in values.items()},
+            last_record_at=None if last_record_at is None else datetime.fromisoformat(last_record_at),
+        )
+    except (StoreError, ValueError):
+        return None
 
 
 def find_books(ledger: Path) -> dict[str, Path]:
@@ -51,20 +114,26 @@ def replaced_path(path: Path, stamp: str) -> Path:
     return path.with_name(f"{path.stem}-replaced-{stamp}{path.suffix}")
 
 
-def record_books(copy: Path, books: Mapping[str, Path]) -> None:
-    """Record in the copy of a ledger which books were copied with it."""
+def record_backup(copy: Path, books: Mapping[str, Path], content: LedgerContent) -> None:
+    """Record in the copy of a ledger what it holds, and which books were copied with it."""
+    values = {name: str(count) for name, count in content.rows.items()}
+    if content.last_record_at is not None:
+        values[_LAST_RECORD] = content.last_record_at.isoformat()
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
         connection.execute("begin immediate")
         connection.execute(_CREATE_BOOK_TABLE)
         connection.executemany(_INSERT_BOOK, [(name, file_sha256(path)) for name, path in books.items()])
+        connection.execute(_CREATE_CONTENT_TABLE)
+        connection.executemany(_INSERT_CONTENT, [*values.items()])
         connection.execute("commit")
     sync_to_disk(copy)
 
 
-def drop_book_records(ledger: Path) -> None:
-    """Delete the record of books from a copy that becomes a ledger again."""
+def drop_backup_records(ledger: Path) -> None:
+    """Delete the record of a backup from a copy that becomes a ledger again."""
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
-        connection.execute(_DROP_BOOK_TABLE)
+        for table in (BACKUP_BOOK_TABLE, CONTENT_TABLE):
+            connection.execute(f"drop table if exists {table}")
     sync_to_disk(ledger)
 
 
@@ -158,8 +227,9 @@ class LedgerBackup:
 def create_backup(path: Path, folder: Path, *, at: datetime, label: str = "") -> LedgerBackup:
     """Copy the ledger at ``path`` and its books into the folder, check the copies, and only then name them.
 
-    The name contains ``at``; a regular backup of the same second is replaced. Raises StoreError for a disk without
-    room, and for a damaged copy (its original is then damaged too).
+    A check opens the copy, verifies every page and counts its rows. The name contains ``at``; a regular backup of the
+    same second is replaced. Raises StoreError for a disk without room, for a damaged copy (its original is then damaged
+    too), and for one that holds less than the ledger did.
     """
     name = "-".join(part for part in (path.stem, at.astimezone(UTC).strftime(_TIME_FORMAT), label) if part) + ".db"
     target = folder / name
@@ -169,16 +239,31 @@ def create_backup(path: Path, folder: Path, *, at: datetime, label: str = "") ->
     with translate_errors(folder):
         _remove_partial_copies(folder, path.stem, at - ABANDONED_AFTER)
         try:
+            before = count_content(path)
             books = _copy_books(path, partial_books)
             copy_database(path, partial)
-            record_books(partial, books)
+            record_backup(partial, books, count_content(partial))
             require_intact(partial)
+            _require_content(partial, before)
             _publish_copies({partial_books: backup_books_folder(target)} if books else {}, partial, target)
         finally:
             partial.unlink(missing_ok=True)
             shutil.rmtree(partial_books, ignore_errors=True)
         sync_to_disk(folder)
         return _describe_backup(target, at, label)
+
+
+def require_recorded_content(backup: Path) -> None:
+    """Raise StoreError for a backup that holds less than is recorded in it."""
+    recorded = read_backup_content(backup)
+    if recorded is not None:
+        _require_content(backup, recorded)
+
+
+def _require_content(copy: Path, expected: LedgerContent) -> None:
+    if count_content(copy).lacks_part_of(expected):
+        message = f"{copy} holds less than it should; check the disk, choose another backup"
+        raise StoreError(message)
 
 
 def _copy_books(ledger: Path, folder: Path) -> dict[str, Path]:
@@ -297,91 +382,3 @@ def _require_disk_space(path: Path, folder: Path) -> None:
             f"{folder}: a copy of {path.name} needs {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free; free some space"
         )
         raise StoreError(message)
-
-
-# The newest backups are always kept: two, in case the newest is of a broken ledger.
-MIN_KEPT_BACKUPS = 2
-# The largest share of the disk that backups may take: they grow with the ledger.
-MAX_DISK_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupRetention:
-    """Which regular backups are kept: one for each of the last hours and days, with at most ``bytes`` in all."""
-
-    hourly: int = 24
-    daily: int = 30
-    bytes: int | None = None
-
-
-def prune_backups(
-    folder: Path, stem: str, keep: BackupRetention | None = None, *, now: datetime
-) -> tuple[LedgerBackup, ...]:
-    """Delete regular backups except the newest of each of the last hours and days with a backup; return the deleted.
-
-    Only hours and days with a backup count, so a month without a running program deletes nothing. The kept backups take
-    at most ``keep.bytes`` and half of the disk: beyond that, hourly and daily ones are deleted in turn, oldest first,
-    but never the newest two. Raises StoreError.
-    """
-    wanted, regular = keep or BackupRetention(), _regular_backups(folder, stem, now)
-    retained = [*_retained_backups(_retention_order(regular, wanted, now), _max_backup_bytes(folder, wanted))]
-    deleted = tuple(backup for backup in regular if backup not in retained)
-    for backup in deleted:
-        remove_backup(backup)
-    return deleted
-
-
-def make_room_for_backup(
-    path: Path, folder: Path, keep: BackupRetention | None = None, *, now: datetime
-) -> tuple[LedgerBackup, ...]:
-    """Delete as many backups as one more copy of the ledger at ``path`` needs, and return them.
-
-    Deletes nothing if that cannot free enough space, and never the newest backup. Raises StoreError.
-    """
-    missing, regular = missing_bytes(path, folder), _regular_backups(folder, path.stem, now)
-    deleted: list[LedgerBackup] = []
-    for backup in reversed(_retention_order(regular, keep or BackupRetention(), now)[1:]):
-        if sum(one.size_bytes for one in deleted) >= missing:
-            break
-        deleted.append(backup)
-    if sum(one.size_bytes for one in deleted) < missing:
-        return ()
-    for backup in deleted:
-        remove_backup(backup)
-    return tuple(deleted)
-
-
-def _regular_backups(folder: Path, stem: str, now: datetime) -> list[LedgerBackup]:
-    """Return the regular backups, newest first, those with a time in the future last."""
-    found = [backup for backup in list_backups(folder, stem) if not backup.label]
-    return sorted(found, key=lambda backup: backup.made_at > now)
-
-
-def _max_backup_bytes(folder: Path, keep: BackupRetention) -> float:
-    disk_bytes = shutil.disk_usage(folder).total if folder.exists() else math.inf
-    return min(MAX_DISK_SHARE * disk_bytes, math.inf if keep.bytes is None else keep.bytes)
-
-
-def _retained_backups(in_order: Sequence[LedgerBackup], max_bytes: float) -> Iterator[LedgerBackup]:
-    total_bytes = 0
-    for number, backup in enumerate(in_order):
-        total_bytes += backup.size_bytes
-        if total_bytes > max_bytes and number >= MIN_KEPT_BACKUPS:
-            return
-        yield backup
-
-
-def _retention_order(regular: Sequence[LedgerBackup], keep: BackupRetention, now: datetime) -> list[LedgerBackup]:
-    """Return the backups to keep, most important first: the newest two, then hourly and daily ones in turn."""
-    hours = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"))[: keep.hourly]
-    days = _newest_per_period(regular, lambda backup: backup.made_at.strftime("%Y%m%d"))[: keep.daily]
-    alternating = chain.from_iterable(zip_longest(hours, days))
-    found = dict.fromkeys(backup for backup in chain(regular[:MIN_KEPT_BACKUPS], alternating) if backup is not None)
-    return sorted(found, key=lambda backup: backup.made_at > now)
-
-
-def _newest_per_period(regular: Iterable[LedgerBackup], period: Callable[[LedgerBackup], str]) -> list[LedgerBackup]:
-    newest: dict[str, LedgerBackup] = {}
-    for backup in regular:
-        newest.setdefault(period(backup), backup)
-    return [*newest.values()]

@@ -20,6 +20,14 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from bot.core.errors import StateFolderLockedError, StoreError
+from bot.store.private_files import (
+    create_private_file,
+    find_foreign_entries,
+    open_private_file,
+    read_private_file,
+    require_private_file,
+    write_private_file,
+)
 
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 _COMMON_PRAGMAS = (
@@ -82,6 +90,7 @@ def open_reader(path: Path) -> Database:
         if not path.exists():
             message = f"{path}: there is no database here yet"
             raise StoreError(message)
+        require_private_file(path)
         address = f"{path.absolute().as_uri()}?mode=ro"
         return _configure_connection(
             sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False), _READER_PRAGMAS
@@ -166,29 +175,6 @@ def is_halting_error(error: BaseException) -> bool:
     return _primary_error_code(error) in _HALTING_CODES
 
 
-def create_private_file(path: Path) -> None:
-    """Create the file and its folder if missing, readable only by their owner; restrict an existing file.
-
-    SQLite gives the side files of a database its mode, so there is no need to change the umask of the process. Raises
-    OSError.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
-
-
-def sync_to_disk(path: Path) -> None:
-    """Wait until a file, or the entries of a folder, are on the disk. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _configure_connection(connection: sqlite3.Connection, settings: Sequence[str]) -> Database:
     try:
         # Installed plugins of sqlite-utils must not run on the ledger.
@@ -229,7 +215,7 @@ class DiskReserve:
     @property
     def held(self) -> bool:
         """Whether the file exists in full size."""
-        return self._path.exists() and self._path.stat().st_size == self._size
+        return self._path.is_file() and self._path.lstat().st_size == self._size
 
     def hold(self) -> None:
         """Create the file if it is missing. Raises StoreError, and leaves no file, if the disk is full."""
@@ -237,9 +223,7 @@ class DiskReserve:
             return
         with translate_errors(self._path):
             try:
-                create_private_file(self._path)
-                self._path.write_bytes(_incompressible_bytes(self._size))
-                sync_to_disk(self._path)
+                write_private_file(self._path, _incompressible_bytes(self._size))
             except OSError:
                 self._path.unlink(missing_ok=True)
                 raise
@@ -255,6 +239,8 @@ def _incompressible_bytes(size: int) -> bytes:
     return hashlib.shake_128(b"ballast").digest(size)
 
 
+LOCK_FILE = "lock"
+MAX_LOCK_BYTES = 10_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -271,14 +257,17 @@ class LockHolder:
 def instance_lock(folder: Path, *, started_at: datetime) -> Iterator[LockHolder]:
     """Lock the state folder while the block runs, and restrict it to its owner (mode 0700).
 
-    Raises StateFolderLockedError that names the process with the lock, and StoreError for an unusable folder.
+    Raises StateFolderLockedError that names the process with the lock, and StoreError for an unusable folder and for a
+    link, FIFO or device in it.
     """
-    path = folder / "lock"
+    path = folder / LOCK_FILE
     with translate_errors(path):
-        create_private_file(path)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _restrict_folder(folder)
+        if fault := next(find_foreign_entries(folder), None):
+            raise StoreError(fault)
         # Opened for update: the name of the holder must survive a refused attempt.
-        file = path.open("r+", encoding="utf-8")
+        file = os.fdopen(open_private_file(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -294,11 +283,11 @@ def instance_lock(folder: Path, *, started_at: datetime) -> Iterator[LockHolder]
 def last_holder(folder: Path) -> LockHolder | None:
     """Return the process that took the lock last, whether or not it still holds it; None if unknown."""
     try:
-        raw = json.loads((folder / "lock").read_bytes())
+        raw = json.loads(read_private_file(folder / LOCK_FILE, MAX_LOCK_BYTES))
         return LockHolder(
             pid=int(raw["pid"]), boot=str(raw["boot"]), started_at=datetime.fromisoformat(raw["started_at"])
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, StoreError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -340,9 +329,13 @@ def _write_holder(handle: int, holder: LockHolder) -> None:
 
 
 def _restrict_folder(folder: Path) -> None:
-    # A folder of another user, such as a mounted volume, keeps its permissions.
-    if folder.stat().st_uid == os.getuid():
-        folder.chmod(0o700)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # A folder of another user, such as a mounted volume, keeps its permissions.
+        if os.fstat(handle).st_uid == os.geteuid():
+            os.fchmod(handle, 0o700)
+    finally:
+        os.close(handle)
 
 
 def _boot_id() -> str:

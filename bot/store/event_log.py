@@ -13,6 +13,8 @@ from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_
 MAX_RUNS_PER_JOB = 1_000
 LEDGER_HALTED = "halted"
 LEDGER_RESUMED = "resumed"
+# The last daemon was killed, or gave up.
+CRASH_EVENT = "crash"
 _INSERT_EVENT = "insert into event (at, kind, text) values (?, ?, ?)"
 _RECENT_EVENTS = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
 _LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"
@@ -60,7 +62,7 @@ class EventLog:
 
     async def recent(self, limit: int, kind: str | None = None) -> list[LedgerEvent]:
         """Return the newest events of one kind, or of any, newest first."""
-        return await self.readers.run(lambda database: _recent_events(database, limit, kind))
+        return await self.readers.run(lambda database: recent_events(database, limit, kind))
 
     async def halt(self, why: str, *, at: datetime) -> None:
         """Record that writing has halted, and why: the only event that a halted ledger takes.
@@ -82,7 +84,7 @@ class EventLog:
 
     async def unresolved_halt(self) -> LedgerEvent | None:
         """Return the halt that ended the last run, None after a resume."""
-        return await self.readers.run(_unresolved_halt)
+        return await self.readers.run(unresolved_halt)
 
     async def job_run(self, name: str, *, started_at: datetime, ended_at: datetime, ok: bool, detail: str) -> None:
         """Record how a run of a job ended, and delete its oldest runs."""
@@ -91,7 +93,7 @@ class EventLog:
 
     async def last_runs(self) -> list[JobRunRow]:
         """Return the newest run of each job, by name."""
-        return await self.readers.run(_last_job_runs)
+        return await self.readers.run(last_job_runs)
 
 
 def add_event(database: Database, kind: str, text: str, at: datetime) -> None:
@@ -99,12 +101,14 @@ def add_event(database: Database, kind: str, text: str, at: datetime) -> None:
     database.execute(_INSERT_EVENT, [format_timestamp(at), sanitize_text(kind), redact_message(sanitize_text(text))])
 
 
-def _recent_events(database: Database, limit: int, kind: str | None) -> list[LedgerEvent]:
+def recent_events(database: Database, limit: int, kind: str | None) -> list[LedgerEvent]:
+    """Return the newest events of one kind, or of any, newest first."""
     rows = database.execute(_RECENT_EVENTS, {"limit": limit, "kind": kind})
     return [LedgerEvent(at=parse_timestamp(at), kind=kind_, text=text) for at, kind_, text in rows]
 
 
-def _unresolved_halt(database: Database) -> LedgerEvent | None:
+def unresolved_halt(database: Database) -> LedgerEvent | None:
+    """Return the halt that ended the last run, None after a resume."""
     row = database.execute(_LAST_HALT, [LEDGER_HALTED, LEDGER_RESUMED]).fetchone()
     if row is None or row[1] == LEDGER_RESUMED:
         return None
@@ -127,7 +131,8 @@ def _add_run(database: Database, run: JobRunRow) -> None:
     database.execute(_DELETE_OLD_RUNS, {"job": run.name, "kept": MAX_RUNS_PER_JOB})
 
 
-def _last_job_runs(database: Database) -> list[JobRunRow]:
+def last_job_runs(database: Database) -> list[JobRunRow]:
+    """Return the newest run of each job, by name."""
     return [
         JobRunRow(
             name=job,

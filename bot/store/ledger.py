@@ -14,11 +14,14 @@ from bot.core.errors import NotFoundError, StoreError
 from bot.core.submissions import ExecutionMode
 from bot.store import audit_log
 from bot.store.accounts import AccountReadingStore, ProfitStore
+from bot.store.alerts import AlertStore
+from bot.store.backups import BACKUP_FOLDER
 from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
 from bot.store.database import DiskReserve, create_incremental_file
 from bot.store.decisions import DecisionSnapshotReader
 from bot.store.event_log import EventLog
 from bot.store.evidence import EVIDENCE_MIGRATIONS, DocumentStore, evidence_path
+from bot.store.folder_identity import ensure_identity
 from bot.store.forecasts import ForecastStore
 from bot.store.integrity_checks import run_quick_check
 from bot.store.learning import LearningStore
@@ -28,7 +31,7 @@ from bot.store.permissions import PermissionStore
 from bot.store.question_history import QuestionHistoryReader
 from bot.store.questions import QuestionStore, ResolutionStore
 from bot.store.rate_usage import LedgerRateUsageStore
-from bot.store.restore import finish_restore
+from bot.store.restore import finish_restore, lost_ledger_reason
 from bot.store.schedule import ScheduleStore
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import ScoreStore
@@ -37,7 +40,6 @@ from bot.store.trials import RecordingStore
 from bot.store.venue_scores import VenueScoreStore
 
 LEDGER_FILE = "ledger.sqlite"
-BACKUP_FOLDER = "backups"
 BALLAST_FILE = "ballast"
 
 
@@ -56,6 +58,7 @@ class Ledger:
     venue_scores: VenueScoreStore
     learning: LearningStore
     events: EventLog
+    alerts: AlertStore
     recordings: RecordingStore
     calls: ModelCallStore
     model_performance: ModelPerformanceStore
@@ -70,7 +73,8 @@ class Ledger:
 async def open_ledger(path: Path, *, now: datetime) -> AsyncIterator[Ledger]:
     """Open the ledger for writing, creating it or migrating it after a backup; hold the instance lock.
 
-    Raises StoreError for a damaged file, one of a newer program or of a development version, and a failing disk.
+    Raises StoreError for a ledger that was lost, a damaged file, one of a newer program or of a development version,
+    and a failing disk.
     """
     await asyncio.to_thread(_prepare_file, path, now)
     async with (
@@ -115,15 +119,24 @@ async def open_read_only(config: Config) -> AsyncIterator[ReadOnlyState]:
     """Open the ledger for reading; raises NotFoundError if there is none yet."""
     folder = state_folder(config)
     path = folder / LEDGER_FILE
-    if not path.exists():
-        message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
-        raise NotFoundError(message)
+    require_ledger(path)
     async with open_ledger_read_only(path) as ledger:
         yield ReadOnlyState(config=config, folder=folder, ledger=ledger)
 
 
+def require_ledger(path: Path) -> None:
+    """Raise StoreError where a ledger was lost, with its backups, and NotFoundError where there is none yet."""
+    if reason := lost_ledger_reason(path):
+        raise StoreError(reason)
+    if not path.exists():
+        message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
+        raise NotFoundError(message)
+
+
 def _prepare_file(path: Path, now: datetime) -> None:
     finish_restore(path)
+    if reason := lost_ledger_reason(path):
+        raise StoreError(reason)
     if path.exists() and path.stat().st_size:
         health = run_quick_check(path)
         if not health.sound:
@@ -132,6 +145,7 @@ def _prepare_file(path: Path, now: datetime) -> None:
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
     create_incremental_file(evidence_path(path))
     apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
 
 
@@ -156,6 +170,7 @@ def _build_ledger(writer: LedgerWriter, readers: TransactionRunner) -> Ledger:
         venue_scores=VenueScoreStore(writer, readers),
         learning=LearningStore(writer, readers),
         events=EventLog(writer, readers),
+        alerts=AlertStore(writer, readers),
         recordings=RecordingStore(writer, readers),
         calls=ModelCallStore(writer, readers),
         model_performance=ModelPerformanceStore(writer, readers),

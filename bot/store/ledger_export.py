@@ -16,8 +16,9 @@ from sqlite_utils import Database
 
 from bot.core.errors import StoreError
 from bot.store.backups import copy_database
-from bot.store.database import create_private_file, open_reader, translate_errors
+from bot.store.database import open_reader, translate_errors
 from bot.store.evidence import EvidenceReader, evidence_path
+from bot.store.private_files import create_private_file
 
 _RELATIONS = """
 select name, type from pragma_table_list

@@ -20,6 +20,7 @@ from bot.core.errors import StoreError
 from bot.net.rate_limit import RateUsage
 from bot.store.connections import TransactionRunner
 from bot.store.database import translate_errors
+from bot.store.private_files import open_private_file, read_private_file, write_private_file
 from bot.store.serialization import format_timestamp, parse_timestamp
 
 _UPSERT_RATE_USAGE = """
@@ -118,7 +119,7 @@ class SharedRateUsageFiles:
         place = self._place(rate)
         with translate_errors(place):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(place / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+            handle = open_private_file(place / "lock", os.O_CREAT | os.O_RDWR)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,7 +137,7 @@ class SharedRateUsageFiles:
             if file.stem == self.name:
                 continue
             with suppress(OSError, StoreError):
-                usage = rate_usage_from_text(rate, file.read_text(encoding="utf-8"))
+                usage = rate_usage_from_text(rate, read_private_file(file).decode())
                 if now - usage.at <= MAX_USAGE_AGE:
                     found.append(usage)
                 elif file.stem != LOCK_HOLDER_NAME:
@@ -148,7 +149,7 @@ class SharedRateUsageFiles:
         file = self._place(rate) / f"{self.name}.json"
         with translate_errors(file):
             partial = file.with_suffix(".new")
-            partial.write_text(rate_usage_to_text(usage), encoding="utf-8")
+            write_private_file(partial, rate_usage_to_text(usage).encode(), durable=False)
             partial.replace(file)
 
     def knows_holder(self, rate: str) -> bool:

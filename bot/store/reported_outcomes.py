@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from bot.core.errors import StoreError
+from bot.store.private_files import read_private_file, replace_private_file
+
 FILE_NAME = "reported_outcomes.json"
 
 
@@ -45,20 +48,17 @@ class ReportedOutcomes:
 def load_reported_outcomes(folder: Path) -> ReportedOutcomes:
     """Load the saved outcomes; a missing or invalid file gives an empty record."""
     try:
-        saved = json.loads((folder / FILE_NAME).read_text())
+        saved = json.loads(read_private_file(folder / FILE_NAME))
         seen = _read_times(saved["seen"])
         return ReportedOutcomes(texts=_read_texts(saved["texts"]), withdrawn=_read_times(saved["withdrawn"]), seen=seen)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+    except (OSError, StoreError, ValueError, TypeError, LookupError, AttributeError):
         return ReportedOutcomes()
 
 
 def save_reported_outcomes(folder: Path, outcomes: ReportedOutcomes) -> None:
     """Save the outcomes, replacing the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{FILE_NAME}.tmp"
     content = {"texts": outcomes.texts, "withdrawn": outcomes.withdrawn, "seen": outcomes.seen}
-    partial.write_text(json.dumps(content, sort_keys=True))
-    partial.replace(folder / FILE_NAME)
+    replace_private_file(folder / FILE_NAME, json.dumps(content, sort_keys=True).encode(), durable=False)
     outcomes.has_changes = False
 
 

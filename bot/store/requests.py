@@ -1,18 +1,18 @@
 """Requests of people to the daemon, one private file each: operator requests, cancellations, closing of positions."""
 
-import os
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from bot.core.errors import MalformedDataError
+from bot.core.errors import MalformedDataError, StoreError
 from bot.core.ids import derive_id
 from bot.core.operator_requests import CancelOrder, ClosePositions, OperatorRequest, SignedRequest
 from bot.core.orders import ContractSide
-from bot.store.database import create_private_file, sync_to_disk, translate_errors
+from bot.store.database import translate_errors
 from bot.store.ledger import Ledger
+from bot.store.private_files import read_private_file, sync_to_disk, write_private_file
 from bot.store.serialization import JsonSerializer, format_timestamp
 
 REFUSED_FOLDER = "refused"
@@ -31,11 +31,12 @@ class PendingRequest(Generic[RequestT]):
     def read(self) -> RequestT:
         """Return the request; raises MalformedDataError for an unreadable file or another content."""
         try:
-            with self.path.open("rb") as file:
-                content = file.read(MAX_REQUEST_BYTES + 1)
+            content = read_private_file(self.path, MAX_REQUEST_BYTES + 1)
         except OSError as error:
             message = f"{self.path.name} cannot be read: {error.strerror}"
             raise MalformedDataError(message) from error
+        except StoreError as error:
+            raise MalformedDataError(str(error)) from error
         if len(content) > MAX_REQUEST_BYTES:
             message = f"{self.path.name} is larger than {MAX_REQUEST_BYTES} bytes"
             raise MalformedDataError(message)
@@ -58,11 +59,7 @@ def write_request(folder: Path, text: str, *, at: datetime) -> Path:
     path = folder / f"{name}.json"
     partial = path.with_suffix(".partial")
     with translate_errors(path):
-        create_private_file(partial)
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private_file(partial, text.encode())
         partial.replace(path)
         sync_to_disk(path.parent)
     return path

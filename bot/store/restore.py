@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -17,24 +18,25 @@ from typing import Any
 from sqlite_utils import Migrations
 
 from bot.core.errors import StoreError
+from bot.store.audit_log import AUDIT_HEAD_FILE
 from bot.store.backups import (
+    BACKUP_FOLDER,
     copy_database,
-    drop_book_records,
+    drop_backup_records,
     find_books,
+    list_backups,
     replaced_path,
     require_intact,
+    require_recorded_content,
     verified_book_copies,
 )
-from bot.store.database import (
-    create_private_file,
-    instance_lock,
-    open_reader,
-    open_writer,
-    sync_to_disk,
-    translate_errors,
-)
+from bot.store.database import instance_lock, open_reader, open_writer, translate_errors
+from bot.store.folder_identity import IDENTITY_FILE
 from bot.store.migrations import migration_checksums, require_known_migrations
+from bot.store.private_files import read_private_file, replace_private_file, sync_to_disk
 
+# This many backups are named where a ledger was lost.
+MAX_LISTED_BACKUPS = 5
 _TIME_FORMAT = "%Y%m%dT%H%M%SZ"
 
 
@@ -76,9 +78,9 @@ def finish_restore(path: Path) -> None:
     """
     listed = _todo_path(path)
     with translate_errors(path):
-        if not listed.exists():
+        if not os.path.lexists(listed):
             return
-        todo = json.loads(listed.read_bytes())
+        todo = json.loads(read_private_file(listed))
         # A listed book without an incoming copy was already installed before the interruption.
         replaced = [
             book
@@ -93,6 +95,43 @@ def finish_restore(path: Path) -> None:
         sync_to_disk(path.parent)
 
 
+def lost_ledger_reason(path: Path) -> str:
+    """Return why a folder that had a ledger has none now, with the backups to restore; "" for any other folder.
+
+    Raises StoreError.
+    """
+    with translate_errors(path):
+        if not _is_empty(path) or not _had_ledger(path):
+            return ""
+        backups = list_backups(path.parent / BACKUP_FOLDER, path.stem)
+    what = f"{path} is {'empty' if path.exists() else 'missing'}, but this folder had a ledger"
+    anew = f"to begin anew, move {path.parent} away"
+    if not backups:
+        return f"{what} and there is no backup of it; put the ledger back, or, {anew}"
+    named = [f"{one.path.stem} ({one.size_bytes / 1e6:.1f} MB)" for one in backups[:MAX_LISTED_BACKUPS]]
+    more = f" and {len(backups) - len(named)} more (foxcast db list)" if len(backups) > len(named) else ""
+    return f"{what}; restore a backup: foxcast db restore NAME, newest first: {', '.join(named)}{more}; {anew}"
+
+
+def _is_empty(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return True
+    try:
+        with closing(open_reader(path)) as database:
+            return not database.table_names()
+    except (StoreError, sqlite3.Error):
+        return False  # damaged: reported by the check of its pages
+
+
+def _had_ledger(path: Path) -> bool:
+    marks = (path.parent / IDENTITY_FILE, path.parent / AUDIT_HEAD_FILE)
+    log = _sibling_path(path, "-wal")
+    has_log_alone = not path.exists() and log.exists() and log.stat().st_size > 0
+    return (
+        has_log_alone or any(map(os.path.lexists, marks)) or bool(list_backups(path.parent / BACKUP_FOLDER, path.stem))
+    )
+
+
 def restore_mark_path(path: Path) -> Path:
     """Return the path of the mark of a restored ledger."""
     return _sibling_path(path, ".restored")
@@ -102,9 +141,9 @@ def read_restore_mark(path: Path) -> RestoreRecord | None:
     """Return how the ledger was restored; None without an unacknowledged restore."""
     mark = restore_mark_path(path)
     with translate_errors(mark):
-        if not mark.exists():
+        if not os.path.lexists(mark):
             return None
-        raw = json.loads(mark.read_bytes())
+        raw = json.loads(read_private_file(mark))
     return RestoreRecord(
         backup=Path(raw["backup"]),
         replaced=None if raw["replaced"] is None else Path(raw["replaced"]),
@@ -122,6 +161,7 @@ def acknowledge_restore(path: Path) -> None:
 
 def _require_usable_backup(backup: Path, migrations: Migrations) -> None:
     require_intact(backup)
+    require_recorded_content(backup)
     with closing(open_reader(backup)) as database:
         if not require_known_migrations(database, migration_checksums(migrations), migrations):
             message = f"{backup} is not a backup of a ledger; choose a file that foxcast db backup wrote"
@@ -135,7 +175,7 @@ def _prepare_restore(backup: Path, path: Path, migrations: Migrations, at: datet
     for name, book in books.items():
         _copy_checked(book, _incoming_path(path.parent / name))
     _copy_checked(backup, _incoming_path(path))
-    drop_book_records(_incoming_path(path))
+    drop_backup_records(_incoming_path(path))
     replaced = _link_replaced(path, stamp) if path.exists() else None
     restored = RestoreRecord(backup=backup, replaced=replaced, at=at, books=tuple(books))
     _write_restore_mark(path, restored)
@@ -210,9 +250,4 @@ def _write_restore_mark(path: Path, done: RestoreRecord) -> None:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    partial = _sibling_path(path, ".partial")
-    create_private_file(partial)
-    partial.write_text(json.dumps(content))
-    sync_to_disk(partial)
-    partial.replace(path)
-    sync_to_disk(path.parent)
+    replace_private_file(path, json.dumps(content).encode())

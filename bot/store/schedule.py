@@ -1,6 +1,6 @@
 """When each question is due for which forecaster, who leases it now, and which questions are locked.
 
-An expired lease counts as returned.
+An expired lease counts as returned, unless its owner still works on it.
 """
 
 import json
@@ -35,9 +35,10 @@ _MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
 where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
 """
-_RETURN_EXPIRED = (
-    "update schedule set owner = null, leased_until = null where leased_until <= :now and owner is not null"
-)
+_RETURN_EXPIRED = """
+update schedule set owner = null, leased_until = null
+where leased_until <= :now and owner is not null and (owner <> :owner or not :at_work)
+"""
 _IS_UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.forecaster in ('', s.forecaster)
   and (k.until is null or k.until > :now))"""
 _IS_DUE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_IS_UNLOCKED}"
@@ -273,6 +274,7 @@ class _LeaseRequest:
     limit: int
     skipped: str
     members: str
+    at_work: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +298,13 @@ class ScheduleStore:
         limit: int,
         skipped: Collection[str] = (),
         members: Collection[tuple[str, str]] = (),
+        at_work: bool = False,
     ) -> list[ForecastLease]:
         """Lease up to ``limit`` due and unlocked entries: open windows first, soonest close first.
 
         ``skipped`` names forecasters to pass over. ``members`` holds pairs of a forecaster and one that it builds on:
         it waits while that one is due, or at work, on the same question, unless that one is locked or skipped.
+        ``at_work``: the owner still works on what it leased, so none of that expires, whatever the clock says.
         """
         request = _LeaseRequest(
             now=format_timestamp(now),
@@ -309,6 +313,7 @@ class ScheduleStore:
             limit=limit,
             skipped=to_json_list(skipped),
             members=json.dumps([*map(list, members)]),
+            at_work=at_work,
         )
         return await self.writer.run(lambda database: _lease_due(database, request))
 
@@ -443,7 +448,7 @@ def _plan_entries(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _lease_due(database: Database, request: _LeaseRequest) -> list[ForecastLease]:
-    database.execute(_RETURN_EXPIRED, {"now": request.now})
+    database.execute(_RETURN_EXPIRED, {"now": request.now, "owner": request.owner, "at_work": request.at_work})
     (due,) = database.execute(_COUNT_DUE, {"now": request.now, "crowded": _CROWDED_AT}).fetchone()
     index = _BY_CLOSE if due == _CROWDED_AT else _BY_DUE
     claims: list[ForecastLease] = []

@@ -520,6 +520,36 @@ _JOURNAL = (
 """,
     "create index job_run_by_job on job_run (job, id)",
 )
+_ALERTS = (
+    """create table alert (
+  id integer primary key,
+  key text not null,
+  level text not null check (level in ('info', 'warning', 'critical')),
+  text text not null,
+  opened_at text not null,
+  closed_at text
+) strict
+""",
+    "create index alert_by_key on alert (key, id)",
+    "create unique index alert_open on alert (key) where closed_at is null",
+    """create table notification (
+  id text not null,
+  channel text not null,
+  level text not null check (level in ('info', 'warning', 'critical')),
+  subject text not null,
+  text text not null,
+  at text not null,
+  due_at text not null,
+  attempts integer not null default 0 check (attempts >= 0),
+  state text not null default 'waiting' check (state in ('waiting', 'delivered', 'dropped')),
+  ended_at text,
+  detail text not null default '',
+  primary key (channel, id),
+  check ((state = 'waiting') = (ended_at is null))
+) strict, without rowid
+""",
+    "create index notification_waiting on notification (channel, at) where state = 'waiting'",
+)
 _AUDIT = (
     """create table audit (
   seq integer primary key check (seq >= 1),
@@ -540,7 +570,7 @@ def create_ledger(database: Database) -> None:
     """Create the tables with their indexes, the views and the triggers."""
     statements = (
         *(*_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_OUTCOMES, *_FORECASTS, *_INTENTS, *_PERMISSIONS),
-        *(*_ACCOUNTS, *_SCORES, *_CALLS, *_JOURNAL, *_AUDIT, *VIEWS, *TRIGGERS),
+        *(*_ACCOUNTS, *_SCORES, *_CALLS, *_JOURNAL, *_ALERTS, *_AUDIT, *VIEWS, *TRIGGERS),
     )
     for statement in statements:
         database.execute(statement)

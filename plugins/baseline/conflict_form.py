@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import date
 
+from bot.api import RegressionTerm
 from plugins.baseline.model_form import ModelForm, ModelTerms, create_steady_form, question_block
 from plugins.baseline.question_facts import QuestionFacts, ScoredEvent
 from plugins.baseline.question_templates import parse_conflict, template_name
-from plugins.baseline.ridge_regression import RegressionTerm
 
 # The finest average above zero is one event in twelve windows; a tenth of that stands for "none in a year".
 _LEAST_AVERAGE = 1.0 / 120.0

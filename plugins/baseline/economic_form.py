@@ -13,9 +13,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from bot.api import RegressionTerm
 from plugins.baseline.model_form import ModelForm, ModelTerms, question_block
 from plugins.baseline.question_facts import ScoredEvent
-from plugins.baseline.ridge_regression import RegressionTerm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bot.api import RegressionRow, RegressionTerm, fit_coefficients, sum_terms
 from plugins.baseline.question_facts import KnownOutcome, ScoredEvent
-from plugins.baseline.ridge_regression import RegressionRow, RegressionTerm, fit_coefficients, log_odds
 
 ModelTerms = tuple[RegressionTerm, ...]
 ModelCoefficients = Mapping[str, float]
@@ -29,7 +29,7 @@ class ModelForm:
     """The shape of one model.
 
     ``block`` names the outcomes that share one shock, with the given ``correlation`` between any two of them; ``reach``
-    is the cap of ``ridge_regression.fit_coefficients``. Correlations from 0.1 to 1 score within half a point of each
+    is the cap of ``fit_coefficients``. Correlations from 0.1 to 1 score within half a point of each
     other on every source, so all forms share one value.
     """
 
@@ -84,7 +84,7 @@ def estimate_probability(terms: ModelTerms, coefficients: ModelCoefficients) -> 
     if not terms:
         message = "an estimate needs at least one term"
         raise ValueError(message)
-    steps = [_bounded_probability(log_odds(terms[: count + 1], coefficients)) for count in range(len(terms))]
+    steps = [_bounded_probability(sum_terms(terms[: count + 1], coefficients)) for count in range(len(terms))]
     reasons = [EstimateReason(None, steps[0], terms[0].why)]
     reasons += [
         EstimateReason(before, after, term.why)

@@ -10,9 +10,9 @@ from collections.abc import Hashable
 from datetime import date
 from functools import lru_cache
 
+from bot.api import RegressionTerm
 from plugins.baseline.model_form import LEAST_PROBABILITY, ModelForm, ModelTerms, create_steady_form, question_block
 from plugins.baseline.question_facts import ScoredEvent
-from plugins.baseline.ridge_regression import RegressionTerm
 
 
 @lru_cache(maxsize=256)

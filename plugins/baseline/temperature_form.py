@@ -10,10 +10,10 @@ import math
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from bot.api import RegressionTerm
 from plugins.baseline.model_form import ModelForm, ModelTerms
 from plugins.baseline.question_facts import QuestionFacts, ScoredEvent
 from plugins.baseline.question_templates import parse_station
-from plugins.baseline.ridge_regression import RegressionTerm
 
 _TURN = 2.0 * math.pi / 365.25
 # Metropolitan France is warmest around 24 July; other climates lead or lag it through the sine term.

@@ -5,6 +5,7 @@ How many trials there are, how they become one answer, calibration and clairvoya
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +13,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from bot.api import (
-    DEFAULT_QUANTILES,
     SEARCH_TOOL,
     SUBMIT,
+    AnswerFields,
     AnswerSettings,
     LocalPath,
-    PluginSettings,
     ProbabilityMargin,
-    QuantileLevels,
     ToolDefinition,
     check_prompt_folder,
 )
@@ -91,7 +90,7 @@ class EarlyStopMode(StrEnum):
     FORCED = "forced"
 
 
-class BlfSettings(PluginSettings):
+class BlfSettings(AnswerFields):
     """The switches and bounds of one forecaster.
 
     Prompt files of the operator are checked at the start, and their texts are on record with each forecast. Source: BLF
@@ -135,15 +134,6 @@ class BlfSettings(PluginSettings):
     submit_margin: ProbabilityMargin = 0.05
     """How far the submitted probability stays from 0 and 1; nearer only where a shown market price or base rate is."""
 
-    option_floor: ProbabilityMargin = 0.01
-    """The least probability of an option."""
-
-    quantiles: QuantileLevels = DEFAULT_QUANTILES
-    """Percentages at which the value of a number or date is asked for."""
-
-    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
-    """The least probability of one step of the grid of a number or date."""
-
     compaction_chars: int = Field(default=2000, ge=0)
     """Characters of evidence and open questions beyond which the role `summariser` shortens them; 0: never."""
 
@@ -173,15 +163,8 @@ class BlfSettings(PluginSettings):
     @property
     def answer_settings(self) -> AnswerSettings:
         """How predictions are requested and bounded under these settings."""
-        return AnswerSettings(
-            option_floor=self.option_floor,
-            quantiles=self.quantiles,
-            curve_step_mass=self.curve_step_mass,
-            step_margin=self.step_margin,
-            submit_margin=self.submit_margin,
-            compaction_chars=self.compaction_chars,
-            states_beliefs=self.states_beliefs,
-        )
+        asked = self.create_answer_settings(self.step_margin, self.submit_margin, states_beliefs=self.states_beliefs)
+        return replace(asked, compaction_chars=self.compaction_chars)
 
     def allowed_tools(self, tools: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
         """Return the tools that these settings allow."""

@@ -136,14 +136,16 @@ class ManifoldAccountReader:
         try:
             state = ManifoldMarketState.from_api(await self._client.market(market), [], read_at=self._clock.now())
         except (MalformedDataError, NotFoundError) as error:
-            log.warning("a position has no mark", market=market, error=str(error))
-            state = None
+            # Shares are not worthless because a reading failed: they keep their last mark.
+            log.warning("a position keeps its last mark", market=market, error=str(error))
         self._states[market] = (now_s, state)
         return state
 
     def _positions(self, held: _AnswerHolding, state: ManifoldMarketState | None) -> list[Position]:
         answer = None if state is None else state.answer(held.shares.answer)
-        marks: Mapping[ContractSide, float | None] = dict.fromkeys(ContractSide)
+        largest = max(held.shares.yes, held.shares.no)
+        # A market that was never read: at cost, until it can be read.
+        marks: Mapping[ContractSide, float | None] = dict.fromkeys(ContractSide, max(held.paid, 0.0) / largest)
         if state is not None and answer is not None:
             marks = _mark_prices(state, held, self._clock.now())
         contract = contract_name(held.market, held.shares.answer)
@@ -160,7 +162,7 @@ class ManifoldAccountReader:
                 leg=leg,
                 shares=shares,
                 # The venue keeps one sum for both sides; pairs are redeemed at once, so only one side is held.
-                paid=max(held.paid, 0.0) if shares == max(sides.values()) else 0.0,
+                paid=max(held.paid, 0.0) if shares == largest else 0.0,
                 ref=QuestionRef(VENUE, held.market if linked else contract),
                 option=option if linked else "",
                 mark=marks[leg],
@@ -176,17 +178,17 @@ def _parse_holdings(metrics: JsonRecord) -> list[_AnswerHolding]:
         message = "the positions of the account are not listed by market"
         raise MalformedDataError(message)
     resolved_ids = _resolved_market_ids(metrics.get("contracts"))
-    found = []
+    found: dict[tuple[str, str], _AnswerHolding] = {}
     for market, rows in by_market.items():
         usable = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
         # A market with answers has a row for each, and one with their sums.
         by_answer = [row for row in usable if row.get("answerId")]
-        found += [
-            held
-            for row in by_answer or usable
-            if (held := _parse_holding(str(market), row, is_settled=str(market) in resolved_ids)) is not None
-        ]
-    return found
+        for row in by_answer or usable:
+            held = _parse_holding(str(market), row, is_settled=str(market) in resolved_ids)
+            if held is not None:
+                # A row that is there twice is one holding.
+                found[held.market, held.shares.answer] = held
+    return [*found.values()]
 
 
 def _resolved_market_ids(contracts: object) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bot.api import (
     AnswerFormat,
@@ -19,7 +19,6 @@ from bot.api import (
     ChoicePrediction,
     CurvePrediction,
     Json,
-    ModelUsage,
     PoolingMethod,
     Prediction,
     Step,
@@ -64,42 +63,35 @@ class AnswerRationale:
     outside_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregationStep:
-    """A rationale, or none, and the usage of the request."""
+class AggregationStep(NamedTuple):
+    """A rationale, or none, and the step of the trial in which it was asked for, if it was."""
 
-    action: str
     rationale: AnswerRationale | None
-    text: str
-    usage: ModelUsage = field(default_factory=ModelUsage)
-    documents: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    def step(self, belief: Belief) -> Step:
-        """Return it as a step, with the present belief."""
-        observation = StepObservation(text=self.text, documents=self.documents)
-        action = StepAction(name=self.action, arguments={MADE_BY: self.rationale.name if self.rationale else "nobody"})
-        return Step(action=action, observation=observation, belief=belief, usage=self.usage, remarks=self.remarks)
+    step: Step | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class SelfAggregation:
-    """One running aggregation; ``answer`` and ``mean_answer`` (the mean of all log-odds) are set at its end."""
+    """One running aggregation; ``answer`` and ``mean_answer`` (the mean of all log-odds) are set at its end.
+
+    ``belief`` is the orchestrator's, which all of its steps have.
+    """
 
     context: OrchestraContext
     findings: str
+    belief: Belief
     rationales: list[AnswerRationale] = field(default_factory=list)
     answer: AnswerRationale | None = None
     mean_answer: TargetPredictions | None = None
 
-    async def run(self, own: AnswerRationale) -> AsyncGenerator[AggregationStep, None]:
+    async def run(self, own: AnswerRationale) -> AsyncGenerator[Step, None]:
         """Write the candidates in addition to ``own``, the orchestrator's, and merge them; yield each as it is made."""
         settings, left = self.context.settings, [own]
         for few in split_groups(range(2, settings.candidates + 1), settings.concurrency):
             written = await gather_all([self._ask_candidate(number) for number in few])
             left += _collect_rationales(written)
-            for made in written:
-                yield made
+            for step in _collect_steps(written):
+                yield step
         self.rationales, self.mean_answer = left, self._mean(left)
         level = 0
         while len(left) > 1 and (not settings.resampling_rounds or level < settings.resampling_rounds):
@@ -108,8 +100,8 @@ class SelfAggregation:
             for some in split_groups([*groups], settings.concurrency):
                 merged = await gather_all([self._merge_group(f"{level}.{place}", group) for place, group in some])
                 left += _collect_rationales(merged)
-                for made in filter(lambda one: one.text, merged):
-                    yield made
+                for step in _collect_steps(merged):
+                    yield step
         self.answer = left[0] if len(left) == 1 else self._population_answer(left)
 
     def _groups(self, left: Sequence[AnswerRationale], level: int) -> list[Sequence[AnswerRationale]]:
@@ -133,12 +125,12 @@ class SelfAggregation:
             name, CANDIDATE_ROLE, seed_label=str(number), write_material=lambda _: self.findings
         )
         if found.value is None:
-            return _make_aggregation_step(CANDIDATE_ROLE, None, f"{name} is left out: {found.reason}", found)
-        return _make_aggregation_step(CANDIDATE_ROLE, found.value, _format_rationale(found.value, answer_format), found)
+            return self._made(CANDIDATE_ROLE, None, f"{name} is left out: {found.reason}", found)
+        return self._made(CANDIDATE_ROLE, found.value, _format_rationale(found.value, answer_format), found)
 
     async def _merge_group(self, place: str, group: Sequence[AnswerRationale]) -> AggregationStep:
         if len(group) == 1:
-            return AggregationStep(action=AGGREGATOR_ROLE, rationale=group[0], text="")
+            return AggregationStep(group[0])
         name = f"merge {place}"
         found, answer_format = await self._ask(
             name, AGGREGATOR_ROLE, seed_label=place, write_material=lambda form: _format_group(group, form)
@@ -146,12 +138,12 @@ class SelfAggregation:
         if found.value is None:
             mean = AnswerRationale(name=name, predictions=self._mean(group), reasoning="the mean of their log-odds")
             text = f"{name} was not made, so the mean of the log-odds is used: {found.reason}"
-            return _make_aggregation_step(AGGREGATOR_ROLE, mean, text, found)
+            return self._made(AGGREGATOR_ROLE, mean, text, found)
         kept = found.value
         if not kept.outside_reason:
             held = clamp_to_group(kept.predictions, [one.predictions for one in group])
             kept = replace(kept, predictions=held)
-        return _make_aggregation_step(AGGREGATOR_ROLE, kept, _format_rationale(kept, answer_format), found)
+        return self._made(AGGREGATOR_ROLE, kept, _format_rationale(kept, answer_format), found)
 
     async def _ask(
         self, name: str, role: str, *, seed_label: str, write_material: Callable[[AnswerFormat], str]
@@ -172,6 +164,19 @@ class SelfAggregation:
         )
         await session.report_performance()
         return found, answer_format
+
+    def _made(
+        self, action: str, rationale: AnswerRationale | None, text: str, found: StructuredAnswer[AnswerRationale]
+    ) -> AggregationStep:
+        failed = (text,) if found.value is None else ()
+        step = Step(
+            action=StepAction(name=action, arguments={MADE_BY: rationale.name if rationale else "nobody"}),
+            observation=StepObservation(text=text, documents=found.documents),
+            belief=self.belief,
+            usage=found.usage,
+            remarks=(*failed, *found.notes),
+        )
+        return AggregationStep(rationale, step)
 
     def _mean(self, group: Sequence[AnswerRationale]) -> TargetPredictions:
         return pool_predictions(self.context.question, [one.predictions for one in group], PoolingMethod.LOGIT_MEAN)
@@ -217,6 +222,10 @@ def _collect_rationales(made: Sequence[AggregationStep]) -> list[AnswerRationale
     return [one.rationale for one in made if one.rationale is not None]
 
 
+def _collect_steps(made: Sequence[AggregationStep]) -> list[Step]:
+    return [one.step for one in made if one.step is not None]
+
+
 def _rationale_tool(role: str, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
     stated = answer_format.schema(margin)
     properties: dict[str, Json] = {"reasoning": text_field(REASONING_CHARS)}
@@ -248,17 +257,3 @@ def _format_rationale(rationale: AnswerRationale, answer_format: AnswerFormat) -
         else ""
     )
     return f"{rationale.reasoning}\nAnswer: {answer_format.format(rationale.predictions)}{outside}"
-
-
-def _make_aggregation_step(
-    action: str, rationale: AnswerRationale | None, text: str, found: StructuredAnswer[AnswerRationale]
-) -> AggregationStep:
-    failed = (text,) if found.value is None else ()
-    return AggregationStep(
-        action=action,
-        rationale=rationale,
-        text=text,
-        usage=found.usage,
-        documents=found.documents,
-        remarks=(*failed, *found.notes),
-    )

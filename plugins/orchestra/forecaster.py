@@ -180,11 +180,11 @@ class _OrchestraTrial:
             name=ORCHESTRATOR, predictions=submitted.belief.predictions, reasoning=submitted.belief.reason or "none"
         )
         self.aggregation = SelfAggregation(
-            context=self.orchestrator.context, findings=_findings_text(self.orchestrator)
+            context=self.orchestrator.context, findings=_findings_text(self.orchestrator), belief=submitted.belief
         )
-        async with aclosing(self.aggregation.run(own)) as stream:
-            async for made in stream:
-                yield made.step(submitted.belief)
+        async with aclosing(self.aggregation.run(own)) as steps:
+            async for step in steps:
+                yield step
         yield self._add_run_report(self._answer_step())
 
     def _answer_step(self) -> Step:

@@ -31,7 +31,6 @@ from bot.api import (
     fence_text,
     parsing,
 )
-from plugins.orchestra.shared_memory import significant_words
 
 # Lessons are kept of at most this many forecasts: those with a note of their own, then those with the largest misses.
 MAX_LESSONS = 100
@@ -105,10 +104,10 @@ def load_lessons(fitted: FittedParameters | None, cutoff: datetime, *, days: flo
 
 def select_lessons(lessons: Sequence[ForecastLesson], question: Question, most: int) -> list[ForecastLesson]:
     """Return the lessons that share most with a question: its source first, then words, then the size of the miss."""
-    asked = significant_words(f"{question.title} {question.background}")
+    asked = parsing.significant_words(f"{question.title} {question.background}")
 
     def rank(lesson: ForecastLesson) -> tuple[bool, int, float, str]:
-        shared = len(asked & significant_words(" ".join((lesson.title, *lesson.notes))))
+        shared = len(asked & parsing.significant_words(" ".join((lesson.title, *lesson.notes))))
         return lesson.source != question.source, -shared, -lesson.miss, lesson.forecast
 
     return sorted(lessons, key=rank)[:most]
@@ -116,8 +115,8 @@ def select_lessons(lessons: Sequence[ForecastLesson], question: Question, most: 
 
 def search_lessons(lessons: Sequence[ForecastLesson], query: str, most: int) -> list[ForecastLesson]:
     """Return the lessons that share words with the query, those with the most first."""
-    wanted = significant_words(query)
-    scored = [(len(wanted & significant_words(lesson.text)), lesson) for lesson in lessons]
+    wanted = parsing.significant_words(query)
+    scored = [(len(wanted & parsing.significant_words(lesson.text)), lesson) for lesson in lessons]
     return [lesson for score, lesson in sorted(scored, key=lambda pair: -pair[0]) if score][:most]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -79,7 +79,7 @@ class MemoryEntry:
     @property
     def line(self) -> str:
         """The entry in a line, a long text shortened."""
-        return f"{self._head} {parsing.cut_text(' '.join(self.text.split()), LINE_CHARS)}"
+        return f"{self._head} {parsing.cut_line(self.text, LINE_CHARS)}"
 
     @property
     def whole(self) -> str:
@@ -198,14 +198,9 @@ def normalize_name(raw: str) -> str:
 
 def search_entries(entries: Iterable[MemoryEntry], query: str) -> list[MemoryEntry]:
     """Return the entries that share words with the query, those with the most first; all for an empty query."""
-    wanted = significant_words(query)
-    scored = [(len(wanted & significant_words(f"{entry.task} {entry.text}")), entry) for entry in entries]
+    wanted = parsing.significant_words(query)
+    scored = [(len(wanted & parsing.significant_words(f"{entry.task} {entry.text}")), entry) for entry in entries]
     return [entry for score, entry in sorted(scored, key=lambda pair: -pair[0]) if score or not wanted]
-
-
-def significant_words(text: str) -> frozenset[str]:
-    """Return the significant words of a text, in lower case."""
-    return frozenset(_split_words(text))
 
 
 def memory_tool() -> ToolDefinition:
@@ -226,13 +221,6 @@ def memory_tool() -> ToolDefinition:
         properties,
         required=("operation",),
     )
-
-
-def _split_words(text: str) -> Iterator[str]:
-    for word in re.findall(r"\w+", text.casefold()):
-        # Words of one and two letters are in every text; numbers are significant whatever their length.
-        if len(word) > 2 or word.isdigit():
-            yield word
 
 
 def _list_result(found: Sequence[MemoryEntry]) -> ToolResult:

@@ -136,8 +136,8 @@ class SubagentPool:
             kind=kind,
             instructions=_read_instructions(kind, arguments),
             tools=self._granted(kind, arguments.get("tools")),
-            steps=_read_whole_number(arguments, "steps", settings.agent_steps),
-            tokens=_read_whole_number(arguments, "tokens", settings.agent_tokens),
+            steps=_read_limit(arguments, "steps", settings.agent_steps),
+            tokens=_read_limit(arguments, "tokens", settings.agent_tokens),
             model=self._model(arguments),
         )
         self.agents[agent.name] = agent
@@ -281,12 +281,6 @@ def _read_instructions(kind: SubagentKind, arguments: Mapping[str, Json]) -> str
     return "\n\n".join(filter(None, (kind.text, own)))
 
 
-def _read_whole_number(arguments: Mapping[str, Json], name: str, most: int) -> int:
-    """Return a whole number from 1 to ``most``, the default; raises UnreadableAnswer for any other value."""
-    if arguments.get(name) is None:
-        return most
-    given = parsing.read_number(arguments[name], name)
-    if not given.is_integer() or not 1 <= given <= most:
-        message = f"{name} should be a whole number from 1 to {most}, not {parsing.abbreviate_json(arguments[name])}"
-        raise UnreadableAnswer(message)
-    return int(given)
+def _read_limit(arguments: Mapping[str, Json], name: str, most: int) -> int:
+    raw = arguments.get(name)
+    return most if raw is None else parsing.read_whole_number(raw, name, most)

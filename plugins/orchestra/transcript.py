@@ -28,12 +28,8 @@ def _move_entry(number: int, step: Step, text: str) -> TranscriptEntry:
     who = str(arguments.pop(MADE_BY, ORCHESTRATOR))
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     return TranscriptEntry(
-        title=_shorten_line(f"{number}. {who}: {step.action.name}({given})"),
+        title=parsing.cut_line(f"{number}. {who}: {step.action.name}({given})", LINE_CHARS),
         detail=text.strip(),
         speaker=who,
-        remarks=tuple(map(_shorten_line, step.remarks)),
+        remarks=tuple(parsing.cut_line(remark, LINE_CHARS) for remark in step.remarks),
     )
-
-
-def _shorten_line(text: str) -> str:
-    return parsing.cut_text(" ".join(text.split()), LINE_CHARS)

@@ -29,6 +29,7 @@ from plugins.polymarket.exchange_session import ExchangeSession
 from plugins.polymarket.fees import TakerFees
 from plugins.polymarket.json_values import parse_decimal, parse_flag, parse_record, parse_text
 from plugins.polymarket.market_parser import PolymarketContract, parse_market, parse_v2_token
+from plugins.polymarket.order_books import PolymarketOrderBook
 from plugins.polymarket.order_terms import CURRENCY
 from plugins.polymarket.questions import question_ref
 from plugins.polymarket.settings import PolymarketSettings
@@ -59,6 +60,8 @@ class PolymarketAccountReader:
         self._session = session
         self._contracts: dict[str, PolymarketContract] = {}
         self._closed: tuple[float, list[JsonRow]] | None = None
+        # The last bid of each token that had a book.
+        self._bids: dict[str, float | None] = {}
 
     def remember_contract(self, contract: PolymarketContract) -> None:
         """Remember the contract of a market, so that it need not be read."""
@@ -204,15 +207,13 @@ class PolymarketAccountReader:
         return self._closed[1]
 
     async def _positions(self, rows: Iterable[JsonRow]) -> list[Position]:
-        held = [row for row in rows if (parse_decimal(row.get("current_size")) or 0) > _MIN_SHARES]
+        # A row that is there twice is one position.
+        by_token = {parse_text(row.get("token_id")): row for row in rows}
+        held = [row for row in by_token.values() if (parse_decimal(row.get("current_size")) or 0) > _MIN_SHARES]
         running = [parse_text(row.get("token_id")) for row in held if parse_flag(row.get("redeemable")) is not True]
         books = await self._client.books(running) if running else {}
-        found = []
-        for row in held:
-            book = books.get(parse_text(row.get("token_id")))
-            bid = None if book is None or book.best_bid is None else float(book.best_bid)
-            found.append(_parse_position(row, bid))
-        return found
+        self._bids |= {token: _best_bid(book) for token, book in books.items()}
+        return [_parse_position(row, self._bids) for row in held]
 
 
 def _venue_gains(rows: Iterable[JsonRow]) -> Iterator[VenueReportedGain]:
@@ -230,8 +231,15 @@ def _venue_gains(rows: Iterable[JsonRow]) -> Iterator[VenueReportedGain]:
         yield VenueReportedGain(contract=market, gain=float(total), closed=closed, before_fees=True)
 
 
-def _parse_position(row: JsonRow, bid: float | None) -> Position:
-    """Return a position as the Data API shows it; a decided one is marked at its payout."""
+def _best_bid(book: PolymarketOrderBook) -> float | None:
+    return None if book.best_bid is None else float(book.best_bid)
+
+
+def _parse_position(row: JsonRow, bids: Mapping[str, float | None]) -> Position:
+    """Return a position as the Data API shows it; a decided one is marked at its payout.
+
+    One without a book waits for its outcome: it keeps its last mark, or is marked at cost where none is known.
+    """
     market, size = parse_text(row.get("condition_id")).lower(), parse_decimal(row.get("current_size"))
     index, paid = row.get("outcome_index"), parse_decimal(row.get("entry_cost_usdc"))
     if not market or size is None or paid is None or index not in {0, 1}:
@@ -239,6 +247,8 @@ def _parse_position(row: JsonRow, bid: float | None) -> Position:
         raise MalformedDataError(message)
     fees = parse_decimal(row.get("entry_fees_usdc")) or Decimal(0)
     pays = parse_decimal(row.get("current_price")) if parse_flag(row.get("redeemable")) else None
+    token = parse_text(row.get("token_id"))
+    bid = bids[token] if token in bids else float((paid + fees) / size) if size else None
     return Position(
         decided=pays is not None,
         contract=market,

@@ -16,14 +16,18 @@ from bot.api import (
     TargetPredictions,
     ToolDefinition,
     UnreadableAnswer,
+    answer_tool,
     fill_prompt,
     join_prompt_sources,
     load_template,
+    object_schema,
     parsing,
+    require_text,
     task_text,
+    text_field,
+    word_field,
 )
 from plugins.society.scenario import CourtScenario, JurySelection, MessageKind
-from plugins.society.text_cuts import cut_at_word
 
 PROMPT_PACKAGE = "plugins.society"
 
@@ -50,11 +54,6 @@ def sides_definition(question: Question) -> str:
 def juror_prompt(selection: JurySelection) -> str:
     """Return the instructions of a juror, with the placeholder {profile} for its profile."""
     return selection.prompt_template or load_template(PROMPT_PACKAGE, "juror").template
-
-
-def rating_prompt() -> str:
-    """Return the instructions of the reader of articles."""
-    return fill_prompt(PROMPT_PACKAGE, "rate")
 
 
 def prompt_version(scenario: CourtScenario) -> str:
@@ -113,21 +112,16 @@ def answer_tool_name(kind: MessageKind) -> str:
 
 def create_answer_tool(kind: MessageKind, answer_format: AnswerFormat, margin: float) -> ToolDefinition:
     """Return the one call with which an agent can answer a message of this kind."""
-    statement: Json = {"type": "string", "maxLength": STATEMENT_CHARS}
-    properties: dict[str, Json] = {"statement": statement}
+    properties: dict[str, Json] = {"statement": text_field(STATEMENT_CHARS)}
     if kind is MessageKind.QUERIES:
-        properties = {"queries": _list_schema({"type": "string", "maxLength": QUERY_CHARS}, MOST_QUERIES)}
+        properties = {"queries": _list_schema(text_field(QUERY_CHARS), MOST_QUERIES)}
     if kind is MessageKind.ARGUMENT:
-        point: dict[str, Json] = {
-            "text": {"type": "string", "maxLength": POINT_CHARS},
-            "source": {"type": "string", "maxLength": SOURCE_CHARS},
-        }
-        properties["points"] = _list_schema(object_schema(point), MOST_POINTS)
+        point = object_schema({"text": text_field(POINT_CHARS), "source": text_field(SOURCE_CHARS)})
+        properties["points"] = _list_schema(point, MOST_POINTS)
     if kind in _ANSWER_KINDS:
-        properties["confidence"] = {"type": "string", "enum": [*_CONFIDENCES]}
+        properties["confidence"] = word_field(ConfidenceLevel)
         properties |= answer_format.schema(margin)
-    name, description = _TOOL_TEXTS[kind]
-    return ToolDefinition(name=name, description=description, parameters=object_schema(properties))
+    return answer_tool(*_TOOL_TEXTS[kind], properties)
 
 
 def create_answer_reader(
@@ -136,33 +130,20 @@ def create_answer_reader(
     """Return the reader of that call's arguments; it raises UnreadableAnswer."""
 
     def read(arguments: Mapping[str, Json]) -> AgentStatement:
-        statement = _read_words(arguments.get("statement"), STATEMENT_CHARS)
         if kind is MessageKind.QUERIES:
             return AgentStatement(queries=_read_queries(arguments.get("queries")))
         if kind in _ANSWER_KINDS:
             return AgentStatement(
-                statement=statement,
+                statement=parsing.read_text(arguments.get("statement"), STATEMENT_CHARS),
                 predictions=answer_format.clamp(answer_format.read(arguments), margin),
                 confidence=_CONFIDENCES.get(
                     parsing.read_text(arguments.get("confidence"), 10).lower(), ConfidenceLevel.LOW
                 ),
             )
-        if not statement:
-            message = "statement should hold what you have to say"
-            raise UnreadableAnswer(message)
+        statement = require_text(arguments, "statement", STATEMENT_CHARS)
         return AgentStatement(statement=statement, points=_read_points(arguments.get("points")))
 
     return read
-
-
-def object_schema(properties: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the schema of an object with these properties, all required, and no others."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _list_schema(item: Json, most: int) -> Json:
@@ -170,7 +151,7 @@ def _list_schema(item: Json, most: int) -> Json:
 
 
 def _read_queries(raw: Json) -> tuple[str, ...]:
-    found = [_read_words(item, QUERY_CHARS) for item in raw] if isinstance(raw, list) else []
+    found = [parsing.read_text(item, QUERY_CHARS) for item in raw] if isinstance(raw, list) else []
     queries = tuple(dict.fromkeys(filter(None, found)))[:MOST_QUERIES]
     if not queries:
         message = "queries should hold at least one search"
@@ -182,11 +163,7 @@ def _read_points(raw: Json) -> tuple[Evidence, ...]:
     points = []
     for item in raw[:MOST_POINTS] if isinstance(raw, list) else ():
         given: Mapping[str, Json] = item if isinstance(item, dict) else {"text": item}
-        if words := _read_words(given.get("text"), POINT_CHARS):
-            source = _read_words(given.get("source"), SOURCE_CHARS)
+        if words := parsing.read_text(given.get("text"), POINT_CHARS):
+            source = parsing.read_text(given.get("source"), SOURCE_CHARS)
             points.append(Evidence(text=words, source=source or UNSTATED_SOURCE))
     return tuple(points)
-
-
-def _read_words(raw: Json, limit: int) -> str:
-    return cut_at_word(parsing.read_text(raw, 2 * limit), limit)

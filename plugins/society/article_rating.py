@@ -6,29 +6,32 @@ Each chunk has grades of its own, as in the paper (``plugins.society.articles``)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bot.api import (
     ContextLengthExceededError,
     FoxcastError,
     Json,
-    ModelUsage,
     StructuredAnswer,
     ToolDefinition,
     UnreadableAnswer,
+    answer_tool,
     fence_text,
+    fill_prompt,
     gather_all,
+    object_schema,
     parsing,
+    text_field,
 )
-from plugins.society.agent_prompts import object_schema, rating_prompt
+from plugins.society.agent_prompts import PROMPT_PACKAGE
 from plugins.society.articles import ArticleChunk, ArticleRating, RatedArticle, split_chunks
+from plugins.society.court_state import MoveOutcome
 from plugins.society.participants import MAIN_ROLE, CourtParticipant, ParticipantGroup
 from plugins.society.settings import CourtSettings
-from plugins.society.text_cuts import cut_at_word
 
 RATER = "rater"
 FINDING_CHARS = 500
-LOWEST_GRADE, HIGHEST_GRADE = 1, 10
+HIGHEST_GRADE = 10
 # After this many calls in a row without a rating, no further one is made.
 MAX_FAILED_CALLS = 2
 # So many calls are made at once at first: enough for twenty pages of usual length.
@@ -46,16 +49,6 @@ class UnratedChunk:
     text: str
 
 
-@dataclass(slots=True)
-class RatingOutcome:
-    """The articles with their ratings, what that cost, and remarks on chunks without a rating."""
-
-    articles: list[RatedArticle]
-    usage: ModelUsage = field(default_factory=ModelUsage)
-    documents: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class ArticleRater:
     """Rates articles for one question; ``opening`` is the question with the criteria of the scenario."""
@@ -64,7 +57,7 @@ class ArticleRater:
     settings: CourtSettings
     opening: str
 
-    async def rate(self, articles: Sequence[RatedArticle]) -> RatingOutcome:
+    async def rate(self, articles: Sequence[RatedArticle], done: MoveOutcome) -> list[RatedArticle]:
         """Split the unrated articles into chunks and rate all chunks, several in one call, calls side by side.
 
         There are twice as many calls at once as before each time, so that a failing rater is not asked for all.
@@ -78,19 +71,19 @@ class ArticleRater:
         ]
         size = self.settings.rating_batch
         batches = [waiting[start : start + size] for start in range(0, len(waiting), size)]
-        outcome, why = RatingOutcome(split), ""
-        done, at_once = 0, FIRST_CALLS
-        while done < len(batches) and not why:
-            some = batches[done : done + at_once]
+        why, made, at_once = "", 0, FIRST_CALLS
+        while made < len(batches) and not why:
+            some = batches[made : made + at_once]
             answers = await gather_all(map(self._rate_batch, some))
             for batch, answer in zip(some, answers, strict=True):
-                _add_ratings(outcome, batch, answer)
-            done, at_once = done + len(some), 2 * at_once
+                _count_answer(done, answer, len(batch))
+                _add_ratings(split, batch, answer.value or {})
+            made, at_once = made + len(some), 2 * at_once
             if len(answers) >= MAX_FAILED_CALLS and all(one.value is None for one in answers[-MAX_FAILED_CALLS:]):
                 why = f"the rater was not asked any more after {MAX_FAILED_CALLS} calls in a row without a rating"
-        left = [chunk for batch in batches[done:] for chunk in batch]
-        outcome.remarks += (f"{len(left)} chunks not rated: {why}",) if left else ()
-        return outcome
+        left = [chunk for batch in batches[made:] for chunk in batch]
+        done.remarks += (f"{len(left)} chunks not rated: {why}",) if left else ()
+        return split
 
     def _split(self, article: RatedArticle) -> RatedArticle:
         if article.chunks:
@@ -122,21 +115,22 @@ class ArticleRater:
         except FoxcastError as error:
             return StructuredAnswer(reason=str(error), failure=error)
         texts = [f"Text {number}:\n{chunk.text}" for number, chunk in enumerate(batch, 1)]
-        session.begin(rating_prompt(), "\n\n".join([self.opening, *texts]))
+        session.begin(fill_prompt(PROMPT_PACKAGE, "rate"), "\n\n".join([self.opening, *texts]))
         tool = rating_tool(self.settings.rating_batch)
         return await session.ask_structured(tool, lambda arguments: read_ratings(arguments, len(batch)))
 
 
 def rating_tool(most: int) -> ToolDefinition:
     """Return the call by which up to ``most`` chunks are rated; it is the same for every call."""
-    grade: Json = {"type": "integer", "minimum": LOWEST_GRADE, "maximum": HIGHEST_GRADE}
-    finding: Json = {"type": "string", "maxLength": FINDING_CHARS}
+    grade: Json = {"type": "integer", "minimum": 1, "maximum": HIGHEST_GRADE}
     number: Json = {"type": "integer", "minimum": 1, "maximum": most}
-    item = object_schema({"number": number, "finding": finding, "relevance": grade, "objectivity": grade})
-    return ToolDefinition(
-        name="rate",
-        description="Say of each text what in it bears on the question, then rate its relevance and its objectivity",
-        parameters=object_schema({"ratings": {"type": "array", "items": item, "maxItems": most}}),
+    item = object_schema(
+        {"number": number, "finding": text_field(FINDING_CHARS), "relevance": grade, "objectivity": grade}
+    )
+    return answer_tool(
+        "rate",
+        "Say of each text what in it bears on the question, then rate its relevance and its objectivity",
+        {"ratings": {"type": "array", "items": item, "maxItems": most}},
     )
 
 
@@ -148,7 +142,7 @@ def read_ratings(arguments: Mapping[str, Json], count: int) -> Ratings:
     for item in raw if isinstance(raw, list) else ():
         given: Mapping[str, Json] = item if isinstance(item, dict) else {}
         try:
-            number = _read_whole_number(given, "number", count)
+            number = parsing.read_whole_number(given.get("number"), "number", count)
             found.setdefault(number - 1, _read_rating(given))
         except UnreadableAnswer as fault:
             faults.append(str(fault))
@@ -160,33 +154,26 @@ def read_ratings(arguments: Mapping[str, Json], count: int) -> Ratings:
 
 def _read_rating(given: Mapping[str, Json]) -> ArticleRating:
     return ArticleRating(
-        relevance=_read_whole_number(given, "relevance", HIGHEST_GRADE),
-        objectivity=_read_whole_number(given, "objectivity", HIGHEST_GRADE),
-        finding=cut_at_word(parsing.read_text(given.get("finding")), FINDING_CHARS),
+        relevance=parsing.read_whole_number(given.get("relevance"), "relevance", HIGHEST_GRADE),
+        objectivity=parsing.read_whole_number(given.get("objectivity"), "objectivity", HIGHEST_GRADE),
+        finding=parsing.read_text(given.get("finding"), FINDING_CHARS),
     )
 
 
-def _read_whole_number(given: Mapping[str, Json], name: str, most: int) -> int:
-    value = parsing.read_number(given.get(name), name)
-    if not (value.is_integer() and LOWEST_GRADE <= value <= most):
-        message = f"{name} should be a whole number from {LOWEST_GRADE} to {most}"
-        raise UnreadableAnswer(message)
-    return int(value)
+def _count_answer(done: MoveOutcome, answer: StructuredAnswer[Ratings], wanted: int) -> None:
+    done.usage += answer.usage
+    done.documents += answer.documents
+    if missing := wanted - len(answer.value or {}):
+        done.remarks += (f"{missing} of {wanted} chunks not rated: {answer.reason or 'left out of the answer'}",)
 
 
-def _add_ratings(outcome: RatingOutcome, batch: Sequence[UnratedChunk], answer: StructuredAnswer[Ratings]) -> None:
-    outcome.usage += answer.usage
-    outcome.documents += answer.documents
-    missing = len(batch) - len(answer.value or {})
-    outcome.remarks += (
-        (f"{missing} of {len(batch)} chunks not rated: {answer.reason or 'left out of the answer'}",) if missing else ()
-    )
-    for number, rating in (answer.value or {}).items():
+def _add_ratings(articles: list[RatedArticle], batch: Sequence[UnratedChunk], ratings: Ratings) -> None:
+    for number, rating in ratings.items():
         chunk = batch[number]
-        article = outcome.articles[chunk.article]
+        article = articles[chunk.article]
         chunks = [*article.chunks]
         chunks[chunk.place] = replace(chunks[chunk.place], rating=rating)
-        outcome.articles[chunk.article] = replace(article, chunks=tuple(chunks))
+        articles[chunk.article] = replace(article, chunks=tuple(chunks))
 
 
 def _shown_chunk(article: RatedArticle, place: int) -> str:

@@ -1,26 +1,29 @@
-"""Articles: found by search, read in chunks, and rated for relevance and objectivity, S = (R + O) / 2.
+"""Articles: found by search, rated for relevance and objectivity, S = (R + O) / 2, and shown in excerpts.
 
 Source: Li et al., Forecasting with Societies of Agents (2024), sections 3.2 and 3.6: chunks of 2000 tokens, at most
-three of an article, R and O from 1 to 10. An article without a rating scores 0.
+three of an article, R and O from 1 to 10. An article without a rating scores 0. Unless pages are rated, ratings are of
+what the search showed, and a page shows the passages that share the rarest words with what is asked.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import fmean
 
-from bot.api import Json, ToolResult, fence_text
-from plugins.society.text_cuts import cut_at_word
+from bot.api import Json, ToolResult, fence_text, parsing
 
 # No tokenizer suits every model. Four bytes of UTF-8 to a token is about right for English, and counts too many tokens
 # for most other scripts, so that no chunk is too long.
 BYTES_PER_TOKEN = 4
-# Between two parts of an excerpt that do not follow each other.
-GAP = "\n[...]\n"
+# An excerpt of a page that was not rated is made of passages of this length.
+PASSAGE_TOKENS = 250
+# Between two parts of an excerpt that follow each other, and two that do not.
+NEXT_PART, GAP = "\n", "\n[...]\n"
 
 _WORD = re.compile(r"[^\W_]+(?:[.,:'\u2019-][^\W_]+)*%?")
 
@@ -36,15 +39,24 @@ class ArticleRating:
 
 @dataclass(frozen=True, slots=True)
 class ArticleChunk:
-    """One part of an article, and its rating, if it has one."""
+    """One part of an article: its rating, if it has one, and how much it shares with what is asked."""
 
     text: str
     rating: ArticleRating | None = None
+    closeness: float = 0.0
+
+    @property
+    def weight(self) -> float:
+        """How early it is chosen for an excerpt."""
+        return self.closeness if self.rating is None else self.rating.relevance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedArticle:
-    """One article; ``chunks`` are the parts of its ``text`` that were read, ``problem`` says what failed."""
+    """One article; ``chunks`` are the parts of its ``text`` that were read, ``problem`` says what failed.
+
+    ``search_rating`` is of what the search showed of it, where its chunks were not rated.
+    """
 
     id: str
     url: str = ""
@@ -52,21 +64,22 @@ class RatedArticle:
     date: str = ""
     text: str = ""
     chunks: tuple[ArticleChunk, ...] = ()
+    search_rating: ArticleRating | None = None
     problem: str = ""
 
     @property
     def ratings(self) -> tuple[ArticleRating, ...]:
-        """The ratings of its chunks, without the missing ones."""
-        return tuple(chunk.rating for chunk in self.chunks if chunk.rating is not None)
+        """Its ratings, without the missing ones."""
+        return tuple(filter(None, (self.search_rating, *(chunk.rating for chunk in self.chunks))))
 
     @property
     def relevance(self) -> float:
-        """The mean relevance of its chunks, 0 without one."""
+        """The mean relevance of its ratings, 0 without one."""
         return fmean(rating.relevance for rating in self.ratings) if self.ratings else 0.0
 
     @property
     def objectivity(self) -> float:
-        """The mean objectivity of its chunks, 0 without one."""
+        """The mean objectivity of its ratings, 0 without one."""
         return fmean(rating.objectivity for rating in self.ratings) if self.ratings else 0.0
 
     @property
@@ -76,7 +89,7 @@ class RatedArticle:
 
     @property
     def findings(self) -> str:
-        """What its raters found in it, in the order of its chunks."""
+        """What its raters found in it, in the order of the text."""
         return " ".join(rating.finding for rating in self.ratings if rating.finding)
 
     @property
@@ -85,14 +98,17 @@ class RatedArticle:
         return f"{self.title}\n{self.url} ({self.date or 'no date'})"
 
     def excerpt(self, limit: int) -> str:
-        """Return its most relevant chunks, in the order of the text, in at most ``limit`` characters."""
+        """Return its chunks of most weight, in the order of the text, in at most ``limit`` characters."""
         chosen: dict[int, str] = {}
         room = limit
-        for place in sorted(range(len(self.chunks)), key=lambda one: -_relevance(self.chunks[one])):
-            if room > 0 and (part := cut_at_word(self.chunks[place].text, room)):
-                chosen[place] = part
-                room -= len(part) + len(GAP)
-        return GAP.join(chosen[place] for place in sorted(chosen))
+        for place in sorted(range(len(self.chunks)), key=lambda one: -self.chunks[one].weight):
+            if room > len(GAP):
+                chosen[place] = parsing.cut_text(self.chunks[place].text, room)
+                room -= len(chosen[place]) + len(GAP)
+        return "".join(
+            f"{'' if number == 0 else NEXT_PART if place - 1 in chosen else GAP}{chosen[place]}"
+            for number, place in enumerate(sorted(chosen))
+        )
 
     def to_record(self, *, kept: bool) -> dict[str, Json]:
         """Return the article as it is recorded; its text is in the documents of the step."""
@@ -119,8 +135,8 @@ def found_articles(result: ToolResult) -> Iterator[RatedArticle]:
     """Yield the search results at an address, each with its text."""
     for source in result.sources:
         if source.url.startswith(("http://", "https://")):
-            date, text = source.date or "no date", f"{source.title}\n{source.text}"
-            yield RatedArticle(id=source.name, url=source.url, title=source.title, date=date, text=text)
+            date = source.date or "no date"
+            yield RatedArticle(id=source.name, url=source.url, title=source.title, date=date, text=source.text)
 
 
 def share_places(lists: Sequence[Sequence[RatedArticle]], most: int) -> list[RatedArticle]:
@@ -153,6 +169,23 @@ def split_chunks(text: str, *, tokens: int, most: int) -> tuple[str, ...]:
     return tuple(filter(None, chunks))
 
 
+def with_passages(article: RatedArticle, asked: str, *, tokens: int) -> RatedArticle:
+    """Return an article, rated by what the search showed, with the passages of its page in place of that.
+
+    ``asked`` are words of the question; the rarer one of them, or of the findings, is among the passages, the more it
+    counts.
+    """
+    texts = split_chunks(article.text, tokens=PASSAGE_TOKENS, most=-(-tokens // PASSAGE_TOKENS))
+    words = [parsing.significant_words(text) for text in texts]
+    counts = Counter(word for found in words for word in found)
+    wanted = parsing.significant_words(f"{asked}\n{article.findings}")
+    passages = (
+        ArticleChunk(text, closeness=sum(1 / counts[word] for word in wanted & found))
+        for text, found in zip(texts, words, strict=True)
+    )
+    return replace(article, chunks=tuple(passages), search_rating=article.ratings[0])
+
+
 def rank_articles(articles: Sequence[RatedArticle], most: int) -> tuple[RatedArticle, ...]:
     """Return the best articles, best first, in the order found if they are equal; none that scored 0."""
     return tuple(sorted((one for one in articles if one.score > 0), key=lambda one: -one.score)[:most])
@@ -172,7 +205,3 @@ def articles_text(articles: Sequence[RatedArticle], excerpt_chars: int) -> str:
         for article in articles
     )
     return "\n\n".join(shown) or "No article was kept."
-
-
-def _relevance(chunk: ArticleChunk) -> int:
-    return chunk.rating.relevance if chunk.rating is not None else 0

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from bot.api import ConfigError, ForecastExplanation, explain_forecast, require_forecaster_kind
+from bot.api import ConfigError, ForecastExplanation, explain_forecast, require_forecaster_kind, suggest_names
 from plugins.society import transcripts
 from plugins.society.court_scores import score_forecasts
 from plugins.society.interventions import ScenarioInterventions
-from plugins.society.scenario import CourtScenario, MoveAction, expand_loops, suggest_name
+from plugins.society.scenario import CourtScenario, MoveAction, expand_loops
 from plugins.society.scenario_files import (
     SHIPPED_SCENARIOS,
     find_warnings,
@@ -105,7 +105,7 @@ def _load_court_forecast(ctx: typer.Context, name: str) -> ForecastExplanation:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
     found = explain_forecast(ctx, name)
     moves = {step.action.name for steps in found.steps.values() for step in steps}
-    is_played = partial(moves.issubset, {*MoveAction, transcripts.SEVERAL_MOVES})
+    is_played = partial(moves.issubset, {*MoveAction})
     require_forecaster_kind(found, "a court", keys=("scenario",), is_played=is_played)
     return found
 
@@ -182,7 +182,7 @@ def _set_value(values: dict[str, Any], key: list[str], value: str) -> None:
     if key[0] not in CourtSettings.model_fields:
         if key[0] not in ScenarioInterventions.model_fields:
             valid = [*CourtSettings.model_fields, *ScenarioInterventions.model_fields]
-            message = f"there is no setting or intervention {key[0]}; {suggest_name(key[0], valid)}"
+            message = f"there is no setting or intervention {key[0]}; {suggest_names(key[0], valid)}"
             raise ConfigError(message)
         key = ["interventions", *key]
     table = values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC
 from functools import reduce
 from operator import add
@@ -26,6 +26,7 @@ from bot.api import (
     fence_text,
     find_starting_point,
     gather_all,
+    parsing,
     question_text,
 )
 from plugins.society import jury, vote_pooling
@@ -41,7 +42,7 @@ from plugins.society.agent_prompts import (
 from plugins.society.article_rating import ArticleRater
 from plugins.society.article_retrieval import ArticleRetrieval
 from plugins.society.case_file import TASK_HEADING, CaseFile, instruction_text
-from plugins.society.court_state import CourtState
+from plugins.society.court_state import CourtState, MoveOutcome
 from plugins.society.participants import CourtParticipant, ParticipantGroup
 from plugins.society.scenario import (
     JURY,
@@ -55,23 +56,11 @@ from plugins.society.scenario import (
     expand_loops,
 )
 from plugins.society.settings import CourtSettings, count_moves, count_step_moves
-from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import VariableStore, VariableValue, resolve_values
 
 T = TypeVar("T")
 
 MESSAGE_CHARS = 1000
-
-
-@dataclass(slots=True, kw_only=True)
-class MoveOutcome:
-    """The result of one move: its text, sources and costs, and its warnings."""
-
-    text: str
-    arguments: dict[str, Json] = field(default_factory=dict)
-    usage: ModelUsage = field(default_factory=ModelUsage)
-    documents: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
 
 
 class CourtSession:
@@ -106,7 +95,7 @@ class CourtSession:
             pinned,
         )
         self.case_file = CaseFile()
-        self.retrieval = ArticleRetrieval(context=context, settings=settings)
+        self.retrieval = ArticleRetrieval(question=question, context=context, settings=settings)
         self.has_answer = False
         self._late = False
         self._remarks: list[str] = []
@@ -213,28 +202,20 @@ class CourtSession:
         query = self._fill_placeholders(at.move.query, at, fenced=False).strip()
         if not query:
             self._remarks.append("nobody named a search, so the title of the question was searched for")
-        found = await self.retrieval.search((query or self.question.title).split("\n"), at.move.num_results)
+        outcome = await self.retrieval.search((query or self.question.title).split("\n"), at.move.num_results)
         self.state.queries = self.retrieval.queries
-        self._keep_result(at, found.text)
-        arguments: dict[str, Json] = {"agent": at.move.agent, "queries": [*found.queries]}
-        return MoveOutcome(
-            text=found.text, arguments=arguments, usage=found.usage, documents=found.documents, remarks=found.remarks
-        )
+        self._keep_result(at, outcome.text)
+        outcome.arguments["agent"] = at.move.agent
+        return outcome
 
     async def _process(self, at: PlacedMove) -> MoveOutcome:
         criteria = self._fill_placeholders(at.move.criteria, at)
         opening = "\n\n".join(filter(None, (self._question(self.state.answer_format, crowd=False), criteria)))
         rater = ArticleRater(participants=self.participants, settings=self.settings, opening=opening)
-        read = await self.retrieval.process(rater, at.move.num_top_articles)
-        self._keep_result(at, read.text, own=True)
-        arguments: dict[str, Json] = {"agent": at.move.agent, "articles": [*read.recorded_articles]}
-        return MoveOutcome(
-            text=read.display_text,
-            arguments=arguments,
-            usage=read.usage,
-            documents=read.documents,
-            remarks=read.remarks,
-        )
+        outcome, text = await self.retrieval.process(rater, at.move.num_top_articles)
+        self._keep_result(at, text, own=True)
+        outcome.arguments["agent"] = at.move.agent
+        return outcome
 
     async def _choose_jury(self, at: PlacedMove) -> MoveOutcome:
         selection, clerk = self.scenario.agent(str(at.move.agent)).jury_selection, self.agents[str(at.move.agent)]
@@ -422,7 +403,7 @@ class CourtSession:
         by: str | None = None,
     ) -> MoveOutcome:
         arguments: dict[str, Json] = {"from": by or move.initiator, "to": person.name, "label": person.label}
-        arguments |= {"kind": move.kind.value, "message": cut_at_word(message, MESSAGE_CHARS)}
+        arguments |= {"kind": move.kind.value, "message": parsing.cut_text(message, MESSAGE_CHARS)}
         text, value = _statement_text(person, filled), filled.value
         self._note_answer(filled)
         if value is not None and value.predictions is not None:

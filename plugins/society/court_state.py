@@ -15,6 +15,7 @@ from bot.api import (
     CurveShape,
     Evidence,
     Json,
+    ModelUsage,
     Prediction,
     Question,
     StartingPoint,
@@ -31,6 +32,17 @@ from plugins.society.vote_pooling import VoteAggregate
 
 MOST_EVIDENCE = 50
 _CONFIDENCE_ORDER = (ConfidenceLevel.LOW, ConfidenceLevel.MEDIUM, ConfidenceLevel.HIGH)
+
+
+@dataclass(slots=True, kw_only=True)
+class MoveOutcome:
+    """The result of one move: its text, sources and costs, and its warnings."""
+
+    text: str = ""
+    arguments: dict[str, Json] = field(default_factory=dict)
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    documents: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.api import ConfigError
+from bot.api import ConfigError, parsing, suggest_names
 from plugins.society.scenario import (
     JURY,
     MOST_JURORS,
@@ -16,11 +16,9 @@ from plugins.society.scenario import (
     ScenarioName,
     ScenarioText,
     expand_loops,
-    suggest_name,
 )
 from plugins.society.scenario_checks import find_faults
 from plugins.society.scenario_files import format_key
-from plugins.society.text_cuts import cut_at_word
 from plugins.society.variables import BUILT_IN
 
 
@@ -97,11 +95,11 @@ def _change_steps(scenario: CourtScenario, messages: dict[str, str]) -> tuple[An
 
 def _require_known(name: str, valid: Any, table: str, why: str) -> None:  # noqa: ANN401 - any collection of names
     if name not in valid:
-        message = f"interventions.{table}: {why} {name}; {suggest_name(name, map(str, valid))}"
+        message = f"interventions.{table}: {why} {name}; {suggest_names(name, map(str, valid))}"
         raise ConfigError(message)
 
 
 def _intervention_lines(changes: dict[str, Any]) -> Iterator[str]:
     for table, value in changes.items():
         for name, text in value.items() if isinstance(value, dict) else [("", str(part)) for part in value]:
-            yield f"intervention: {table}{f' {name}' if name else ''} = {cut_at_word(' '.join(str(text).split()), 200)}"
+            yield f"intervention: {table}{f' {name}' if name else ''} = {parsing.cut_line(str(text), 200)}"

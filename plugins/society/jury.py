@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from bot.api import Json, ToolDefinition, UnreadableAnswer, parsing
-from plugins.society.agent_prompts import object_schema
+from bot.api import Json, ToolDefinition, UnreadableAnswer, answer_tool, object_schema, parsing, text_field
 from plugins.society.scenario import JuryRequirements, JurySelection
-from plugins.society.text_cuts import cut_at_word
 
 JurorProfile = Mapping[str, str]
 
@@ -48,15 +46,9 @@ _OUTLOOKS = (
 
 def jury_tool(selection: JurySelection, count: int) -> ToolDefinition:
     """Return the call by which the clerk names exactly this many jurors."""
-    properties: dict[str, Json] = {
-        field: {"type": "string", "maxLength": FIELD_CHARS} for field in (NAME_FIELD, *_other_fields(selection))
-    }
-    jurors: Json = {"type": "array", "items": object_schema(properties), "minItems": count, "maxItems": count}
-    return ToolDefinition(
-        name=JURY_TOOL,
-        description=f"Name {count} jurors by their profiles",
-        parameters=object_schema({"jurors": jurors}),
-    )
+    profile = object_schema({field: text_field(FIELD_CHARS) for field in _profile_fields(selection)})
+    jurors: Json = {"type": "array", "items": profile, "minItems": count, "maxItems": count}
+    return answer_tool(JURY_TOOL, f"Name {count} jurors by their profiles", {"jurors": jurors})
 
 
 def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: int) -> tuple[JurorProfile, ...]:
@@ -65,7 +57,7 @@ def read_jury(arguments: Mapping[str, Json], selection: JurySelection, count: in
     profiles: list[JurorProfile] = []
     for item in raw[:count] if isinstance(raw, list) else ():
         given = item if isinstance(item, dict) else {}
-        profile = {field: _read_line(given.get(field)) for field in (NAME_FIELD, *_other_fields(selection))}
+        profile = {field: _read_line(given.get(field)) for field in _profile_fields(selection)}
         if profile[NAME_FIELD] and sum(map(bool, profile.values())) > 1:
             profiles.append({field: value for field, value in profile.items() if value})
     if not profiles:
@@ -104,10 +96,10 @@ def profile_text(profile: JurorProfile) -> str:
     return "\n".join(f"- {field}: {_NOT_IN_PROFILE.sub(' ', value).strip()}" for field, value in profile.items())
 
 
-def _other_fields(selection: JurySelection) -> tuple[str, ...]:
-    return tuple(field for field in selection.profile_fields if field != NAME_FIELD)
+def _profile_fields(selection: JurySelection) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((NAME_FIELD, *selection.profile_fields)))
 
 
 def _read_line(raw: Json) -> str:
     value = str(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else raw
-    return cut_at_word(" ".join(parsing.read_text(value, 2 * FIELD_CHARS).split()), FIELD_CHARS)
+    return parsing.read_text(" ".join(value.split()) if isinstance(value, str) else None, FIELD_CHARS)

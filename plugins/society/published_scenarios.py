@@ -1,7 +1,8 @@
 """Scenario files of AgentSocieties, the code of the paper, as scenarios of this court; each change has a note.
 
 Source: https://github.com/festusev/AgentSocieties (Li et al., 2024), read at 499dcab: agents are an object, names are
-in CamelCase, numbers may be texts, the clerk is the initiator of the choice of the jury, and jurors may be agents.
+in CamelCase, numbers may be texts, the clerk is the initiator of the choice of the jury, and jurors may be agents. A
+list of agents is read too, where steps are numbered by texts, as there.
 """
 
 from __future__ import annotations
@@ -45,11 +46,16 @@ def translate_scenario(table: Mapping[str, Any]) -> TranslatedScenario:
     found = TranslatedScenario(dict(table))
     steps = table.get("scenario")
     agents = table.get("agents")
-    if not isinstance(agents, dict) or not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+    if not isinstance(steps, list) or not all(isinstance(one, dict) for one in steps):
+        return found
+    if isinstance(agents, list) and any(isinstance(step.get("step"), str) for step in steps):
+        agents = {str(one.get("name", number)): one for number, one in enumerate(agents) if isinstance(one, dict)}
+    elif isinstance(agents, dict):
+        found.note("agents: an object, read as a list")
+    else:
         return found
     jurors: list[Table] = []
     named = _listed_agents(agents, jurors)
-    found.note("agents: an object, read as a list")
     del found.table["scenario"]
     found.table["agents"] = [_translate_agent(name, one, found) for name, one in named]
     found.table["steps"] = [_translate_step(step, found) for step in steps]

@@ -1,25 +1,15 @@
 """What a scenario file holds.
 
 Agents and what they may do, and the steps of a trial, from retrieval to the answer (Li et al., Forecasting with
-Societies of Agents, 2024, section 3). Also the nearest valid name, for errors.
+Societies of Agents, 2024, section 3).
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, StrictInt
-
-
-def suggest_name(name: str, valid: Iterable[str]) -> str:
-    """Say what to write instead of a name: the nearest valid one, else all of them."""
-    names = sorted(set(valid))
-    near = difflib.get_close_matches(name.casefold(), names, n=1)
-    return f"did you mean {near[0]}?" if near else f"valid: {', '.join(names) or 'none'}"
-
 
 MOST_JURORS = 25
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from bot.api import KeyPath, suggest_names
 from plugins.society.scenario import (
     JURY,
     CourtScenario,
@@ -13,9 +14,7 @@ from plugins.society.scenario import (
     ScenarioAgent,
     ScenarioMove,
     expand_loops,
-    suggest_name,
 )
-from plugins.society.source_lines import ScenarioKey
 from plugins.society.variables import (
     BUILT_IN,
     MAX_FILLED_CHARS,
@@ -28,7 +27,7 @@ from plugins.society.variables import (
 
 MOST_MOVES = 500
 
-ScenarioFault = tuple[ScenarioKey, str]
+ScenarioFault = tuple[KeyPath, str]
 # What each action requires.
 _NEEDED_FIELDS = {
     MoveAction.WEB_SEARCH: ("agent", "query", "store"),
@@ -99,14 +98,14 @@ def _move_faults(scenario: CourtScenario, move: ScenarioMove) -> Iterator[Scenar
     for field, valid in (("agent", names), ("initiator", names), ("receiver", [*names, JURY])):
         given = getattr(move, field)
         if given is not None and given not in valid:
-            yield (field,), f"there is no agent {given}; {suggest_name(given, valid)}"
+            yield (field,), f"there is no agent {given}; {suggest_names(given, valid)}"
     yield from _capability_faults(scenario, move)
     if move.action is MoveAction.MESSAGE:
         yield from _message_faults(scenario, move)
     if move.instruction and (move.action is not MoveAction.MESSAGE or move.receiver == JURY):
         yield ("instruction",), "only the answer of one agent to a message can bind the others"
     if move.loop is not None and move.loop not in scenario.loops:
-        yield ("loop",), f"there is no loop {move.loop} under loops; {suggest_name(move.loop, scenario.loops)}"
+        yield ("loop",), f"there is no loop {move.loop} under loops; {suggest_names(move.loop, scenario.loops)}"
 
 
 def _capability_faults(scenario: CourtScenario, move: ScenarioMove) -> Iterator[ScenarioFault]:
@@ -167,7 +166,7 @@ def _placeholder_faults(scenario: CourtScenario) -> Iterator[ScenarioFault]:
     for key, text in _template_texts(scenario):
         for name in find_placeholders(text):
             if name not in known:
-                yield key, f"nothing fills the placeholder {{{name}}}; {suggest_name(name, known)}"
+                yield key, f"nothing fills the placeholder {{{name}}}; {suggest_names(name, known)}"
 
 
 def _length_faults(scenario: CourtScenario) -> Iterator[ScenarioFault]:
@@ -177,7 +176,7 @@ def _length_faults(scenario: CourtScenario) -> Iterator[ScenarioFault]:
             yield key, f"is longer than {MAX_FILLED_CHARS} characters once the values are filled in"
 
 
-def _template_texts(scenario: CourtScenario) -> Iterator[tuple[ScenarioKey, str]]:
+def _template_texts(scenario: CourtScenario) -> Iterator[tuple[KeyPath, str]]:
     yield from ((("values", name), text) for name, text in scenario.values.items())
     for index, agent in enumerate(scenario.agents):
         yield ("agents", index, "system_message"), agent.system_message

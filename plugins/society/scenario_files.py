@@ -13,20 +13,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bot.api import ConfigError, NotFoundError
-from plugins.society.published_scenarios import TranslatedScenario, translate_scenario
-from plugins.society.scenario import CourtScenario, suggest_name
-from plugins.society.scenario_checks import find_doubts, find_faults
-from plugins.society.source_lines import (
+from bot.api import (
     MAX_KEY_PARTS,
-    ScenarioKey,
+    ConfigError,
+    KeyPath,
+    NotFoundError,
     find_deep_key_line,
     find_line,
     map_json_lines,
     map_toml_lines,
+    read_text_file,
+    suggest_names,
 )
+from plugins.society.published_scenarios import TranslatedScenario, translate_scenario
+from plugins.society.scenario import CourtScenario
+from plugins.society.scenario_checks import find_doubts, find_faults
 
-MAX_BYTES = 64 * 1024
 # After this many faults the rest is not listed.
 MAX_FAULTS_SHOWN = 50
 # The published trial of ten steps, and the one of the paper with all 28.
@@ -50,7 +52,7 @@ def load_shipped_scenario(name: str) -> CourtScenario:
 def read_shipped_text(name: str) -> str:
     """Return the file of a scenario that comes with the package; raises NotFoundError for another name."""
     if name not in SHIPPED_SCENARIOS:
-        suggestion = suggest_name(name, SHIPPED_SCENARIOS)
+        suggestion = suggest_names(name, SHIPPED_SCENARIOS)
         message = f"no scenario {name} comes with the package; {suggestion}, or name a .toml or .json file"
         raise NotFoundError(message)
     folder = files("plugins.society") / "scenarios"
@@ -60,21 +62,7 @@ def read_shipped_text(name: str) -> str:
 
 def read_scenario_file(path: Path) -> str:
     """Return the text of a scenario file; raises ConfigError if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        message = f"{path}: cannot be read: {error.strerror}"
-        raise ConfigError(message) from error
-    if len(raw) > MAX_BYTES:
-        message = f"{path}: is larger than the maximum of {MAX_BYTES} bytes for a scenario"
-        raise ConfigError(message)
-    try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"{path}:{line}: is not UTF-8 text"
-        raise ConfigError(message) from error
+    return read_text_file(path, "a scenario")
 
 
 def parse_scenario(text: str, name: str) -> CourtScenario:
@@ -114,7 +102,7 @@ def find_warnings(text: str, name: str) -> tuple[str, ...]:
     return (*notes, *_format_faults(name, lines, found).splitlines())
 
 
-def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[ScenarioKey, int]]:
+def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
     """Return the table in a text, and the line of each key; raises ConfigError."""
     is_json = name.lower().endswith(".json")
     if not is_json and (line := find_deep_key_line(text)) is not None:
@@ -135,20 +123,20 @@ def _parse_table(text: str, name: str) -> tuple[dict[str, Any], Mapping[Scenario
     return table, lines
 
 
-def _format_faults(name: str, lines: Mapping[ScenarioKey, int], found: Iterable[tuple[ScenarioKey, str]]) -> str:
-    return "\n".join(f"{name}:{find_line(key, lines)}: {format_key(key)}: {why}" for key, why in found)
+def _format_faults(name: str, lines: Mapping[KeyPath, int], found: Iterable[tuple[KeyPath, str]]) -> str:
+    return "\n".join(f"{name}:{find_line(key, lines) or 1}: {format_key(key)}: {why}" for key, why in found)
 
 
-def format_key(key: ScenarioKey) -> str:
+def format_key(key: KeyPath) -> str:
     """Return a key as one writes it: steps[3].message."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".") or "scenario"
 
 
-def _fault_key(loc: tuple[str | int, ...], table: Mapping[str, Any], translated: TranslatedScenario) -> ScenarioKey:
+def _fault_key(loc: tuple[str | int, ...], table: Mapping[str, Any], translated: TranslatedScenario) -> KeyPath:
     return _key_as_written(tuple(part for part in loc if part != "[key]"), table, translated)
 
 
-def _key_as_written(key: ScenarioKey, table: Mapping[str, Any], translated: TranslatedScenario) -> ScenarioKey:
+def _key_as_written(key: KeyPath, table: Mapping[str, Any], translated: TranslatedScenario) -> KeyPath:
     """Return the key of a scenario as the file has it: under its name there, without steps that were added."""
     if key[:1] != ("steps",) or "scenario" not in table:
         return key
@@ -159,7 +147,7 @@ def _key_as_written(key: ScenarioKey, table: Mapping[str, Any], translated: Tran
 def _fault_text(fault: Any) -> str:  # noqa: ANN401 - an error as pydantic tells it
     kind, key = fault["type"], str(fault["loc"][-1])
     if kind == "extra_forbidden":
-        return f"there is no such key; {suggest_name(key, _all_keys())}"
+        return f"there is no such key; {suggest_names(key, _all_keys())}"
     if kind == "string_pattern_mismatch":
         return "should be lower-case letters, digits and single underscores"
     return _FAULT_TEXTS.get(kind) or str(fault["msg"]).replace("Input should", "should").removeprefix("Value error, ")

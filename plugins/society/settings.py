@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from bot.api import DEFAULT_QUANTILES, AnswerSettings, FoxcastError, PluginSettings, ProbabilityMargin, QuantileLevels
+from bot.api import AnswerFields, AnswerSettings, FoxcastError, ProbabilityMargin
 from plugins.society.interventions import ScenarioInterventions, apply_interventions
 from plugins.society.scenario import JURY, MOST_JURORS, CourtScenario, MoveAction, PlacedMove, expand_loops
 from plugins.society.scenario_files import load_shipped_scenario, parse_scenario, read_scenario_file
@@ -17,7 +17,7 @@ from plugins.society.vote_pooling import VoteAggregate
 _FILE_SUFFIXES = (".toml", ".json")
 
 
-class CourtSettings(PluginSettings):
+class CourtSettings(AnswerFields):
     """The scenario and the bounds of one court. N rollouts are N ``trials`` of the forecaster's table."""
 
     renamed_keys: ClassVar[Mapping[str, str]] = {
@@ -49,29 +49,24 @@ class CourtSettings(PluginSettings):
     show_crowd: bool = False
     """Show the market price or community forecast to everybody in the court, if `crowd` is on."""
 
+    rate_pages: bool = False
+    """Read the page of every result and rate all its parts, as in the paper. Off: results are rated by what the search
+    showed of them, and only the pages of the kept ones are read."""
+
     chunk_tokens: int = Field(default=2000, ge=100, le=20_000)
     """Tokens of one part of an article."""
 
     max_chunks: int = Field(default=3, ge=1, le=10)
     """Parts of an article that are read."""
 
-    rating_batch: int = Field(default=10, ge=1, le=50)
-    """Parts of articles that the role `rater` rates in one call."""
+    rating_batch: int = Field(default=20, ge=1, le=50)
+    """Results, or parts of pages, that the role `rater` rates in one call."""
 
     excerpt_chars: int = Field(default=4000, ge=200, le=60_000)
     """Characters of each kept article that the court reads: those of its most relevant parts."""
 
     margin: ProbabilityMargin = 0.02
     """How far a yes-or-no probability stays from 0 and 1."""
-
-    option_floor: ProbabilityMargin = 0.01
-    """The least probability of an option."""
-
-    quantiles: QuantileLevels = DEFAULT_QUANTILES
-    """Percentages at which the value of a number or date is asked for."""
-
-    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
-    """The least probability of one step of the grid of a number or date."""
 
     @field_validator("scenario")
     @classmethod
@@ -97,13 +92,7 @@ class CourtSettings(PluginSettings):
     @property
     def answer_settings(self) -> AnswerSettings:
         """How answers are asked for and bounded."""
-        return AnswerSettings(
-            option_floor=self.option_floor,
-            quantiles=self.quantiles,
-            curve_step_mass=self.curve_step_mass,
-            step_margin=self.margin,
-            submit_margin=self.margin,
-        )
+        return self.create_answer_settings(self.margin, self.margin)
 
     def effective_scenario(self) -> CourtScenario:
         """Return the scenario with the interventions, the rounds and the jury of the settings."""

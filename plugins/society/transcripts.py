@@ -21,16 +21,13 @@ from bot.api import (
     TranscriptEntry,
     TranscriptFigure,
     TrialTranscript,
+    parsing,
     replace_invisible,
 )
 from plugins.society.scenario import MoveAction
-from plugins.society.text_cuts import cut_at_word
 from plugins.society.vote_pooling import encode_predictions
 
 MoveArguments = Mapping[str, Any]
-
-# The action of a step of earlier versions, which held several moves.
-SEVERAL_MOVES = "proceedings"
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
@@ -47,40 +44,29 @@ def tell_court(steps: Sequence[Step]) -> TrialTranscript:
         TranscriptFigure(name=name, value=value, is_probability=has_chances and not name.startswith("spread"))
         for name, value in tally_rows(closing_tally(steps)).items()
     )
-    entries = [*_named_entries(steps)]
-    said = [entry for name, entry in entries if name not in _RETRIEVAL]
-    return TrialTranscript(
-        entries=(*said, *(entry for name, entry in entries if name in _RETRIEVAL)), figures=tuple(figures)
-    )
+    entries = [*transcript_entries(steps)]
+    said = [entry for entry, step in zip(entries, steps, strict=True) if step.action.name not in _RETRIEVAL]
+    read = [entry for entry, step in zip(entries, steps, strict=True) if step.action.name in _RETRIEVAL]
+    return TrialTranscript(entries=(*said, *read), figures=tuple(figures))
 
 
 def transcript_entries(steps: Sequence[Step]) -> Iterator[TranscriptEntry]:
     """Yield the moves of one trial in the order in which they were made."""
-    yield from (entry for _, entry in _named_entries(steps))
-
-
-def _named_entries(steps: Sequence[Step]) -> Iterator[tuple[str, TranscriptEntry]]:
-    """Yield each move with the name of its action, also where a step holds several."""
     for place, step in enumerate(steps, 1):
-        moves = list(_step_moves(step))
-        for number, (name, arguments, text) in enumerate(moves):
-            is_last = number == len(moves) - 1
-            entry = TranscriptEntry(
-                title=_move_title(name, arguments, place),
-                text="(kept out of the transcript)" if arguments.get("silent") else text,
-                speaker=str(arguments.get("to") or arguments.get("agent") or ""),
-                remarks=step.remarks if number == 0 else (),
-                belief=_belief_text(step.belief) if is_last else "",
-                probability=_single_probability(step.belief) if is_last else None,
-            )
-            yield name, entry
+        arguments = step.action.arguments
+        yield TranscriptEntry(
+            title=_move_title(step.action.name, arguments, place),
+            text="(kept out of the transcript)" if arguments.get("silent") else step.observation.text,
+            speaker=str(arguments.get("to") or arguments.get("agent") or ""),
+            remarks=step.remarks,
+            belief=_belief_text(step.belief),
+            probability=_single_probability(step.belief),
+        )
 
 
 def closing_tally(steps: Sequence[Step]) -> MoveArguments:
     """Return the last count of the jury in a trial, {} where there is none."""
-    counts: list[MoveArguments] = [
-        arguments["tally"] for step in steps for _, arguments, _ in _step_moves(step) if "tally" in arguments
-    ]
+    counts: list[Any] = [step.action.arguments["tally"] for step in steps if "tally" in step.action.arguments]
     return counts[-1] if counts else {}
 
 
@@ -125,15 +111,6 @@ def _prediction_texts(predictions: Mapping[str, Prediction]) -> Iterator[str]:
             yield f"{key} " + ", ".join(f"{option} {100 * share:.1f} %" for option, share in shares)
 
 
-def _step_moves(step: Step) -> Iterator[tuple[str, MoveArguments, str]]:
-    action: Any = step.action
-    if action.name != SEVERAL_MOVES:
-        yield action.name, action.arguments, step.observation.text
-        return
-    for move in action.arguments["moves"]:
-        yield move["name"], move["arguments"], move["text"]
-
-
 def _move_title(name: str, arguments: MoveArguments, step: int) -> str:
     place = f"{arguments.get('step', step)}. {str(arguments.get('name') or name).replace('_', ' ')}"
     turn = f" ({arguments['turn']} of {arguments['turns']})" if "turns" in arguments else ""
@@ -173,7 +150,7 @@ def _first_difference(one: Sequence[Step] | None, other: Sequence[Step] | None) 
     for mine, yours in zip_longest(transcript_entries(one), transcript_entries(other)):
         if mine is None or yours is None or (mine.title, mine.text) != (yours.title, yours.text):
             sides = (("A", mine), ("B", yours))
-            told = [f"  {name}: {cut_at_word(' '.join(entry.text.split()), _WIDTH)}" for name, entry in sides if entry]
+            told = [f"  {name}: {parsing.cut_line(entry.text, _WIDTH)}" for name, entry in sides if entry]
             return [f"first said otherwise: {(mine or yours).title if mine or yours else ''}", *told]
     return ["every word is the same"]
 

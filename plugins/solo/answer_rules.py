@@ -36,7 +36,7 @@ _PARTS = 1000
 _WORD = re.compile(r"\w{3,}")
 _ADDRESS = re.compile(r"https?://([^\s/\"'<>\])]+)", re.IGNORECASE)
 _HOST = re.compile(r"\b(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}\b", re.IGNORECASE)
-_NAME = re.compile(r"\bsearch_\d+_result_\d+\b")
+_TOKEN = re.compile(r"\w+")
 # Second parts of names such as example.co.uk, which have no owner.
 _SHARED = frozenset({"ac", "co", "com", "edu", "gov", "net", "or", "org"})
 # Tools that bring data of a source of their own.
@@ -49,8 +49,9 @@ class SeenSources:
     """The independent sources of a trial: sites, and data of its tools; invented sources do not count."""
 
     def __init__(self) -> None:
-        # By the number of a search result, by site, and by the kind of a tool of data.
+        # By site, and by the kind of a tool of data; and the site of each search result by its name.
         self._behind: dict[str, str] = {}
+        self._results: dict[str, str] = {}
         self._tools: set[str] = set()
 
     def add_result(self, tool: str, shown: Sequence[ShownSource] = (), url: str = "") -> None:
@@ -61,7 +62,8 @@ class SeenSources:
         """
         if tool == _SEARCH:
             for source in shown:
-                self._know(source.name, _address_site(source.url))
+                self._know(_address_site(source.url), _address_site(source.url))
+                self._results[source.name] = _address_site(source.url)
         elif tool == _LOOKUP:
             self._know(_address_site(url), _address_site(url))
         elif tool.startswith(_DATA):
@@ -73,9 +75,10 @@ class SeenSources:
                     self._know(_tool_family(tool), _address_site(source.url))
 
     def find_cited(self, texts: Iterable[str]) -> set[str]:
-        """Return the sources that the texts name, by address, by name, by a tool or by the number of a result."""
+        """Return the sources that the texts name, by address, by name, by a tool or by the name of a result."""
         text = "\n".join(texts)
-        named = [*_NAME.findall(text), *map(_host_site, _HOST.findall(text))]
+        named = [self._results.get(token, "") for token in _TOKEN.findall(text)]
+        named += map(_host_site, _HOST.findall(text))
         named += [_tool_family(tool) for tool in self._tools if tool in text]
         return {self._behind[name] for name in named if name in self._behind}
 

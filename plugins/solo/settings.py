@@ -5,10 +5,10 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from bot.api import DEFAULT_QUANTILES, AnswerSettings, PluginSettings, ProbabilityMargin, QuantileLevels
+from bot.api import AnswerFields, AnswerSettings, ProbabilityMargin
 
 
-class SoloSettings(PluginSettings):
+class SoloSettings(AnswerFields):
     """The settings of one forecaster.
 
     Source: docs/facts/source-systems.md#agent-forecaster, its prompts, and logs that show what they failed to prevent.
@@ -63,15 +63,6 @@ class SoloSettings(PluginSettings):
     margin: ProbabilityMargin = 0.01
     """How far a yes-or-no probability stays from 0 and 1."""
 
-    option_floor: ProbabilityMargin = 0.01
-    """The least probability of an option."""
-
-    quantiles: QuantileLevels = DEFAULT_QUANTILES
-    """Percentages at which the value of a number or date is asked for."""
-
-    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
-    """The least probability of one step of the grid of a number or date."""
-
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.stale_days < self.reuse_days:
@@ -82,11 +73,4 @@ class SoloSettings(PluginSettings):
     @property
     def answer_settings(self) -> AnswerSettings:
         """How predictions are asked for and bounded; a tool of its own states beliefs, not every action."""
-        return AnswerSettings(
-            option_floor=self.option_floor,
-            quantiles=self.quantiles,
-            curve_step_mass=self.curve_step_mass,
-            step_margin=self.margin,
-            submit_margin=self.margin,
-            states_beliefs=False,
-        )
+        return self.create_answer_settings(self.margin, self.margin, states_beliefs=False)

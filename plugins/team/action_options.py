@@ -145,11 +145,11 @@ def _tool_options(view: MemberView) -> Iterator[ActionOption]:
 
 def _reading_options(unread: Sequence[UnreadResult], asks: Mapping[str, str]) -> Iterator[ActionOption]:
     """Yield a reading for each search with unread results, the newest search first."""
-    newest = sorted(unread, key=lambda found: (-found.search, found.place))
-    for search, group in groupby(newest, key=lambda found: found.search):
+    newest = sorted(unread, key=lambda found: (-found.source.search, found.source.place))
+    for search, group in groupby(newest, key=lambda found: found.source.search):
         found = list(group)[:MAX_READ_TOGETHER]
         goal = found[0].goal
-        places: list[Json] = [one.place for one in found]
+        places: list[Json] = [one.source.place for one in found]
         labels = tuple(one.label for one in found)
         yield ActionOption(
             text=f"read {', '.join(labels)}{_goal_suffix(goal)}",
@@ -169,7 +169,7 @@ def _search_option(goal: SubGoal, title: str) -> ActionOption:
         text=f"search the web for sub-goal {goal.name} in your own words",
         tool=SEARCH_TOOL,
         words="query",
-        default_words=parsing.cut_text(" ".join(f"{title} {goal.search_words}".split()), WORDS_CHARS),
+        default_words=parsing.cut_line(f"{title} {goal.search_words}", WORDS_CHARS),
         goal=goal.name,
     )
 

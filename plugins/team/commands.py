@@ -100,4 +100,4 @@ def _count_settled(trials: Iterable[Sequence[Step]]) -> tuple[int, int]:
 
 
 def _shorten_line(text: str) -> str:
-    return parsing.cut_text(" ".join(text.split()), _TEXT_CHARS)
+    return parsing.cut_line(text, _TEXT_CHARS)

@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from bot.api import (
-    AnswerSettings,
     Message,
     MessageRole,
     PluginContext,
@@ -57,7 +56,7 @@ class TeamForecaster:
 async def _create_run(question: Question, context: TrialContext, settings: TeamSettings) -> TeamRun:
     # Every member's action is a step of the engine, which counts them all: a member without any is left out.
     count = min(settings.members, max(1, context.limits.steps))
-    names, manner = settings.names[:count], _answer_settings(settings)
+    names, manner = settings.names[:count], settings.answer_settings
     members = [_create_member(number, question, context, settings) for number in range(1, count + 1)]
     board = GoalBoard(goals=settings.goals)
     board.share_out(names)
@@ -90,7 +89,7 @@ async def _create_run(question: Question, context: TrialContext, settings: TeamS
 def _create_member(number: int, question: Question, context: TrialContext, settings: TeamSettings) -> TeamMember:
     name, role = settings.names[number - 1], f"{TEAM_ROLE}_{number}"
     session = open_session(context, role, TEAM_ROLE, FALLBACK_ROLE, seed=derive_seed(context, "seed", role))
-    answer_format = create_answer_format(question, _answer_settings(settings), percent=session.percent)
+    answer_format = create_answer_format(question, settings.answer_settings, percent=session.percent)
     anchor, is_person = find_starting_point(question, crowd=settings.crowd), number in settings.human_members
     return TeamMember(
         name=name,
@@ -101,13 +100,4 @@ def _create_member(number: int, question: Question, context: TrialContext, setti
         # Persons are spared: they think before they type.
         thinks=settings.think_aloud and not is_person,
         is_person=is_person,
-    )
-
-
-def _answer_settings(settings: TeamSettings) -> AnswerSettings:
-    return AnswerSettings(
-        option_floor=settings.option_floor,
-        quantiles=settings.quantiles,
-        step_margin=settings.step_margin,
-        submit_margin=settings.submit_margin,
     )

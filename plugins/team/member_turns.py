@@ -186,7 +186,7 @@ def apply_result(turn: MemberTurn, result: ToolResult, *, pays: bool) -> None:
     memory.add_result(option.tool, result.sources, option.goal, url=url)
     memory.mark_read(option.reads)
     if option.words:
-        found = [one.search for one in memory.unread if one.goal == option.goal]
+        found = [one.source.search for one in memory.unread if one.goal == option.goal]
         turn.member.pending_search = max(found, default=0)
 
 

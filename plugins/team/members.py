@@ -140,16 +140,6 @@ class UnreadResult:
         """Its name in the tool's answer."""
         return self.source.name
 
-    @property
-    def search(self) -> int:
-        """The number of its search: i of search_i_result_j."""
-        return int(self.label.split("_")[1])
-
-    @property
-    def place(self) -> int:
-        """Its place in the search: j of search_i_result_j."""
-        return int(self.label.split("_")[3])
-
 
 @dataclass(slots=True, kw_only=True)
 class MemberMemory:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bot.api import DEFAULT_QUANTILES, PluginSettings, PoolingMethod, ProbabilityMargin, QuantileLevels
+from bot.api import AnswerFields, AnswerSettings, PluginSettings, PoolingMethod, ProbabilityMargin
 
 MOST_MEMBERS = 5
 # The requests to a member in a joint step, in order: a message, thoughts, a plan, and notes.
@@ -67,7 +67,7 @@ DEFAULT_GOALS = (
 )
 
 
-class TeamSettings(PluginSettings):
+class TeamSettings(AnswerFields):
     """The size, the work and the limits of a team.
 
     Source: the K, D, tries and aborts of docs/facts/source-systems.md#coela.
@@ -142,11 +142,10 @@ class TeamSettings(PluginSettings):
     submit_margin: ProbabilityMargin = 0.05
     """How far the submitted probability stays from 0 and 1; nearer only where a shown market price or base rate is."""
 
-    option_floor: ProbabilityMargin = 0.01
-    """The least probability of an option."""
-
-    quantiles: QuantileLevels = DEFAULT_QUANTILES
-    """Percentages at which the value of a number or date is asked for."""
+    @property
+    def answer_settings(self) -> AnswerSettings:
+        """How answers are asked for and bounded."""
+        return self.create_answer_settings(self.step_margin, self.submit_margin)
 
     @model_validator(mode="after")
     def _is_a_team(self) -> Self:

@@ -1,4 +1,4 @@
-"""``foxcast forecast --with``: several forecasters side by side, and the ensemble that is made of them."""
+"""``foxcast forecast --with``: several forecasters side by side, and the blend that is made of them."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,10 +38,10 @@ def foxcast_forecasters():
     return [voice("high", 0.6, 0.8), voice("even", 0.4, 0.5), voice("mute")]
 """
 CONFIG = """
-plugins = ["ensemble", "fake_reader_venue", "voices"]
+plugins = ["blend", "fake_reader_venue", "voices"]
 plugin_files = ["voices.py", "HARBOUR"]
 
-[forecasters.ensemble.settings]
+[forecasters.blend.settings]
 members = ["high", "even", "mute"]
 """
 
@@ -83,20 +83,21 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(
     assert run_command(foxcast, "show", "file:rain").out.count("high") >= 2
 
 
-def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(
+def test_a_blend_forecasts_behind_its_members_and_can_be_replayed(
     foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    reported = run_command(foxcast, "forecast", "q.toml", "--with", "ensemble", "--json").json
-    made = reported["forecasts"]["ensemble"]
-    # Odds of 4 and 1: their geometric mean is 2.
-    assert made["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)
+    reported = run_command(foxcast, "forecast", "q.toml", "--with", "blend", "--json").json
+    made = reported["forecasts"]["blend"]
+    # One half has no weight, so odds of 4 have all of it, to the power of 1.15.
+    odds = 4**1.15
+    assert made["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(odds / (1 + odds))
     (step,) = made["trials"][0]["steps"]
     assert step["remarks"] == ["mute is ignored: it has no forecast of this question"]
     replayed = run_command(foxcast, "replay", made["id"])
     assert replayed.code == 0, replayed.err
     # What the members said a moment ago is not asked for again.
-    second = run_command(foxcast, "forecast", "file:rain", "--with", "ensemble", "--json").json
-    assert second["forecasts"]["ensemble"]["forecast"]["revision"] == 2
+    second = run_command(foxcast, "forecast", "file:rain", "--with", "blend", "--json").json
+    assert second["forecasts"]["blend"]["forecast"]["revision"] == 2
     again = run_command(foxcast, "forecast", "file:rain", "--with", "high", "--json").json
     assert again["forecasts"]["high"]["forecast"]["revision"] == 2
 
@@ -105,10 +106,10 @@ def test_what_cannot_be_is_refused_with_what_there_is(
     foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
     unknown = run_command(foxcast, "forecast", "q.toml", "--with", "high,evn")
-    assert unknown.is_refusal(8, "did you mean even?", "available: ensemble, keeper, high, even, mute")
+    assert unknown.is_refusal(8, "did you mean even?", "available: blend, keeper, high, even, mute")
     dormant = run_command(foxcast, "forecast", "q.toml", "--with", "high,court")
     assert dormant.is_refusal(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
-    assert run_command(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "available: ensemble")
+    assert run_command(foxcast, "forecast", "q.toml", "--with", " , ").is_refusal(2, "available: blend")
     assert run_command(foxcast, "forecast", "q.toml", "--with", "mute").is_refusal(
         3, "no forecaster produced an answer: mute:"
     )
@@ -119,8 +120,8 @@ def test_what_cannot_be_is_refused_with_what_there_is(
 def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(
     foxcast: FoxcastInstallation, run_command: InProcessCommand
 ) -> None:
-    reported = run_command(foxcast, "forecast", "q.toml", "--with", "ensemble,high", "--json").json
-    assert list(reported["forecasts"]) == ["ensemble", "high"]
+    reported = run_command(foxcast, "forecast", "q.toml", "--with", "blend,high", "--json").json
+    assert list(reported["forecasts"]) == ["blend", "high"]
     made = [one["forecast"] for one in reported["forecasts"].values()]
     assert [one["revision"] for one in made] == [1, 1]
     assert made[0]["cutoff"] == made[1]["cutoff"]
@@ -171,7 +172,7 @@ def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(
     ("members", "words"),
     [
         ('["hihg"]', ("did you mean high?",)),
-        ('["ensemble"]', ("is a member of itself: ensemble -> ensemble",)),
+        ('["blend"]', ("is a member of itself: blend -> blend",)),
         ('["high", "seer"]', ("its member seer is clairvoyant",)),
         ("[]", ("has no members",)),
     ],
@@ -182,15 +183,15 @@ def test_members_that_cannot_be_are_refused(
     config = foxcast.config.read_text().replace('["high", "even", "mute"]', members)
     foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
     before = foxcast.config.read_text()
-    foxcast.config.write_text(before + '\n[venues.harbour]\nforecasters = ["ensemble"]\n')
+    foxcast.config.write_text(before + '\n[venues.harbour]\nforecasters = ["blend"]\n')
     # It needs no forecast to be found out, but for a member that is missing altogether.
     assert (words[0] in run_command(foxcast, "doctor").out) == (members != "[]")
     foxcast.config.write_text(before)
-    refused = run_command(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
+    refused = run_command(foxcast, "forecast", "q.toml", "--forecaster", "blend")
     assert refused.code != 0
     assert all(word in refused.err for word in words), refused.err
 
 
-def test_an_ensemble_also_forecasts_alone(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
-    alone = run_command(foxcast, "forecast", "q.toml", "--forecaster", "ensemble", "--json").json
-    assert alone["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)
+def test_a_blend_also_forecasts_alone(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:
+    alone = run_command(foxcast, "forecast", "q.toml", "--forecaster", "blend", "--json").json
+    assert alone["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(4**1.15 / (1 + 4**1.15))

@@ -42,7 +42,11 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
             "warn",
             "manifold: not verified yet; nothing is submitted before that",
         )
-        await foxcast.once()
+        missing = await foxcast("run", "--once")
+        assert missing.code == 4
+        assert missing.err.splitlines()[-1].endswith(
+            "; renew the credentials, then check them: foxcast preflight manifold"
+        )
         found = (await checked(foxcast))["credentials"]
         assert found["verdict"] == "warn"
         assert found["found"].startswith("manifold: ")
@@ -50,7 +54,10 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         assert "foxcast preflight manifold" in found["remedy"]
         # A key that nobody at the venue has, and then one that somebody has.
         foxcast = manifold(tmp_path, served.url, 'key_file = "secret"')
-        await foxcast.once()
+        # Although no question waits.
+        done = await foxcast("run", "--once")
+        assert done.code == 4
+        assert "foxcast: manifold: nothing is submitted, " in done.err
         refused = (await checked(foxcast))["credentials"]
         assert refused["verdict"] == "warn"
         assert refused["found"] != found["found"]

@@ -13,6 +13,7 @@ LAYERS = (
     ("bot.llm",),
     ("bot.execution", "bot.forecasting"),
     ("bot.evaluation", "bot.jobs"),
+    ("bot.alerts",),
     ("bot.api", "bot.app", "bot.daemon"),
     ("bot.cli", "bot.web"),
 )
@@ -102,3 +103,8 @@ def test_a_cycle_through_a_late_import_is_found() -> None:
     third = Module(name="bot.c", text="from bot import a")
     assert len(cycles([first, second, third])) == 1
     assert cycles([first, second]) == []
+
+
+def test_the_referee_of_the_simulation_shares_no_code_with_what_it_judges() -> None:
+    (referee,) = [one for one in load(ROOT, "tests") if one.name == "tests.simulation.full_system.referee"]
+    assert forbidden_imports([referee], ("bot", "plugins", "tests")) == []

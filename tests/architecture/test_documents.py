@@ -43,7 +43,7 @@ USER_PAGES = tuple(
 # What plugins add, for commands and settings that come with them.
 PLUGINS = (
     "plugins = ['forecastbench', 'manifold', 'polymarket', 'metaculus', 'baseline', 'blf', 'society', 'team', 'solo', "
-    "'orchestra', 'ensemble', 'litellm', 'openai_compatible', 'terminal', 'brave', 'fred', 'yahoo', 'dbnomics']\n"
+    "'orchestra', 'blend', 'litellm', 'openai_compatible', 'terminal', 'brave', 'fred', 'yahoo', 'dbnomics']\n"
 )
 
 
@@ -271,9 +271,9 @@ def test_every_variable_that_is_named_is_a_setting(registry: Registry) -> None:
     named = {name for page in PAGES for name in re.findall(variable, page.text)}
     assert len(named) > 6
     single = {"TOKEN", "CONFIG"}
-    free = {"MANIFOLD", "FORECASTBENCH", "LITELLM", "BRAVE", "FRED", "EMBER", "GEMINI", "SETTINGS"}
+    free = {"MANIFOLD", "FORECASTBENCH", "LITELLM", "BRAVE", "FRED", "EMBER", "GEMINI", "SETTINGS", "WEBHOOK"}
     parts = {(name, part) for name in named - single for part in name.split("__")}
-    known = {key.upper() for key in keys} | free | {"KEY", "WEIGHT"}
+    known = {key.upper() for key in keys} | free | {"KEY", "URL", "WEIGHT"}
     assert [one for one in sorted(parts) if one[1] not in known] == []
 
 

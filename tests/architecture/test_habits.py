@@ -37,7 +37,7 @@ OWNERS = {
     "os.urandom": NOBODY,
     "random": NOBODY,
     # Tokens are made where they are checked.
-    "secrets": ("bot.execution.gate.access_control",),
+    "secrets": ("bot.execution.gate.access_control", "bot.store.folder_identity"),
     # An id is derived from content, so that a repeated step finds its own earlier work.
     "uuid": ("bot.core.ids",),
     # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.

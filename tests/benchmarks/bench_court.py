@@ -61,8 +61,14 @@ CONFIG = """
 plugins = ["society", "litellm", "openai_compatible", "library"]
 plugin_files = ["library.py"]
 [forecasters.court.settings]
-scenario = "{scenario}"
+{settings}
 """
+# The scenarios that come with the program, and the short one with all pages rated, as in the paper.
+COURTS = {
+    "ten": 'scenario = "ten"',
+    "full": 'scenario = "full"',
+    "ten with all pages rated": 'scenario = "ten"\nrate_pages = true',
+}
 
 
 @dataclass(slots=True)
@@ -108,26 +114,26 @@ class CountedRequests:
 
 
 def main(size: MeasureSize) -> None:
-    """Measure and print the scenarios that come with the program."""
-    for scenario in ("ten", "full")[: size.pick(2, 1)]:
-        counted = asyncio.run(_forecast(scenario))
+    """Measure and print the courts."""
+    for name in [*COURTS][: size.pick(len(COURTS), 1)]:
+        counted = asyncio.run(_forecast(COURTS[name]))
         calls, rating = len(counted.sent), sum(is_rating for *_, is_rating in counted.sent)
         share, debate = (counted.cacheable_share(rating=rating) for rating in (True, False))
-        say(f"court {scenario}", f"{calls} calls, {rating} of them ratings, {counted.turns * CALL_S:.0f} s")
+        say(f"court {name}", f"{calls} calls, {rating} of them ratings, {counted.turns * CALL_S:.0f} s")
         say(
-            f"court {scenario}, prompts",
+            f"court {name}, prompts",
             f"{counted.tokens(rating=False):,} tokens, {counted.tokens(rating=True):,} of them in ratings",
         )
-        say(f"court {scenario}, cacheable", f"{100 * share:.0f} % of all, {100 * debate:.0f} % without ratings")
+        say(f"court {name}, cacheable", f"{100 * share:.0f} % of all, {100 * debate:.0f} % without ratings")
 
 
-async def _forecast(scenario: str) -> CountedRequests:
+async def _forecast(settings: str) -> CountedRequests:
     counted, family = CountedRequests(), FAMILIES["openai"]
     with TemporaryDirectory() as folder:
         async with OpenAiDouble(counted.answer) as double:
             file = Path(folder) / "config.toml"
             (file.parent / "library.py").write_text(LIBRARY)
-            file.write_text(CONFIG.format(scenario=scenario) + family.config(double.base_url))
+            file.write_text(CONFIG.format(settings=settings) + family.config(double.base_url))
             loaded = load_config(file, family.environment)
             async with open_app(loaded, load_registry(loaded), clock=SystemClock(), only=("court",)) as app:
                 await app.ledger.questions.record([question := rain_question()], seen_at=app.clock.now())

@@ -7,7 +7,7 @@ or as escapes.
 import io
 import textwrap
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -31,6 +31,7 @@ from bot.core.predictions import (
     Prediction,
 )
 from bot.core.questions import SINGLE_TARGET
+from bot.core.redaction import redact_known_secrets
 from bot.store.forecasts import ForecastTrace
 from bot.store.trials import TrialRecord
 
@@ -188,16 +189,14 @@ def _quantile_panel(
     crowd, answer = others
     longest = max((len(curves) for curves in trials.values()), default=0)
     # A trial that has ended keeps its last belief.
-    forecast_context = [
-        _mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)
-    ]
+    means = [_mean_curve([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
     medians = {
         number: tuple(clamped_quantile(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
     }
     return QuantilePanel(
         title=title,
         unit=shape.unit,
-        rows=tuple(_curve_quantiles(curve, shape) for curve in forecast_context),
+        rows=tuple(_curve_quantiles(curve, shape) for curve in means),
         lines=tuple(TrialLine(trial=number, end=ends[number], values=values) for number, values in medians.items()),
         crowd=clamped_quantile(crowd, shape, 0.5) if isinstance(crowd, CurvePrediction) else None,
         answer=_curve_quantiles(answer, shape) if isinstance(answer, CurvePrediction) else None,
@@ -205,10 +204,10 @@ def _quantile_panel(
 
 
 def _mean_curve(curves: Sequence[CurvePrediction]) -> CurvePrediction:
-    forecast_context = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
+    means = [sum(values) / len(values) for values in zip(*(curve.cdf for curve in curves), strict=True)]
     # Rounding may make the mean of increasing curves decrease in the last digit.
     running, top = [], 0.0
-    for mean in forecast_context:
+    for mean in means:
         top = min(1.0, max(top, mean))
         running.append(top)
     return CurvePrediction(tuple(running))
@@ -309,7 +308,13 @@ def draw_beliefs(trace: ForecastTrace, path: Path) -> None:
     if not any(panel.lines if isinstance(panel, ProbabilityPanel) else panel.rows for panel in panels.shown):
         message = f"forecast {trace.id} has no recorded step, so there is nothing to draw"
         raise ConfigError(message)
-    content = _render_plot(trace, panels, FILE_FORMATS[path.suffix.lower()])
+    write_figure(lambda: _build_figure(trace, panels), path)
+
+
+def write_figure(build: Callable[[], "Figure"], path: Path) -> None:
+    """Draw a figure with the settings of all plots and write it; raises ConfigError if the file fails."""
+    require_plot_file(path)
+    content = _render_figure(build, FILE_FORMATS[path.suffix.lower()])
     try:
         path.write_bytes(content)
     except OSError as error:
@@ -317,7 +322,7 @@ def draw_beliefs(trace: ForecastTrace, path: Path) -> None:
         raise ConfigError(message) from error
 
 
-def _render_plot(trace: ForecastTrace, panels: PlotPanels, file_format: str) -> bytes:
+def _render_figure(build: Callable[[], "Figure"], file_format: str) -> bytes:
     import matplotlib as mpl  # half a second, and an extra
 
     with mpl.rc_context(), warnings.catch_warnings():
@@ -325,7 +330,7 @@ def _render_plot(trace: ForecastTrace, panels: PlotPanels, file_format: str) -> 
         warnings.filterwarnings("ignore", message="Glyph")
         mpl.rcdefaults()
         mpl.rcParams.update(MATPLOTLIB_SETTINGS)
-        figure = _build_figure(trace, panels)
+        figure = build()
         if file_format == "png":
             # An .svg contains text, drawn with the fonts of the viewer.
             apply_fallback_fonts(figure)
@@ -446,7 +451,7 @@ def _probability_range(panels: Sequence[ProbabilityPanel]) -> tuple[float, float
 
 
 def _write_title(figure: "Figure", trace: ForecastTrace) -> None:
-    title = " ".join(replace_invisible(trace.question.title).split())
+    title = " ".join(redact_known_secrets(replace_invisible(trace.question.title)).split())
     # Some scripts have characters of double width and no spaces.
     width = max(1, TITLE_WIDTH * len(title) // max(1, cell_len(title)))
     lines = textwrap.wrap(title, min(width, TITLE_WIDTH)) or [str(trace.question.ref)]
@@ -512,7 +517,7 @@ def _legend_handles(trace: ForecastTrace, panels: PlotPanels) -> "Iterator[Line2
 
 
 def _shorten_text(text: str, width: int) -> str:
-    flat = " ".join(replace_invisible(text).split())
+    flat = " ".join(redact_known_secrets(replace_invisible(text)).split())
     return flat if len(flat) <= width else f"{flat[: width - 3].rstrip()}..."
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bot.cli.output.console import print_json, to_json_text
 from bot.core.errors import ConfigError
+from bot.core.redaction import redact_known_secrets
 
 STDOUT = Path("-")
 
@@ -16,7 +17,7 @@ def write_json(value: object, path: Path) -> None:
     if path == STDOUT:
         print_json(value)
     else:
-        write_text_atomically(path, f"{to_json_text(value)}\n")
+        write_text_atomically(path, redact_known_secrets(f"{to_json_text(value)}\n"))
 
 
 def require_writable(path: Path | None, option: str) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TextIO, cast
 
 from bot.core import redaction
@@ -16,18 +16,36 @@ def escape_json_text(json_text: str) -> str:
 
 
 class _RedactedStream:
-    """A text stream that hides secrets in what is written; everything else is passed to the original stream."""
+    """A text stream that hides secrets in what is written; everything else is passed to the original stream.
+
+    What may be the beginning of a secret waits for the next write, or until the stream is flushed.
+    """
 
     def __init__(self, stream: TextIO, hide: Callable[[str], str]) -> None:
         self._stream = stream
         self._hide = hide
+        self._unfinished = ""
 
     def write(self, text: str) -> int:
-        self._stream.write(self._hide(text))
+        whole = self._unfinished + text
+        ready = len(whole) - redaction.count_unfinished_secret(whole)
+        self._unfinished = whole[ready:]
+        if ready:
+            self._stream.write(self._hide(whole[:ready]))
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
         self.write("".join(lines))
+
+    def flush(self) -> None:
+        self.release()
+        self._stream.flush()
+
+    def release(self) -> None:
+        """Write what waits for more."""
+        left, self._unfinished = self._unfinished, ""
+        if left:
+            self._stream.write(self._hide(left))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -40,10 +58,12 @@ def redacted_streams() -> Iterator[None]:
     stdout hides known secrets only; stderr also hides what merely looks like a secret.
     """
     out, err = sys.stdout, sys.stderr
-    sys.stdout = cast("TextIO", _RedactedStream(out, redaction.redact_known_secrets))
-    sys.stderr = cast("TextIO", _RedactedStream(err, redaction.redact_message))
+    hidden = _RedactedStream(out, redaction.redact_known_secrets), _RedactedStream(err, redaction.redact_message)
+    sys.stdout, sys.stderr = (cast("TextIO", stream) for stream in hidden)
     try:
-        with redaction.temporary_secrets():
+        with redaction.temporary_secrets(), ExitStack() as ending:
+            for stream in hidden:
+                ending.callback(stream.release)
             yield
     finally:
         sys.stdout, sys.stderr = out, err

@@ -3,6 +3,7 @@
 It is checked again before each write.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,13 +12,15 @@ from pathlib import Path
 
 from bot.core.errors import StoreError
 from bot.core.redaction import redact_known_secrets
-from bot.store.database import create_private_file, translate_errors
+from bot.store.database import translate_errors
 from bot.store.permissions import ALL_VENUES, SubmissionHalt
+from bot.store.private_files import open_private_file, read_private_file
 from bot.store.restore import read_restore_mark
 
 STOP_FILE = "STOP"
 # At most this much of the reason in the file is shown.
 MAX_REASON_CHARS = 200
+MAX_REASON_BYTES = 4 * MAX_REASON_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,7 @@ class KillSwitch:
 
     def halt_reason(self) -> str | None:
         """Return why nothing may be submitted, or None. Raises StoreError if that is not known."""
-        if self.stop_file.exists():
+        if os.path.lexists(self.stop_file):
             why = read_halt_reason(self.stop_file)
             return f"halted by {self.stop_file.name}" + (f": {why}" if why else "")
         if read_restore_mark(self.ledger_file) is not None:
@@ -40,15 +43,15 @@ class KillSwitch:
 def engage_kill_switch(stop_file: Path, why: str) -> None:
     """Halt everything: make the file, with the reason in it, or add the reason to it; raises StoreError."""
     with translate_errors(stop_file):
-        if not stop_file.exists():
-            create_private_file(stop_file)
-        with stop_file.open("a", encoding="utf-8", errors="replace") as file:
+        stop_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = open_private_file(stop_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace") as file:
             file.write(redact_known_secrets(" ".join(why.split())) + "\n")
 
 
 def release_kill_switch(stop_file: Path) -> bool:
     """Remove the file; return whether it existed. Raises StoreError."""
-    if not stop_file.exists():
+    if not os.path.lexists(stop_file):
         return False
     with translate_errors(stop_file):
         stop_file.unlink(missing_ok=True)
@@ -77,6 +80,7 @@ def signed_reason(why: str, by: str) -> str:
 
 def read_halt_reason(stop_file: Path) -> str:
     """Return the first line of the file; "" if it is empty or cannot be read, since its existence is enough."""
-    with suppress(OSError, StoreError), stop_file.open(encoding="utf-8", errors="replace") as file:
-        return " ".join(file.readline(MAX_REASON_CHARS).split())
+    with suppress(OSError, StoreError):
+        text = read_private_file(stop_file, MAX_REASON_BYTES).decode(errors="replace")
+        return " ".join(text.partition("\n")[0][:MAX_REASON_CHARS].split())
     return ""

@@ -22,12 +22,14 @@ _NO_ACCOUNTS: Mapping[str, int] = MappingProxyType({})
 class LiveReadiness:
     """The findings of the readiness job.
 
-    ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``verified_audit_head``
+    ``credentials`` and ``reconciliation`` are by venue; "" is passed, a text is what is wrong. ``refused_credentials``
+    are the venues that refused them, or to which none could be sent. ``verified_audit_head``
     is the head up to which the audit was verified, empty if none of it was. ``is_outdated``: everything is checked
     again before the next decision.
     """
 
     credentials: dict[str, str] = field(default_factory=dict)
+    refused_credentials: set[str] = field(default_factory=set)
     reconciliation: dict[str, str] = field(default_factory=dict)
     clock: str = NOT_CHECKED
     database: str = NOT_CHECKED

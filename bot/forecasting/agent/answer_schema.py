@@ -16,6 +16,7 @@ from typing import Annotated, Protocol
 from pydantic import AfterValidator, Field
 
 from bot.core.distributions import curve_from_quantiles, curve_quantiles
+from bot.core.plugin_specs import PluginSettings
 from bot.core.predictions import (
     BinaryPrediction,
     BinaryShape,
@@ -329,6 +330,32 @@ class AnswerSettings:
     submit_margin: float = 0.05
     compaction_chars: int = 2000
     states_beliefs: bool = True
+
+
+class AnswerFields(PluginSettings):
+    """The settings of a forecaster that say how its answers to questions of all kinds are asked for."""
+
+    option_floor: ProbabilityMargin = 0.01
+    """The least probability of an option."""
+
+    quantiles: QuantileLevels = DEFAULT_QUANTILES
+    """Percentages at which the value of a number or date is asked for."""
+
+    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
+    """The least probability of one step of the grid of a number or date."""
+
+    def create_answer_settings(
+        self, step_margin: float, submit_margin: float, *, states_beliefs: bool = True
+    ) -> AnswerSettings:
+        """Return how answers are asked for, with these distances of a yes-or-no probability from 0 and 1."""
+        return AnswerSettings(
+            option_floor=self.option_floor,
+            quantiles=self.quantiles,
+            curve_step_mass=self.curve_step_mass,
+            step_margin=step_margin,
+            submit_margin=submit_margin,
+            states_beliefs=states_beliefs,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,18 +176,21 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class NativeDialect:
-    """``belief`` is the schema of the update that each tool asks for; None for a loop without beliefs."""
+    """``belief`` is the schema of the update that each tool asks for; None for a loop without beliefs.
+
+    Its fields are explained in the first tool only: with many tools the schema would be most of the prompt.
+    """
 
     belief: Mapping[str, Json] | None = None
-    # A tool and what was made of it, by its identity: a trial offers the same ones at every step.
-    _tools_with_belief: dict[int, tuple[ToolDefinition, ToolDefinition]] = field(
+    # Tools and what was made of them, by their identity: a trial offers the same ones at every step.
+    _tools_with_belief: dict[tuple[int, ...], tuple[Sequence[ToolDefinition], tuple[ToolDefinition, ...]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def build_prompt(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], allowed: Sequence[ToolDefinition] = ()
     ) -> Prompt:
-        offered = tuple(self._add_belief(tool) for tool in tools)
+        offered = self._add_belief(tools)
         names = tuple(tool.name for tool in allowed)
         named = names if len(names) < len(offered) else ()
         return Prompt(messages=tuple(messages), tools=offered, allowed=named, stable=len(messages))
@@ -240,12 +243,41 @@ class NativeDialect:
             for number, call in enumerate(message.calls)
         ]
 
-    def _add_belief(self, tool: ToolDefinition) -> ToolDefinition:
-        if self.belief is None:
-            return tool
-        if id(tool) not in self._tools_with_belief:
-            self._tools_with_belief[id(tool)] = (tool, _add_belief_argument(tool, self.belief))
-        return self._tools_with_belief[id(tool)][1]
+    def _add_belief(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+        if self.belief is None or not tools:
+            return tuple(tools)
+        identity = tuple(map(id, tools))
+        if identity not in self._tools_with_belief:
+            first, *others = tools
+            outline = {**_outline_schema(self.belief), "description": f"As in {first.name}."}
+            with_belief = (
+                _add_belief_argument(first, self.belief),
+                *(_add_belief_argument(one, outline) for one in others),
+            )
+            self._tools_with_belief[identity] = (tools, with_belief)
+        return self._tools_with_belief[identity][1]
+
+
+# What explains or bounds a value. Answers are bounded as they are read, too.
+_EXPLANATIONS = frozenset({"description", "maxLength", "maxItems"})
+
+
+def _outline_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
+    """Return a schema of the same shape, without explanations and lengths."""
+    return {key: _outline_schema_part(key, value) for key, value in schema.items() if key not in _EXPLANATIONS}
+
+
+def _outline_schema_part(key: str, value: Json) -> Json:
+    match value:
+        # Its keys are names of properties, which may be words of JSON Schema too.
+        case dict() if key == "properties":
+            return {name: _outline_schema_part("", part) for name, part in value.items()}
+        case dict():
+            return _outline_schema(value)
+        case list() if key == "anyOf":
+            return [_outline_schema_part("", part) for part in value]
+        case _:
+            return value
 
 
 def _can_return_call(call: ToolCall) -> bool:

@@ -23,6 +23,7 @@ MAX_TEXT = 2000
 # Ends a text that was cut.
 CUT_MARK = " ..."
 
+_WORD = re.compile(r"\w+")
 # Control characters other than line breaks and tabs, and halves of surrogate pairs, which no file can hold.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -114,6 +115,25 @@ def cut_text(text: str, limit: int) -> str:
     whole_words = (kept.rsplit(None, 1) or [""])[0] if not text[len(kept)].isspace() else kept
     # A text without spaces, such as an address or Chinese, is cut where it must be.
     return f"{(whole_words if 2 * len(whole_words) > limit else kept).rstrip()}{CUT_MARK}"[:limit]
+
+
+def cut_line(text: str, limit: int) -> str:
+    """Return a text in one line of at most ``limit`` characters."""
+    return cut_text(" ".join(text.split()), limit)
+
+
+def significant_words(text: str) -> frozenset[str]:
+    """Return the words of a text in lower case, without those of one or two letters, which every text has."""
+    return frozenset(word for word in _WORD.findall(text.casefold()) if len(word) > 2 or word.isdigit())
+
+
+def read_whole_number(raw: Json, what: str, most: int) -> int:
+    """Return a whole number from 1 to ``most``; raises UnreadableAnswer for any other value."""
+    given = read_number(raw, what)
+    if not given.is_integer() or not 1 <= given <= most:
+        message = f"{what} should be a whole number from 1 to {most}, not {abbreviate_json(raw)}"
+        raise UnreadableAnswer(message)
+    return int(given)
 
 
 def remove_control_characters(raw: str) -> str:

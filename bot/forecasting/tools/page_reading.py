@@ -26,7 +26,7 @@ from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, RequestRejectedError, StoreError
 from bot.core.ids import sha256_hex
 from bot.core.language_models import ToolDefinition
-from bot.core.redaction import redact_message
+from bot.core.redaction import redact_known_secrets, redact_message
 from bot.core.research import PageText, Passage
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
@@ -296,7 +296,7 @@ class PageHeadingsTool:
         return define_tool(f"fetch_{name}_toc", says, {"page": _PAGE_ARGUMENT}, required=("page",))
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        page, before, source = str(arguments["page"]), self.context.data_before, self.page_source
+        page, before, source = redact_known_secrets(str(arguments["page"])), self.context.data_before, self.page_source
 
         async def make() -> object:
             return _HEADINGS_SERIALIZER.plain(await source.source.page_headings(page, before=before))
@@ -344,7 +344,8 @@ class PageSectionTool:
         )
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        page, heading, before = str(arguments["page"]), str(arguments["heading"]), self.context.data_before
+        page, heading = (redact_known_secrets(str(arguments[name])) for name in ("page", "heading"))
+        before = self.context.data_before
         source = self.page_source
 
         async def make() -> object:

@@ -12,6 +12,7 @@ from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import ToolDefinition
 from bot.core.questions import Question
+from bot.core.redaction import redact_known_secrets
 from bot.core.research import SeriesModel, TimeSeries
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
@@ -159,7 +160,7 @@ class TimeSeriesTool:
         else:
             data_source = self.data_sources[str(source)]
         if name is not None:
-            return data_source, str(name)
+            return data_source, redact_known_secrets(str(name))
         names = find_series_names(data_source, self.context.question)
         if not names:
             message = f"{data_source.spec.name} has no series for this question; name one."

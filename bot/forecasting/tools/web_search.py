@@ -15,6 +15,7 @@ from datetime import datetime
 from bot.core.beliefs import ShownSource
 from bot.core.errors import FoxcastError, StoreError
 from bot.core.language_models import ToolDefinition
+from bot.core.redaction import redact_known_secrets
 from bot.core.research import SearchResult
 from bot.core.values import Json
 from bot.forecasting.failures import run_with_timeout
@@ -74,7 +75,7 @@ class WebSearchTool:
         )
 
     async def run(self, arguments: Mapping[str, Json], trace: ToolCallTrace) -> ToolOutcome:
-        query = clean_query(str(arguments["query"]))
+        query = redact_known_secrets(clean_query(str(arguments["query"])))
         if not query:
             message = "There was nothing to search for: the query has no words of its own."
             raise ToolCallError(message)
@@ -158,9 +159,7 @@ class WebSearchTool:
         head += [f"{reply[0].upper()}{reply[1:]}." for reply in (caught.describe("results"),) if reply]
         if kept and self.context.guards.backdated and not checked:
             head.append("These results were not checked for information from after the cutoff.")
-        sources = tuple(
-            self._build_source(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)
-        )
+        sources = tuple(self._build_source(result, number, place) for place, result in enumerate(kept, 1))
         found = tuple(
             ShownResult(exchange=result.exchange, place=result.place, url=result.hit.url, checked=result.checked)
             for result in kept
@@ -169,10 +168,12 @@ class WebSearchTool:
         shown = (self._show_source(source) for source in sources)
         return ToolOutcome(text="\n".join((" ".join(head), *shown)), sources=sources, note=note)
 
-    def _build_source(self, result: GuardedResult, name: str) -> ShownSource:
+    def _build_source(self, result: GuardedResult, search: int, place: int) -> ShownSource:
         hit = limit_unchecked_hit(result.hit, self.context, checked=result.checked)
         return ShownSource(
-            name=name,
+            name=f"search_{search}_result_{place}",
+            search=search,
+            place=place,
             url=self.context.clean(hit.url, 500),
             # A title of two lines could pose as the address of another page.
             title=" ".join(self.context.clean(hit.title, 300).split()),

@@ -43,9 +43,9 @@ def _run_parts(given: argparse.Namespace, parts: Sequence[str], folder: Path) ->
         make_report,
         run_ablations,
         run_comparison,
+        run_staleness,
         write_report,
     )
-    from bot.simulator.laboratory.forecaster_comparison import chosen_forecasters  # noqa: PLC0415 - as said
 
     watch = SystemClock()
     began = watch.monotonic()
@@ -53,13 +53,23 @@ def _run_parts(given: argparse.Namespace, parts: Sequence[str], folder: Path) ->
         seed=given.seed,
         questions=given.questions or (DEFAULT_COMPARED if given.forecasters else DEFAULT_QUESTIONS),
         parts=parts,
-        forecasters=chosen_forecasters(given.forecasters) if given.forecasters else (),
+        forecasters=_compared_forecasters(given),
         hides_crowd=given.hide_crowd,
+        days=given.days,
         folder=folder,
         processes=given.jobs,
     )
-    found = (run_comparison if plan.forecasters else run_ablations)(plan, _print_progress)
+    run = run_staleness if plan.days else run_comparison if plan.forecasters else run_ablations
+    found = run(plan, _print_progress)
     write_report(make_report(plan, found, seconds=watch.monotonic() - began), given.out)
+
+
+def _compared_forecasters(given: argparse.Namespace) -> Sequence[str]:
+    """Return the named forecasters; a comparison on one day always has the reference, too."""
+    from bot.simulator.laboratory.forecaster_comparison import chosen_forecasters  # noqa: PLC0415 - as above
+
+    named: Sequence[str] = given.forecasters
+    return chosen_forecasters(named) if named and not given.days else named
 
 
 def _make_empty(folder: Path) -> None:
@@ -77,6 +87,7 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=_split_list, default=[])
     parser.add_argument("--forecasters", type=_split_list, default=[])
     parser.add_argument("--hide-crowd", action="store_true")
+    parser.add_argument("--days", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, required=True)

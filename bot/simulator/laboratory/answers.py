@@ -1,9 +1,11 @@
 """The answers of a forecaster in plain numbers, which can be passed between processes and stored."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.core.beliefs import ModelUsage
+from bot.core.forecasts import Trial
 from bot.core.predictions import BinaryPrediction
 from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_counted_trials
 from bot.simulator.laboratory.questions import LaboratoryQuestion
@@ -72,6 +74,12 @@ class ForecasterAnswers:
         """The cost of all trials."""
         return self.uses[self.trials]
 
+    @property
+    def progress(self) -> str:
+        """What it took, in a line."""
+        use, silent = self.use, f", {self.unanswered} without an answer" if self.unanswered else ""
+        return f"{use.calls} calls, {use.steps} steps, {use.seconds:.0f} s{silent}"
+
     def pooled_answers(self, count: int, pool: str = LOGIT_MEAN) -> Sequence[float]:
         """Return the answers of the first trials."""
         return self.pooled[count, pool]
@@ -110,13 +118,19 @@ def _pooled_answers(
 def _costs_of_trials(run: LaboratoryRun, count: int) -> TrialCosts:
     """Return the cost of the first trials; the seconds are shared out by steps."""
     trials = [trial for found in run.trials for trial in found[:count]]
-    steps, tokens_in = sum(trial.steps for trial in trials), sum(trial.usage.tokens_in for trial in trials)
-    tokens_out = sum(trial.usage.tokens_out for trial in trials)
+    return costs_of_trials(trials, seconds_per_step=run.seconds / max(1, run.steps))
+
+
+def costs_of_trials(trials: Iterable[Trial], *, seconds_per_step: float) -> TrialCosts:
+    """Return the cost of trials at the stated prices."""
+    counted = [*trials]
+    usage = sum((trial.usage for trial in counted), ModelUsage())
+    steps = sum(trial.steps for trial in counted)
     return TrialCosts(
-        calls=sum(trial.usage.calls for trial in trials),
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        cost_usd=(tokens_in * PRICE_IN + tokens_out * PRICE_OUT) / TOKENS_PER_PRICE,
+        calls=usage.calls,
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        cost_usd=(usage.tokens_in * PRICE_IN + usage.tokens_out * PRICE_OUT) / TOKENS_PER_PRICE,
         steps=steps,
-        seconds=run.seconds * steps / max(1, run.steps),
+        seconds=steps * seconds_per_step,
     )

@@ -13,7 +13,7 @@ from bot.core.clock import SeededRandom
 from bot.forecasting.aggregation import PoolingMethod
 from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
 from bot.simulator.laboratory.forecaster_comparison import (
-    ENSEMBLE,
+    BLEND,
     comparison_lines,
     comparison_variants,
     forecaster_plugins,
@@ -32,11 +32,21 @@ from bot.simulator.laboratory.questions import (
     LaboratoryQuestion,
     ReferenceAnswers,
     create_world,
+    follow_questions,
     reference_answers,
     select_questions,
 )
-from bot.simulator.laboratory.runs import ForecasterJob, ProgressCallback, run_all_jobs, run_ensemble_job
+from bot.simulator.laboratory.runs import (
+    ForecasterJob,
+    ProgressCallback,
+    StalenessJob,
+    run_all_jobs,
+    run_blend_job,
+    run_job,
+    run_staleness_job,
+)
 from bot.simulator.laboratory.score_table import AnswerLine, LaboratoryScore, score_lines
+from bot.simulator.laboratory.staleness import staleness_lines, staleness_variants
 from bot.simulator.laboratory.trial_runner import PRICE_IN, PRICE_OUT
 
 # Where answers are cheap, there are this many questions for the gate to decide on.
@@ -56,7 +66,8 @@ BASELINE_VARIANT = ForecasterVariant(name="baseline", forecaster="baseline", mod
 class ExperimentPlan:
     """The request: a world by its seed, how many questions, where ledgers go, and parts or else forecasters.
 
-    With ``hides_crowd`` the forecasters that are compared see no market price.
+    With ``hides_crowd`` the forecasters that are compared see no market price. With ``days`` they follow each question
+    for so many days.
     """
 
     seed: int
@@ -65,6 +76,7 @@ class ExperimentPlan:
     parts: Collection[str] = ()
     forecasters: Collection[str] = ()
     hides_crowd: bool = False
+    days: int = 0
     processes: int = 1
     many: int = CALIBRATION_QUESTIONS
     resamples: int = RESAMPLES
@@ -91,7 +103,7 @@ def run_ablations(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFin
     jobs = [_make_job(plan, setup, plan.questions) for setup in setups]
     if "overconfidence" in plan.parts:
         jobs += [_make_job(plan, setup, plan.many) for setup in (PLAIN_ONE_STEP, BOLD_ONE_STEP)]
-    return gather_ablations(plan, {one.name: one for one in run_all_jobs(jobs, plan.processes, tell)})
+    return gather_ablations(plan, {one.name: one for one in run_all_jobs(run_job, jobs, plan.processes, tell)})
 
 
 def gather_ablations(plan: ExperimentPlan, found: Mapping[str, ForecasterAnswers]) -> ExperimentFindings:
@@ -114,10 +126,10 @@ def run_comparison(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFi
         ForecasterJob(seed=plan.seed, count=plan.questions, setup=setup, folder=plan.folder, plugins=plugins)
         for setup in comparison_variants(plan.forecasters, hides_crowd=plan.hides_crowd)
     ]
-    found = {one.name: one for one in run_all_jobs(jobs, plan.processes, tell)}
-    if ENSEMBLE in plan.forecasters:
+    found = {one.name: one for one in run_all_jobs(run_job, jobs, plan.processes, tell)}
+    if BLEND in plan.forecasters:
         # Its setup names the members; everything else is as for any other.
-        found[ENSEMBLE] = run_ensemble_job(replace(jobs[0], plugins=plugins), member_answers(found))
+        found[BLEND] = run_blend_job(replace(jobs[0], plugins=plugins), member_answers(found))
     return gather_comparison(plan, found)
 
 
@@ -128,6 +140,29 @@ def gather_comparison(plan: ExperimentPlan, found: Mapping[str, ForecasterAnswer
     lines += reference_lines(reference_answers(cases), against=lines[0].name)
     rng = SeededRandom(plan.seed).stream("lab", "comparison")
     return ExperimentFindings(rows=score_lines(lines, cases, rng), recoveries=(), **_total_speed(found))
+
+
+def run_staleness(plan: ExperimentPlan, tell: ProgressCallback) -> ExperimentFindings:
+    """Follow the same questions day by day with all forecasters, and compare how often forecasts are renewed."""
+    plugins = forecaster_plugins(plan.forecasters)
+    variants = staleness_variants(plan.forecasters, hides_crowd=plan.hides_crowd)
+    jobs = [
+        StalenessJob(
+            seed=plan.seed, count=plan.questions, setup=one, folder=plan.folder, plugins=plugins, days=plan.days
+        )
+        for one in variants
+    ]
+    found = run_all_jobs(run_staleness_job, jobs, plan.processes, tell)
+    cases = follow_questions(create_world(plan.seed, plan.questions), plan.questions, plan.days)
+    lines = [*staleness_lines(found, variants, cases)]
+    lines += reference_lines(reference_answers(cases), against=lines[0].name)
+    rng = SeededRandom(plan.seed).stream("lab", "staleness")
+    return ExperimentFindings(
+        rows=score_lines(lines, cases, rng),
+        recoveries=(),
+        trials=sum(len(trials) for one in found for trials in one.trials),
+        trial_seconds=sum(one.seconds for one in found),
+    )
 
 
 def _total_speed(found: Mapping[str, ForecasterAnswers]) -> "_TrialSpeed":
@@ -219,6 +254,12 @@ REPORT_NOTES = (
 )
 
 
+STALENESS_NOTES = (
+    "Time passes here as it does for the daemon: each day counts as one forecast, made then or used from before.",
+    "A question is one group of the bootstrap, with all of its days.",
+)
+
+
 ABLATION_NOTES = ("Variants have one trial each and are compared with the first trial of the reference.",)
 
 
@@ -227,7 +268,9 @@ def make_report(plan: ExperimentPlan, found: ExperimentFindings, *, seconds: flo
     return {
         "simulation": True,
         "seed": plan.seed,
-        "questions": found.rows[0].n,
+        "questions": plan.questions if plan.days else found.rows[0].n,
+        "days": plan.days,
+        "forecasts": found.rows[0].n,
         "parts": [*plan.parts],
         "forecasters": [*plan.forecasters],
         "hides_crowd": plan.hides_crowd,
@@ -243,7 +286,11 @@ def make_report(plan: ExperimentPlan, found: ExperimentFindings, *, seconds: flo
             }
             for one in found.recoveries
         ],
-        "notes": [*REPORT_NOTES, *(ABLATION_NOTES if plan.parts else ())],
+        "notes": [
+            *REPORT_NOTES,
+            *(ABLATION_NOTES if plan.parts else ()),
+            *(STALENESS_NOTES if plan.days else ()),
+        ],
         "speed": {
             "seconds": round(seconds, 1),
             "trials": found.trials,

@@ -8,7 +8,7 @@ from bot.simulator.laboratory.answers import LOGIT_MEAN, ForecasterAnswers
 from bot.simulator.laboratory.forecaster_variants import HASTY, SOBER, ForecasterVariant
 from bot.simulator.laboratory.score_table import AnswerLine
 
-BLF, ENSEMBLE, MANY_MINDS = "blf", "ensemble", "all of them, equal weights"
+BLF, BLEND, MANY_MINDS = "blf", "blend", "all of them, equal weights"
 # The plugin of a forecaster, where it has another name.
 PLUGINS: Mapping[str, str] = {"court": "society"}
 # Repeated answers of one forecaster: trials of one, rollouts of another.
@@ -78,9 +78,9 @@ VARIANTS: Mapping[str, tuple[ForecasterVariant, ...]] = {
         ),
     ),
     # Combined from the answers of the others, so it runs after them.
-    ENSEMBLE: (),
+    BLEND: (),
 }
-# The variant under which a forecaster is a member of the ensemble, where it has none of its own name.
+# The variant under which a forecaster is a member of the blend, where it has none of its own name.
 _MEMBERS: Mapping[str, str] = {"team": "team of 3"}
 
 
@@ -103,8 +103,8 @@ def comparison_variants(names: Collection[str], *, hides_crowd: bool = False) ->
 
 
 def member_answers(found: Mapping[str, ForecasterAnswers]) -> Mapping[str, Sequence[float]]:
-    """Return one answer of each forecaster, by its name: the input of an ensemble."""
-    variants = {name: _MEMBERS.get(name, name) for name in VARIANTS if name != ENSEMBLE}
+    """Return one answer of each forecaster, by its name: the input of a blend."""
+    variants = {name: _MEMBERS.get(name, name) for name in VARIANTS if name != BLEND}
     return {name: found[variant].pooled_answers(1) for name, variant in variants.items() if variant in found}
 
 

@@ -1,7 +1,7 @@
 """Questions of a simulated world at dated cutoffs, with the true probability and the outcome of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from bot.core.predictions import BinaryPrediction, BinaryShape
@@ -59,6 +59,21 @@ def select_questions(world: SimulatedWorld, count: int) -> list[LaboratoryQuesti
     return sorted((found[place] for place in taken), key=lambda case: (case.day, case.simulated_question.key))
 
 
+def follow_questions(world: SimulatedWorld, count: int, days: int) -> list[LaboratoryQuestion]:
+    """Return so many cases, each again on every following day on which it is still open, at most ``days`` in all.
+
+    They are in the order of their days, as a venue would show them then: no moment is stated as of which to answer.
+    """
+    firsts = select_questions(world, count)
+    followed = (
+        _question_on_day(world, first.simulated_question, first.day + later)
+        for first in firsts
+        for later in range(days)
+    )
+    cases = [replace(case, question=replace(case.question, as_of=None)) for case in followed if case is not None]
+    return sorted(cases, key=lambda case: (case.day, case.simulated_question.key))
+
+
 def reference_answers(cases: Sequence[LaboratoryQuestion]) -> ReferenceAnswers:
     """Return the references, which need no forecaster; the base rate counts only outcomes known before each cutoff."""
     return ReferenceAnswers(
@@ -81,6 +96,11 @@ def _question_at_cutoff(world: SimulatedWorld, simulated: SimulatedQuestion) -> 
     share = float(world.random_streams.stream("lab", "cutoff", simulated.key).uniform(EARLIEST_CUTOFF, LATEST_CUTOFF))
     # Whole days with some hours: data dated on the day are not from its first moment.
     day = round((simulated.opens + share * (simulated.closes - simulated.opens)) * 4.0) / 4.0 + 0.1
+    return _question_on_day(world, simulated, day)
+
+
+def _question_on_day(world: SimulatedWorld, simulated: SimulatedQuestion, day: float) -> LaboratoryQuestion | None:
+    """Return a question as it is on a day; None if it is not open then, or its outcome is known within half a day."""
     if not simulated.is_open(day) or outcome_day(simulated) <= day + 0.5:
         return None
     chance, price = world.true_probability(simulated, day), world.crowd_price(simulated, day)

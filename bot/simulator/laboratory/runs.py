@@ -5,15 +5,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
 from bot.simulator.laboratory.answers import ForecasterAnswers, LeakCounts, collect_answers
+from bot.simulator.laboratory.blend import MemberAnswers, run_blend
 from bot.simulator.laboratory.calibration import CalibrationLedger, calibrate_answers
-from bot.simulator.laboratory.ensemble import MemberAnswers, run_ensemble
 from bot.simulator.laboratory.forecaster_variants import ForecasterVariant
-from bot.simulator.laboratory.questions import END_DAY, LaboratoryQuestion, create_world, select_questions
+from bot.simulator.laboratory.questions import (
+    END_DAY,
+    LaboratoryQuestion,
+    create_world,
+    follow_questions,
+    select_questions,
+)
+from bot.simulator.laboratory.staleness import FollowedForecasts, follow_forecasts
 from bot.simulator.laboratory.trial_runner import file_name_of, open_laboratory, run_forecaster
 from bot.simulator.network import NetworkEventLoop
 from bot.simulator.world.news import ArticleKind, HostileTrick, NewsArticle, NewsGenerator
@@ -64,6 +72,8 @@ def _tells_of_later(article: NewsArticle, day: float) -> bool:
 
 
 ProgressCallback = Callable[[str], None]
+JobT = TypeVar("JobT", bound="ForecasterJob")
+AnswersT = TypeVar("AnswersT", ForecasterAnswers, FollowedForecasts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +85,13 @@ class ForecasterJob:
     setup: ForecasterVariant
     folder: Path
     plugins: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StalenessJob(ForecasterJob):
+    """One forecaster that follows the questions for so many days."""
+
+    days: int
 
 
 def run_job(job: ForecasterJob) -> ForecasterAnswers:
@@ -103,8 +120,21 @@ def run_job(job: ForecasterJob) -> ForecasterAnswers:
     return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
 
 
-def run_ensemble_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
-    """Let the ensemble combine the answers of others; of the job only world, folder and plugins count."""
+def run_staleness_job(job: StalenessJob) -> FollowedForecasts:
+    """Follow the questions with one forecaster, from the day of the first one on; the same job gives the same."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    world = create_world(job.seed, job.count)
+    cases = follow_questions(world, job.count, job.days)
+
+    async def main(clock: VirtualClock) -> FollowedForecasts:
+        async with open_laboratory(world, clock, job.folder, job.plugins) as servers:
+            return await follow_forecasts(servers, job.setup, cases)
+
+    return run_in_virtual_time(main, start=world.calendar.moment_of(cases[0].day), make=NetworkEventLoop)
+
+
+def run_blend_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequence[float]]) -> ForecasterAnswers:
+    """Let the blend combine the answers of others; of the job only world, folder and plugins count."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     world = create_world(job.seed, job.count)
     cases = select_questions(world, job.count)
@@ -112,24 +142,25 @@ def run_ensemble_job(job: ForecasterJob, answers_by_member: Mapping[str, Sequenc
     async def main(clock: VirtualClock) -> ForecasterAnswers:
         async with open_laboratory(world, clock, job.folder, job.plugins) as servers:
             return collect_answers(
-                await run_ensemble(servers, MemberAnswers(cases=cases, answers_by_member=answers_by_member)), cases
+                await run_blend(servers, MemberAnswers(cases=cases, answers_by_member=answers_by_member)), cases
             )
 
     return run_in_virtual_time(main, start=world.calendar.moment_of(END_DAY), make=NetworkEventLoop)
 
 
-def run_all_jobs(jobs: Sequence[ForecasterJob], processes: int, tell: ProgressCallback) -> list[ForecasterAnswers]:
+def run_all_jobs(
+    run: Callable[[JobT], AnswersT], jobs: Sequence[JobT], processes: int, tell: ProgressCallback
+) -> list[AnswersT]:
     """Run all jobs, so many at once, and return their answers in the order of the jobs; the longest begin first."""
     if processes == 1:
-        return [_report_progress(run_job(job), tell) for job in jobs]
+        return [_report_progress(run(job), tell) for job in jobs]
     order = sorted(jobs, key=lambda job: -job.setup.trials)
     # A fresh interpreter each, without inherited files; all of them end with this block, however it ends.
     with get_context("spawn").Pool(processes) as pool:
-        found = {answers.name: _report_progress(answers, tell) for answers in pool.imap_unordered(run_job, order)}
+        found = {answers.name: _report_progress(answers, tell) for answers in pool.imap_unordered(run, order)}
     return [found[job.setup.name] for job in jobs]
 
 
-def _report_progress(answers: ForecasterAnswers, tell: ProgressCallback) -> ForecasterAnswers:
-    use, silent = answers.use, f", {answers.unanswered} without an answer" if answers.unanswered else ""
-    tell(f"{answers.name}: {use.calls} calls, {use.steps} steps, {use.seconds:.0f} s{silent}")
+def _report_progress(answers: AnswersT, tell: ProgressCallback) -> AnswersT:
+    tell(f"{answers.name}: {answers.progress}")
     return answers

@@ -166,6 +166,32 @@ async def test_a_position_is_marked_at_what_its_sale_would_bring(manifold: Manif
     assert position.ref == question.ref
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_shares_of_a_market_that_cannot_be_read_keep_their_worth(
+    manifold: ManifoldFixture, *, is_known: bool
+) -> None:
+    market, writer = manifold.world.add_market(), manifold.writer()
+    await seal_and_submit(writer, await manifold.question(market), order_of(market, amount=50.0, limit="0.90"))
+    manifold.clock.advance_without_waking(1)
+    if is_known:
+        await writer.account()
+        manifold.clock.advance_without_waking(301)
+    manifold.venue.faults.schedule(RequestFault.PAGE_BEFORE, path=f"/v0/market/{market.id}")
+    # With nobody else trading, their last price and their cost are the same.
+    assert (await writer.account()).equity == pytest.approx(1000.0)
+
+
+async def test_a_holding_that_is_listed_twice_is_one(manifold: ManifoldFixture) -> None:
+    market, writer = manifold.world.add_market(), manifold.writer()
+    await seal_and_submit(writer, await manifold.question(market), order_of(market, amount=50.0, limit="0.90"))
+    manifold.clock.advance_without_waking(1)
+    manifold.world.lend(manifold.ada, market, 20.0, margin=False)
+    manifold.venue.faults.schedule(RequestFault.DUPLICATED, path="/v0/get-user-contract-metrics")
+    found = await writer.account()
+    assert (len(found.positions), found.loan) == (1, 20.0)
+    assert found.equity == pytest.approx(1000.0)
+
+
 async def test_what_the_venue_lent_on_a_position_is_not_its_worth(manifold: ManifoldFixture) -> None:
     market = manifold.world.add_market()
     writer = manifold.writer()

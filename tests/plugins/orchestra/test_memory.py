@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.values import Json
+from bot.forecasting.agent.parsing import significant_words
 from plugins.orchestra.settings import OrchestraSettings
 from plugins.orchestra.shared_memory import (
     MemoryCategory,
     MemoryOperation,
     SharedMemory,
     memory_tool,
-    significant_words,
 )
 from tests.plugins.orchestra.cases import (
     LEADER,

@@ -170,6 +170,31 @@ async def test_a_position_that_nobody_buys_has_no_mark(polymarket: WriterFixture
     assert position.mark is None
 
 
+@pytest.mark.parametrize(("is_known", "mark"), [(True, 0.49), (False, 0.5)])
+async def test_a_position_without_a_book_keeps_its_last_mark_while_its_outcome_is_proposed(
+    polymarket: WriterFixture, *, is_known: bool, mark: float
+) -> None:
+    polymarket.world.exchange.confirmed_s = 0.0
+    market = polymarket.world.add_market("Will it rain?", **BOOK)
+    writer, question = polymarket.writer(), await polymarket.question(market)
+    await seal_and_submit(writer, question, order_of(question))
+    if is_known:
+        await writer.account()
+    polymarket.world.propose(market, "0")
+    polymarket.clock.advance_without_waking(301)
+    (position,) = (await writer.account()).positions
+    # Its last bid, or its cost where no bid was ever read.
+    assert position.mark == pytest.approx(mark)
+
+
+async def test_a_position_that_is_listed_twice_is_one(polymarket: WriterFixture) -> None:
+    polymarket.world.exchange.confirmed_s = 0.0
+    question = await rain(polymarket)
+    await seal_and_submit(polymarket.writer(), question, order_of(question))
+    polymarket.venue.faults.schedule(RequestFault.DUPLICATED, path="/data-api/v2/positions")
+    assert [one.shares for one in (await account(polymarket)).positions] == [20.0]
+
+
 async def test_the_wrong_type_of_wallet_shows_no_dollars(polymarket: WriterFixture) -> None:
     assert (await polymarket.writer(wallet_type="safe").account()).cash == 0.0
 

@@ -10,6 +10,7 @@ from bot.api import UnreadableAnswer
 from bot.core.beliefs import ShownSource, StepObservation, ToolResult
 from bot.core.errors import ContextLengthExceededError
 from bot.core.language_models import Prompt
+from bot.forecasting.agent.parsing import CUT_MARK
 from bot.testing.trial_context import ScriptedAnswer, ScriptedTool, fixed_text_tool, show_sources
 from plugins.society.article_rating import read_ratings
 from plugins.society.articles import (
@@ -22,9 +23,9 @@ from plugins.society.articles import (
     rank_articles,
     share_places,
     split_chunks,
+    with_passages,
 )
 from plugins.society.settings import CourtSettings
-from plugins.society.text_cuts import CUT_MARK, cut_at_word
 from tests.plugins.society.cases import (
     RESULTS,
     TEXT,
@@ -154,7 +155,7 @@ async def test_a_long_page_is_read_part_by_part_as_far_as_its_three_chunks_of_20
     chars: int, parts: int, chunks: int
 ) -> None:
     at = scripted_context(scripted_tools=[searches(), paged("news " * (chars // 5), 10_000)])
-    ranking = named(await done(at), "ranking")[0]
+    ranking = named(await done(at, CourtSettings(rate_pages=True)), "ranking")[0]
     assert [(one["chunks"], one["score"], one["kept"]) for one in told(ranking, "articles")] == [
         (chunks, 6.0, True)
     ] * 2
@@ -171,7 +172,7 @@ async def test_a_long_page_is_read_part_by_part_as_far_as_its_three_chunks_of_20
 
 async def test_chunks_and_the_parts_in_a_call_are_settings() -> None:
     at = scripted_context(scripted_tools=[searches(), reads("news " * 500)])
-    steps = await done(at, CourtSettings(chunk_tokens=100, max_chunks=2, rating_batch=3))
+    steps = await done(at, CourtSettings(rate_pages=True, chunk_tokens=100, max_chunks=2, rating_batch=3))
     assert [one["chunks"] for one in told(named(steps, "ranking")[0], "articles")] == [2, 2]
     rating = [one for one in at.prompts if wanted(one.prompt).name == "rate"]
     assert [one.prompt.messages[1].text.count("\nText ") for one in rating] == [3, 1]
@@ -192,7 +193,7 @@ async def test_what_is_too_long_for_the_rater_together_is_rated_in_halves() -> N
         return ScriptedParticipant()(prompt)
 
     at = scripted_context(rater=rates, scripted_tools=[searches(), reads("news " * 500)])
-    ranking = named(await done(at, CourtSettings(chunk_tokens=100)), "ranking")[0]
+    ranking = named(await done(at, CourtSettings(rate_pages=True, chunk_tokens=100)), "ranking")[0]
     assert [(one["chunks"], one["score"]) for one in told(ranking, "articles")] == [(3, 6.0)] * 2
     assert ranking.remarks == ()
 
@@ -225,26 +226,71 @@ async def test_the_court_reads_the_most_relevant_parts_of_an_article_in_their_or
         scripted_tools=[searches(), reads(page)], judge=ScriptedParticipant(),
         rater=ScriptedParticipant(says={"rate": {"ratings": ratings((2, 5), (9, 5), (5, 5), (2, 5), (9, 5), (5, 5))}}),
     )  # fmt: skip
-    await done(at, CourtSettings(scenario="full", jurors=1, rounds=0, chunk_tokens=700, excerpt_chars=3600))
+    court = CourtSettings(scenario="full", jurors=1, rounds=0, rate_pages=True, chunk_tokens=700, excerpt_chars=3600)
+    await done(at, court)
     words = heard(at, "judge")
     assert chunks[1] in words
     assert chunks[0] not in words
     # The rest of the room holds the beginning of the next best part, after it and cut between words.
-    assert words.index(chunks[1]) < words.index(chunks[2][:300])
+    assert f"{chunks[1]}\n{chunks[2][:300]}" in words
     assert chunks[2] not in words
-    assert "\n[...]\n" in words
 
 
-@settings(max_examples=50)
-@given(text=st.text("ab \n", max_size=80), limit=st.integers(0, 80))
-def test_a_text_is_cut_between_words(text: str, limit: int) -> None:
-    cut = cut_at_word(text, limit)
-    assert len(cut) <= limit
-    if len(text) <= limit:
-        assert cut == text
-    elif cut and max(map(len, text.split()), default=0) <= (limit - len(CUT_MARK)) // 2:
-        kept = cut.removesuffix(CUT_MARK)
-        assert text.split()[: len(kept.split())] == kept.split()
+def test_an_excerpt_shows_where_it_leaves_something_out() -> None:
+    parts = [("first", 1), ("second", 9), ("third", 8), ("fourth", 2), ("fifth", 7)]
+    chunks = [ArticleChunk(text, ArticleRating(relevance=r, objectivity=5, finding="")) for text, r in parts]
+    assert RatedArticle(id="a", chunks=tuple(chunks)).excerpt(40) == "second\nthird\n[...]\nfifth"
+
+
+async def test_results_are_rated_by_what_the_search_showed_and_only_the_kept_pages_are_read() -> None:
+    results = found(*[(f"Ship {n}", f"https://news.example/{n}", f"It sailed {n} times.") for n in range(1, 11)])
+    grades = ratings(*[(n, 5) for n in range(1, 11)], finding="the pilot came aboard")
+    days = [f"Nothing of note happened on day {day}." for day in range(300)]
+    page = " ".join([*days[:200], "The PILOT boarded the ship. " * 10, *days[200:]])
+    looked: list[str] = []
+
+    def read(arguments: Any) -> ToolResult:
+        looked.append(arguments["url"])
+        return show_sources("", ShownSource(name="page_1", text=page))
+
+    at = scripted_context(
+        judge=ScriptedParticipant(), rater=ScriptedParticipant(says={"rate": {"ratings": grades}}),
+        scripted_tools=[searches(results), ScriptedTool(fixed_text_tool("lookup_url", "", url=TEXT).tool, read)],
+    )  # fmt: skip
+    steps = await done(at, CourtSettings(excerpt_chars=900))
+    (asked,) = [one.prompt.messages[1].text for one in at.prompts if wanted(one.prompt).name == "rate"]
+    assert "It sailed 10 times." in asked
+    assert "Nothing of note" not in asked
+    assert sorted(looked) == [f"https://news.example/{n}" for n in (10, 5, 6, 7, 8, 9)]
+    kept = [one for one in told(named(steps, "ranking")[0], "articles") if one["kept"]]
+    assert [(one["id"], one["relevance"], one["objectivity"]) for one in kept] == [
+        (f"search_1_result_{n}", n, 5) for n in range(5, 11)
+    ]
+    # Of each page the passage that shares rare words with the question and what the rater found.
+    words = heard(at, "judge")
+    assert words.count("The PILOT boarded the ship. The PILOT") >= 6
+    assert not [day for day in (*range(150), *range(250, 300)) if f"on day {day}." in words]
+
+
+async def test_an_article_that_is_left_out_gives_its_place_to_the_next_and_is_not_read() -> None:
+    results = found(*[(f"Ship {n}", f"https://news.example/{n}", "text") for n in range(1, 9)])
+    at = scripted_context(results=results)
+    steps = await done(at, CourtSettings.model_validate({"interventions": {"without_articles": ["news.example/3"]}}))
+    kept = [one["id"] for one in told(named(steps, "ranking")[0], "articles") if one["kept"]]
+    assert kept == [f"search_1_result_{n}" for n in (1, 2, 4, 5, 6, 7)]
+    assert [arguments["url"] for name, arguments in at.tool_calls if name == "lookup_url"] == [
+        f"https://news.example/{n}" for n in (1, 2, 4, 5, 6, 7)
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "!?", "\u4e00 " * 3000, "a b c " * 900])
+def test_a_page_without_words_of_the_question_shows_its_beginning(text: str) -> None:
+    rating = ArticleRating(relevance=5, objectivity=5, finding="the pilot")
+    shown = with_passages(
+        RatedArticle(id="a", text=text, chunks=(ArticleChunk("pilot", rating),)), "Will the ship come in?", tokens=6000
+    )
+    assert (shown.score, shown.findings) == (5, "the pilot")
+    assert " ".join(text.split()).startswith(" ".join(shown.excerpt(900).removesuffix(CUT_MARK).split()))
 
 
 async def test_the_same_page_in_two_searches_is_one_article() -> None:

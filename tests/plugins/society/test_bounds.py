@@ -1,34 +1,16 @@
 """Scenario files that are small and would grow, nest or repeat without end: each is refused by its line, at once."""
 
 import sys
-import tomllib
 
 import pytest
 
 from bot.core.errors import ConfigError
 from plugins.society.scenario_files import MAX_FAULTS_SHOWN, parse_scenario, read_shipped_text
-from plugins.society.source_lines import map_toml_lines
 from plugins.society.variables import MAX_FILLED_CHARS, find_cycle, resolve_values
 
 BASE = read_shipped_text("ten").rstrip() + "\n\n"
 # The next line after that.
 NEXT = BASE.count("\n") + 1
-# Brackets, quotes and signs of comments where they mean nothing.
-ODD = (
-    """a = \'\'\'x [ { " # \'\'\'\'\' # c [""",
-    """b = 'it "[' # {""",
-    '"q.[" = [1, # ] c',
-    ' "]", {x = "}"}, """',
-    r' ]] \"" "",',
-    ' """]',
-    '[a2."b.]".c]',
-    "z.y = { w = 1, v = [ {u=2} ] }",
-    "[[t]]",
-    'x = """',
-    'a"""',
-    'y = ""',
-    "z = ''",
-)
 
 
 def told(text: str, name: str = "court.toml") -> list[str]:
@@ -108,22 +90,3 @@ def test_tables_within_tables_are_refused_by_their_line_however_deep() -> None:
         told('{"values":' + '{"a":' * 900 + "1" + "}" * 901, "court.json")[0]
         == "court.json:1: values.a: should be text"
     )
-
-
-def test_a_list_of_very_many_lines_is_read_once() -> None:
-    # Read anew with each of its lines, this would take minutes.
-    found = map_toml_lines("x = [\n" + "1,\n" * 20_000 + "]\n[y]\nz = 1\n")
-    assert found == {("x",): 1, ("y",): 20_003, ("y", "z"): 20_004}
-
-
-def test_statements_end_where_the_parser_of_the_library_ends_them() -> None:
-    odd = "\n".join(ODD)
-    assert tomllib.loads(odd)["t"] == [{"x": "a", "y": "", "z": ""}]
-    assert {key: line for key, line in map_toml_lines(odd).items() if len(key) == 1} == {
-        ("a",): 1,
-        ("b",): 2,
-        ("q.[",): 3,
-        ("a2",): 7,
-        ("t",): 9,
-    }
-    assert [map_toml_lines(odd)["t", 0, key] for key in "xyz"] == [10, 12, 13]

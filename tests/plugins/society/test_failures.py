@@ -260,7 +260,7 @@ async def test_a_page_that_cannot_be_read_is_rated_by_what_the_search_told() -> 
     at = scripted_context(scripted_tools=[searches()])
     steps = await done(at)
     articles = told(named(steps, "ranking")[0], "articles")
-    assert [one["why"] for one in articles] == ["not read, so the text of the search was rated"] * 2
+    assert [one["why"] for one in articles] == ["the page was not read: only what the search showed is known"] * 2
     assert any("It sailed on Monday." in m.text for one in at.prompts for m in one.prompt.messages)
 
 

@@ -3,12 +3,9 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # ships none
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from bot.core.errors import ConfigError, NotFoundError
@@ -21,7 +18,6 @@ from plugins.society.scenario_files import (
     read_shipped_text,
 )
 from plugins.society.settings import CourtSettings, count_moves
-from plugins.society.source_lines import find_line, map_json_lines, map_toml_lines
 
 SMALL = """\
 [loops]
@@ -229,7 +225,7 @@ def test_published_json_files_are_read_with_their_own_keys() -> None:
     [
         (b"agents = [", "is not valid TOML"),
         (b"a = 1\nb = '\xff'", ":2: is not UTF-8 text"),
-        (b"#" * 70_000, "is larger than the maximum of 65536 bytes"),
+        (b"#" * 70_000, "is larger than 65536 bytes, which is too large for a scenario"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, told: str) -> None:
@@ -239,48 +235,6 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, tol
         parse_scenario(read_scenario_file(file), str(file))
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         read_scenario_file(tmp_path / "nowhere.toml")
-
-
-KEYS = st.text("abcxyz_", min_size=1, max_size=6)
-TREES: Any = st.recursive(
-    st.integers() | st.text('ab"\\\n{},:[]', max_size=8),
-    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=3),
-    max_leaves=8,
-)
-
-
-def keys(tree: Any, under: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the key of every part of a tree, in the order in which JSON writes them."""
-    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    return [key for name, part in parts for key in ((*under, name), *keys(part, (*under, name)))]
-
-
-@settings(max_examples=40)
-@given(tree=st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
-def test_json_written_one_part_a_line_has_each_part_on_its_line(tree: dict[str, Any]) -> None:
-    lines = map_json_lines(json.dumps(tree, indent=1))
-    written = json.dumps(tree, indent=1).split("\n")
-    assert set(lines) == set(keys(tree))
-    for key, line in lines.items():
-        if isinstance(key[-1], str):
-            assert written[line - 1].lstrip().startswith(json.dumps(key[-1]))
-    # Parts stand in the order of the text, each on a line of its own.
-    assert sorted(lines.values()) == [lines[key] for key in keys(tree)]
-    assert len(set(lines.values())) == len(lines)
-
-
-def test_toml_has_each_key_on_its_line_also_after_texts_of_several_lines() -> None:
-    text = 'a = """\n[[b]]\nx = 1\n"""\n[[b]]\nx = { y = 1 }\n[b.c]\nz = 2\n[[b]]\nx = 3\n'
-    lines = map_toml_lines(text)
-    assert {key: lines[key] for key in [("a",), ("b", 0), ("b", 0, "x", "y"), ("b", 0, "c", "z"), ("b", 1, "x")]} == {
-        ("a",): 1,
-        ("b", 0): 5,
-        ("b", 0, "x", "y"): 6,
-        ("b", 0, "c", "z"): 8,
-        ("b", 1, "x"): 10,
-    }
-    assert find_line(("b", 1, "w"), lines) == 9
-    assert find_line(("w",), lines) == 1
 
 
 @pytest.mark.parametrize("name", ["ten", "full"])

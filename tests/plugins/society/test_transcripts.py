@@ -16,7 +16,7 @@ from tests.recorded_explanations import ASKED, recorded_explanation
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)> & \x1b[31m \u202e "quoted"'
 
 
-def step(name: str = "message", text: str = "", *, remarks: tuple[str, ...] = (), **arguments: Any) -> Step:
+def step(name: str = "message", /, text: str = "", *, remarks: tuple[str, ...] = (), **arguments: Any) -> Step:
     return Step(
         action=StepAction(name=name, arguments=arguments),
         observation=StepObservation(text=text),
@@ -80,22 +80,13 @@ def test_shares_of_options_are_told_in_percent() -> None:
     assert entry.belief == "outcome red 25.0 %, blue 75.0 %; so"
 
 
-def test_moves_that_share_a_step_are_told_one_by_one_and_silent_ones_kept_back() -> None:
-    several = step(
-        "proceedings",
-        moves=[
-            {"name": "web_search", "arguments": {"step": 1, "agent": "head"}, "text": "found"},
-            {
-                "name": "message",
-                "arguments": {"step": 2, "to": "judge", "from": "head", "silent": True},
-                "text": "hush",
-            },
-        ],
+def test_a_move_is_told_with_who_made_it_and_a_silent_one_is_kept_back() -> None:
+    asked: dict[str, Any] = {"to": "judge", "from": "head", "silent": True}
+    first, second = transcripts.transcript_entries(
+        [step("web_search", "found", step=1, agent="head"), step("message", "hush", step=2, **asked)]
     )
-    first, second = transcripts.transcript_entries([several])
-    assert (first.title, first.text, first.belief) == ("1. web search, by head", "found", "")
-    assert second.text == "(kept out of the transcript)"
-    assert second.belief
+    assert (first.title, first.text, first.speaker) == ("1. web search, by head", "found", "head")
+    assert (second.text, second.speaker) == ("(kept out of the transcript)", "judge")
 
 
 def test_arguments_and_votes_come_before_what_was_searched_and_read() -> None:

@@ -158,6 +158,13 @@ def test_what_a_page_names_or_a_program_prints_was_not_met() -> None:
     assert sources.find_cited(said) == {"blog.example", "paper.example"}
 
 
+def test_a_result_is_cited_by_the_name_that_the_tool_gave_it() -> None:
+    sources = answer_rules.SeenSources()
+    named = [ShownSource(name=name, url=f"https://{name}.example/") for name in ("hit_1", "hit_12")]
+    sources.add_result("web_search", named)
+    assert sources.find_cited(["as hit_12 says", "(hit_3)"]) == {"hit_12.example"}
+
+
 def test_tools_and_the_page_behind_them_are_one_source() -> None:
     sources = answer_rules.SeenSources()
     sources.add_result("fetch_wiki_toc", (ShownSource(name="headings of a page of wiki"),))

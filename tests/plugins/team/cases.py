@@ -51,6 +51,8 @@ def results(search: int, *titles: str) -> tuple[ShownSource, ...]:
     return tuple(
         ShownSource(
             name=f"search_{search}_result_{place}",
+            search=search,
+            place=place,
             url=f"https://news.example/{search}/{place}",
             title=title,
             date="2025-12-01",

@@ -64,6 +64,15 @@ def having_found(*titles: str, goal: str = "status") -> MemberMemory:
     return memory
 
 
+def test_results_are_read_by_the_numbers_that_the_search_gave_whatever_they_are_called() -> None:
+    memory = MemberMemory()
+    shown = tuple(ShownSource(name=f"hit {place}", search=3, place=place) for place in (2, 5))
+    memory.add_result("web_search", shown, "status")
+    (option,) = [one for one in list_options(view("summarize_results", memory=memory)) if one.reads]
+    assert option.reads == ("hit 2", "hit 5")
+    assert (option.arguments["search_index"], option.arguments["result_indices"]) == (3, [2, 5])
+
+
 def texts(options: list[ActionOption]) -> list[str]:
     return [option.text for option in options]
 

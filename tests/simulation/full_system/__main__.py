@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from multiprocessing import SimpleQueue
 from pathlib import Path
 
 import structlog
 
 from tests.campaign_log import FOLDER, append_line, run_origin
+from tests.simulation.full_system.event_coverage import build_report, describe_report
 from tests.simulation.full_system.mutants import MUTANTS, break_process
 from tests.simulation.full_system.paper_live_comparison import decision_differences
 from tests.simulation.full_system.plan import SimulationPlan
@@ -54,9 +58,11 @@ def main() -> int:
         return _compare_twins(plans, asked.keep)
     began = time.monotonic()
     violated: list[int] = []
+    events: list[Counter[str]] = []
     days, values = 0.0, run_origin(MODULE)
     for report, took_s in _run_plans(plans, asked.jobs, asked.dump, asked.place):
         days += report.days
+        events.append(report.events)
         if asked.keep:
             append_line(FOLDER / f"{asked.keep}.jsonl", {**values, **report_line(report, took_s)})
         _print_report(report, took_s, verbose=asked.seed is not None)
@@ -69,7 +75,22 @@ def main() -> int:
         f"{len(plans)} seeds, {days:.1f} days, {len(violated)} violated {violated or ''}"
         f" in {took_s:.1f} s: {days / took_s:.2f} days a second\n"
     )
-    return 1 if violated else 0
+    is_covered = (
+        asked.mutant is not None or asked.seed is not None or asked.calm or _report_coverage(days, events, asked)
+    )
+    return 1 if violated or not is_covered else 0
+
+
+def _report_coverage(days: float, events: list[Counter[str]], asked: argparse.Namespace) -> bool:
+    """Say how often what came up, and keep it; return False if a long programme did not meet what it should."""
+    report = build_report(days, events)
+    sys.stdout.writelines(f"{line}\n" for line in describe_report(report))
+    if asked.keep:
+        path = FOLDER / f"{asked.keep}-coverage.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
+        sys.stdout.write(f"coverage: kept in {path}\n")
+    return not report.fails
 
 
 def _parse_arguments() -> argparse.Namespace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,8 @@ from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
-from bot.store.ledger import state_folder
+from bot.store.ledger import LEDGER_FILE, state_folder
+from tests.ledger_checks import read_rows
 from tests.simulation.full_system.plan import LifeEnding
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ GAPS_S = (HEARTBEAT_S + LOOK_S, 2.0 * HEARTBEAT_S + LOOK_S, WATCH.wake_after_s +
 KILLED = "killed"
 # The job that does what people ask for.
 REQUESTS, CLOSE = "requests", "close"
+_STATES = "select distinct state from intent"
 EXPECTED = {
     "age": {ExitReason.ASKED, ExitReason.CUT},
     "stop": {ExitReason.ASKED, ExitReason.CUT},
@@ -59,7 +62,8 @@ class DaemonLives:
 
     ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
     ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close positions.
-    ``noticed`` is called at each turn of the loop, ``beats`` at each heartbeat.
+    ``killed_with`` counts the kills at which an intent in a state was there. ``noticed`` is called at each turn of the
+    loop, ``beats`` at each heartbeat.
     """
 
     clock: VirtualClock
@@ -71,6 +75,7 @@ class DaemonLives:
     beats: Callable[[], None]
     ends: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    killed_with: Counter[str] = field(default_factory=Counter)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     asked_to_close: asyncio.Event = field(default_factory=asyncio.Event)
     app: FoxcastApp | None = None
@@ -164,6 +169,16 @@ class DaemonLives:
         self._configure(self.home)
         self._beat_s, self._steps = self.loop.time(), (self.clock.wall_clock_changes, self.clock.wall_clock_changes)
 
+    def registry(self) -> Registry:
+        """Return what the plugins of the configuration offer."""
+        return self._plugins(self.loaded())
+
+    def change_config(self, text: str) -> None:
+        """Let the next life begin with another configuration; call it between two lives."""
+        self.config = text
+        self._lanes.clear()
+        self._configure(self.home)
+
     def _configure(self, home: Path) -> None:
         (home / "config.toml").write_text(self.config.replace("HOME", str(home)), encoding="utf-8")
 
@@ -235,6 +250,8 @@ class DaemonLives:
         if killed.done() or body.done():
             return
         self.loop.wait_for_threads()
+        if (ledger := self.folder / LEDGER_FILE).exists():
+            self.killed_with.update(row["state"] for row in read_rows(ledger, _STATES))
         shutil.copytree(self.home, self.next_folder(self.number), ignore=shutil.ignore_patterns("config.toml"))
         self.loop.disconnect_process(life)
         self.ends[-1] = KILLED
@@ -287,3 +304,10 @@ def _standing(database: object) -> list[str]:
         found = database.execute(f"select * from {table}")  # type: ignore[attr-defined]  # noqa: S608 - constants
         rows += [f"{table} {row}" for row in found]
     return rows
+
+
+def life_end(life: str) -> str:
+    """Return in a word how a life ended."""
+    if life.startswith(("asked", "looked")):
+        return "stopped" if life.startswith("asked") else "looked back"
+    return "killed" if life == "killed" else "disk full" if "disk" in life or "store" in life else life[:60]

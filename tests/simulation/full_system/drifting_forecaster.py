@@ -1,10 +1,12 @@
-"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps."""
+"""The forecaster of the simulation, a plugin: it moves away from the crowd price in steps, each a paid call."""
 
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from pydantic import Field
 
 from bot.api import (
     Belief,
@@ -26,6 +28,8 @@ from bot.api import (
     TrialContext,
     hookimpl,
 )
+from bot.simulator.network import CURRENT_PROCESS
+from tests.simulation.full_system.world_record import PAID_CALLS
 
 STEPS = 3
 
@@ -36,8 +40,11 @@ class DriftingForecasterSettings(PluginSettings):
     boldness: float = 0.9
     """In log-odds, at most."""
 
-    thinks_s: float = 20.0
+    thinks_s: float = Field(default=20.0, gt=0)
     """Before each step."""
+
+    turns_every_h: float | None = Field(default=None, gt=0)
+    """How often it changes its mind about each question; unset: never."""
 
 
 class DriftingForecaster:
@@ -48,10 +55,11 @@ class DriftingForecaster:
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield a step for each third of the way."""
-        del context
+        lean = _lean(question, self._period(context))
         for number in range(1, STEPS + 1):
-            await asyncio.sleep(self._settings.thinks_s)
-            move = self._settings.boldness * _lean(question) * number / STEPS
+            with _paid_call(question, id(self), context.trial, number):
+                await asyncio.sleep(self._settings.thinks_s)
+            move = self._settings.boldness * lean * number / STEPS
             predictions = {target.key: _moved(question, move) for target in question.targets}
             yield Step(
                 action=StepAction(name="think", arguments={}),
@@ -62,10 +70,26 @@ class DriftingForecaster:
                 final=number == STEPS,
             )
 
+    def _period(self, context: TrialContext) -> str:
+        every_h = self._settings.turns_every_h
+        return "" if every_h is None else f" {int(context.cutoff.timestamp() // (3600.0 * every_h))}"
 
-def _lean(question: Question) -> float:
-    """Return which way this question is pushed, between -1 and 1."""
-    digest = hashlib.sha256(str(question.ref).encode()).digest()
+
+@contextmanager
+def _paid_call(question: Question, forecaster: int, trial: int, step: int) -> Iterator[None]:
+    """Note a call that counts as paid, however it ends."""
+    loop, life = asyncio.get_running_loop(), CURRENT_PROCESS.get()
+    call = {"question": str(question.ref), "forecaster": forecaster, "trial": trial, "step": step, "life": life}
+    call["from_s"] = loop.time()
+    try:
+        yield
+    finally:
+        PAID_CALLS.append({**call, "to_s": loop.time()})
+
+
+def _lean(question: Question, period: str) -> float:
+    """Return which way this question is pushed in that period, between -1 and 1."""
+    digest = hashlib.sha256(f"{question.ref}{period}".encode()).digest()
     return 2.0 * int.from_bytes(digest[:4], "big") / 2**32 - 1.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -20,7 +20,7 @@ from tests.ledger_checks import CENT, Row, integrity_faults, paper_book_faults, 
 from tests.simulation.full_system import polymarket_orders, question_versions
 from tests.simulation.full_system.observer import is_cancel, is_write
 from tests.simulation.full_system.outcome_checks import FORECAST, RECORDED, SCORED, SET_BACK, OutcomeChecks
-from tests.simulation.full_system.plan import CAPS, RECONCILE_S
+from tests.simulation.full_system.plan import RECONCILE_S
 from tests.simulation.full_system.profit_checks import transfers_taken_for_profit, wrong_profits
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ _FENCES = "select intent, max(fence_at) as fence from attempt where fence_at is 
 
 @dataclass(frozen=True)
 class FinalChecks:
-    """Reads one ledger; ``violations`` yields what is wrong."""
+    """Reads one ledger; ``violations`` yields what is wrong.
+
+    ``limits`` is what orders at a venue could cost at most, by the names of caps.
+    """
 
     ledger: Path
     bridges: SimulationVenues
@@ -66,6 +69,7 @@ class FinalChecks:
     now: datetime
     period: timedelta
     undone: Collection[str]
+    limits: Callable[[str], Mapping[str, float]]
 
     def violations(self) -> Iterator[str]:
         """Say what is wrong, invariant by invariant."""
@@ -314,7 +318,8 @@ class FinalChecks:
     def _at_stake(self) -> Iterator[str]:
         """By the ledger no order and no day cost more than they may, on paper too; what is in doubt is spent."""
         for row in self.rows(_DAYS):
-            if row["most"] > CAPS["per_order"] + CENT or row["cost"] > CAPS["per_day"] + CENT:
+            limits = self.limits(row["venue"])
+            if row["most"] > limits["per_order"] + CENT or row["cost"] > limits["per_day"] + CENT:
                 what = f"{row['cost']:.2f} on {row['day']}, {row['most']:.2f} with one order"
                 yield f"I3: {row['venue']} has put at stake {what}, by the ledger"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from bot.core import redaction, trading_profit
 from bot.core.errors import ServiceUnavailableError
-from bot.core.orders import UnpaidOutcome
+from bot.core.orders import ContractSide, OrderSide, UnpaidOutcome
 from bot.core.outcomes import BinaryOutcome, Resolution
 from bot.core.questions import SINGLE_TARGET, QuestionRef
 from bot.core.trading_profit import MILLIONTHS
@@ -22,10 +22,12 @@ from bot.store import accounts, questions, schedule
 from bot.store.questions import UpsertResult
 from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
-from plugins.polymarket import signer
+from plugins.polymarket import account as polymarket_account
+from plugins.polymarket import book_walk, order_sizing, signer
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
+from tests.simulation.full_system.planted_bugs import PLANTED_ROWS
 
 
 def _resolved_early() -> None:
@@ -132,8 +134,48 @@ def _loan_is_gain() -> None:
     )
 
 
+def _leases_run_out() -> None:
+    claim: Callable[..., Any] = schedule.ScheduleStore.claim
+
+    async def hasty(self: Any, **asked: Any) -> Any:
+        return await claim(self, **{**asked, "lease": timedelta(seconds=30), "at_work": False})
+
+    replace_attribute(schedule.ScheduleStore, "claim", hasty)
+
+
+def _no_sold_on_yes_book() -> None:
+    """Let the levels for a sale of NO be the bids of YES."""
+    turn: Callable[..., Any] = book_walk.book_of_side
+    walk: Callable[..., Any] = book_walk.opposite_levels
+    turned: dict[int, tuple[Any, Any]] = {}
+
+    def noting(book: Any, leg: ContractSide, token: str) -> Any:
+        found = turn(book, leg, token)
+        turned[id(found)] = (found, book if leg is ContractSide.NO else found)
+        return found
+
+    def confused(book: Any, side: OrderSide) -> Any:
+        kept, whole = turned.get(id(book), (book, book))
+        return walk(whole if side is OrderSide.SELL and kept is book else book, side)
+
+    replace_attribute(order_sizing, "book_of_side", noting)
+    replace_attribute(order_sizing, "opposite_levels", confused)
+
+
+def _no_marked_as_yes() -> None:
+    parse: Callable[..., Any] = polymarket_account._parse_position  # noqa: SLF001 - mutants reach inside
+
+    def confused(row: Any, bids: Any) -> Any:
+        found = parse(row, bids)
+        is_no = found.leg is ContractSide.NO and found.mark is not None and not found.decided
+        return replace(found, mark=1.0 - found.mark) if is_no else found
+
+    replace_attribute(polymarket_account, "_parse_position", confused)
+
+
 MUTANTS: Mapping[str, ProgramMutant] = {
     **COMMON_MUTANTS,
+    **mutants_by_name(PLANTED_ROWS),
     **mutants_by_name(
         (
             ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
@@ -146,6 +188,9 @@ MUTANTS: Mapping[str, ProgramMutant] = {
             ("stops-for-ever", "a venue that stopped for its doubts is left to a person", _stops_for_ever),
             ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
+            ("no-sold-on-yes-book", "a sale of NO is valued on the book of YES", _no_sold_on_yes_book),
+            ("leases-run-out", "a lease ends while its forecast still runs, which is paid again", _leases_run_out),
+            ("no-marked-as-yes", "held shares of NO are valued at the price of YES", _no_marked_as_yes),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -14,7 +14,6 @@ from bot.simulator.request_log import LoggedRequest, RequestEffect
 from bot.testing.event_loop import EventTrace
 from tests.ledger_checks import CENT, files_with_secrets
 from tests.simulation.full_system import polymarket_orders
-from tests.simulation.full_system.plan import CAPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.full_system.daemon_lives import DaemonLives
     from tests.simulation.full_system.fake_venues import SimulationVenues
     from tests.simulation.full_system.operators import SimulatedOperators
+    from tests.simulation.full_system.world_record import WorldRecord
 
 # What was let go before the STOP file came may be on its way for so long: a write's whole deadline.
 UNDER_WAY_S = 60.0
@@ -43,15 +43,17 @@ READ = LoggedRequest(
 class VenueObserver:
     """Sees what venues hear as they hear it; ``violations`` is what must not have been.
 
-    ``signed_a_day`` is how many dollars the signer may sign away. ``trace`` takes in all that servers hear; ``told``
-    keeps its lines where it is a list.
+    ``signed_a_day`` is how many dollars the signer may sign away, ``limits`` what orders at a venue may cost just now,
+    by the names of caps. ``trace`` takes in all that servers hear; ``told`` keeps its lines where it is a list.
     """
 
     bridges: SimulationVenues
     modes: Mapping[str, str]
+    limits: Callable[[str], Mapping[str, float]]
     signed_a_day: float = 0.0
     lives: DaemonLives | None = None
     people: SimulatedOperators | None = None
+    record: WorldRecord | None = None
     violations: list[str] = field(default_factory=list)
     writes: int = 0
     trace: EventTrace = field(default_factory=EventTrace)
@@ -80,6 +82,8 @@ class VenueObserver:
             first, self._heard[name] = self._heard[name], len(server.requests)
             for place in range(first, len(server.requests)):
                 self._judge_request(name, server, place)
+        if self.record is not None:
+            self.record.look()
         self._judge_stakes()
 
     def note(self, *words: object) -> None:
@@ -99,7 +103,10 @@ class VenueObserver:
         heard = server.requests[place]
         body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
         self.note(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)
-        if name not in self.modes or not is_write(server, heard):
+        is_one = name in self.modes and is_write(server, heard)
+        if self.record is not None:
+            self.record.saw_request(name, heard, is_write=is_one)
+        if not is_one:
             server.requests[place] = READ
             return
         self.writes += 1
@@ -114,6 +121,7 @@ class VenueObserver:
             self.violations.append(f"I4: {name} is on paper and heard {heard.method} {heard.path}")
         if name == "polymarket" and heard.path == "/order" and not is_cancel(heard):
             self._judge_signed(heard)
+        self._judge_arm(name, heard)
         stopped_s = None if self.people is None else self.people.stopped_s
         if is_cancel(heard) or stopped_s is None or self.lives is None:
             return
@@ -127,6 +135,14 @@ class VenueObserver:
             self.violations.append(what)
         elif self._stopped[1][name] > 1:
             self.violations.append(f"{what}, and it is not the first since: one may be under way")
+
+    def _judge_arm(self, name: str, heard: LoggedRequest) -> None:
+        """Judge a write by whether somebody armed the venue since its configuration was changed."""
+        people = self.people
+        if people is None or is_cancel(heard) or heard.path == polymarket_orders.LOGIN or name not in people.unarmed:
+            return
+        what = f"I4: {name} heard {heard.path} at {heard.at_s:.0f} s"
+        self.violations.append(f"{what}, and was not armed since {people.unarmed[name]}")
 
     def _judge_stakes(self) -> None:
         """Judge what is at stake with each order: none is above its cap, and no day above its own.
@@ -157,19 +173,19 @@ class VenueObserver:
         stake: Callable[[str], float],
         asked: Callable[[RequestEffect], float],
     ) -> None:
-        days = self._days[venue]
+        days, limits = self._days[venue], self.limits(venue)
         fresh = effects[len(days) :]
         for effect in fresh:
             at = self._came[venue, effect.request]
             days[effect.subject] = "" if at.hour == 0 and at.minute < PLANNED_BEFORE_MIN[venue] else f"{at:%Y-%m-%d}"
-            if (amount := asked(effect)) > CAPS["per_order"] + CENT:
-                self.violations.append(f"I3: an order of {amount:g} at {venue}, and {CAPS['per_order']:g} may be")
+            if (amount := asked(effect)) > limits["per_order"] + CENT:
+                self.violations.append(f"I3: an order of {amount:g} at {venue}, and {limits['per_order']:g} may be")
         for day in sorted({days[effect.subject] for effect in fresh} - {""}):
             at_stake = sum(stake(name) for name, of in days.items() if of == day)
             self.most_at_stake = max(self.most_at_stake, at_stake)
-            if at_stake > CAPS["per_day"] + CENT:
+            if at_stake > limits["per_day"] + CENT:
                 what = f"{at_stake:.2f} is at stake at {venue} on {day}"
-                self.violations.append(f"I3: {what}, {CAPS['per_day']:g} may be")
+                self.violations.append(f"I3: {what}, {limits['per_day']:g} may be")
 
     def _judge_signed(self, heard: LoggedRequest) -> None:
         """Judge what the signer has signed: of the orders made on a day of its clock no more than it may."""
@@ -192,7 +208,8 @@ def _stake(bet: FakeManifoldBet, now_ms: int) -> float:
 
 def is_write(server: FakeService, heard: LoggedRequest) -> bool:
     """Say whether a request asks for an effect."""
-    return heard.method != "GET" and heard.path not in server.READ_PATHS
+    # Manifold is asked at the same path what an order would do.
+    return heard.method != "GET" and heard.path not in server.READ_PATHS and b'"dryRun": true' not in heard.body
 
 
 def is_cancel(heard: LoggedRequest) -> bool:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.operator_requests import (
+    AnswerApproval,
     ArmVenue,
     ClosePositions,
     DisarmVenue,
+    ForecastQuestion,
     HaltSubmissions,
+    LockQuestion,
     OperatorRequest,
     PositionToClose,
     ResumeSubmissions,
+    UnlockQuestion,
 )
+from bot.core.questions import QuestionRef
 from bot.execution.gate.kill_switch import STOP_FILE, engage_kill_switch, release_kill_switch
 from bot.simulator.environment import TRADING
 from bot.store import requests
+from bot.store.ledger import LEDGER_FILE
 from bot.store.requests import send_request
-from tests.simulation.full_system.plan import CAPS, HOUR_S
+from bot.store.serialization import format_timestamp
+from tests.ledger_checks import Row, read_rows
+from tests.simulation.full_system.plan import HOUR_S
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,16 +38,35 @@ if TYPE_CHECKING:
     from bot.core.interfaces import Clock
     from bot.testing.event_loop import VirtualClock
     from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.world_record import WorldRecord
 
 ADA = "ada"
+ACTS = (
+    "clock set",
+    "stop file",
+    "stop file at a write",
+    "halt",
+    "halt at a write",
+    "halt of one venue",
+    "disarmed",
+    "disarmed at a write",
+    "question locked",
+    "forecast by hand",
+)
+OTHER_ACTS = ("position closed", "approved", "rejected", "configuration changed", "halt after a kill")
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
-ARMED_DAYS = 31
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
 WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 # A real daemon looks for requests so often; this one is notified of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
 # How often a kill makes somebody halt or disarm.
 WARY = 1 / 3
+# How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
+APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
+# After the configuration was changed, so long until somebody arms the venues again.
+CHECKS_CONFIG_S = 4.0 * HOUR_S
+_ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
+_OPEN_QUESTIONS = "select ref, forecaster from schedule where closes_at > ? order by ref, forecaster"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +74,9 @@ class SimulatedOperators:
     """One thing after the other, with hours between; ``machine`` is the clock that they set, ``clock`` true time.
 
     ``steps_s`` are those by which they set it; ``stopped_s`` is when the STOP file was put where it is, None while it
-    is not there.
+    is not there. They arm venues for ``armed_days`` with ``arm_amounts``.
+
+    ``unarmed`` are the venues that nobody has armed since the configuration was changed, with what was changed.
     """
 
     lives: DaemonLives
@@ -54,23 +84,34 @@ class SimulatedOperators:
     machine: VirtualClock
     stream: np.random.Generator
     live: tuple[str, ...]
+    armed_days: float
+    arm_amounts: Mapping[str, float]
+    record: WorldRecord
     did: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
     stopped_s: float | None = None
+    unarmed: dict[str, str] = field(default_factory=dict)
+    _seen_approvals: set[str] = field(default_factory=set)
+    _arms_from_s: float = 0.0
+    _locked: list[QuestionRef] = field(default_factory=list)
     _ahead_s: float = 0.0
     _waiting: Callable[[], object] | None = None
 
     async def act(self) -> None:
         """Do one thing after the other, for ever, and make good each of them."""
-        doing: tuple[tuple[str, Callable[[], object]], ...] = (
-            ("clock set", self._set_clock),
-            ("stop file", self._stop),
-            ("stop file at a write", lambda: self._at_write(self._stop)),
-            ("halt", self._halt),
-            ("halt at a write", lambda: self._at_write(self._halt)),
-            ("halt of one venue", self._halt_one),
-            ("disarmed", self._disarm),
-            ("disarmed at a write", lambda: self._at_write(self._disarm)),
+        acts: tuple[Callable[[], object], ...] = (
+            self._set_clock,
+            self._stop,
+            lambda: self._at_write(self._stop),
+            self._halt,
+            lambda: self._at_write(self._halt),
+            self._halt_one,
+            self._disarm,
+            lambda: self._at_write(self._disarm),
+            self._lock,
+            self._forecast,
         )
+        doing = [*zip(ACTS, acts, strict=True)]
         if self.stream.random() < WATCHFUL:
             watchful = [(name, do) for name, do in doing if name.endswith("at a write")]
             await self._do_and_undo(*watchful[int(self.stream.integers(len(watchful)))])
@@ -98,8 +139,34 @@ class SimulatedOperators:
                 self.lives.folder.mkdir(parents=True, exist_ok=True)
                 request = ClosePositions(by=ADA, asked_at=self.machine.now(), targets=(target,))
                 requests.request_closing(self.lives.folder, request)
+                self.record.saw_request_of_person(request)
                 self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
                 self.did["position closed"] += 1
+
+    async def answer_approvals(self, stream: np.random.Generator) -> None:
+        """Answer what waits for approval, for ever."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(APPROVALS_EVERY_S)))
+            for row in self._read_ledger(_ASKED):
+                if row["id"] in self._seen_approvals:
+                    continue
+                self._seen_approvals.add(row["id"])
+                draw = float(stream.random())
+                if draw >= APPROVED + REJECTED:
+                    continue
+                answer = AnswerApproval(
+                    by=ADA, asked_at=self.machine.now(), approval=row["id"], approved=draw < APPROVED
+                )
+                self._ask(answer, shown=json.loads(row["shown"]))
+                self.answers["approved" if draw < APPROVED else "rejected"] += 1
+
+    def config_changed(self, venues: Sequence[str], what: str) -> None:
+        """Look into a changed configuration before these venues are armed again."""
+        self.did["configuration changed"] += 1
+        self.unarmed.update(dict.fromkeys(venues, what))
+        wait_s = float(self.stream.exponential(CHECKS_CONFIG_S))
+        self._arms_from_s = self.clock.monotonic() + wait_s
+        self.lives.loop.call_later(wait_s + 1.0, self._arm_all)
 
     def saw_write(self) -> None:
         """Do what somebody waits to do at a write, between two orders perhaps."""
@@ -114,13 +181,20 @@ class SimulatedOperators:
             self.did["halt after a kill"] += 1
             doing[int(self.stream.integers(len(doing)))]()
 
-    def make_good(self) -> None:
-        """Set the clock right, take the STOP file away, resume and arm all."""
+    def make_good(self, *, at_once: bool = False) -> None:
+        """Set the clock right, take the STOP file away, unlock and resume all, and arm what nobody looks into."""
         self.machine.set_wall_clock(-self._ahead_s)
         self._ahead_s = 0.0
         release_kill_switch(self.lives.home / "state" / STOP_FILE)
+        self.record.saw_act("stop file gone")
         self.stopped_s = self._waiting = None
         self._ask(ResumeSubmissions(by=ADA, asked_at=self.machine.now()))
+        while self._locked:
+            self._ask(UnlockQuestion(ref=self._locked.pop(), by=ADA, asked_at=self.machine.now()))
+        if at_once or self.clock.monotonic() >= self._arms_from_s:
+            self._arm_all()
+
+    def _arm_all(self) -> None:
         for venue in self.live:
             self._arm(venue)
 
@@ -130,6 +204,7 @@ class SimulatedOperators:
 
     def _stop(self) -> None:
         engage_kill_switch(self.lives.home / "state" / STOP_FILE, "ada wants quiet")
+        self.record.saw_act("stop file")
         self.stopped_s = self.clock.monotonic()
 
     def _at_write(self, do: Callable[[], object]) -> None:
@@ -146,16 +221,43 @@ class SimulatedOperators:
     def _disarm(self) -> None:
         self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any_venue()))
 
+    def _lock(self) -> None:
+        refs = [QuestionRef.parse(row["ref"]) for row in self._read_ledger(_OPEN_QUESTIONS, self._now_text())]
+        if refs:
+            self._locked.append(refs[int(self.stream.integers(len(refs)))])
+            self._ask(LockQuestion(ref=self._locked[-1], reason="ada thinks about it"))
+
+    def _forecast(self) -> None:
+        """Ask for a forecast of a question, which is only recorded in one of two cases."""
+        rows = self._read_ledger(_OPEN_QUESTIONS, self._now_text())
+        if rows:
+            row, submits = rows[int(self.stream.integers(len(rows)))], bool(self.stream.random() < 1 / 2)
+            ref = QuestionRef.parse(row["ref"])
+            now = self.machine.now()
+            self._ask(ForecastQuestion(ref=ref, forecaster=row["forecaster"], submit=submits, by=ADA, asked_at=now))
+
+    def _now_text(self) -> str:
+        return format_timestamp(self.machine.now())
+
+    def _read_ledger(self, sql: str, *values: str) -> list[Row]:
+        """Read as people do while the daemon runs; nothing before there is a ledger."""
+        ledger = self.lives.folder / LEDGER_FILE
+        if not ledger.exists():
+            return []
+        self.lives.loop.wait_for_threads()
+        return read_rows(ledger, sql, values)
+
     def _arm(self, venue: str) -> None:
         policy = self.lives.policy_of(venue)
-        money = CAPS if venue in TRADING else {}
+        money = self.arm_amounts if venue in TRADING else {}
+        self.unarmed.pop(venue, None)
         request = ArmVenue(
             by=ADA,
             asked_at=self.machine.now(),
             venue=policy.venue,
             account=policy.account,
             config=policy.config_digest,
-            until=self.machine.now() + timedelta(days=ARMED_DAYS),
+            until=self.machine.now() + timedelta(days=self.armed_days),
             per_order=money.get("per_order"),
             per_day=money.get("per_day"),
             total=money.get("total"),
@@ -165,8 +267,9 @@ class SimulatedOperators:
     def _any_venue(self) -> str:
         return self.live[int(self.stream.integers(len(self.live)))]
 
-    def _ask(self, request: OperatorRequest) -> None:
+    def _ask(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
         folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
         send_request(folder, request, at=self.machine.now())
+        self.record.saw_request_of_person(request, shown)
         self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

@@ -37,7 +37,7 @@ def decision_differences(plan: SimulationPlan, root: Path) -> tuple[int, list[st
 def _lived(plan: SimulationPlan, root: Path, side: str) -> list[Row]:
     root.mkdir()
     rows: list[Row] = []
-    calm = replace(plan, lives=0, faulty=False, people=False, modes=dict.fromkeys(VENUES, side))
+    calm = replace(plan, lives=0, faulty=False, people=False, drawn=False, modes=dict.fromkeys(VENUES, side))
     report = run_simulation(calm, root, judged=lambda ledger: rows.extend(read_rows(ledger, _DECIDED)))
     assert report.violations == []
     return rows

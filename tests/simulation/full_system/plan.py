@@ -1,14 +1,19 @@
-"""The plan of a simulation, and what is drawn from its seed: venues, faults, pace, and how each life ends."""
+"""The plan of a simulation, and what is drawn from its seed: venues, faults, pace, and how each life ends.
+
+What the settings of the program are is drawn in ``drawn_config``; where ``SimulationPlan.drawn`` is false, they are
+those that stand here.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bot.core.clock import SeededRandom
-from bot.simulator.environment import BALANCE, TRADING, VENUES, to_toml
+from bot.simulator.environment import BALANCE, TRADING, VENUES
 from bot.simulator.faults import RequestFault
 
 if TYPE_CHECKING:
@@ -17,7 +22,8 @@ if TYPE_CHECKING:
 # The plugin of those who forecast without a world; it lies next to the folders of lives, so that no path tells where.
 DRIFTER_FILE = Path(__file__).with_name("drifting_forecaster.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
-# What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
+# What an order, and all orders of a day and of an arm record may cost, where that is not drawn: less than is wanted on
+# many a day.
 CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
 # What the signer signs in a day by itself, sent or not: less than a day's orders may cost, or more.
 SIGNED_A_DAY = (30.0, 60.0)
@@ -33,12 +39,25 @@ VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
 )
 # Of how many seeds orders at Polymarket are written, which a signer signs, without that world and with it; and which
 # venues there are without it.
-SIGNING, WORLDLY_SIGNING = 0.18, 1 / 2
+SIGNING, WORLDLY_SIGNING = 0.35, 1 / 2
 SIGNED_VENUE_SETS: Sequence[tuple[float, tuple[str, ...]]] = (
-    (0.5, ("polymarket",)),
-    (0.8, ("manifold", "polymarket")),
+    (0.35, ("polymarket",)),
+    (0.75, ("manifold", "polymarket")),
     (1.01, ("metaculus", "polymarket")),
 )
+# Of the venues that are written to, at how many a person approves each submission.
+APPROVING = 1 / 6
+# For how many days venues are armed at a time, in half of the seeds, and what the orders of an arm record may cost.
+ARMED_DAYS, ARMED_FOR = 31.0, (0.15, 2.0)
+ARM_AMOUNTS: Mapping[str, tuple[float, float]] = {
+    "per_order": (4.0, 12.0),
+    "per_day": (15.0, 60.0),
+    "total": (60.0, 600.0),
+}
+# How many seeds have a second forecaster at each venue, which is scored alone; questions that are excluded, by words of
+# their titles; and a configuration that is changed in mid-run.
+SECOND_FORECASTER, EXCLUDING, CHANGING = 1 / 3, 1 / 3, 1 / 2
+EXCLUDED_WORDS = ("lamp 1", "lamp 4", "row 5", "bridge 2", "cup 1", "harbour 0", "ship 2", "race 1")
 ORDER_TYPES = ("FAK", "FAK", "FOK", "GTD", "GTD")
 # An order that rests there does so for four minutes at least.
 LEAST_LIFETIME_S = 240.0
@@ -67,7 +86,9 @@ PACES: Mapping[str, float] = {
 }
 # Copies of the ledger are thinned out within a month of it, too.
 BACKUP_GB = 0.05
-DRIFTER, BLF = "drifter", "blf"
+# Dollars per million tokens, where the settings are drawn.
+MODEL_PRICES: Mapping[str, float] = {"price_in": 2.0, "price_cached": 0.5, "price_out": 8.0}
+DRIFTER, SECOND, BLF = "drifter", "drifter_second", "blf"
 
 EndingKind = Literal["age", "kill", "kill at a write", "stop", "full disk"]
 
@@ -77,6 +98,7 @@ class SimulationPlan:
     """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks.
 
     ``modes`` are those of the venues, where they are not drawn. ``closing``: somebody also closes positions at times.
+    ``drawn``: the settings of the program are drawn from the seed too.
     """
 
     seed: int
@@ -87,6 +109,7 @@ class SimulationPlan:
     closing: bool = False
     mutant: str | None = None
     modes: Mapping[str, str] | None = None
+    drawn: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +131,10 @@ class SimulationTraits:
 
     ``has_world``, the questions of a simulated world are there too, with its press, and a model that reads it.
     ``order_type`` is that of Polymarket, ``signed_a_day`` the dollars that its signer signs away.
+
+    At the venues in ``approving`` a person approves each submission. Venues are armed for ``armed_days`` at a time,
+    with ``arm_amounts``. ``has_second``: a second forecaster is scored. Questions with one of the words in ``excluded``
+    are left out. The configuration changes with the first life after ``changes_at_s``.
     """
 
     modes: Mapping[str, str]
@@ -120,6 +147,13 @@ class SimulationTraits:
     order_type: str
     signed_a_day: float
     endings: Sequence[LifeEnding]
+    drawn: bool = False
+    approving: tuple[str, ...] = ()
+    armed_days: float = ARMED_DAYS
+    arm_amounts: Mapping[str, float] = field(default_factory=lambda: CAPS)
+    has_second: bool = False
+    excluded: tuple[str, ...] = ()
+    changes_at_s: float = math.inf
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -146,8 +180,9 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
     company = (signing.random(), SIGNED_VENUE_SETS) if signs else (draw, VENUE_SETS)
     names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FREQUENT_FAULTS[int(stream.integers(len(FREQUENT_FAULTS)))] if stream.random() < 1 / 2 else None
+    modes = _draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes
     return SimulationTraits(
-        modes=_draw_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
+        modes=modes,
         has_world=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
         watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
@@ -157,17 +192,39 @@ def draw_traits(plan: SimulationPlan) -> SimulationTraits:
         order_type=str(signing.choice(ORDER_TYPES)),
         signed_a_day=float(signing.choice(SIGNED_A_DAY)),
         endings=[_draw_ending(stream, plan) for _ in range(plan.lives)],
+        **(_draw_permissions(plan, modes) if plan.drawn else {}),
     )
 
 
-def simulation_config(traits: SimulationTraits, environment_tables: Mapping[str, Any]) -> str:
-    """Return the configuration, except for the tables about servers; HOME stands for the folder of a life."""
+def _draw_permissions(plan: SimulationPlan, modes: Mapping[str, str]) -> dict[str, Any]:
+    """Draw what people permit, and what they change."""
+    stream = SeededRandom(plan.seed).stream("permissions")
+    approving = tuple(name for name, mode in modes.items() if stream.random() < APPROVING and mode == "live")
+    is_short, armed_days = stream.random() < 1 / 2, float(stream.uniform(*ARMED_FOR))
+    amounts = {name: round(float(stream.uniform(*bounds)), 2) for name, bounds in ARM_AMOUNTS.items()}
+    second, excludes = bool(stream.random() < SECOND_FORECASTER), bool(stream.random() < EXCLUDING)
+    words = tuple(word for word in EXCLUDED_WORDS if stream.random() < 1 / 4)
+    changes, share = bool(stream.random() < CHANGING), float(stream.uniform(0.1, 0.7))
+    return {
+        "drawn": True,
+        "approving": approving,
+        "armed_days": armed_days if is_short else ARMED_DAYS,
+        "arm_amounts": amounts,
+        "has_second": second,
+        "excluded": words if excludes else (),
+        "changes_at_s": plan.days * DAY_S * share if changes else math.inf,
+    }
+
+
+def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the simulation sets in the configuration; HOME stands for the folder of a life."""
     daemon = {f"{job}_every_s": seconds * traits.pace for job, seconds in PACES.items()}
     world = (
         environment_tables if traits.has_world else {"plugins": [*traits.modes], "venues": environment_tables["venues"]}
     )
     forecaster = {"metaculus": BLF} if traits.has_world else {}
-    table = {
+    names = {name: forecaster.get(name, DRIFTER) for name in traits.modes}
+    tables = {
         **world,
         "plugins": [*world["plugins"], DRIFTER_FILE.stem, *([BLF] if traits.has_world else [])],
         "plugin_files": [f"../{DRIFTER_FILE.name}"],
@@ -176,11 +233,24 @@ def simulation_config(traits: SimulationTraits, environment_tables: Mapping[str,
         "log": {"level": "error"},
         "daemon": {**daemon, "watch_questions": traits.watched, "backup_gb": BACKUP_GB},
         "venues": {
-            name: _venue_table(name, traits, environment_tables["venues"][name], forecaster.get(name, DRIFTER))
-            for name in traits.modes
+            name: _venue_table(name, traits, environment_tables["venues"][name], names[name]) for name in traits.modes
         },
     }
-    return to_toml(table)
+    if traits.drawn and traits.has_world:
+        tables["llm"] = {**tables["llm"], "models": dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)}
+    if traits.drawn:
+        tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
+        tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
+    return tables
+
+
+def limits_of(tables: Mapping[str, Any], traits: SimulationTraits, venue: str) -> dict[str, float]:
+    """Return what one order and the orders of one day may cost at a venue under that configuration."""
+    caps = tables["venues"][venue].get("caps", {})
+    permitted = traits.arm_amounts if traits.modes[venue] == "live" else {}
+    return {
+        name: min(caps.get(name, math.inf), permitted.get(name, math.inf)) for name in ("per_order", "per_day", "total")
+    }
 
 
 def _venue_table(
@@ -195,15 +265,18 @@ def _venue_table(
             settings |= {"order_type": traits.order_type, "order_lifetime_s": traits.signed_lifetime_s}
             settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": traits.signed_a_day}
     found: dict[str, Any] = {
-        "mode": traits.modes[name],
-        "forecasters": [forecaster],
+        "mode": "approve" if name in traits.approving else traits.modes[name],
+        "forecasters": [forecaster, *([SECOND] if traits.has_second else [])],
         # Some venues ask to be looked at more often.
         "discover_every_s": PACES["discover"] * traits.pace,
         "settings": settings,
     }
+    if traits.excluded:
+        found["exclude"] = {"words": [*traits.excluded]}
     if name in TRADING:
-        found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
         found["paper"] = {"cash": BALANCE}
+    if name in TRADING and not traits.drawn:
+        found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
         # Most orders want more than their cap.
         found["trading"] = {"kelly": 1.0}
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.full_system.daemon_lives import life_end
+
 if TYPE_CHECKING:
     from tests.simulation.full_system.simulation import SimulationReport
 
@@ -19,7 +21,7 @@ def report_line(report: SimulationReport, took_s: float) -> dict[str, Any]:
         "days": round(report.days, 4),
         "modes": report.modes,
         "worldly": report.worldly,
-        "ends": Counter(_end(one) for one in report.lives),
+        "ends": Counter(life_end(one) for one in report.lives),
         "requests": report.requests,
         "turns": report.turns,
         "effects": report.effects,
@@ -30,10 +32,3 @@ def report_line(report: SimulationReport, took_s: float) -> dict[str, Any]:
         "peak": report.peak,
         "cpu_s": round(took_s, 2),
     }
-
-
-def _end(life: str) -> str:
-    """Return in a word how a life ended."""
-    if life.startswith(("asked", "looked")):
-        return "stopped" if life.startswith("asked") else "looked back"
-    return "killed" if life == "killed" else "disk full" if "disk" in life or "store" in life else life[:60]

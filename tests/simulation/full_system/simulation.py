@@ -10,19 +10,24 @@ import hashlib
 import shutil
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from bot.core.clock import SeededRandom
+from bot.simulator.environment import to_toml
 from bot.simulator.network import NetworkEventLoop
 from bot.store.ledger import LEDGER_FILE
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time, simulated_scheduler_time
 from tests.ledger_checks import read_rows
-from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives
+from tests.simulation.full_system.daemon_lives import KILLED, DaemonLives, life_end
+from tests.simulation.full_system.decision_checks import DecisionChecks
+from tests.simulation.full_system.drawn_config import draw_change, draw_config
+from tests.simulation.full_system.event_coverage import count_events
 from tests.simulation.full_system.fake_venues import SimulationVenues, open_venues
 from tests.simulation.full_system.final_checks import FinalChecks
 from tests.simulation.full_system.observer import VenueObserver
@@ -35,13 +40,16 @@ from tests.simulation.full_system.plan import (
     SimulationPlan,
     SimulationTraits,
     draw_traits,
-    simulation_config,
+    limits_of,
+    simulation_tables,
 )
 from tests.simulation.full_system.polymarket_events import polymarket_events
 from tests.simulation.full_system.profit_checks import wrong_profits
+from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
 from tests.simulation.full_system.resource_usage import ResourceMonitor
 from tests.simulation.full_system.signer_program import signer_program
 from tests.simulation.full_system.venue_events import VenueEvents
+from tests.simulation.full_system.world_record import WorldRecord
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 # After calm, so long may it take until all is done that is due: two periods of the slowest job that settles something.
@@ -69,6 +77,41 @@ class SimulationReport:
     memory_mb: dict[int, float] = field(default_factory=dict)
     peak: dict[str, int] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedConfig:
+    """The tables of the configuration, and those before they were changed in mid-run."""
+
+    seed: int
+    traits: SimulationTraits
+    tables: Mapping[str, Any]
+    before: Mapping[str, Any] | None = None
+
+    @property
+    def all(self) -> list[Mapping[str, Any]]:
+        """All tables, from the first to the last."""
+        return [*([] if self.before is None else [self.before]), self.tables]
+
+    def limits_now(self, venue: str) -> Mapping[str, float]:
+        """Return what orders at a venue may cost now."""
+        return limits_of(self.tables, self.traits, venue)
+
+    def limits_ever(self, venue: str) -> Mapping[str, float]:
+        """Return what orders at a venue could cost at most."""
+        found = [limits_of(one, self.traits, venue) for one in self.all]
+        return {name: max(one[name] for one in found) for name in found[0]}
+
+    def change(self, lives: DaemonLives, people: SimulatedOperators) -> None:
+        """Change one key for the lives to come."""
+        change = draw_change(self.seed, self.tables, lives.registry(), live=self.traits.live)
+        if change is None or self.before is not None:
+            return
+        self.before, self.tables = self.tables, change.tables
+        lives.change_config(to_toml(change.tables))
+        venues = [venue for venue in self.traits.live if not change.venues or venue in change.venues]
+        people.config_changed(venues, f"{change.key} = {change.value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +124,13 @@ class _SimulationParts:
     machine: VirtualClock
     loop: NetworkEventLoop
     bridges: SimulationVenues
+    config: SimulatedConfig
     observer: VenueObserver
     lives: DaemonLives
     people: SimulatedOperators
     weather: VenueEvents
     gauge: ResourceMonitor
+    record: WorldRecord
 
 
 def run_simulation(
@@ -109,8 +154,9 @@ def run_simulation(
             _note_report(parts, report)
             judged(_ledger_path(parts.lives))
 
-    with patch("httpx.create_ssl_context", _make_tls_context), patch("hashlib.scrypt", _scrypt):
+    with patch("httpx.create_ssl_context", _make_tls_context), patch("hashlib.scrypt", _scrypt), count_events() as seen:
         run_in_virtual_time(main, start=START, make=NetworkEventLoop)
+    report.events.update(seen)
     return report
 
 
@@ -130,25 +176,62 @@ def _assemble_parts(
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkEventLoop)
     machine = VirtualClock(loop, START)
-    observer = VenueObserver(bridges=bridges, modes=traits.modes, signed_a_day=traits.signed_a_day)
+    tables = simulation_tables(traits, bridges.environment.config)
+    config = SimulatedConfig(seed=plan.seed, traits=traits, tables=tables)
+    record = WorldRecord(bridges=bridges, now=machine.now, at_s=loop.time)
+    observer = VenueObserver(
+        bridges=bridges,
+        modes=traits.modes,
+        limits=config.limits_now,
+        signed_a_day=traits.signed_a_day,
+        record=record,
+    )
     gauge = ResourceMonitor()
     lives = DaemonLives(
         clock=machine,
         loop=loop,
         root=root,
-        config=simulation_config(traits, bridges.environment.config),
+        config=to_toml(tables),
         writes=lambda: observer.writes,
         noticed=observer.look,
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
+    if traits.drawn:
+        config.tables = draw_config(plan.seed, tables, lives.registry()).tables
+        lives.change_config(to_toml(config.tables))
     people = SimulatedOperators(
         lives=lives,
         clock=clock,
         machine=machine,
         stream=chance.stream("people"),
         live=traits.live,
+        armed_days=traits.armed_days,
+        arm_amounts=traits.arm_amounts,
+        record=record,
     )
-    observer.lives, observer.people = lives, people
+    observer.lives, observer.people, record.lives = lives, people, lives
+    weather = _make_weather(traits, bridges, clock, chance)
+    loop.programs.append(signer_program(machine))
+    return _SimulationParts(
+        plan=plan,
+        traits=traits,
+        clock=clock,
+        machine=machine,
+        loop=loop,
+        bridges=bridges,
+        config=config,
+        observer=observer,
+        lives=lives,
+        people=people,
+        weather=weather,
+        gauge=gauge,
+        record=record,
+    )
+
+
+def _make_weather(
+    traits: SimulationTraits, bridges: SimulationVenues, clock: VirtualClock, chance: SeededRandom
+) -> VenueEvents:
     weather = VenueEvents(
         bridges=bridges,
         traits=traits,
@@ -158,20 +241,7 @@ def _assemble_parts(
         money=chance.stream("money"),
     )
     weather.pit = polymarket_events(bridges, traits, clock=clock, stream=chance.stream("pit"))
-    loop.programs.append(signer_program(machine))
-    return _SimulationParts(
-        plan=plan,
-        traits=traits,
-        clock=clock,
-        machine=machine,
-        loop=loop,
-        bridges=bridges,
-        observer=observer,
-        lives=lives,
-        people=people,
-        weather=weather,
-        gauge=gauge,
-    )
+    return weather
 
 
 async def _run_days(parts: _SimulationParts) -> None:
@@ -201,19 +271,23 @@ async def _run_days(parts: _SimulationParts) -> None:
         if parts.plan.people and parts.lives.ends[-1] == KILLED:
             parts.people.saw_kill()
         await parts.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+        if parts.plan.people and parts.clock.monotonic() >= parts.traits.changes_at_s:
+            parts.config.change(parts.lives, parts.people)
     for task in going:
         task.cancel()
     await asyncio.gather(*going, return_exceptions=True)
     parts.bridges.stop_faults()
     if parts.weather.pit is not None:
         parts.weather.pit.stop_faults()
-    parts.people.make_good()
+    parts.people.make_good(at_once=True)
     await parts.lives.live(until_s=parts.clock.monotonic() + CALM_S * parts.traits.pace, life_ending=END_OF_TIME)
 
 
 def _start_people(parts: _SimulationParts) -> list[asyncio.Future[None]]:
     """Let people do what they do in this plan."""
     acts = [parts.people.act()] if parts.plan.people else []
+    if parts.traits.drawn:
+        acts.append(parts.people.answer_approvals(SeededRandom(parts.plan.seed).stream("approvals")))
     if parts.plan.closing:
         stream = SeededRandom(parts.plan.seed).stream("closing")
         acts.append(parts.people.close(parts.bridges.positions, stream))
@@ -224,6 +298,7 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
     observer, lives = parts.observer, parts.lives
     observer.look()
     observer.leave(lives.home)
+    facts = parts.record.facts(parts.weather.undone)
     once, twice = await lives.look_back()
     if once != twice:
         report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
@@ -234,13 +309,25 @@ async def _judge_simulation(parts: _SimulationParts, report: SimulationReport) -
         now=parts.machine.now(),
         period=timedelta(seconds=RECONCILE_S * parts.traits.pace),
         undone=parts.weather.undone,
+        limits=parts.config.limits_ever,
     )
     report.violations += [*observer.violations, *lives.faults, *parts.gauge.violations, *verdict.violations()]
+    report.violations += _referee_violations(facts, _ledger_path(lives))
+    decisions = DecisionChecks(ledger=_ledger_path(lives), bridges=parts.bridges, configs=parts.config.all)
+    report.violations += decisions.violations()
+    if not any(venue.requests for venue in parts.bridges.all.values()):
+        report.violations.append("I9: no venue was asked for anything: the plugins were not used")
     for name, venue in parts.bridges.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.rate_limit_checker.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in parts.loop.refused_connections]
     report.violations += [f"somebody started {line[:200]}" for line in parts.loop.unknown_programs]
+
+
+def _referee_violations(facts: Mapping[str, Any], ledger: Path) -> list[str]:
+    """Return where the ledger, or what left, is not what the world says it had to be."""
+    rows = {name: read_rows(ledger, sql) for name, sql in LEDGER_TABLES.items()}
+    return [*WorldReferee(facts, rows).violations()]
 
 
 def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
@@ -256,6 +343,10 @@ def _note_report(parts: _SimulationParts, report: SimulationReport) -> None:
         for row in read_rows(_ledger_path(parts.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
             note(table, *row.values())
     note("turns", parts.loop.turns)
+    report.events.update({f"fault {name}": count for name, count in report.faults.items()})
+    report.events.update({f"people {name}": count for name, count in (parts.people.did + parts.people.answers).items()})
+    report.events.update(f"end {life_end(one)}" for one in parts.lives.ends)
+    report.events.update({f"killed with {name} intents": count for name, count in parts.lives.killed_with.items()})
     report.faults.update(parts.people.did)
     report.lives, report.turns, report.trace = parts.lives.ends, parts.loop.turns, parts.observer.trace.digest()
     report.days = parts.clock.monotonic() / DAY_S

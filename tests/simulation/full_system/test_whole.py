@@ -17,7 +17,7 @@ from tests.simulation.full_system.simulate_command import run_simulate_command
 from tests.simulation.full_system.simulation import run_simulation
 
 # Seeds with two venues, and with one where orders are signed.
-MARKETS, SIGNED = 4, 19
+MARKETS, SIGNED = 7, 19
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from bot.core.forecasts import TrialLimits
 from bot.plugin_system.registry import Registry, load_registry
 from bot.testing.clock import FakeClock
 
-ALL = ("baseline", "blf", "court", "team", "solo", "orchestra", "ensemble")
-PLUGINS = 'plugins = ["baseline", "blf", "society", "team", "solo", "orchestra", "ensemble"]\n'
+ALL = ("baseline", "blf", "court", "team", "solo", "orchestra", "blend")
+PLUGINS = 'plugins = ["baseline", "blf", "society", "team", "solo", "orchestra", "blend"]\n'
 
 
 def opened(folder: Path, text: str = "") -> tuple[Config, Registry]:
@@ -41,7 +41,7 @@ def test_a_forecaster_has_the_steps_and_the_time_that_it_needs(tmp_path: Path) -
         "team": (3 * 12, 12 * 4 * 60.0),
         "solo": (15, 900.0),
         "orchestra": (54, 3240.0),
-        "ensemble": (1, 600.0),
+        "blend": (1, 600.0),
     }
 
 

@@ -15,8 +15,8 @@ import pytest
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import CheckFinding, CheckVerdict
 from bot.core.language_models import ModelPerformance
-from bot.daemon.recorder import HEARTBEAT_FILE
 from bot.store.database import instance_lock
+from bot.store.heartbeat import HEARTBEAT_FILE
 from bot.store.ledger import open_ledger
 from bot.store.model_calls import ModelDemotion
 from bot.testing.model_server import ScriptedModelServer, reply_error
@@ -90,7 +90,10 @@ def test_a_clock_before_the_last_write_is_wrong(config: Path, folder: Path) -> N
 def test_a_damaged_ledger_fails_with_the_way_back(config: Path, folder: Path) -> None:
     (folder / "ledger.sqlite").write_bytes(b"not a database" * 99)
     found = _findings(config)["ledger"]
-    assert (found.verdict, found.remedy) == (CheckVerdict.FAIL, "restore a backup: foxcast db restore FILE")
+    assert (found.verdict, found.remedy) == (
+        CheckVerdict.FAIL,
+        "restore a backup: foxcast db restore NAME (foxcast db list)",
+    )
 
 
 def test_a_large_log_is_a_warning(config: Path, folder: Path) -> None:
@@ -349,3 +352,11 @@ gemini = "in-the-file"
     failed = [finding.found for finding in run_checks(config, NOW) if finding.verdict is CheckVerdict.FAIL]
     assert len([found for found in failed if "models.litellm.settings.keys" in found]) == 1
     assert len(failed) == len({*failed})
+
+
+@pytest.mark.timeout(10)
+def test_a_fifo_in_place_of_the_ledger_is_named(config: Path, folder: Path) -> None:
+    (folder / "ledger.sqlite").unlink()
+    os.mkfifo(folder / "ledger.sqlite")
+    found = _findings(config)["state folder"]
+    assert (found.verdict, found.found) == (CheckVerdict.FAIL, f"{folder / 'ledger.sqlite'} is a FIFO")

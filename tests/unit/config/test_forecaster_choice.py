@@ -107,7 +107,7 @@ def foxcast_forecasters():
     return [ForecasterSpec(name=name, summary="A voice", settings=PluginSettings, open=opened) for name in names]
 """
 CONFIG = """
-plugins = ["ensemble", "fake_reader_venue", "voices"]
+plugins = ["blend", "fake_reader_venue", "voices"]
 plugin_files = ["voices.py", "HARBOUR"]
 
 [venues.harbour]
@@ -117,7 +117,7 @@ forecasters = ["keeper"]
 tag = "lamps"
 forecasters = ["FIRST", "watch"]
 
-[forecasters.ensemble.settings]
+[forecasters.blend.settings]
 members = ["pilot", "watch"]
 """
 
@@ -130,10 +130,10 @@ def loaded(folder: Path, first: str, more: str = "") -> Any:
 
 
 def test_who_is_chosen_is_open_with_all_that_it_builds_on(tmp_path: Path) -> None:
-    config, registry = loaded(tmp_path, "ensemble")
-    assert venue_forecasters(config, registry, "harbour") == ("keeper", "ensemble", "watch", "pilot")
+    config, registry = loaded(tmp_path, "blend")
+    assert venue_forecasters(config, registry, "harbour") == ("keeper", "blend", "watch", "pilot")
     assert question_forecasters(config, registry, asked()) == ("keeper",)
-    assert question_forecasters(config, registry, asked(tags=("lamps",))) == ("ensemble", "watch", "pilot")
+    assert question_forecasters(config, registry, asked(tags=("lamps",))) == ("blend", "watch", "pilot")
     assert question_forecasters(config, registry, asked("elsewhere")) == ()
 
 
@@ -173,13 +173,11 @@ def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
     config, _ = loaded(tmp_path, "keeper")
     text = (tmp_path / "config.toml").read_text()
     text = (
-        text.replace('"voices"]', '"odd"]')
-        .replace('"voices.py"', '"odd.py"')
-        .replace('"keeper", "watch"', '"ensemble"')
+        text.replace('"voices"]', '"odd"]').replace('"voices.py"', '"odd.py"').replace('"keeper", "watch"', '"blend"')
     )
     (tmp_path / "config.toml").write_text(text)
     config = load_config(tmp_path / "config.toml", {})
-    assert direct_members(config, load_registry(config), "ensemble") == ()
+    assert direct_members(config, load_registry(config), "blend") == ()
 
 
 def about(title: str = "Will the minister resign?", **facts: str) -> Question:

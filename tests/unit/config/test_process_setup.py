@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +23,28 @@ def test_one_blas_thread_and_rare_collections_unless_the_operator_says_otherwise
     plain = {name: value for name, value in os.environ.items() if name != BLAS_THREADS_VARIABLE}
     told = subprocess.check_output([sys.executable, "-c", SETTLED], env=plain | dict(given), text=True)
     assert told.split() == [threads, str(GC_THRESHOLD)]
+
+
+DUMPABLE = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
+CRASHES = {
+    "configure_process": "from bot.config.process_setup import configure_process; configure_process()",
+    "signer": "import io, sys; sys.stdin = io.StringIO(); from plugins.polymarket import signer; signer.main()",
+}
+
+
+def crash_dumps_core(before: str, folder: Path) -> bool:
+    """Return whether a process that did this and then crashes leaves its memory, as far as the system allows."""
+    start = "import os, resource as r; r.setrlimit(r.RLIMIT_CORE, (r.getrlimit(r.RLIMIT_CORE)[1],) * 2)"
+    code = f"{start}; {before}; os.chdir({str(folder)!r}); os.abort()"
+    process = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
+    return os.WCOREDUMP(os.waitpid(process, 0)[1])
+
+
+@pytest.mark.parametrize("before", ["configure_process", "signer"])
+def test_a_process_that_holds_keys_leaves_no_core_dump_and_is_closed_to_debuggers(before: str, tmp_path: Path) -> None:
+    assert not crash_dumps_core(CRASHES[before], tmp_path)
+    assert [*tmp_path.iterdir()] == []
+    if sys.platform == "linux":
+        told = subprocess.check_output([sys.executable, "-c", f"{CRASHES[before]}; {DUMPABLE}"], text=True)
+        assert told == "0\n"
+        assert subprocess.check_output([sys.executable, "-c", DUMPABLE], text=True) == "1\n"

@@ -3,13 +3,15 @@
 import base64
 import hashlib
 import html
+import itertools
 import json
 import logging
 import urllib.parse
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.cli.command_setup import RedactedLogRecord
@@ -24,6 +26,9 @@ from bot.core.redaction import (
     register_secrets,
     register_url_passwords,
 )
+from tests.issued_secrets import ESCAPED_FORMS, ISSUED_SECRETS, PACKED_FORMS
+
+ROOT = Path(__file__).resolve().parents[3]
 
 KEY = "Zq7-canary/+key=42&sp\"ace'<x>\\end"
 NUMBER = "0x" + hashlib.sha256(b"canary").hexdigest()
@@ -61,6 +66,66 @@ def test_a_secret_is_hidden_in_every_encoding(name: str, key: str) -> None:
     # Nothing from the middle of the secret is left, in whatever form.
     middle = len(encoded) // 2
     assert encoded[middle - 3 : middle + 3] not in hidden
+
+
+@pytest.mark.parametrize("issuer", ISSUED_SECRETS)
+@settings(max_examples=5)
+@given(st.data())
+def test_a_secret_of_every_issuer_is_hidden_in_every_form(issuer: str, data: st.DataObject) -> None:
+    secret = data.draw(ISSUED_SECRETS[issuer])
+    redactor = SecretRedactor.from_secrets([secret])
+    for form, make in {**ESCAPED_FORMS, **PACKED_FORMS}.items():
+        hidden = redactor.redact(f"before «{make(secret)}» after")
+        assert hidden.startswith("before «"), form
+        assert hidden.endswith("» after"), form
+        left = hidden.removeprefix("before «").removesuffix("» after").replace(REDACTION_MARK, "")
+        # Digits that encode a neighbour as well, and padding.
+        assert len(left) <= (0 if form in ESCAPED_FORMS else 16), (form, left)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_secret_under_layers_of_escapes_of_different_kinds_is_hidden(layers: int) -> None:
+    register_secrets(KEY)
+    wraps: tuple[Callable[[str], str], ...] = (
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: urllib.parse.quote(text, safe=""),
+        html.escape,
+    )
+    for order in itertools.product(wraps, repeat=layers):
+        text = KEY
+        for wrap in order:
+            text = wrap(text)
+        assert redact_known_secrets(f"before {text} after") == f"before {REDACTION_MARK} after"
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 15), (4, 19), (25, 40)])
+def test_fifteen_characters_of_a_secret_are_hidden_and_fewer_in_a_sentence_stay(start: int, end: int) -> None:
+    token = hashlib.sha256(b"token").hexdigest()[:40]
+    register_secrets(token)
+    assert redact_known_secrets(f"401 for {token[start:end]}, bye") == f"401 for {REDACTION_MARK}, bye"
+    shorter = f"401 for {token[start : end - 1]}, bye"
+    assert redact_known_secrets(shorter) == shorter
+
+
+def test_a_piece_at_the_end_of_a_text_is_hidden_from_eight_characters_on_unless_it_is_words() -> None:
+    register_secrets("q8Zt3Lm0xW5vBn7Rk2Js", "lanterns are lit in the harbour")
+    assert redact_known_secrets("the first half is q8Zt3Lm0") == f"the first half is {REDACTION_MARK}"
+    assert redact_known_secrets("Bn7Rk2Js is the other") == f"{REDACTION_MARK} is the other"
+    assert redact_known_secrets("t3Lm0xW5vB") == REDACTION_MARK
+    for text in ("the first half is q8Zt3Lm", "Rk2Js is the other", "Of all lanterns are", "in the harbour"):
+        assert redact_known_secrets(text) == text
+
+
+@settings(max_examples=1)
+@given(st.fixed_dictionaries(dict(ISSUED_SECRETS)))
+def test_no_ordinary_text_is_hidden(secrets: dict[str, str]) -> None:
+    """All documents and sources of this project, and each line of them, with a secret of every issuer."""
+    redactor = SecretRedactor.from_secrets(secrets.values())
+    files = [path for folder in ("docs", "bot", "plugins") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path.read_text() for path in files if path.suffix in {".md", ".py", ".txt"}]
+    assert len(texts) > 500
+    assert [text for text in texts if redactor.redact(text) is not text] == []
+    assert [line for text in texts for line in text.splitlines() if redactor.redact(line) is not line] == []
 
 
 @pytest.mark.parametrize("form", [NUMBER[2:], NUMBER.upper().replace("0X", "0x"), NUMBER[2:].upper()])

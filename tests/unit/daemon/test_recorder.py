@@ -9,8 +9,9 @@ import pytest
 from bot.core.errors import StoreError
 from bot.core.predictions import BinaryShape
 from bot.core.questions import Question, QuestionRef, Target
-from bot.daemon.recorder import HEARTBEAT_FILE, DaemonRecorder, JobRunCollector, read_last_heartbeat
+from bot.daemon.recorder import DaemonRecorder, JobRunCollector
 from bot.daemon.runner import ClockStep, HeartbeatRecord, JobOutcome, JobRun
+from bot.store.heartbeat import HEARTBEAT_FILE, read_heartbeat
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.schedule import DueEntry
 from bot.testing.clock import START
@@ -55,15 +56,17 @@ async def test_a_pass_remembers_its_runs_and_a_daemon_does_not(recorder: DaemonR
 
 
 async def test_the_last_heartbeat_is_found_again(recorder: DaemonRecorder, tmp_path: Path) -> None:
-    assert read_last_heartbeat(tmp_path) is None
+    assert read_heartbeat(tmp_path) is None
     await recorder(beat())
-    assert read_last_heartbeat(tmp_path) == START
+    found = read_heartbeat(tmp_path)
+    assert found is not None
+    assert found.at == START
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"at": 3}', '{"at": "noon"}'])
 def test_an_unreadable_heartbeat_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / HEARTBEAT_FILE).write_text(text)
-    assert read_last_heartbeat(tmp_path) is None
+    assert read_heartbeat(tmp_path) is None
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -122,6 +122,7 @@ async def test_code_gets_the_sources_that_a_model_is_shown_also_when_they_are_to
     for read_only in (False, True):
         result = await (await research.open_trial(read_only=read_only)).use_tool("web_search", {"query": "lamp"})
         first, second = result.sources
+        assert [(one.search, one.place) for one in result.sources] == [(1, 1), (1, 2)]
         assert (first.name, first.url, first.title, first.date) == (
             "search_1_result_1", "https://news.example/one", "About one", "2026-02-19"
         )  # fmt: skip

@@ -23,8 +23,8 @@ from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.store.forecasts import ForecastStart
 from bot.store.requests import send_request
 from bot.testing.forecaster import ScriptedForecaster, believe_yes
-from plugins.ensemble.forecaster import EnsembleForecaster
-from plugins.ensemble.settings import EnsembleSettings
+from plugins.blend.forecaster import BlendForecaster
+from plugins.blend.settings import BlendSettings
 from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, JobsFixture, question
 from tests.unit.jobs.test_requested_forecasts import FakeExpensiveEstimates
 
@@ -35,7 +35,7 @@ REF = QuestionRef(VENUE, "rain")
 @pytest.fixture
 def built(jobs_fixture: JobsFixture) -> JobsFixture:
     """A house with a forecaster that is made of the two others."""
-    jobs_fixture.forecasters[BOTH] = EnsembleForecaster(EnsembleSettings(members=(FIRST, SECOND)))
+    jobs_fixture.forecasters[BOTH] = BlendForecaster(BlendSettings(members=(FIRST, SECOND)))
     jobs_fixture.members[BOTH] = (FIRST, SECOND)
     return jobs_fixture
 
@@ -48,8 +48,8 @@ async def test_in_one_pass_members_come_first_however_many_places_there_are(buil
         made = {one.forecaster: one.raw["outcome"] for one in await built.history(key)}
         mixed = made[BOTH]
         assert isinstance(mixed, BinaryPrediction)
-        # Odds of 3/7 and 3/2: the geometric mean is (9/14) ** 0.5.
-        odds = (9 / 14) ** 0.5
+        # Odds of 3/7 and 3/2: the geometric mean is (9/14) ** 0.5, to the power of 1.15.
+        odds = (9 / 14) ** 0.575
         assert mixed.probability == pytest.approx(odds / (1 + odds))
 
 

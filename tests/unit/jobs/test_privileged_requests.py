@@ -164,6 +164,19 @@ async def test_a_request_of_long_ago_is_refused(office: SignedRequestFixture) ->
         await handle_privileged_request(office.parts, request)
 
 
+@pytest.mark.parametrize("hours", [-2, 1, 48])
+async def test_a_request_that_takes_permission_away_holds_at_any_age(office: SignedRequestFixture, hours: int) -> None:
+    await office.hire()
+    now = office.jobs_fixture.clock.now()
+    await handle_privileged_request(office.parts, office.request(ArmVenue))
+    asked = DisarmVenue(by="oli", asked_at=now - timedelta(hours=hours), venue=VENUE)
+    # It waited while no daemon ran, or the clock was set meanwhile.
+    signed = replace(asked, proof=make_request_proof(KEYS["oli"].hash, request_text(asked)))
+    assert await handle_privileged_request(office.parts, signed) == f"{VENUE} disarmed"
+    with pytest.raises(AuthenticationError):
+        await handle_privileged_request(office.parts, replace(signed, venue="other"))
+
+
 @pytest.mark.parametrize("act", [PrivilegedAction.UNLOCK, PrivilegedAction.FORECAST])
 @pytest.mark.parametrize("by", [*TOKENS, "nobody"])
 async def test_who_takes_locks_off_or_has_models_asked_needs_a_role(

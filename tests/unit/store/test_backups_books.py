@@ -14,7 +14,8 @@ import pytest
 from sqlite_utils import Database, Migrations
 
 from bot.core.errors import StoreError
-from bot.store.backups import create_backup, list_backups, prune_backups
+from bot.store.backup_retention import prune_backups
+from bot.store.backups import create_backup, list_backups
 from bot.store.database import open_writer
 from bot.store.migrations import apply_migrations
 from bot.store.restore import finish_restore, read_restore_mark, restore_backup

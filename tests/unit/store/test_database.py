@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.core.errors import StoreError
-from bot.store.database import create_private_file, is_halting_error, open_reader, open_writer, translate_errors
+from bot.store.database import is_halting_error, open_reader, open_writer, translate_errors
+from bot.store.private_files import create_private_file
 
 
 def mode(path: Path) -> int:

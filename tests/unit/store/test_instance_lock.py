@@ -113,3 +113,20 @@ def test_a_state_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> 
     (tmp_path / "state").write_text("in the way")
     with pytest.raises(StoreError, match="state"), instance_lock(tmp_path / "state", started_at=NOW):
         pass
+
+
+@pytest.mark.parametrize("name", ["lock", "ledger.sqlite", "requests/one.json", "lantern/book.sqlite"])
+@pytest.mark.parametrize("kind", ["symbolic link", "FIFO"])
+@pytest.mark.timeout(5)
+def test_a_folder_with_a_link_or_a_fifo_in_it_is_not_used(tmp_path: Path, name: str, kind: str) -> None:
+    folder, other = tmp_path / "state", tmp_path / "other"
+    path = folder / name
+    path.parent.mkdir(parents=True)
+    other.write_text("of somebody else")
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(other)
+    with pytest.raises(StoreError, match=f"{path} is a {kind}"), instance_lock(folder, started_at=NOW):
+        pass
+    assert other.read_text() == "of somebody else"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bot.core.errors import NotFoundError, StoreError
-from bot.store.backups import list_backups
+from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.integrity_checks import INVARIANTS, run_full_check
-from bot.store.ledger import BACKUP_FOLDER, open_ledger, open_ledger_read_only
+from bot.store.ledger import open_ledger, open_ledger_read_only
 from tests.unit.store.conftest import NOON, LedgerFixture
 
 

@@ -189,3 +189,14 @@ def test_a_kill_at_any_moment_leaves_a_whole_ledger_in_place(path: Path, backup:
             assert read_restore_mark(path) is not None
         for aside in path.parent.glob("ledger-replaced-*.db"):
             aside.unlink()
+
+
+def test_a_backup_that_lost_rows_since_it_was_made_is_refused(path: Path) -> None:
+    with closing(open_writer(path)) as database:
+        database.execute("create table forecast (made_at text) strict")
+        database.execute("insert into forecast values ('2026-11-20T00:00:00.000000Z')")
+    backup = create_backup(path, path.parent / "backups", at=NOW)
+    with closing(sqlite3.connect(backup.path)) as connection, connection:
+        connection.execute("delete from forecast")
+    with pytest.raises(StoreError, match="holds less than it should"):
+        bring_back(backup.path, path)

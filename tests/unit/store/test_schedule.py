@@ -112,6 +112,17 @@ async def test_who_lost_a_lease_can_no_longer_change_the_row(ledger_fixture: Led
     assert ledger_fixture.rows("select owner, why from schedule") == [(None, "failing")]
 
 
+async def test_what_its_owner_still_works_on_does_not_expire(ledger_fixture: LedgerFixture) -> None:
+    await plan(ledger_fixture, due("rain"))
+    await claim(ledger_fixture)
+    schedule, later = ledger_fixture.ledger.schedule, NOON + 2 * HOUR
+    # The clock was set forward, or the machine slept.
+    assert await schedule.claim(now=later, owner="me", lease=HOUR, limit=9, at_work=True) == []
+    # Of another run nobody knows.
+    assert keys(await schedule.claim(now=later, owner="next run", lease=HOUR, limit=9, at_work=True)) == ["rain"]
+    assert keys(await claim(ledger_fixture, later + HOUR, owner="next run")) == ["rain"]
+
+
 async def test_planning_brings_forward_and_never_puts_off(ledger_fixture: LedgerFixture) -> None:
     assert await plan(ledger_fixture, due("rain", NOON + 2 * HOUR)) == 1
     assert await plan(ledger_fixture, due("rain", NOON + 3 * HOUR, why="later")) == 0

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from bot.config.key_lines import KeyPath
 from bot.config.schema import Config
-from bot.config.sources import ConfigSources, EnvironmentVariable, KeyPath, TomlDocument, variable_name
+from bot.config.sources import ConfigSources, EnvironmentVariable, TomlDocument, variable_name
 from bot.core.plugin_specs import (
     ConfigurableSpec,
     ForecasterSpec,

@@ -1,16 +1,21 @@
 """Both dialects end in the same move, whatever surrounds it, and nothing that is no number gets through."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.core.language_models import FinishReason, ModelCompletion
+from bot.core.language_models import FinishReason, ModelCompletion, ToolDefinition
+from bot.core.questions import Question
+from bot.forecasting.agent.answer_schema import AnswerSettings, create_answer_format
+from bot.forecasting.agent.belief_state import belief_schema
 from bot.forecasting.agent.dialects import JsonDialect, NativeDialect, limit_schema
 from bot.forecasting.agent.parsing import ModelAction, ParseFailure, parse_object
-from tests.plugins.blf.cases import believing, call_of
+from tests.plugins.blf.cases import CHOICE, CURVE, DATES, believing, call_of, question
+
+jsonschema: Any = pytest.importorskip("jsonschema")
 
 BELIEF: dict[str, Any] = {"type": "object", "properties": {}}
 BELIEVED = believing(61, field="percent")
@@ -152,3 +157,62 @@ def test_every_text_and_list_of_a_json_schema_is_bounded() -> None:
 
 def test_a_schema_that_is_none_stays_what_it_is() -> None:
     assert limit_schema({"anyOf": [True, {"type": "array"}]}) == {"anyOf": [True, {"type": "array", "maxItems": 20}]}
+
+
+TOOLS = tuple(
+    ToolDefinition(
+        name=name,
+        description="",
+        parameters={
+            "type": "object",
+            "properties": {"description": {"type": "string", "description": "what"}},
+            "required": ["description"],
+        },
+    )
+    for name in ("web_search", "lookup_url", "submit")
+)
+
+
+def offered_beliefs(belief: dict[str, Any]) -> list[Any]:
+    prompt = NativeDialect(belief).build_prompt((), TOOLS)
+    for tool in prompt.tools:
+        assert tool.parameters["required"] == ["description", "updated_belief"]
+    return [cast("Any", tool.parameters["properties"])["updated_belief"] for tool in prompt.tools]
+
+
+@pytest.mark.parametrize("asked", [question(), question(CHOICE), question(CURVE), question(targets=DATES)])
+def test_the_fields_of_a_belief_are_explained_in_the_first_tool_only(asked: Question) -> None:
+    full = belief_schema(create_answer_format(asked, AnswerSettings(), percent=False), 0.02)
+    offered: list[Any] = offered_beliefs(full)
+    first, others = offered[0], offered[1:]
+    assert first == full
+    for outline in others:
+        assert outline["description"] == "As in web_search."
+        assert list(outline["properties"]) == list(cast("Any", full["properties"]))
+        assert outline["required"] == full["required"]
+        assert json.dumps(outline).count("description") == 1
+        assert len(json.dumps(outline)) < 0.6 * len(json.dumps(full))
+
+
+@pytest.mark.parametrize(
+    ("change", "is_valid"),
+    [
+        ({}, True),
+        ({"evidence_for": [{"text": "it sailed", "source": "search_1_result_1"}]}, True),
+        ({"evidence_for": [{"text": "it sailed"}]}, False),
+        ({"evidence_for": "it sailed"}, False),
+        ({"confidence": "certain"}, False),
+        ({"probability": 1.5}, False),
+        ({"surprise": 1}, False),
+        ({"searches_tried": [1]}, False),
+    ],
+)
+def test_each_tool_accepts_the_same_beliefs(*, change: dict[str, Any], is_valid: bool) -> None:
+    full = belief_schema(create_answer_format(question(), AnswerSettings(), percent=False), 0.02)
+    belief = {**believing(0.4), **change}
+    assert {jsonschema.Draft202012Validator(one).is_valid(belief) for one in offered_beliefs(full)} == {is_valid}
+
+
+def test_a_field_of_a_belief_may_be_called_as_a_word_of_json_schema() -> None:
+    options: dict[str, Any] = {"type": "object", "properties": {"description": {"type": "number", "description": "x"}}}
+    assert offered_beliefs(options)[1]["properties"] == {"description": {"type": "number"}}

@@ -29,7 +29,7 @@ from bot.simulator.laboratory.forecaster_variants import (
     ForecasterVariant,
 )
 from bot.simulator.laboratory.questions import END_DAY, create_world, select_questions
-from bot.simulator.laboratory.runs import ForecasterJob, run_all_jobs, run_ensemble_job, run_job
+from bot.simulator.laboratory.runs import ForecasterJob, run_all_jobs, run_blend_job, run_job
 from bot.simulator.laboratory.trial_runner import (
     FORECASTER_NAME,
     NEWS_ORIGIN,
@@ -87,7 +87,7 @@ def test_a_lenient_judge_lets_rewritten_articles_in_and_the_audit_finds_them(tmp
 def test_the_bold_mind_multiplies_log_odds_and_does_nothing_else(tmp_path: Path) -> None:
     reported: list[str] = []
     jobs = [replace(job(tmp_path, setup, count=10)) for setup in (PLAIN_ONE_STEP, BOLD_ONE_STEP)]
-    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(jobs, 1, reported.append))
+    plain, bold = (answers.pooled_answers(1) for answers in run_all_jobs(run_job, jobs, 1, reported.append))
     pairs = [(math.log(p / (1 - p)), math.log(b / (1 - b))) for p, b in zip(plain, bold, strict=True)]
     # Answers have four digits, and are kept off 0 and 1.
     inner = [(straight, stretched) for straight, stretched in pairs if 0.2 < abs(straight) < 2.5]
@@ -157,12 +157,12 @@ def test_a_misspelt_part_costs_nothing(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no part believe" in capsys.readouterr().err
 
 
-def test_forecasters_are_run_and_their_ensemble_after_them(tmp_path: Path) -> None:
-    plan = ExperimentPlan(seed=SEED, questions=2, folder=tmp_path, forecasters=("baseline", "blf", "ensemble"))
+def test_forecasters_are_run_and_their_blend_after_them(tmp_path: Path) -> None:
+    plan = ExperimentPlan(seed=SEED, questions=2, folder=tmp_path, forecasters=("baseline", "blf", "blend"))
     rows = {row.name: row for row in run_comparison(plan, lambda _: None).rows}
-    assert {"blf, 1 trial", "blf, 3 trials", "baseline", "ensemble", "true chance"} <= rows.keys()
-    assert rows["ensemble"].use is not None
-    assert rows["ensemble"].use.calls == 0
+    assert {"blf, 1 trial", "blf, 3 trials", "baseline", "blend", "true chance"} <= rows.keys()
+    assert rows["blend"].use is not None
+    assert rows["blend"].use.calls == 0
 
 
 def test_the_bold_mind_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_the_bold_mind_is_looked_at_where_that_is_asked_for(tmp_path: Path) -> N
 def test_processes_side_by_side_give_what_one_gives(tmp_path: Path) -> None:
     setups = [replace(VARIANTS["baseline"][0], name=name) for name in ("first", "second")]
     alone, together = (
-        run_all_jobs([job(tmp_path / str(processes), setup) for setup in setups], processes, lambda _: None)
+        run_all_jobs(run_job, [job(tmp_path / str(processes), setup) for setup in setups], processes, lambda _: None)
         for processes in (1, 2)
     )
     assert [untimed(one) for one in alone] == [untimed(one) for one in together]
@@ -193,24 +193,25 @@ def test_nothing_is_measured_without_a_plugin_that_is_broken(tmp_path: Path) -> 
         )
 
 
-def test_the_ensemble_learns_from_what_was_known_whom_to_follow(tmp_path: Path) -> None:
-    pytest.importorskip("plugins.ensemble")
+def test_the_blend_learns_from_what_was_known_whom_to_follow(tmp_path: Path) -> None:
+    pytest.importorskip("plugins.blend")
     count = 60
     cases = select_questions(create_world(SEED, count), count)
-    message = {"blf": [0.9 if case.outcome else 0.1 for case in cases], "baseline": [0.5 for _ in cases]}
+    message = {"blf": [0.9 if case.outcome else 0.1 for case in cases], "baseline": [0.6 for _ in cases]}
     asked = ForecasterJob(
         seed=SEED,
         count=count,
         setup=ForecasterVariant(name="any"),
         folder=tmp_path,
-        plugins=("ensemble", "blf", "baseline"),
+        plugins=("blend", "blf", "baseline"),
     )
-    answers = run_ensemble_job(asked, message)
+    answers = run_blend_job(asked, message)
     assert (answers.unanswered, answers.use.calls) == (0, 0)
-    # In equal parts a sure 0.9 and an even 0.5 make log-odds of half of ln 9, which is 0.75.
-    assert answers.pooled_answers(1)[0] == pytest.approx(0.75 if cases[0].outcome else 0.25)
-    # Later on, who was always right counts for more.
-    assert abs(answers.pooled_answers(1)[-1] - 0.5) > 0.26
+    # At first both count alike: odds of 9 or 1/9 times 1.5, to the power of 0.575.
+    first, last = (1.5 * (9.0 if case.outcome else 1 / 9) for case in (cases[0], cases[-1]))
+    assert answers.pooled_answers(1)[0] == pytest.approx(first**0.575 / (1 + first**0.575))
+    # Later on, the one that was always right counts for more.
+    assert abs(answers.pooled_answers(1)[-1] - 0.5) > abs(last**0.575 / (1 + last**0.575) - 0.5)
 
 
 async def test_pages_are_the_articles_as_they_stand_now() -> None:

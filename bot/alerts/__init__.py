@@ -1,0 +1,1 @@
+"""What is wrong now, read in one place for `status`, `doctor`, health and alerts, and the messages about it."""

@@ -1,0 +1,29 @@
+"""The settings of the blend: its members."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from bot.api import PluginSettings
+
+# The member that is no forecaster: the crowd's price, where the question has one.
+CROWD_MEMBER = "crowd"
+
+
+class BlendSettings(PluginSettings):
+    """The members of one blend."""
+
+    members: tuple[str, ...] = ()
+    """Forecasters whose forecasts are combined; "crowd" among them is the crowd's price. "baseline" contains it."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        if len(set(self.members)) < len(self.members):
+            message = f"members {list(self.members)}: name each member once"
+            raise ValueError(message)
+        return self
+
+    @property
+    def forecasters(self) -> tuple[str, ...]:
+        """The members that forecast."""
+        return tuple(name for name in self.members if name != CROWD_MEMBER)

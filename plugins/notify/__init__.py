@@ -1,0 +1,1 @@
+"""Notifiers, one file each; none knows another."""

@@ -1,0 +1,166 @@
+"""What the ledger says of decisions, judged by the configuration and by what the venues know.
+
+Who submits, what is left out, when nothing is sent or bought, what a belief permits, what models may cost, and scores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bot.store.serialization import parse_timestamp
+from tests.ledger_checks import Row, read_rows
+
+if TYPE_CHECKING:
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+
+Tables = Mapping[str, Any]
+# From the last check before a write to the moment at which its request arrives.
+UNDER_WAY = timedelta(seconds=120)
+# Of the settings that nobody set.
+COOLDOWN_H, CLOSE_MARGIN_S, DAY_USD, QUESTION_USD = 168.0, 60.0, 20.0, 5.0
+# A limit is in whole steps of a price, and a belief is stored with rounding.
+PRICE_SLACK, USD_SLACK, SAME = 1e-6, 1e-6, 1e-9
+# With such words the program stops a venue that reported fills which contradict their order: here no venue does.
+CONTRADICTIONS = ("may cost", "may sell", "was limited to", "differently")
+_SUBMITTED = """
+select i.id, i.venue, i.ref, i.action, i.state, i.planned_at, i.order_body, i.predictions, f.forecaster
+from intent i join forecast f on f.id = i.forecast where i.state not in ('superseded', 'refused') order by i.seq
+"""
+_CLOSED = """
+select i.ref, i.venue, i.mode = 'paper' as paper, max(f.at) as at from intent i join fill f on f.intent = i.id
+where json_extract(i.order_body, '$.closing') <> '' group by i.id order by at
+"""
+_FORECASTS = "select distinct f.ref, v.body from forecast f join question_version v on v.version = f.version"
+_SENT = """
+select i.id, i.venue, i.ref, a.started_at from attempt a join intent i on i.id = a.intent
+where i.mode <> 'paper' and i.action <> 'withdraw'
+"""
+_HALTS = "select venue, at, why from halt where by = ''"
+_CALLS = "select substr(at, 1, 10) as day, total(coalesce(cost_usd, worst_usd)) as usd from model_call group by day"
+_SCORES = """
+select s.forecast, p.probability, r.value as outcome, s.value from score s
+join prediction p on p.forecast = s.forecast and p.target = s.target join resolution r on r.id = s.resolution
+where s.rule = 'brier' and r.kind = 'happened' and p.probability is not null
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionChecks:
+    """Judges one ledger; ``configs`` are the tables of the configuration, from the first to the last."""
+
+    ledger: Path
+    bridges: SimulationVenues
+    configs: Sequence[Tables]
+
+    def violations(self) -> Iterator[str]:
+        """Say what must not have been decided."""
+        submitted = read_rows(self.ledger, _SUBMITTED)
+        yield from self._forecasters(submitted)
+        yield from self._exclusions()
+        yield from self._cooldowns(submitted)
+        yield from self._windows()
+        yield from self._beliefs(submitted)
+        for row in read_rows(self.ledger, _HALTS):
+            if any(words in row["why"] for words in CONTRADICTIONS):
+                yield f"orders: {row['venue']} was stopped at {row['at']} for what no venue did: {row['why']}"
+        yield from self._spending()
+        yield from self._scores()
+
+    def _setting(self, venue: str, table: str, name: str, default: float) -> list[float]:
+        """Return the values that a setting of a venue had."""
+        tables = [config["venues"][venue] for config in self.configs]
+        return [(one.get(table, {}) if table else one).get(name, default) for one in tables]
+
+    def _forecasters(self, submitted: Sequence[Row]) -> Iterator[str]:
+        """Only the first forecaster of a venue submits; the others are scored."""
+        for row in submitted:
+            first = self.configs[0]["venues"][row["venue"]]["forecasters"][0]
+            if row["forecaster"] != first:
+                yield f"orders: {row['id']} submits a forecast of {row['forecaster']}, and {first} submits"
+
+    def _exclusions(self) -> Iterator[str]:
+        """What is excluded from the beginning is never forecast."""
+        for row in read_rows(self.ledger, _FORECASTS):
+            words = self.configs[0]["venues"][row["ref"].partition(":")[0]].get("exclude", {}).get("words", ())
+            title = f"{json.loads(row['body'])['title']} "
+            if found := [word for word in words if f"{word} " in title.replace("?", " ")]:
+                yield f"orders: {row['ref']} is excluded by {found} and was forecast"
+
+    def _cooldowns(self, submitted: Sequence[Row]) -> Iterator[str]:
+        """A question is not bought again for a while after a position in it was closed."""
+        closed: dict[str, list[datetime]] = defaultdict(list)
+        for row in read_rows(self.ledger, _CLOSED):
+            closed[row["ref"]].append(parse_timestamp(row["at"]))
+        for row in submitted:
+            order, planned = json.loads(row["order_body"] or "{}"), parse_timestamp(row["planned_at"])
+            if order.get("side") != "buy":
+                continue
+            pause = timedelta(hours=min(self._setting(row["venue"], "trading", "cooldown_h", COOLDOWN_H)))
+            # An hour less: the clock may have been set back meanwhile.
+            since = [at for at in closed[row["ref"]] if UNDER_WAY < planned - at < pause - timedelta(hours=1.1)]
+            if since:
+                yield f"orders: {row['id']} buys {row['ref']} at {planned}, closed at {since[-1]}, to pause {pause}"
+
+    def _windows(self) -> Iterator[str]:
+        """Nothing is sent in the last seconds before a question closes; those whose close was moved are left out."""
+        for row in read_rows(self.ledger, _SENT):
+            closes_at = self._closes_at(row["venue"], row["ref"])
+            margin = min(self._setting(row["venue"], "", "close_margin_s", CLOSE_MARGIN_S))
+            started = parse_timestamp(row["started_at"])
+            if closes_at is not None and started > closes_at - timedelta(seconds=margin) + timedelta(seconds=1):
+                yield f"orders: {row['id']} was sent at {started}, {row['ref']} closes at {closes_at}: {margin:g} s"
+
+    def _closes_at(self, venue: str, ref: str) -> datetime | None:
+        key = ref.rsplit(":", 1)[-1]
+        if venue == "manifold" and self.bridges.manifold is not None:
+            market = self.bridges.manifold.state.markets.get(key.partition("/")[0])
+            if market is not None and market.closes is not None and not market.edits:
+                return datetime.fromtimestamp(market.closes / 1000.0, tz=parse_timestamp("2026-01-01T00:00:00Z").tzinfo)
+        if venue == "metaculus" and self.bridges.metaculus is not None:
+            question = self.bridges.metaculus.state.questions[int(key)]
+            return None if question.edits else question.scheduled_close
+        return None
+
+    def _beliefs(self, submitted: Sequence[Row]) -> Iterator[str]:
+        """No order is for a worse price than its shares are worth by the forecast that it was made for."""
+        for row in submitted:
+            order = json.loads(row["order_body"] or "{}")
+            worth = _worth(order, json.loads(row["predictions"])) if order and not order.get("closing") else None
+            if worth is None:
+                continue
+            buys = order["side"] == "buy"
+            beyond = order["limit"] - worth if buys else worth - order["limit"]
+            if beyond > PRICE_SLACK:
+                what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
+                yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"
+
+    def _spending(self) -> Iterator[str]:
+        """What models cost on a day, with calls whose outcome is unknown at their most, is within the budget."""
+        most = max(config.get("llm", {}).get("budget", {}).get("day_usd", DAY_USD) for config in self.configs)
+        for row in read_rows(self.ledger, _CALLS):
+            if row["usd"] > most + USD_SLACK:
+                yield f"budget: models cost {row['usd']:.4f} dollars on {row['day']}, {most:g} may be spent"
+
+    def _scores(self) -> Iterator[str]:
+        """The Brier score is the squared distance of the forecast that was made from what happened."""
+        for row in read_rows(self.ledger, _SCORES):
+            value = (row["probability"] - row["outcome"]) ** 2
+            if abs(value - row["value"]) > SAME:
+                yield f"score: the Brier score of {row['forecast']} is {row['value']}, and is {value} by its formula"
+
+
+def _worth(order: Mapping[str, Any], predictions: Mapping[str, Any]) -> float | None:
+    """Return what a share of an order pays by a forecast, None where the forecast does not say."""
+    if len(predictions) != 1:
+        return None
+    [prediction] = predictions.values()
+    yes = prediction.get("probability")
+    if yes is None:
+        yes = prediction.get("probabilities", {}).get(order.get("option", ""))
+    return None if yes is None else float(yes if order["leg"] == "yes" else 1.0 - yes)

@@ -1,0 +1,419 @@
+"""The referee: computes from what the world saw what had to be true, and compares the ledger with that at the end.
+
+It shares no code with the engine and imports nothing of it. Its rules are those of the documentation:
+docs/going-live.md (permission, approval, caps, stops), docs/settings.md (caps), docs/venues.md (one request for one
+effect), docs/models.md (nothing is paid twice), docs/facts/manifold.md and docs/facts/polymarket.md (fills, marks,
+fees). All that it gets is plain data: ``facts`` of ``WorldRecord`` and rows of the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+Fact = Mapping[str, Any]
+CENT = 0.005
+# What was permitted when it was sent may be under way so long: requests are looked for every 5 s, a write has 60 s.
+UNDER_WAY_S = 120.0
+# An order is planned on a book that was read within two minutes, and may take as long again to arrive.
+PLANNED_S = 300.0
+# A price of Manifold is used again for so long.
+MARKED_S = 330.0
+# Hours for which an approval is valid, where the configuration says nothing else.
+APPROVAL_H = 12.0
+# A request to close a position is refused when it is older, and its sale may take so long.
+CLOSING_S = 15 * 60.0 + UNDER_WAY_S
+# By so much worse a price than the approved one may be.
+APPROVED_SLACK = 0.01
+# A change in these tables ends the arm records of all venues.
+DECISIVE = ("policy", "limits", "calibration", "forecasters")
+LEDGER_TABLES: Mapping[str, str] = {
+    "intents": "select id, ref, venue, mode, action, state, planned_at, order_body from intent order by seq",
+    "attempts": "select intent, reference, state from attempt order by started_at",
+    "fills": "select f.intent, f.reference, f.shares, f.cash from fill f order by 1, 2",
+    "readings": "select venue, paper, at, until, equity, cash, reserved from account_reading order by id",
+    "scores": """select f.ref, s.rule, s.value, p.probability from score s join forecast f on f.id = s.forecast
+        join prediction p on p.forecast = s.forecast and p.target = s.target
+        where s.rule = 'brier' and s.resolution = (
+          select max(r.id) from resolution r where r.ref = f.ref and r.target = s.target)""",
+    "venue_scores": "select ref, rule, value from venue_score where rule = 'spot baseline'",
+}
+
+
+@dataclass(frozen=True)
+class WorldReferee:
+    """Judges one simulation; ``violations`` names what the world saw, and what the ledger says."""
+
+    facts: Fact
+    ledger: Mapping[str, Sequence[Fact]]
+
+    def violations(self) -> Iterator[str]:
+        """Say what must not have been."""
+        for write in self.facts["writes"]:
+            if write["kind"] != "cancel":
+                yield from (f"referee: {self._describe(write)}, and {why}" for why in self._objections(write))
+        yield from self._approvals()
+        for venue in sorted({order["venue"] for order in self.facts["orders"]}):
+            orders = [order for order in self.facts["orders"] if order["venue"] == venue]
+            for place, order in enumerate(orders):
+                yield from (f"referee: {self._describe(order)}, and {why}" for why in self._excess(orders, place))
+            yield from self._losses(venue, orders)
+        yield from self._effects()
+        yield from self._books()
+        yield from self._paid_calls()
+        yield from self._fills()
+        yield from self._equity()
+        yield from self._scores()
+
+    def _describe(self, fact: Fact) -> str:
+        what = f"{fact['side']} {fact['leg']} {fact['contract']}" if "contract" in fact else fact["path"]
+        return f"{fact['venue']} got {what} at {fact['at_s']:.0f} s ({fact['clock']:%m-%d %H:%M:%S} by its clock)"
+
+    # Permission, as docs/going-live.md describes it
+
+    def _era(self, at_s: float) -> Fact:
+        """Return the life in which something arrived: the last one that had begun."""
+        found: Fact = [era for era in self.facts["eras"] if era["from_s"] <= at_s][-1]
+        return found
+
+    def _venue_table(self, config: Fact, venue: str) -> Fact:
+        found: Fact = config["venues"][venue]
+        return {"mode": config.get("mode", "paper"), **found}
+
+    def _acts(self, venue: str, *kinds: str) -> list[Fact]:
+        return [
+            act
+            for act in self.facts["acts"]
+            if act["kind"] in kinds and act.get("venue") in {venue, "", None} and not act.get("refused")
+        ]
+
+    def _is_in_force(self, act: Fact, write: Fact) -> bool:
+        """Say whether Foxcast has had the time to hear of an act and to finish what was under way."""
+        return bool(write["at_s"] - max(act["at_s"], self._era(write["at_s"])["from_s"]) > UNDER_WAY_S)
+
+    def _objections(self, write: Fact) -> Iterator[str]:
+        venue, era = write["venue"], self._era(write["at_s"])
+        table = self._venue_table(era["config"], venue)
+        if table["mode"] not in {"live", "approve"}:
+            yield f"its mode is {table['mode']}"
+        if write["kind"] != "login":
+            yield from self._arm_objections(write, table)
+        for kind, ends in (("halt", "resume"), ("stop file", "stop file gone")):
+            halts = [act for act in self._acts(venue, kind) if self._is_in_force(act, write)]
+            ended = [act for act in self._acts(venue, ends) if act["at_s"] <= write["at_s"]]
+            if halts and not any(end["at_s"] > halts[-1]["at_s"] for end in ended):
+                yield f"there was a {kind} at {halts[-1]['at_s']:.0f} s"
+        yield from self._lock_objections(write)
+
+    def _arms(self, write: Fact, table: Fact) -> list[Fact]:
+        """Return the arm records that may be in force when a write arrives: the last one heard of, and newer ones."""
+        config = self._era(write["at_s"])["config"]
+        before = [act for act in self._acts(write["venue"], "arm", "disarm") if act["at_s"] <= write["at_s"]]
+        heard = [place for place, act in enumerate(before) if self._is_in_force(act, write)]
+        return [
+            act
+            for act in before[heard[-1] if heard else 0 :]
+            if act["kind"] == "arm"
+            and self._venue_table(act["config"], write["venue"]) == table
+            and all(act["config"].get(name) == config.get(name) for name in DECISIVE)
+        ]
+
+    def _arm_objections(self, write: Fact, table: Fact) -> Iterator[str]:
+        arms = self._arms(write, table)
+        if not arms:
+            yield "nobody had armed it under this configuration"
+        elif all(act["until"] < write["clock"] - timedelta(seconds=UNDER_WAY_S) for act in arms):
+            yield f"its arm record ended at {arms[-1]['until']:%m-%d %H:%M:%S}"
+
+    def _lock_objections(self, write: Fact) -> Iterator[str]:
+        body, venue = write["body"], write["venue"]
+        ref = f"{venue}:{body.get('contractId', '-')}" if isinstance(body, dict) else ""
+        acts = [act for act in self.facts["acts"] if act["kind"] in {"lock", "unlock"} and str(act["ref"]) == ref]
+        heard = [act for act in acts if self._is_in_force(act, write)]
+        newer = [act for act in acts if act["at_s"] <= write["at_s"] and act not in heard]
+        if heard and heard[-1]["kind"] == "lock" and not any(act["kind"] == "unlock" for act in newer):
+            yield f"its question was locked at {heard[-1]['at_s']:.0f} s"
+
+    def _approvals(self) -> Iterator[str]:
+        """Each order in mode approve had an approval of its own, within what the person was shown."""
+        answers = [act for act in self.facts["acts"] if act["kind"] == "answer" and act["approved"]]
+        for order in self.facts["orders"]:
+            table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+            if table["mode"] == "approve" and not self._is_closing(order, table):
+                hours = table.get("approval_h", APPROVAL_H)
+                found = next((act for act in answers if _is_covered(order, act, hours)), None)
+                if found is None:
+                    yield f"referee: {self._describe(order)} for {order['asked']:.2f}, and nobody approved that"
+                else:
+                    answers.remove(found)
+
+    def _is_closing(self, order: Fact, table: Fact) -> bool:
+        """Say whether a person asked for a sale, or may have set that it is made: neither needs an approval."""
+        asked = [act for act in self._acts(order["venue"], "close") if 0.0 <= order["at_s"] - act["at_s"] < CLOSING_S]
+        is_asked = any(target["contract"] == order["contract"] for act in asked for target in act["targets"])
+        is_policy = {"stop_loss", "take_profit"} & table.get("trading", {}).keys()
+        return order["side"] == "sell" and bool(is_asked or is_policy)
+
+    # Caps, as docs/settings.md describes them
+
+    def _excess(self, orders: Sequence[Fact], place: int) -> Iterator[str]:
+        """Say which caps a purchase exceeds, with all that was at stake when it took effect."""
+        order = orders[place]
+        if order["side"] != "buy":
+            return
+        table = self._venue_table(self._era(order["at_s"])["config"], order["venue"])
+        caps, arms = table.get("caps", {}), self._arms(order, table)
+        for name, used in self._stakes(orders, place).items():
+            bounds = [caps[name]] if name in caps else []
+            armed = [act[name] for act in arms if act.get(name) is not None] if name in {"per_order", "per_day"} else []
+            most = min([*bounds, *([max(armed)] if armed else [])], default=math.inf)
+            if used > most + CENT:
+                yield f"{used:.2f} is at stake by {name}, {most:g} may be"
+        if arms:
+            since = min(act["at_s"] for act in arms)
+            spent = sum(_stake_at(one, order["effect_s"]) for one in orders[: place + 1] if one["at_s"] >= since)
+            if spent > (most := max(act["total"] or math.inf for act in arms)) + CENT:
+                yield f"{spent:.2f} were spent under an arm record of {most:g}"
+        most_an_hour = caps.get("orders_per_hour")
+        if most_an_hour is not None and place >= most_an_hour:
+            first = orders[place - most_an_hour]
+            times = [order[of] - first[of] for of in ("at_s", "clock")]
+            # Only where the clock was not set meanwhile.
+            if times[0] < 3_540.0 and abs(times[1].total_seconds() - times[0]) < 1.0:
+                yield f"it is order {most_an_hour + 1} in {times[0]:.0f} s, {most_an_hour} an hour may be"
+
+    def _stakes(self, orders: Sequence[Fact], place: int) -> dict[str, float]:
+        order, contracts = orders[place], self.facts["contracts"]
+        groups = contracts[order["contract"]]
+        today = [one for one in orders[: place + 1] if _cap_day(one) == _cap_day(order)]
+        found = {
+            "per_order": order["asked"],
+            "per_day": sum(_stake_at(one, order["effect_s"]) for one in today) if _cap_day(order) else 0.0,
+            "total": sum(order["held"].values()),
+        }
+        for name in ("question", "event", "creator", "category"):
+            same = [cost for one, cost in order["held"].items() if contracts[one][name] == groups[name]]
+            found[f"per_{name}"] = sum(same) if groups[name] else 0.0
+        return found
+
+    def _losses(self, venue: str, orders: Sequence[Fact]) -> Iterator[str]:
+        """Nothing is bought after a loss beyond its limit, until a person resumes."""
+        readings = [(one, *self._value(one)) for one in self.facts["accounts"] if one["venue"] == venue]
+        for order in orders:
+            caps = self._venue_table(self._era(order["at_s"])["config"], venue).get("caps", {})
+            if not {"daily_loss", "drawdown"} & caps.keys():
+                continue
+            resumed = [act["at_s"] for act in self._acts(venue, "resume") if act["at_s"] <= order["at_s"]]
+            since = max(resumed, default=0.0)
+            past = [one for one in readings if since <= one[0]["at_s"] < order["at_s"] - UNDER_WAY_S]
+            # By the worst value of then and the best one of now, in each of the last three readings.
+            days = [one for one in past if f"{one[0]['clock']:%Y-%m-%d}" == f"{order['clock']:%Y-%m-%d}"]
+            for name, began in (("daily_loss", days[:1]), ("drawdown", past)):
+                lost = [max((was[1] for was in began), default=0.0) - now[2] for now in past[-3:]]
+                if name in caps and len(past) >= 3 and began and min(lost) > caps[name] + 1.0:
+                    yield f"referee: {self._describe(order)}, and {min(lost):.2f} were lost, {name} is {caps[name]:g}"
+
+    # One effect of one request (docs/facts/manifold.md#lost-answers, docs/facts/polymarket.md#orders)
+
+    def _effects(self) -> Iterator[str]:
+        counts = Counter((order["venue"], order["same_as"]) for order in self.facts["orders"] if order["side"] == "buy")
+        for (venue, what), count in counts.items():
+            if count > 1:
+                yield f"referee: {venue} executed {count} times what was one order: {what}"
+
+    # The right book (docs/venues.md, "Orders"): each leg has its own prices, and a sale is for the bids of its own leg
+
+    def _books(self) -> Iterator[str]:
+        """Each order at Polymarket, on paper too, is for a price that its own token had when its book was read."""
+        for row in self.ledger["intents"]:
+            order = json.loads(row["order_body"]) if row["venue"] == "polymarket" and row["order_body"] else None
+            if order is None:
+                continue
+            at = datetime.fromisoformat(row["planned_at"])
+            books = self.facts["books"].get((order["contract"], order["leg"]), [])
+            near = _around(books, at, before_s=PLANNED_S)
+            if near and (why := _wrong_price(order, near)):
+                yield f"referee: {row['id']}, {row['mode']}, planned at {row['planned_at']}, {why}"
+
+    # Paid calls (docs/models.md, "Nothing is paid twice")
+
+    def _paid_calls(self) -> Iterator[str]:
+        runs: dict[tuple[str, ...], list[Fact]] = defaultdict(list)
+        for call in self.facts["calls"]:
+            runs[call["question"], call["forecaster"], call["trial"], call["life"]].append(call)
+        for (question, _, trial, life), calls in runs.items():
+            by_time = sorted(calls, key=lambda call: call["from_s"])
+            for one, other in pairwise(by_time):
+                if other["from_s"] < one["to_s"] - 1e-6:
+                    what = (
+                        f"calls {one['step']} at {one['from_s']:.0f} s and {other['step']} at {other['from_s']:.0f} s"
+                    )
+                    yield f"referee: {question} is paid twice side by side in {life}, trial {trial}: {what}"
+                    break
+
+    # Positions and cash
+
+    @cached_property
+    def _references(self) -> dict[str, list[Fact]]:
+        """Return the intents by what the venue calls the orders that they became."""
+        intents = {row["id"]: row for row in self.ledger["intents"]}
+        found: dict[str, list[Fact]] = defaultdict(list)
+        for row in self.ledger["attempts"]:
+            if row["reference"] and row["state"] == "acked":
+                found[row["reference"]].append(intents[row["intent"]])
+        return found
+
+    def _fills(self) -> Iterator[str]:
+        """Position and cash after each order are those of the venue, for both legs and sides."""
+        doubtful = {
+            json.loads(row["order_body"])["contract"]
+            for row in self.ledger["intents"]
+            if row["order_body"] and row["state"] not in {"acked", "refused", "superseded"}
+        }
+        booked: dict[str, list[Fact]] = defaultdict(list)
+        for row in self.ledger["fills"]:
+            booked[row["intent"]].append(row)
+        for order in self.facts["orders"]:
+            intents = self._references.get(order["id"], [])
+            if order["contract"] in doubtful or (not intents and not order["fills"]):
+                continue
+            if len(intents) != 1:
+                names = [row["id"] for row in intents]
+                yield f"referee: {self._describe(order)}, {order['id']}, and by the ledger that is of {names}"
+                continue
+            yield from self._fill_differences(order, intents[0], booked[intents[0]["id"]])
+
+    def _fill_differences(self, order: Fact, intent: Fact, rows: Sequence[Fact]) -> Iterator[str]:
+        body = json.loads(intent["order_body"])
+        named = (body["side"], body["leg"], body["contract"])
+        if named != (order["side"], order["leg"], order["contract"]):
+            yield f"referee: {self._describe(order)}, and {intent['id']} was for {' '.join(named)}"
+        there = [sum(part[place] for part in order["fills"]) for place in (1, 2)]
+        known = [sum(row[name] for row in rows) for name in ("shares", "cash")]
+        if any(abs(one - other) > CENT for one, other in zip(there, known, strict=True)):
+            what = f"{there[0]:.4f} shares for {there[1]:.4f}"
+            yield f"referee: {self._describe(order)}: {what}, and {known[0]:.4f} for {known[1]:.4f} on record"
+
+    # Equity (docs/glossary.md; marks of docs/facts/polymarket.md#paper-fills)
+
+    def _value(self, account: Fact) -> tuple[float, float]:
+        """Return the least and the most that an account is worth."""
+        values = [_worth(position) for position in account["positions"]]
+        return account["cash"] + sum(low for low, _ in values), account["cash"] + sum(high for _, high in values)
+
+    def _equity(self) -> Iterator[str]:
+        """A reading is what the account was worth: no less and no more than at any moment around it."""
+        accounts: dict[str, list[Fact]] = defaultdict(list)
+        for account in [*self.facts["accounts"], *self.facts["last"]]:
+            accounts[account["venue"]].append(account)
+        for row in self.ledger["readings"]:
+            if row["paper"] or row["venue"] not in accounts:
+                continue
+            at = datetime.fromisoformat(row["at"])
+            near = _around(accounts[row["venue"]], at, before_s=MARKED_S)
+            if not near:
+                continue
+            values = [self._value(one) for one in near]
+            low, high = min(one for one, _ in values), max(one for _, one in values)
+            if not low - CENT <= row["equity"] <= high + CENT:
+                what = f"{low:.4f}" if high - low < CENT else f"{low:.4f} to {high:.4f}"
+                yield f"referee: {row['venue']} is worth {row['equity']:.4f} at {row['at']} on record, and was {what}"
+
+    # Scores: docs/facts/forecastbench.md (squared error), docs/facts/metaculus.md#scores (baseline)
+
+    def _scores(self) -> Iterator[str]:
+        """Scores of yes-or-no questions follow the published formulas, from what came true at the venue."""
+        outcomes = self.facts["outcomes"]
+        for row in self.ledger["scores"]:
+            if (known := outcomes.get(row["ref"])) is not None:
+                yield from _wrong_score(row, (row["probability"] - known["yes"]) ** 2)
+        for row in self.ledger["venue_scores"]:
+            known = outcomes.get(row["ref"])
+            said = [] if known is None else [p for start, end, p in known["said"] if start <= known["spot"] < end]
+            if said:
+                on_outcome = said[-1] if known["yes"] else 1.0 - said[-1]
+                yield from _wrong_score(row, 100.0 * math.log(2.0 * on_outcome) / math.log(2.0))
+
+
+def _wrong_score(row: Fact, value: float) -> Iterator[str]:
+    if abs(row["value"] - value) > 1e-6:
+        yield f"referee: {row['rule']} of {row['ref']} is {row['value']:.6f} on record, and had to be {value:.6f}"
+
+
+def _is_covered(order: Fact, act: Fact, hours: float) -> bool:
+    shown, age = act["shown"], order["clock"] - act["clock"]
+    slack = APPROVED_SLACK + 1e-6
+    limit = float(shown.get("limit", "nan"))
+    worse = order.get("limit", limit) - limit if order["side"] == "buy" else limit - order.get("limit", limit)
+    return bool(
+        act["at_s"] <= order["at_s"]
+        and timedelta() <= age <= timedelta(hours=hours, seconds=UNDER_WAY_S)
+        and shown.get("order") == f"{order['side']} {order['leg']} {order['contract']}"
+        and order["asked"] <= float(shown["cost"].split()[0]) + CENT
+        and worse <= slack
+    )
+
+
+def _wrong_price(order: Fact, books: Sequence[Fact]) -> str | None:
+    """Return why an order cannot have been planned on any of these books of its own token."""
+    price, rests = order["expected"], order["terms"]["type"] == "GTD"
+    bids, asks = ([book[side] for book in books if book[side] is not None] for side in ("bid", "ask"))
+    what = f"to {order['side']} {order['leg']} at {price:.4f}"
+    if order["side"] == "sell" and not any(price <= bid + 1e-9 for bid in bids):
+        return f"{what}, is not for its own book, where the best bids were {sorted(set(bids))}"
+    if order["side"] == "buy" and not any(price < ask if rests else price >= ask - 1e-9 for ask in asks):
+        return f"{what}, is not for its own book, where the best asks were {sorted(set(asks))}"
+    return None
+
+
+def _cap_day(order: Fact) -> str:
+    """Return the day that an order counts for, "" in its first minutes: it may be planned on the day before."""
+    at = order["clock"]
+    return "" if at.hour == 0 and at.minute < 6 else f"{at:%Y-%m-%d}"
+
+
+def _stake_at(order: Fact, at_s: float) -> float:
+    """Return what a purchase had cost or might still cost at a moment."""
+    known = [stake for since, stake in order["stakes"] if since <= at_s]
+    return float(known[-1]) if known and order["side"] == "buy" else 0.0
+
+
+def _worth(position: Fact) -> tuple[float, float]:
+    """Return the least and most that shares are worth: on their own book, or what they pay."""
+    shares = position["shares"]
+    if position.get("pays") is not None:
+        return (shares * position["pays"],) * 2
+    if position.get("has_book"):
+        return (shares * position["bid"],) * 2
+    if position.get("pool") is None:
+        # Linked answers, or a market that waits for its outcome: it keeps its last price, whatever that was.
+        return 0.0, shares
+    return (_sale_value(position["pool"], position["leg"], shares),) * 2
+
+
+def _sale_value(pool: tuple[float, float, float], leg: str, shares: float) -> float:
+    """Return what a sale to the market maker brings: for an amount the other side is bought, and pairs pay 1 each."""
+    yes, no, weight = pool if leg == "no" else (pool[1], pool[0], 1.0 - pool[2])
+    low, high = 0.0, shares
+    for _ in range(100):
+        amount = (low + high) / 2.0
+        # yes^p * no^(1-p) stays what it was while the amount is added to both and the shares are taken out.
+        left = yes * (no / (no + amount)) ** ((1.0 - weight) / weight)
+        low, high = (amount, high) if yes + amount - left < shares else (low, amount)
+    return shares - high
+
+
+def _around(seen: Sequence[Fact], at: datetime, *, before_s: float) -> list[Fact]:
+    """Return what was seen around a moment of the clock and last before; nothing if an answer was old or broken."""
+    first, last = at - timedelta(seconds=before_s), at + timedelta(seconds=60.0)
+    inside = [one for one in seen if first <= one["clock"] <= last]
+    near = [*[one for one in seen if one["clock"] < first][-1:], *inside]
+    after = [one for one in seen if one["clock"] > last][:1]
+    return near if inside and len({one["faults"] for one in [*near, *after]}) == 1 else []

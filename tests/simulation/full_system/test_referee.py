@@ -1,0 +1,268 @@
+"""The referee by itself, on facts that are written by hand: it accepts what may be, and names what may not."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.simulation.full_system.referee import LEDGER_TABLES, WorldReferee
+
+Fact = dict[str, Any]
+Ledger = dict[str, list[Fact]]
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NOON_S = 43_200.0
+SHIP, TOKEN = "0x01", "7" * 77
+
+
+def config(**values: Any) -> Fact:
+    """Return a configuration of Polymarket."""
+    return {"mode": "paper", "venues": {"polymarket": {"mode": "live", "caps": {}, **values}}}
+
+
+def moment(after_s: float = 0.0) -> Fact:
+    return {"at_s": NOON_S + after_s, "clock": NOON + timedelta(seconds=after_s)}
+
+
+def act(kind: str, before_s: float = 3_600.0, **values: Any) -> Fact:
+    """Return what somebody did an hour ago."""
+    return {"kind": kind, "venue": "polymarket", "config": config(), **moment(-before_s), **values}
+
+
+def arm(before_s: float = 3_600.0, **values: Any) -> Fact:
+    amounts = {"per_order": 10.0, "per_day": 40.0, "total": 100.0}
+    return act("arm", before_s, **{"until": NOON + timedelta(days=1), **amounts, **values})
+
+
+def write(after_s: float = 0.0) -> Fact:
+    return {"venue": "polymarket", "number": 1, "kind": "write", "path": "/order", "body": {}, **moment(after_s)}
+
+
+def order(after_s: float = 0.0, *, cost: float = 5.0, name: str = "0xa", **values: Any) -> Fact:
+    """Return a purchase of NO that was filled at once."""
+    made = {"id": name, "same_as": name, "contract": SHIP, "leg": "no", "side": "buy", "limit": 0.5, "asked": cost}
+    stakes = {"stakes": [(NOON_S + after_s, cost)], "held": {SHIP: cost}, "fills": [("t", cost / 0.5, -cost)]}
+    return {**write(after_s), **made, **stakes, "effect_s": NOON_S + after_s, "is_over": True, **values}
+
+
+def account(after_s: float, cash: float, *positions: Fact, faults: int = 0) -> Fact:
+    facts = {"venue": "polymarket", "cash": cash, "moved": 0.0, "positions": [*positions], "faults": faults}
+    return {**moment(after_s), **facts}
+
+
+def shares_of_no(bid: float = 0.4) -> Fact:
+    return {"contract": SHIP, "leg": "no", "shares": 10.0, "bid": bid, "has_book": True, "pays": None, "paid": 5.0}
+
+
+def intent(name: str = "i1", **values: Any) -> Fact:
+    body = {"contract": SHIP, "leg": "no", "side": "buy", "expected": 0.5, "terms": {"type": "FAK"}, **values}
+    row = {"ref": f"polymarket:{SHIP}", "venue": "polymarket", "mode": "live", "action": "order", "state": "acked"}
+    return {"id": name, **row, "planned_at": NOON.isoformat(), "order_body": json.dumps(body)}
+
+
+def judge(ledger: Ledger | None = None, **facts: Any) -> list[str]:
+    """Return what the referee says of a world in which all is well but for these facts."""
+    groups = {"question": f"polymarket:{SHIP}", "event": "20001", "creator": "", "category": ""}
+    era = {"from_s": 0.0, "at_s": 0.0, "config": facts.pop("config", config())}
+    world = {"acts": [arm()], "eras": [era], "contracts": {SHIP: groups, "0x02": {**groups, "question": "other"}}}
+    world |= {name: [] for name in ("writes", "orders", "accounts", "calls", "last")}
+    rows: Ledger = {name: [] for name in LEDGER_TABLES} | dict(ledger or {})
+    return [*WorldReferee({**world, "books": {}, "outcomes": {}, **facts}, rows).violations()]
+
+
+LOCK = {"ref": "polymarket:-", "venue": None}
+
+
+@pytest.mark.parametrize(
+    ("acts", "why"),
+    [
+        ([arm()], ""),
+        ([], "nobody had armed it"),
+        ([arm(until=NOON - timedelta(minutes=5))], "its arm record ended at 03-01 11:55:00"),
+        ([arm(until=NOON - timedelta(seconds=60))], ""),
+        ([arm(), act("disarm", 300.0)], "nobody had armed it"),
+        ([arm(), act("disarm", 60.0)], ""),
+        ([arm(7_200.0), act("disarm", 3_600.0), arm(1_800.0)], ""),
+        ([arm(config=config(caps={"per_day": 1.0}))], "nobody had armed it"),
+        ([arm(config={**config(), "policy": {"min_gap_h": 2.0}})], "nobody had armed it"),
+        ([arm(), act("halt", 300.0, venue="")], "there was a halt"),
+        ([arm(), act("halt", 300.0, venue="manifold")], ""),
+        ([arm(), act("halt", 900.0), act("resume", 600.0, venue=None)], ""),
+        ([arm(), act("stop file", 300.0)], "there was a stop file"),
+        ([arm(), act("stop file", 900.0), act("stop file gone", 600.0)], ""),
+        ([arm(), act("lock", 300.0, **LOCK)], "its question was locked"),
+        ([arm(), act("lock", 900.0, **LOCK), act("unlock", 600.0, **LOCK)], ""),
+    ],
+)
+def test_what_arrives_was_permitted_at_that_moment(acts: list[Fact], why: str) -> None:
+    found = judge(acts=acts, writes=[write()])
+    assert (len(found), all(why in one for one in found)) == (bool(why), True)
+
+
+def test_what_a_dead_daemon_cannot_have_heard_is_not_held_against_it() -> None:
+    begins = [{"from_s": at_s, "at_s": at_s, "config": config()} for at_s in (0.0, NOON_S - 60.0)]
+    asked = [arm(), act("disarm", 3_000.0)]
+    assert judge(acts=asked, writes=[write()], eras=begins) == []
+    assert len(judge(acts=asked, writes=[write(90.0)], eras=begins)) == 1
+
+
+def test_nothing_is_written_on_paper() -> None:
+    (found,) = judge(config=config(mode="paper"), acts=[arm(config=config(mode="paper"))], writes=[write()])
+    assert found.endswith("its mode is paper")
+
+
+@pytest.mark.parametrize(
+    ("caps", "values", "why"),
+    [
+        ({"per_order": 5.0}, {}, ""),
+        ({"per_order": 4.0}, {}, "5.00 is at stake by per_order, 4 may be"),
+        ({"per_question": 6.0}, {"held": {SHIP: 7.0}}, "7.00 is at stake by per_question"),
+        ({"per_question": 6.0}, {"held": {SHIP: 5.0, "0x02": 5.0}}, ""),
+        ({"per_event": 6.0}, {"held": {SHIP: 5.0, "0x02": 5.0}}, "10.00 is at stake by per_event"),
+        ({"total": 9.0}, {"held": {SHIP: 5.0, "0x02": 5.0}}, "10.00 is at stake by total"),
+        ({}, {"asked": 11.0}, "11.00 is at stake by per_order, 10 may be"),
+        ({}, {"side": "sell", "asked": 0.0, "held": {}}, ""),
+    ],
+)
+def test_what_is_at_stake_is_within_every_cap(caps: Fact, values: Fact, why: str) -> None:
+    settings = config(caps=caps)
+    found = judge(config=settings, acts=[arm(config=settings)], orders=[order(**values)])
+    said = [one for one in found if "at stake" in one]
+    assert (len(said), all(why in one for one in said)) == (bool(why), True)
+
+
+def test_caps_of_a_day_an_hour_and_an_arm_record_add_up() -> None:
+    many = [order(60.0 * place, name=f"0x{place}", cost=8.0, held={SHIP: 8.0}) for place in range(6)]
+    said = [one.rpartition(" and ")[2] for one in judge(orders=many) if "at stake" in one]
+    assert said == ["48.00 is at stake by per_day, 40 may be"]
+    said = [one for one in judge(orders=many, acts=[arm(total=45.0, per_day=None)]) if "arm record" in one]
+    assert len(said) == 1
+    settings = config(caps={"orders_per_hour": 5})
+    said = [one for one in judge(config=settings, acts=[arm(config=settings)], orders=many) if "an hour" in one]
+    assert len(said) == 1
+    slower = [order(900.0 * place, name=f"0x{place}", cost=1.0) for place in range(6)]
+    assert not [one for one in judge(config=settings, acts=[arm(config=settings)], orders=slower) if "an hour" in one]
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown", "covers"),
+    [
+        (0.50, {}, True),
+        (0.51, {}, True),
+        (0.52, {}, False),
+        (0.50, {"cost": "4.00 USD"}, False),
+        (0.50, {"order": f"buy yes {SHIP}"}, False),
+    ],
+)
+def test_in_mode_approve_each_order_is_one_that_somebody_saw(limit: float, shown: Fact, *, covers: bool) -> None:
+    settings = config(mode="approve")
+    seen = {"order": f"buy no {SHIP}", "cost": "5.00 USD", "limit": "0.5000", **shown}
+    acts = [arm(config=settings), act("answer", approved=True, shown=seen, venue=None)]
+    orders = [order(limit=limit), order(60.0, limit=limit, name="0xb")]
+    said = [one for one in judge(config=settings, acts=acts, orders=orders) if "nobody approved" in one]
+    # One approval is for one order.
+    assert len(said) == 2 - covers
+
+
+def test_nothing_is_bought_after_a_loss_until_a_person_resumes() -> None:
+    settings = config(caps={"daily_loss": 5.0, "drawdown": 50.0})
+    days = [account(-7_200.0, 1_000.0), *(account(-600.0 + 60.0 * place, 990.0) for place in range(3))]
+    acts = [arm(config=settings)]
+    sold: Fact = {"config": settings, "accounts": days, "orders": [order()]}
+    (said,) = [one for one in judge(acts=acts, **sold) if "lost" in one]
+    assert said.endswith("10.00 were lost, daily_loss is 5")
+    assert not [one for one in judge(acts=[*acts, act("resume", 700.0, venue=None)], **sold) if "lost" in one]
+
+
+def test_one_order_has_one_effect() -> None:
+    twice = [order(), order(60.0, name="0xb", same_as="0xa")]
+    assert [one for one in judge(orders=twice) if "executed 2 times" in one]
+
+
+def test_the_same_forecast_is_not_paid_twice_side_by_side() -> None:
+    call = {"question": "polymarket:1", "forecaster": 1, "trial": 1, "step": 1, "life": "life 1"}
+    first, second = {**call, "from_s": 0.0, "to_s": 20.0}, {**call, "from_s": 10.0, "to_s": 30.0}
+    (said,) = judge(calls=[first, second])
+    assert "is paid twice side by side in life 1, trial 1" in said
+    for other in ({"life": "life 2"}, {"trial": 2}, {"forecaster": 2}, {"from_s": 20.0}):
+        assert judge(calls=[first, {**second, **other}]) == []
+
+
+@pytest.mark.parametrize(("leg", "side"), [("yes", "buy"), ("yes", "sell"), ("no", "buy"), ("no", "sell")])
+def test_position_and_cash_after_each_order_are_those_of_the_venue(leg: str, side: str) -> None:
+    cash = -5.0 if side == "buy" else 5.0
+    made = order(leg=leg, side=side, fills=[("t", 10.0, cash)])
+    rows = [{"intent": "i1", "reference": "0xa", "state": "acked"}]
+    fill = {"intent": "i1", "reference": "t", "shares": 10.0, "cash": cash}
+
+    def said(fill: Fact, **body: Any) -> list[str]:
+        ledger = {"intents": [intent(**{"leg": leg, "side": side, **body})], "attempts": rows, "fills": [fill]}
+        return [one.rpartition("clock)")[2] for one in judge(ledger, orders=[made])]
+
+    assert said(fill) == []
+    assert said({**fill, "cash": -cash}) == [f": 10.0000 shares for {cash:.4f}, and 10.0000 for {-cash:.4f} on record"]
+    assert said({**fill, "shares": 9.0})
+    assert said(fill, leg="no" if leg == "yes" else "yes")
+    assert said(fill, side="sell" if side == "buy" else "buy")
+
+
+def test_an_order_that_the_ledger_does_not_know_is_named() -> None:
+    assert [one for one in judge(orders=[order()]) if "by the ledger that is of []" in one]
+
+
+@pytest.mark.parametrize(
+    ("leg", "side", "expected", "kind", "is_right"),
+    [
+        ("no", "sell", 0.40, "FAK", True),
+        ("no", "sell", 0.58, "FAK", False),
+        ("yes", "sell", 0.58, "FAK", True),
+        ("yes", "sell", 0.60, "FAK", False),
+        ("no", "buy", 0.42, "FAK", True),
+        ("no", "buy", 0.41, "FAK", False),
+        ("no", "buy", 0.41, "GTD", True),
+        ("no", "buy", 0.60, "GTD", False),
+        ("yes", "buy", 0.60, "FAK", True),
+    ],
+)
+def test_an_order_is_planned_on_the_book_of_its_own_token(
+    leg: str, side: str, expected: float, kind: str, *, is_right: bool
+) -> None:
+    books = {
+        (SHIP, "yes"): [{**moment(-5.0), "bid": 0.58, "ask": 0.60, "faults": 0}],
+        (SHIP, "no"): [{**moment(-5.0), "bid": 0.40, "ask": 0.42, "faults": 0}],
+    }
+    planned = intent(leg=leg, side=side, expected=expected, terms={"type": kind})
+    assert (judge({"intents": [planned]}, books=books) == []) is is_right
+
+
+@pytest.mark.parametrize(
+    ("equity", "faults", "says"),
+    [(1_004.0, 0, ""), (1_006.0, 0, "was 1004.0000"), (1_000.0, 0, "was 1004.0000"), (1_006.0, 1, "")],
+)
+def test_an_account_is_worth_its_cash_and_its_shares_on_their_own_book(equity: float, faults: int, says: str) -> None:
+    row = {"venue": "polymarket", "paper": 0, "at": NOON.isoformat(), "equity": equity}
+    seen = [account(-5.0, 1_000.0, shares_of_no(0.4)), account(2.0, 1_000.0, shares_of_no(0.4), faults=faults)]
+    found = judge({"readings": [row]}, accounts=seen)
+    assert (len(found), all(says in one for one in found)) == (bool(says), True)
+
+
+def test_shares_of_manifold_are_worth_what_their_sale_brings() -> None:
+    # A purchase of YES for 50 in a pool of 100 and 100 gives 83.3333 shares; to sell them again brings 50.
+    shares = 50.0 + 100.0 - 100.0 * 100.0 / 150.0
+    pool = (100.0 * 100.0 / 150.0, 150.0, 0.5)
+    held = {"contract": "market1", "leg": "yes", "shares": shares, "pool": pool, "paid": 50.0}
+    seen = [{**account(-5.0, 950.0, held), "venue": "manifold"}]
+    row = {"venue": "manifold", "paper": 0, "at": NOON.isoformat(), "equity": 1_000.0}
+    assert judge({"readings": [row]}, accounts=seen) == []
+    (said,) = judge({"readings": [{**row, "equity": 1_000.01}]}, accounts=seen)
+    assert said.endswith("and was 1000.0000")
+
+
+def test_scores_follow_the_published_formulas() -> None:
+    # The figures of docs/facts/metaculus.md#score-figures for a yes that was forecast with 0.8.
+    outcomes = {"metaculus:1:1": {"yes": 1.0, "spot": 50.0, "said": [(0.0, 40.0, 0.5), (40.0, 90.0, 0.8)]}}
+    brier = {"ref": "metaculus:1:1", "rule": "brier", "probability": 0.8, "value": 0.04}
+    spot = {"ref": "metaculus:1:1", "rule": "spot baseline", "value": 67.80719051126378}
+    assert judge({"scores": [brier], "venue_scores": [spot]}, outcomes=outcomes) == []
+    assert len(judge({"scores": [{**brier, "value": 0.64}]}, outcomes=outcomes)) == 1
+    assert len(judge({"venue_scores": [{**spot, "value": 0.0}]}, outcomes=outcomes)) == 1

@@ -1,0 +1,288 @@
+"""Records what the world saw of Foxcast as plain dicts and numbers, for the referee.
+
+Operators' acts, lives and their configuration, writes as they arrive, orders with what they cost, accounts at the
+moments at which Foxcast reads them, and calls that are paid for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bot.simulator.venues.polymarket_order_books import best_bid_and_ask
+from tests.simulation.full_system import polymarket_orders
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.operator_requests import OperatorRequest
+    from bot.simulator.request_log import LoggedRequest, RequestEffect
+    from bot.simulator.venues.manifold_state import FakeManifoldBet, FakeManifoldMarket
+    from bot.simulator.venues.polymarket_state import FakePolymarketMarket, FakePolymarketOrder
+    from tests.simulation.full_system.daemon_lives import DaemonLives
+    from tests.simulation.full_system.fake_venues import SimulationVenues
+
+Fact = dict[str, Any]
+# The calls that the forecaster of the simulation made: each counts as paid for.
+PAID_CALLS: list[Fact] = []
+# With these requests an account is read, and its shares are valued.
+ACCOUNT_READS: Mapping[str, tuple[str, ...]] = {
+    "manifold": ("/v0/me", "/v0/get-user-contract-metrics-with-contracts", "/v0/market/"),
+    "polymarket": ("/balance-allowance", "/data-api/v2/positions", "/books"),
+}
+_ENDS: Mapping[str | None, float] = {"YES": 1.0, "NO": 0.0, "yes": 1.0, "no": 0.0}
+_KINDS: Mapping[str, str] = {"/v0/comment": "comment", polymarket_orders.LOGIN: "login"}
+
+
+@dataclass(slots=True, kw_only=True)
+class WorldRecord:
+    """All that was seen, in order of true time ``at_s``; ``clock`` is the time by the clock of Foxcast's machine."""
+
+    bridges: SimulationVenues
+    now: Callable[[], datetime]
+    at_s: Callable[[], float]
+    lives: DaemonLives | None = None
+    acts: list[Fact] = field(default_factory=list)
+    eras: list[Fact] = field(default_factory=list)
+    writes: list[Fact] = field(default_factory=list)
+    orders: dict[str, Fact] = field(default_factory=dict)
+    accounts: list[Fact] = field(default_factory=list)
+    books: dict[tuple[str, str], list[Fact]] = field(default_factory=dict)
+    _came: dict[tuple[str, int], Fact] = field(default_factory=dict)
+    _known: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        PAID_CALLS.clear()
+
+    def saw_act(self, kind: str, **details: object) -> None:
+        """Note what a person did, under the configuration of that moment."""
+        self.acts.append({**details, "kind": kind, **self._moment(), "config": self._config()})
+
+    def saw_request_of_person(self, request: OperatorRequest, shown: Mapping[str, object] | None = None) -> None:
+        """Note a request of a person, and what that person was shown."""
+        self.saw_act(**asdict(request), shown=dict(shown or {}))
+
+    def saw_request(self, venue: str, heard: LoggedRequest, *, is_write: bool) -> None:
+        """Note a write, or account and books where they are read; and a new life, with its first request."""
+        assert self.lives is not None
+        if self.lives.number > len(self.eras):
+            self.eras.append(self._moment() | {"from_s": self.at_s(), "config": self._config()})
+        if is_write:
+            cancels = "cancel" in heard.path or heard.method == "DELETE"
+            kind = "cancel" if cancels else _KINDS.get(heard.path, "write")
+            body = json.loads(heard.body) if heard.body else {}
+            fact = {**self._moment(), "venue": venue, "number": heard.number, "kind": kind, "body": body}
+            self._came[venue, heard.number] = fact
+            self.writes.append(fact | {"path": heard.path})
+            return
+        if venue == "polymarket" and heard.path in {"/book", "/books"}:
+            self._saw_books(re.findall(r"\d{20,}", heard.query + heard.body.decode()))
+        if heard.path.startswith(ACCOUNT_READS.get(venue, ("-",))):
+            self.accounts.append(self._moment() | self._account(venue))
+
+    def look(self) -> None:
+        """Note orders that have come since the last look, and what each of them costs by now."""
+        for venue in ("manifold", "polymarket"):
+            service = self.bridges.all.get(venue)
+            if service is None:
+                continue
+            effects = [one for one in service.ledger.effects() if one.kind in {"bet", "sell", "order"}]
+            for effect in effects[self._known.get(venue, 0) :]:
+                if venue == "polymarket" or effect.account == self.bridges.trader:
+                    self._add_order(venue, effect)
+            self._known[venue] = len(effects)
+        for order in self.orders.values():
+            if not order["is_over"]:
+                self._follow(order)
+
+    def facts(self, undone: Collection[str] = ()) -> Fact:
+        """Return everything, with accounts and contracts as they are now, and outcomes that were never taken back."""
+        self.look()
+        outcomes = {ref: one for name, ref, one in self._outcomes() if name not in undone}
+        return {
+            "outcomes": outcomes,
+            **{name: getattr(self, name) for name in ("acts", "eras", "writes", "accounts", "books")},
+            "orders": [*self.orders.values()],
+            "calls": [*PAID_CALLS],
+            "contracts": dict(self._contracts()),
+            "last": [self._moment() | self._account(venue) for venue in ACCOUNT_READS if venue in self.bridges.all],
+            **self._moment(),
+        }
+
+    def _config(self) -> Fact:
+        assert self.lives is not None
+        return tomllib.loads((self.lives.home / "config.toml").read_text(encoding="utf-8"))
+
+    def _moment(self) -> Fact:
+        return {"at_s": self.at_s(), "clock": self.now()}
+
+    # Orders
+
+    def _add_order(self, venue: str, effect: RequestEffect) -> None:
+        came = self._came[venue, effect.request]
+        made = self._bet_facts(effect) if venue == "manifold" else self._exchange_order_facts(effect)
+        order = {**came, "venue": venue, "id": effect.subject, "effect_s": self.at_s(), "stakes": [], **made}
+        order |= {"is_over": False, "fills": []}
+        self.orders[effect.subject] = order
+        self._follow(order)
+        order["held"] = self._held(venue)
+
+    def _follow(self, order: Fact) -> None:
+        if order["venue"] == "manifold":
+            assert self.bridges.manifold is not None
+            bet, now = self.bridges.manifold.state.bets[order["id"]], self.bridges.manifold.now_ms()
+            rests = bet.is_resting(now) and not bet.expired(now)
+            stake, order["is_over"] = bet.order_amount if rests else bet.amount, not rests
+            order["fills"] = [(bet.id, abs(bet.shares), -bet.amount)]
+        else:
+            assert self.bridges.polymarket is not None
+            state = self.bridges.polymarket.state
+            mine = state.orders[order["id"]]
+            trades = [*polymarket_orders.order_trades(mine, state)]
+            stake = polymarket_orders.money_at_risk(mine, state)
+            order["is_over"] = mine.status not in {"LIVE", "DELAYED"} and all(one.is_over for one, _, _ in trades)
+            order["fills"] = [
+                (one.id, float(size), float(cash)) for one, cash, size in trades if one.status == "CONFIRMED"
+            ]
+        if not order["stakes"] or order["stakes"][-1][1] != stake:
+            order["stakes"].append((self.at_s(), stake))
+
+    def _bet_facts(self, effect: RequestEffect) -> Fact:
+        assert self.bridges.manifold is not None
+        bet: FakeManifoldBet = self.bridges.manifold.state.bets[effect.subject]
+        asked, is_sale = effect.detail["asked"], effect.kind == "sell"
+        is_no, price = str(asked["outcome"]) == "NO", asked.get("limitProb")
+        limit = {} if price is None else {"limit": 1.0 - float(price) if is_no else float(price)}
+        return {
+            **limit,
+            "contract": f"{bet.market}/{bet.answer}" if bet.answer else bet.market,
+            "side": "sell" if is_sale else "buy",
+            "leg": str(asked["outcome"]).lower(),
+            "asked": 0.0 if is_sale else float(asked["amount"]),
+            "same_as": json.dumps(dict(asked), sort_keys=True, default=str),
+        }
+
+    def _exchange_order_facts(self, effect: RequestEffect) -> Fact:
+        assert self.bridges.polymarket is not None
+        order: FakePolymarketOrder = self.bridges.polymarket.state.orders[effect.subject]
+        return {
+            "contract": order.market.condition,
+            "side": order.side.lower(),
+            "leg": "yes" if order.token == order.market.tokens[0] else "no",
+            "asked": polymarket_orders.maximum_cost(order),
+            "limit": float(order.price),
+            "type": order.kind,
+            "same_as": order.id,
+        }
+
+    def _saw_books(self, tokens: Iterable[str]) -> None:
+        """Note the best prices of both outcomes of the markets whose books are read."""
+        venue = self.bridges.polymarket
+        assert venue is not None
+        markets = [venue.state.tokens[token] for token in tokens if token in venue.state.tokens]
+        for market in {market.condition: market for market in markets}.values():
+            for leg, token in zip(("yes", "no"), market.tokens, strict=True):
+                bid, ask = best_bid_and_ask(venue.state, market, token)
+                best: Fact = {"bid": None if bid is None else float(bid), "ask": None if ask is None else float(ask)}
+                seen = self._moment() | best | {"faults": self._faults("polymarket"), "token": token}
+                self.books.setdefault((market.condition, leg), []).append(seen)
+
+    # Accounts
+
+    def _account(self, venue: str) -> Fact:
+        found = self._mana() if venue == "manifold" else self._dollars()
+        return {"venue": venue, "faults": self._faults(venue), **found}
+
+    def _faults(self, venue: str) -> int:
+        """Return how many requests of a venue have met a fault so far: old and broken answers among them."""
+        return self.bridges.all[venue].faults.injected.total()
+
+    def _mana(self) -> Fact:
+        venue = self.bridges.manifold
+        assert venue is not None
+        user, positions, loan = venue.state.users[self.bridges.trader], [], 0.0
+        for (who, name, answer), one in venue.state.holdings.items():
+            market = venue.state.markets[name]
+            if who != user.id or market.resolved or max(one.yes, one.no) <= 1e-6:
+                continue
+            loan += one.loan + one.margin
+            place = {"contract": f"{name}/{answer}" if answer else name, "pool": _pool(market, answer)}
+            legs = (("yes", one.yes, one.costs["YES"]), ("no", one.no, one.costs["NO"]))
+            positions += [{**place, "leg": leg, "shares": has, "paid": paid} for leg, has, paid in legs if has > 1e-6]
+        return {"cash": user.balance - loan, "moved": user.deposits, "positions": positions}
+
+    def _dollars(self) -> Fact:
+        venue, user = self.bridges.polymarket, self.bridges.environment.polymarket_account
+        if venue is None or user is None:
+            return {"cash": 0.0, "moved": 0.0, "positions": []}
+        positions = []
+        for token, shares in user.shares.items():
+            market = venue.state.tokens[token]
+            place = market.tokens.index(token)
+            pays = None if market.payouts is None else float(market.payouts[place])
+            bid = best_bid_and_ask(venue.state, market, token)[0]
+            paid = user.spent.get(token, 0) + user.fees.get(token, 0)
+            position: Fact = {"contract": market.condition, "leg": ("yes", "no")[place], "shares": float(shares)}
+            position |= {"bid": float(bid or 0), "has_book": market.trades_now, "pays": pays, "paid": float(paid)}
+            positions += [position] if shares > 0 else []
+        return {"cash": float(user.cash), "moved": 0.0, "positions": positions}
+
+    def _held(self, venue: str) -> dict[str, float]:
+        """Return what the shares of undecided contracts have cost, with what open orders may still cost."""
+        found = dict[str, float]()
+        for one in self._account(venue)["positions"]:
+            if one.get("pays") is None:
+                found[one["contract"]] = found.get(one["contract"], 0.0) + one["paid"]
+        for order in self.orders.values():
+            if order["venue"] == venue and not order["is_over"] and order["side"] == "buy":
+                spent = -sum(cash for _, _, cash in order["fills"])
+                found[order["contract"]] = found.get(order["contract"], 0.0) + order["stakes"][-1][1] - spent
+        return found
+
+    def _outcomes(self) -> Iterator[tuple[str, str, Fact]]:
+        """Yield name, reference and outcome of yes-or-no questions: what YES pays, and what was said when."""
+        for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
+            if market.type == "BINARY" and market.resolution in _ENDS:
+                name = f"manifold:{market.id}"
+                yield name, name, {"yes": _ENDS[market.resolution]}
+        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
+            if not other.neg_risk and other.payouts is not None and any(other.payouts):
+                name = f"polymarket:{other.condition}"
+                yield name, name, {"yes": float(other.payouts[0])}
+        contest, account = self.bridges.metaculus, self.bridges.environment.metaculus_account
+        if contest is None or account is None:
+            return
+        for asked in contest.state.questions.values():
+            if asked.type == "binary" and asked.resolution in _ENDS:
+                said = [(one.start, one.end or math.inf, one.values[1]) for one in asked.forecasts_of(account.id)]
+                spot = {"spot": min(asked.spot_time, asked.close).timestamp(), "said": said}
+                name = f"metaculus:{asked.post}:{asked.id}"
+                yield f"metaculus:{asked.id}", name, {"yes": _ENDS[asked.resolution], **spot}
+
+    def _contracts(self) -> Iterator[tuple[str, Fact]]:
+        for market in () if self.bridges.manifold is None else self.bridges.manifold.state.markets.values():
+            groups = {"event": market.id, "creator": market.creator, "category": (market.groups or ("",))[0]}
+            names = [f"{market.id}/{answer.id}" for answer in market.answers] or [market.id]
+            for name in names:
+                ref = market.id if market.sums_to_one else name
+                yield name, {**groups, "question": f"manifold:{ref}"}
+        for other in () if self.bridges.polymarket is None else self.bridges.polymarket.state.markets.values():
+            yield other.condition, {**_groups(other), "question": f"polymarket:{other.condition}"}
+
+
+def _groups(market: FakePolymarketMarket) -> Fact:
+    return {"event": market.event if market.neg_risk else "", "creator": "", "category": ""}
+
+
+def _pool(market: FakeManifoldMarket, answer: str | None) -> tuple[float, float, float] | None:
+    """Return the shares of YES and NO that the market maker has, and its weight; None where answers are linked."""
+    if market.sums_to_one:
+        return None
+    found = market.answer(answer)
+    pool = market.pool if found is None else found.pool
+    return pool.yes, pool.no, pool.p
