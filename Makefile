@@ -21,8 +21,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
-EXTRAS := --extra report --extra duckduckgo --extra calculate
-TESTED := --extra polymarket --extra keyring --extra apprise
+EXTRAS := --extra report --extra duckduckgo --extra calculate --extra apprise
+TESTED := --extra polymarket --extra keyring
 SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
