@@ -207,7 +207,7 @@ async def test_each_sale_ends_its_share_of_what_was_paid_for_what_is_left(ledger
         at = NOON + number * timedelta(minutes=1)
         await traded(ledger_fixture, f"trade {number}", shares, cash, at=at)
         found = await usage(ledger_fixture, at=at)
-        assert (found.question, found.total) == (pytest.approx(at_stake), pytest.approx(at_stake))
+        assert [found.question, found.total] == pytest.approx([at_stake, at_stake])
 
 
 async def test_the_sale_of_another_question_ends_no_stake_of_other_groups(ledger_fixture: LedgerFixture) -> None:
