@@ -17,6 +17,7 @@ from bot.store.heartbeat import DaemonCondition
 from bot.store.integrity_checks import MIN_FREE_BYTES
 
 DISCOVERY_PREFIX, BACKUP_JOB = "discover ", "backup"
+NOTIFIER_RULE = "notifier"
 # A venue that was not read for so long, or for three of its intervals, is down, whatever its runs say.
 MAX_UNREAD = timedelta(hours=2)
 MAX_BACKUP_AGE = timedelta(days=1)
@@ -287,6 +288,14 @@ def _crashes(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
         yield ConditionFinding(subject=event.at.isoformat(), text=text, since=event.at)
 
 
+def _failing_notifiers(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for name, status in snapshot.ledger.channels.items():
+        if name in snapshot.config.notifiers and status.failing_since is not None:
+            text = f"the notifier {name} takes no message ({status.waiting} wait): {status.detail}"
+            remedy = f"try it with: foxcast notify test {name}"
+            yield ConditionFinding(subject=name, text=text, since=status.failing_since, remedy=remedy)
+
+
 def _ended_seasons(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
     for one in snapshot.ledger.closed_venues:
         job = snapshot.ledger.jobs.get(f"{DISCOVERY_PREFIX}{one.venue}")
@@ -324,6 +333,13 @@ RULES: tuple[ConditionRule, ...] = (
     ConditionRule(name="disk_low", level=_WARNING, find=_low_disk, healed="the disk has enough room again"),
     ConditionRule(name="clock", level=_WARNING, find=_wrong_clock, healed="the clock is right again"),
     ConditionRule(name="backup", level=_WARNING, find=_failed_backups, healed="backups are made again"),
+    ConditionRule(
+        name=NOTIFIER_RULE,
+        level=_WARNING,
+        find=_failing_notifiers,
+        healed="the notifier {} takes messages again",
+        delay=30 * _MINUTE,
+    ),
     ConditionRule(
         name="season", level=_INFO, find=_ended_seasons, healed="there are open questions at {} again", degrades=False
     ),

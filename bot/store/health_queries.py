@@ -9,6 +9,7 @@ from sqlite_utils import Database
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import SubmissionApproval
 from bot.store import permissions
+from bot.store.alerts import ChannelStatus, read_channel_statuses
 from bot.store.cap_usage import read_account_losses
 from bot.store.event_log import (
     CRASH_EVENT,
@@ -120,6 +121,7 @@ class LedgerFacts:
     losses: Sequence[AccountLoss] = ()
     approvals: Sequence[SubmissionApproval] = ()
     closed_venues: Sequence[ClosedVenue] = ()
+    channels: Mapping[str, ChannelStatus] = field(default_factory=dict)
 
 
 def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], now: datetime) -> LedgerFacts:
@@ -135,6 +137,7 @@ def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], 
         losses=_account_losses(database, accounts, now),
         approvals=permissions.list_approvals(database, everything=False, limit=_MAX_APPROVALS_READ),
         closed_venues=find_closed_venues(database, accounts, now),
+        channels=read_channel_statuses(database),
     )
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from bot.alerts.conditions import RULES, find_conditions, find_degradations, healed_text
 from bot.alerts.health_snapshot import HealthSnapshot, read_health, read_own_health
+from bot.config.alert_schema import NotifierTable
 from bot.config.schema import Config
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import ApprovalState, SubmissionApproval
+from bot.store.alerts import ChannelStatus
 from bot.store.database import LockHolder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.health_queries import AccountLoss, ClosedVenue, DayBudget, JobHistory, LedgerFacts, RecentTrials
@@ -77,6 +79,7 @@ def test_a_healthy_bot_has_no_condition() -> None:
     assert found() == {}
 
 
+FAILING = ChannelStatus(waiting=1, failing_since=NOON)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "daemon:": (
         {},
@@ -129,6 +132,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"jobs": {"backup": job("backup", ok=False)}},
         {},
         "the backup failed since 2026-03-03 11:00 UTC: status 503",
+    ),
+    "notifier:phone": (
+        {"channels": {"phone": ChannelStatus(waiting=2, failing_since=NOON, detail="no network"), "old": FAILING}},
+        {"config": CONFIG.model_copy(update={"notifiers": {"phone": NotifierTable()}})},
+        "the notifier phone takes no message (2 wait): no network; try it with: foxcast notify test phone",
     ),
     "season:sea": (
         {
