@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from bot.alerts.health_snapshot import HealthSnapshot
 from bot.core.alerts import AlertLevel
+from bot.core.ids import derive_id
 from bot.core.submissions import ExecutionMode
 from bot.forecasting.failures import describe_failures, failure_reason
 from bot.store.health_queries import EVENT_PERIOD, JobHistory
@@ -25,6 +26,8 @@ LOW_DISK_FACTOR = 4
 MIN_FAILED_TRIALS = 3
 BUDGET_WARNING_SHARE = 0.8
 _MAX_LISTED = 3
+# Events about what is a condition as well: halts and their ends, submissions in doubt, models that are replaced.
+_WORDS_OF_CONDITIONS = (" was stopped", " resumes: ", " is in doubt ", " does badly: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +299,13 @@ def _failing_notifiers(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
             yield ConditionFinding(subject=name, text=text, since=status.failing_since, remedy=remedy)
 
 
+def _events(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for event in snapshot.ledger.alert_events:
+        if not any(words in event.text for words in _WORDS_OF_CONDITIONS):
+            subject = derive_id("event", event.at.isoformat(), event.text)
+            yield ConditionFinding(subject=subject, text=event.text, since=event.at)
+
+
 def _ended_seasons(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
     for one in snapshot.ledger.closed_venues:
         job = snapshot.ledger.jobs.get(f"{DISCOVERY_PREFIX}{one.venue}")
@@ -328,6 +338,7 @@ RULES: tuple[ConditionRule, ...] = (
     ConditionRule(
         name="loss", level=_CRITICAL, find=_big_losses, healed="no longer a big loss today at {}", degrades=False
     ),
+    ConditionRule(name="event", level=_WARNING, find=_events, healed="", degrades=False),
     ConditionRule(name="approval", level=_WARNING, find=_wanted_approvals, healed="", degrades=False),
     ConditionRule(name="disk", level=_CRITICAL, find=_full_disk, healed="the disk has room again"),
     ConditionRule(name="disk_low", level=_WARNING, find=_low_disk, healed="the disk has enough room again"),

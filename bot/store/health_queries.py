@@ -12,6 +12,7 @@ from bot.store import permissions
 from bot.store.alerts import ChannelStatus, read_channel_statuses
 from bot.store.cap_usage import read_account_losses
 from bot.store.event_log import (
+    ALERT_EVENT,
     CRASH_EVENT,
     JobRunRow,
     LedgerEvent,
@@ -117,6 +118,7 @@ class LedgerFacts:
     budgets: Sequence[DayBudget] = ()
     missed_windows: Sequence[LedgerEvent] = ()
     crashes: Sequence[LedgerEvent] = ()
+    alert_events: Sequence[LedgerEvent] = ()
     in_doubt: Mapping[str, int] = field(default_factory=dict)
     losses: Sequence[AccountLoss] = ()
     approvals: Sequence[SubmissionApproval] = ()
@@ -133,6 +135,7 @@ def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], 
         trials=read_recent_trials(database, now),
         missed_windows=_events_since(database, MISSED_WINDOW_EVENT, now - EVENT_PERIOD),
         crashes=_events_since(database, CRASH_EVENT, now - EVENT_PERIOD),
+        alert_events=_events_since(database, ALERT_EVENT, now - EVENT_PERIOD),
         in_doubt=count_in_doubt(database),
         losses=_account_losses(database, accounts, now),
         approvals=permissions.list_approvals(database, everything=False, limit=_MAX_APPROVALS_READ),

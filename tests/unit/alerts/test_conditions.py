@@ -158,10 +158,10 @@ def test_a_condition_is_found_with_what_to_do(key: str) -> None:
 
 
 def test_the_cases_cover_the_table() -> None:
-    others = {"crash", "disk", "budget_100"}
+    others = {"crash", "disk", "budget_100", "event"}
     assert {rule.name for rule in RULES} == {key.partition(":")[0] for key in CASES} | others
     assert len({rule.name for rule in RULES}) == len(RULES)
-    events = {"crash", "missed_window", "approval"}
+    events = {"crash", "missed_window", "approval", "event"}
     assert {rule.name for rule in RULES if rule.is_event} == events
 
 
@@ -174,6 +174,21 @@ def test_a_spent_budget_and_a_full_disk_are_the_worse_of_two_conditions() -> Non
     assert found({"crashes": [event("killed")]}) == {
         "crash:2026-03-03T11:00:00+00:00": "the daemon was restarted: killed"
     }
+
+
+def test_an_event_that_is_no_condition_is_reported_with_a_key_of_its_own() -> None:
+    others = [
+        "sea: sea was stopped at noon",
+        "sea resumes: renewed",
+        "sea: intent a is in doubt and counts",
+        "Model m does badly: x",
+    ]
+    assert found({"alert_events": [event(text) for text in others]}) == {}
+    gone = "sea: the order a was accepted, but the venue lists neither it nor a fill"
+    first, second = found({"alert_events": [event(gone), event("Provider p refuses the credentials")]}).items()
+    assert (first[1], second[1]) == (gone, "Provider p refuses the credentials")
+    assert first[0] != second[0]
+    assert [*found({"alert_events": [event(gone)]})] == [first[0]]
 
 
 @pytest.mark.parametrize(
