@@ -37,6 +37,7 @@ from bot.evaluation.group_scores import GroupScore, score_group, score_groups
 from bot.evaluation.lookup import query_ledger
 from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
 from bot.evaluation.score_rows import (
+    NO_ROUND,
     BinaryScoreRow,
     RuleScoreRow,
     ScoredForecastFile,
@@ -355,12 +356,12 @@ async def _load_scores(
 
 
 def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueScoreRow]]:
-    """Return the scored predictions of each forecaster, by name; the bootstrap resamples whole series."""
+    """Return the scored predictions of each forecaster, by name; the bootstrap resamples clusters."""
     found: dict[str, list[VenueScoreRow]] = {}
     for index, forecaster in enumerate(columns.forecaster):
         ref = columns.ref[index]
         row = BinaryScoreRow(
-            round=columns.batch[index] or NO_VALUE,
+            round=columns.batch[index] or NO_ROUND,
             family=columns.family[index],
             source=columns.source[index],
             series=f"{ref.venue}:{columns.source[index]}/{columns.series[index] or ref.key}",
@@ -378,7 +379,7 @@ def rule_scores_by_forecaster(non_binary: Sequence[NonBinaryScores]) -> dict[str
     found: dict[str, list[RuleScoreRow]] = {}
     for item in non_binary:
         row = RuleScoreRow(
-            round=item.batch or NO_VALUE,
+            round=item.batch or NO_ROUND,
             kind=item.kind,
             family=item.family,
             source=item.source,

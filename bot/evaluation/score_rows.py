@@ -21,13 +21,16 @@ TargetProbabilities = Mapping[tuple[QuestionRef, str], float]
 TargetPredictions = Mapping[tuple[QuestionRef, str], Prediction]
 
 IMPUTED_PROBABILITY = 0.5
+# The round of a question that comes in none.
+NO_ROUND = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryScoreRow:
     """One scored event: the probability given to it, the crowd's where there was one, and what happened (0 to 1).
 
-    ``series`` is the unit of resampling; ``imputed`` marks a missing answer that the rules replace by one half.
+    ``series`` names questions that repeat one another; ``imputed`` marks a missing answer that the rules replace by one
+    half.
     """
 
     round: str
@@ -39,6 +42,11 @@ class BinaryScoreRow:
     outcome: float
     crowd: float | None = None
     imputed: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """What moves together, the unit of resampling: dated values of one round, day and source; else a series."""
+        return _cluster(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,22 @@ class RuleScoreRow:
     scores: Mapping[str, float]
     crowd_scores: Mapping[str, float]
     imputed: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """The unit of resampling, as of a ``BinaryScoreRow``."""
+        return _cluster(self)
+
+
+def _cluster(row: BinaryScoreRow | RuleScoreRow) -> str:
+    if row.horizon_days is None or row.round in {"", NO_ROUND}:
+        return row.series
+    return f"{row.round}/{row.horizon_days} days/{row.source}"
+
+
+def count_clusters(rows: Sequence[BinaryScoreRow] | Sequence[RuleScoreRow]) -> int:
+    """Return how many units of resampling the rows have."""
+    return len({row.cluster for row in rows})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,11 +37,11 @@ def _build_figure(report: TrialReport) -> "Figure":
     draw_reliability(left, report.trials)
     rows = [(str(row["method"]), _main_index(row)) for row in scores.rows]
     for place, (_, cell) in enumerate(rows):
-        if isinstance(cell, ScoreInterval):
+        if isinstance(cell, ScoreInterval) and cell.low is not None and cell.high is not None:
             right.plot([cell.low, cell.high], [place, place], color=TRIAL_COLOURS[0], linewidth=2.0)
             right.plot([cell.estimate], [place], "o", color=TRIAL_COLOURS[1])
-        elif isinstance(cell, int | float):
-            right.plot([cell], [place], "o", color=TRIAL_COLOURS[1])
+        elif isinstance(cell, ScoreInterval):
+            right.plot([cell.estimate], [place], "o", color=TRIAL_COLOURS[1])
     right.set_yticks(range(len(rows)), [name for name, _ in rows])
     right.invert_yaxis()
     right.set_title("Brier Index with 95 % interval by blocks")
