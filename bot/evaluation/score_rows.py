@@ -236,11 +236,10 @@ def score_forecast_files(archive: RoundArchive, paths: Sequence[Path]) -> list[S
     return scored_files
 
 
-def pooling_notes(scored_files: Sequence[ScoredForecastFile]) -> Iterator[str]:
-    """Return notes where the pooled figures mix several authors, or several files of a round."""
-    authors = sorted({one.file.author for one in scored_files})
-    if len(authors) > 1:
-        yield f"the figures pool files of {len(authors)} authors ({', '.join(authors)}); by_file tells them apart"
-    for key, count in sorted(Counter(one.file.round for one in scored_files).items()):
-        if count > 1:
-            yield f"the figures pool {count} files of round {key}; by_file tells them apart"
+def group_files(scored_files: Sequence[ScoredForecastFile]) -> dict[str, list[ScoredForecastFile]]:
+    """Return the files whose figures may be pooled together: by author, or each by itself if a round is there twice."""
+    repeated = Counter((one.file.author, one.file.round) for one in scored_files).most_common(1)[0][1] > 1
+    groups: dict[str, list[ScoredForecastFile]] = {}
+    for one in scored_files:
+        groups.setdefault(one.file.name if repeated else one.file.author, []).append(one)
+    return groups

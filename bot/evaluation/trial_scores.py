@@ -346,14 +346,23 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 def measure_reliability(table: TrialTable) -> ReportTable:
     """Return how often what each method said came true, in up to ten bins of equal width."""
+    return reliability_table({name: forecasts_with_outcomes(table, name) for name in table.by_method})
+
+
+def forecasts_with_outcomes(table: TrialTable, method: str) -> tuple[list[float], list[float]]:
+    """Return the probabilities of a method for resolved events, and the outcomes."""
+    answers = table.by_method[method]
+    events = [event for event in answers if event in table.resolved]
+    return [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
+
+
+def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> ReportTable:
+    """Return the bins of probabilities and outcomes by name; names without any have no rows."""
     rows: list[dict[str, ReportCell]] = []
-    for name, answers in table.by_method.items():
-        events = [event for event in answers if event in table.resolved]
-        if not events:
+    for name, (probabilities, outcomes) in pairs.items():
+        if not len(probabilities):
             continue
-        bins = equal_width_bins(
-            [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
-        )
+        bins = equal_width_bins(probabilities, outcomes)
         rows += [
             {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
             for low, high, count, forecast, rate in zip(
