@@ -117,6 +117,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
+    "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
     "db": CommandEntry("bot.cli.db", "Check, back up, list, restore or export the ledger."),
 }

@@ -16,6 +16,7 @@ from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
+from bot.config.web_schema import WebSection
 from bot.core.language_models import ModelDialect, ReasoningEffort
 from bot.core.plugin_specs import PluginTableName
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
@@ -431,6 +432,9 @@ class Config(ConfigSection):
     alerts: AlertsSection = AlertsSection()
     """What is reported to people, and when."""
 
+    web: WebSection = WebSection()
+    """Where the daemon answers others."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -477,6 +481,7 @@ class Config(ConfigSection):
             update={
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
+                "web": self.web.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class
