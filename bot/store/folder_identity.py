@@ -30,6 +30,8 @@ _MAX_IDENTITY_BYTES = 10_000
 _CREATE_TABLE = f"create table if not exists {IDENTITY_TABLE} (only integer primary key check (only = 1), body text)"
 _REPLACE = f"insert or replace into {IDENTITY_TABLE} (only, body) values (1, ?)"  # noqa: S608 - made of constants
 _SELECT = f"select body from {IDENTITY_TABLE}"  # noqa: S608 - made of constants
+# Unlike sqlite_master, this pragma looks into attached databases too.
+_HAS_TABLE = "select 1 from pragma_table_info(?)"
 # Source: machine-id(5) of systemd: the id is not to be shown, so it is hashed together with a name of ours.
 _MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _MACHINE_HASH_NAME = b"foxcast state folder"
@@ -125,7 +127,8 @@ def ensure_identity(ledger: Path, *, at: datetime) -> IdentityCheck:
 
 def write_identity(database: Database, identity: FolderIdentity) -> None:
     """Write the identity into the ledger, within the caller's transaction if there is one."""
-    database.execute(_CREATE_TABLE)
+    if not _has_table(database):
+        database.execute(_CREATE_TABLE)
     database.execute(_REPLACE, [_to_text(identity)])
 
 
@@ -183,8 +186,13 @@ def _read_outside(folder: Path) -> FolderIdentity | None:
         raise StoreError(message) from None
 
 
+def _has_table(database: Database) -> bool:
+    """Return whether the table exists, also in a ledger that is attached to the database of evidence."""
+    return database.execute(_HAS_TABLE, [IDENTITY_TABLE]).fetchone() is not None
+
+
 def _read_inside(database: Database) -> FolderIdentity | None:
-    if not database[IDENTITY_TABLE].exists():
+    if not _has_table(database):
         return None
     row = database.execute(_SELECT).fetchone()
     return None if row is None else _from_text(row[0])

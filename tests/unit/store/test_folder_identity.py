@@ -1,6 +1,7 @@
 """Real folders, copied and moved: what their identity says afterwards, and what that does to arm records."""
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from bot.core.errors import StoreError
 from bot.core.permissions import ArmRecord
+from bot.store.database import open_reader, open_writer_with
 from bot.store.folder_identity import (
     IDENTITY_FILE,
     FolderPlace,
@@ -17,6 +19,7 @@ from bot.store.folder_identity import (
     export_identity,
     locate_folder,
     make_identity,
+    read_binding,
     write_identity,
 )
 from bot.store.ledger import open_ledger
@@ -152,3 +155,16 @@ async def test_an_arm_record_is_bound_to_the_identity_of_its_folder(tmp_path: Pa
     assert check_identity(copy).fault == ""
     assert not await is_armed(copy)
     assert await is_armed(path)
+
+
+def test_a_writer_of_two_databases_reads_the_identity_of_the_ledger(tmp_path: Path) -> None:
+    ledger, evidence = tmp_path / "ledger.sqlite", tmp_path / "evidence.sqlite"
+    identity = ensure_identity(ledger, at=NOON).identity
+    assert identity is not None
+    with closing(open_writer_with(evidence, ledger)) as database:
+        assert read_binding(database) == identity.binding
+        adopted = make_identity(tmp_path, at=NOON)
+        write_identity(database, adopted)
+        assert read_binding(database) == adopted.binding
+    with closing(open_reader(ledger)) as database:
+        assert read_binding(database) == adopted.binding
