@@ -83,16 +83,17 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("mutant", "days"),
+    ("mutant", "first", "days"),
     [
-        ("no-audit", "0.4"),
-        ("any-version", "3"),
-        pytest.param("yes-is-no", "3", marks=pytest.mark.slow),
-        pytest.param("never-resolved", "3", marks=pytest.mark.slow),
+        ("no-audit", "101", "0.4"),
+        ("any-version", "7", "3"),
+        ("leases-run-out", "33", "0.1"),
+        pytest.param("yes-is-no", "101", "3", marks=pytest.mark.slow),
+        pytest.param("never-resolved", "101", "3", marks=pytest.mark.slow),
     ],
 )
-def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, days: str) -> None:
-    found = run_simulate_command("--first", "101", "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
+def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, first: str, days: str) -> None:
+    found = run_simulate_command("--first", first, "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
     assert found.returncode == 1
     assert "VIOLATED" in found.stdout
     assert f"MUTANT={mutant}" in found.stdout
