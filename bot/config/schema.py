@@ -104,6 +104,10 @@ class DaemonSection(ConfigSection):
     backup_gb: float = Field(default=20.0, gt=0, le=1e6)
     """Gigabytes that all backups may take together; the oldest are deleted beyond that, or beyond half of the disk."""
 
+    evidence_days: int | None = Field(default=None, ge=7, le=100_000)
+    """Days after which the evidence of a resolved question (pages, exchanges, prompts, steps) is deleted; unset: never.
+    Numbers, decisions and scores stay."""
+
     watch_questions: int = Field(default=200, ge=0, le=10_000)
     """How many prices of each venue are watched as they move, soonest close first; 0 watches none."""
 
