@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 
 from bot.config.schema import Config
+from bot.core.errors import StoreError
 from bot.core.submissions import ExecutionMode
 from bot.execution.gate.kill_switch import STOP_FILE, halts_besides_file, read_halt_reason
 from bot.execution.gate.readiness import MAX_CLOCK_SKEW_S
@@ -16,6 +17,7 @@ from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.health_queries import DayBudget, LedgerFacts, VenueAccount, read_ledger_facts
 from bot.store.heartbeat import DaemonState, read_daemon_state
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger_read_only, state_folder
+from bot.store.restore import lost_ledger_reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,10 @@ class HealthSnapshot:
 
 
 async def read_health(config: Config, now: datetime) -> HealthSnapshot:
-    """Read the snapshot from outside of the daemon; raises StoreError for a ledger that cannot be read."""
+    """Read the snapshot from outside of the daemon; raises StoreError for a ledger that was lost or cannot be read."""
     path = state_folder(config) / LEDGER_FILE
+    if reason := lost_ledger_reason(path):
+        raise StoreError(reason)
     if not path.exists():
         return await _build_snapshot(config, now, LedgerFacts(), has_ledger=False)
     async with open_ledger_read_only(path) as ledger:
@@ -53,11 +57,14 @@ async def read_health(config: Config, now: datetime) -> HealthSnapshot:
 
 
 async def read_own_health(
-    config: Config, ledger: Ledger, now: datetime, *, clock_skew_s: float | None
+    config: Config, ledger: Ledger, now: datetime, *, clock_skew_s: float | None, watches_itself: bool = True
 ) -> HealthSnapshot:
-    """Read the snapshot within the daemon, which also knows how far its clock is from those of servers."""
+    """Read the snapshot within the daemon, which also knows how far its clock is from those of servers.
+
+    Without ``watches_itself`` the heartbeat counts too, as for others.
+    """
     facts = await _read_facts(config, ledger, now)
-    return await _build_snapshot(config, now, facts, clock_skew_s=clock_skew_s, watches_itself=True)
+    return await _build_snapshot(config, now, facts, clock_skew_s=clock_skew_s, watches_itself=watches_itself)
 
 
 async def _build_snapshot(

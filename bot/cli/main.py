@@ -88,6 +88,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "arm_app",
     ),
     "disarm": CommandEntry("bot.cli.arm", "Revoke live submission for a venue.", "disarm_app"),
+    "adopt": CommandEntry(
+        "bot.cli.adopt",
+        "Make a copied or moved state folder live again; stop the other copy first. Ends all arm records.",
+    ),
     "approvals": CommandEntry(
         "bot.cli.approvals", "List submissions waiting for approval, with reasons.", "approvals_app"
     ),
@@ -113,6 +117,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "prompts": CommandEntry("bot.cli.prompts", "Show the prompt files of a forecaster, or copy them."),
     "config": CommandEntry("bot.cli.config", "Show the configuration and explain settings."),
     "notify": CommandEntry("bot.cli.notify", "List notifiers and test them."),
+    "service": CommandEntry("bot.cli.service", "Run the daemon as a service of systemd."),
     "doctor": CommandEntry("bot.cli.doctor", "Check this installation and suggest fixes."),
     "db": CommandEntry("bot.cli.db", "Check, back up, list, restore or export the ledger."),
 }

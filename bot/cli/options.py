@@ -40,6 +40,14 @@ class CommandInvocation:
         return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
     @property
+    def absolute_program(self) -> tuple[str, ...]:
+        """How to call the program again without a shell, from any folder."""
+        path = Path(sys.argv[0])
+        if path.name == LAUNCHER_FILE:
+            return sys.executable, str(path.absolute())
+        return (str(Path(shutil.which(str(path)) or path).absolute()),)
+
+    @property
     def command_line(self) -> str:
         """The same command line again, quoted for a shell."""
         return " ".join([self.program, *map(shlex.quote, self.arguments)])

@@ -16,10 +16,11 @@ from bot.config.alert_schema import AlertsSection, NotifierTable
 from bot.config.base_schema import ConfigName, ConfigSection, HostName, Hours, ModelName, PluginTable, Seconds
 from bot.config.sources import ConfigSources
 from bot.config.venue_schema import VenueTable
+from bot.config.web_schema import WebSection
 from bot.core.language_models import ModelDialect, ReasoningEffort
 from bot.core.plugin_specs import PluginTableName
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
-from bot.core.submissions import ExecutionMode
+from bot.core.submissions import LIVE_MODES, ExecutionMode
 
 
 class LogLevel(StrEnum):
@@ -99,7 +100,7 @@ class DaemonSection(ConfigSection):
     """Seconds between passes that score what has resolved."""
 
     backup_every_s: Seconds = 3600.0
-    """Seconds between backups of the ledger and the paper books; 24 hourly and 30 daily copies are kept."""
+    """Seconds between backups of the ledger and the paper books."""
 
     backup_gb: float = Field(default=20.0, gt=0, le=1e6)
     """Gigabytes that all backups may take together; the oldest are deleted beyond that, or beyond half of the disk."""
@@ -107,6 +108,9 @@ class DaemonSection(ConfigSection):
     evidence_days: int | None = Field(default=None, ge=7, le=100_000)
     """Days after which the evidence of a resolved question (pages, exchanges, prompts, steps) is deleted; unset: never.
     Numbers, decisions and scores stay."""
+
+    min_free_mb: float = Field(default=500.0, ge=0, le=1e9)
+    """Free megabytes of the disk below which no search for questions, forecast or submission begins; 0: no limit."""
 
     watch_questions: int = Field(default=200, ge=0, le=10_000)
     """How many prices of each venue are watched as they move, soonest close first; 0 watches none."""
@@ -432,6 +436,9 @@ class Config(ConfigSection):
     alerts: AlertsSection = AlertsSection()
     """What is reported to people, and when."""
 
+    web: WebSection = WebSection()
+    """Where the daemon answers others."""
+
     limits: LimitsSection = LimitsSection()
     """The limits of one trial of a forecaster."""
 
@@ -478,6 +485,7 @@ class Config(ConfigSection):
             update={
                 "state": sources.folder / self.state.expanduser(),
                 "plugin_files": tuple(sources.folder / file.expanduser() for file in self.plugin_files),
+                "web": self.web.located(sources.folder),
             }
         )
         located._sources = sources  # noqa: SLF001 - an attribute of this class
@@ -489,6 +497,14 @@ class Config(ConfigSection):
         if table is None:
             return ExecutionMode.OFF
         return self.mode if table.mode is None else table.mode
+
+    def with_live_venues_on_paper(self) -> "Config":
+        """Return this configuration with the mode ``paper`` for each venue that would submit to the real venue."""
+        tables = {
+            name: table.model_copy(update={"mode": ExecutionMode.PAPER}) if self.mode_of(name) in LIVE_MODES else table
+            for name, table in self.venues.items()
+        }
+        return self.model_copy(update={"venues": tables})
 
     def forecaster_table(self, name: str) -> ForecasterTable:
         """Return the table of a forecaster; a table of defaults if config has none."""

@@ -308,7 +308,8 @@ INVARIANTS: tuple[LedgerInvariant, ...] = (
     *_OUTCOME_INVARIANTS,
     *_MODEL_INVARIANTS,
 )
-MIN_FREE_BYTES = 500 * 1024 * 1024
+MIN_FREE_BYTES = 500_000_000
+LOW_DISK_RULE = "no question is searched, no forecast and no submission begins until there is more"
 MAX_EXAMPLES = 5
 
 
@@ -391,6 +392,17 @@ def run_full_check(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityRe
     return _run_checks(path, (_FULL_CHECK, _FOREIGN_KEY_CHECK, *queries))
 
 
+def low_disk_reason(folder: Path, min_free_bytes: float = MIN_FREE_BYTES) -> str:
+    """Return why nothing new may begin on the disk of a folder, "" if enough of it is free; raises StoreError."""
+    with translate_errors(folder):
+        existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        free_bytes = shutil.disk_usage(existing).free
+    if free_bytes >= min_free_bytes:
+        return ""
+    least = f"{min_free_bytes / 1e6:,.0f} MB"
+    return f"{free_bytes / 1e6:,.0f} MB are free on the disk of {folder}, less than {least}; {LOW_DISK_RULE}"
+
+
 def wal_size(path: Path) -> int:
     """Return the size of the write-ahead log of the ledger; above 64 MB a reader blocks its checkpoint."""
     wal = path.with_name(f"{path.name}-wal")
@@ -442,7 +454,7 @@ def _disk_warnings(health: IntegrityReport) -> tuple[str, ...]:
     low, long = health.free_bytes < MIN_FREE_BYTES, health.wal_bytes > WAL_LIMIT_BYTES
     free, log = f"{health.free_bytes / 1e6:.0f} MB", f"{health.wal_bytes / 1e6:.0f} MB"
     found = (
-        f"{free} are free on the disk; no new work starts below 500 MB" if low else None,
+        f"{free} are free on the disk; {LOW_DISK_RULE}" if low else None,
         f"the write-ahead log has {log}; stop other programs that keep the ledger open" if long else None,
         sqlite_version_warning(),
     )

@@ -3,7 +3,6 @@
 Questions other than yes-or-no questions get the crowd's prediction, or an even spread.
 """
 
-import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,9 +32,15 @@ from bot.api import (
     TrainingExample,
     TrialContext,
     flat_prediction,
+    parse_fitted_parameters,
 )
 from plugins.baseline.model import fit_parameters, predict_event, select_form
-from plugins.baseline.parameters import BaselineParameters, decode_parameters, encode_parameters
+from plugins.baseline.parameters import (
+    BaselineParameters,
+    decode_parameters,
+    encode_parameters,
+    merge_parameters,
+)
 from plugins.baseline.question_facts import KnownOutcome, QuestionFacts, ScoredEvent
 
 # Sets of parameters kept in memory: those of the rounds of a backfill that are forecast concurrently.
@@ -182,6 +187,10 @@ class BaselineLearner:
         """Return parameters as a JSON object; raises LeakError for an outcome not known before that day."""
         return encode_parameters(fit_parameters([*_known_outcomes(examples)], before=_resolution_day(before)))
 
+    def merge(self, fits: Sequence[FittedParameters]) -> Mapping[str, Json]:
+        """Return parameters with each form as fitted to the most outcomes of it."""
+        return encode_parameters(merge_parameters([decode_parameters(fit.payload) for fit in fits]))
+
 
 def load_shipped_parameters() -> tuple[FittedParameters, ...]:
     """Return the parameters in ``fitted/``.
@@ -195,16 +204,9 @@ def load_shipped_parameters() -> tuple[FittedParameters, ...]:
 
 def _read_fitted(name: str, text: str) -> FittedParameters:
     try:
-        raw = json.loads(text)
-        return FittedParameters(
-            forecaster=raw["forecaster"],
-            before=datetime.fromisoformat(raw["before"]),
-            examples=raw["examples"],
-            payload=raw["payload"],
-            provenance=raw["provenance"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{name}: {error!r}; write it again with: foxcast fit {BASELINE_NAME}"
+        return parse_fitted_parameters(text)
+    except MalformedDataError as error:
+        message = f"{name}: {error}; write it again with: foxcast fit {BASELINE_NAME}"
         raise MalformedDataError(message) from error
 
 

@@ -3,14 +3,17 @@
 import json
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.acceptance.conftest import COMMAND, CommandResult, FoxcastInstallation, installed
+from tests.acceptance.conftest import COMMAND, CONFIG, CommandResult, FoxcastInstallation, installed
 
 UNREACHABLE = """
 plugins = ["manifold", "baseline"]
@@ -107,3 +110,42 @@ def test_after_the_only_venue_failed_every_command_says_so(tmp_path: Path) -> No
     with daemon(foxcast):
         degraded = check_until(foxcast, 1)
     assert degraded.out.startswith("degraded\nwarning: manifold could not be read")
+
+
+def test_a_watcher_sees_health_and_metrics_of_a_daemon_over_http(tmp_path: Path) -> None:
+    foxcast = installed(tmp_path, CONFIG + '\n[web]\nlisten = "127.0.0.1:0"\n[log]\nformat = "json"\n')
+    with daemon(foxcast) as process, httpx.Client(timeout=PATIENCE_S) as client:
+        assert process.stderr is not None
+        lines = (json.loads(line) for line in process.stderr if line.startswith("{"))
+        address = next(line["address"] for line in lines if line["event"] == "health and metrics")
+        # What it logs from here on must not fill the pipe.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        end = time.monotonic() + PATIENCE_S
+        while (ready := client.get(address)).status_code != 200:
+            assert time.monotonic() < end, ready.text
+            time.sleep(0.2)
+        assert ready.json() == {"status": "healthy", "problems": []}
+        assert client.get(f"{address}/live").status_code == 200
+        text = client.get(address.replace("/healthz", "/metrics")).text
+        families = {family.name for family in text_string_to_metric_families(text)}
+        assert {"foxcast_healthy", "foxcast_queue", "foxcast_job_seconds"} <= families
+        # The page comes from the daemon's own loop: a daemon that is paused does not answer.
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(httpx.TimeoutException):
+            client.get(address, timeout=1.0)
+        process.send_signal(signal.SIGCONT)
+
+
+def test_a_service_is_written_for_this_configuration(tmp_path: Path) -> None:
+    foxcast = installed(tmp_path)
+    shown = foxcast("service", "install", "--print")
+    assert f'ExecStart="{COMMAND}" "--config" "{tmp_path}/config.toml" "run"' in shown.out
+    assert not (tmp_path / "state").exists()
+    done = foxcast("service", "install")
+    assert done.code == 0
+    unit = tmp_path / ".config" / "systemd" / "user" / "foxcast.service"
+    assert unit.read_text() == shown.out
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert "systemctl --user enable --now foxcast.service" in done.out
+    foxcast.config.unlink()
+    assert foxcast("service", "install").is_refusal(2, "a service needs a configuration file")

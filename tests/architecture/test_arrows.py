@@ -15,7 +15,8 @@ LAYERS = (
     ("bot.evaluation", "bot.jobs"),
     ("bot.alerts",),
     ("bot.api", "bot.app", "bot.daemon"),
-    ("bot.cli", "bot.web"),
+    ("bot.web",),
+    ("bot.cli",),
 )
 # The package itself is a docstring; test kit and simulator may use everything and nothing of bot may use them.
 OUTSIDE_LAYERS = {"bot", "bot.testing", "bot.simulator"}

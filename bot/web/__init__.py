@@ -1,0 +1,1 @@
+"""What a running daemon shows to others over HTTP: its health and its metrics. Nothing here changes anything."""
