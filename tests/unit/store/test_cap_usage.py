@@ -46,7 +46,11 @@ async def read_equity(ledger_fixture: LedgerFixture, *readings: tuple[datetime, 
     def add_all(database: Any) -> None:
         for at, equity in readings:
             row = {"venue": "lantern", "account": "us", "at": format_timestamp(at), "currency": "COIN", "cash": equity}
-            database["account_reading"].insert({**row, "equity": equity, "body": "{}"})
+            database.execute(
+                "insert into account_reading (venue, account, at, currency, cash, equity, body) "
+                "values (:venue, :account, :at, :currency, :cash, :equity, '{}')",
+                {**row, "equity": equity},
+            )
 
     await ledger_fixture.ledger.permissions.write(add_all)
 
