@@ -72,6 +72,7 @@ from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
+from bot.store.event_log import ALERT_EVENT
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
@@ -489,7 +490,7 @@ async def _open_models(
 
     async def alert(subject: str, text: str) -> None:
         log.warning(subject, detail=text)
-        await ledger.events.add_event("alert", f"{subject}: {text}", at=factory.clock.now())
+        await ledger.events.add_event(ALERT_EVENT, f"{subject}: {text}", at=factory.clock.now())
 
     gateway = await factory.open_model_gateway(ledger, alert)
     return gateway, await factory.open_tool_factory(ledger, gateway, retry_failures=retry_failures)

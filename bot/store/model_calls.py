@@ -40,9 +40,10 @@ RECORDED_ANSWER = (
     "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
 )
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
+# The plus keeps SQLite from reading all calls in the order of their scopes: the calls of a day are few.
 _SPENDING_SINCE = """
 select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
-where at >= ? group by scope, provider order by scope, provider
+where at >= ? group by +scope, provider order by scope, provider
 """
 SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
 # Only forecasts whose calls were all answered, and are all among the recent ones, are typical.
