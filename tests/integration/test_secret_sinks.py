@@ -138,9 +138,9 @@ def test_no_ledger_holds_a_secret(secret: str) -> None:
         files = [file for file in path.parent.iterdir() if file.is_file() and file.name != BALLAST_FILE]
         written = "\n".join(content.decode("utf-8", "replace") for file in files for content in contents(file))
     assert left_of(texts, secret, written) == set()
-    # Of each form there are a question, an event and a page.
-    assert written.count(f"a page of {REDACTION_MARK}") > len(texts) / 2
-    assert written.count(REDACTION_MARK) >= 5 * len(texts)
+    # Pages that are the same without the secret are kept once.
+    assert f"a page of {REDACTION_MARK}!" in written
+    assert written.count(REDACTION_MARK) >= 3 * len(texts)
 
 
 @given(issued)
