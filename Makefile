@@ -12,6 +12,7 @@ JOBS ?= 2
 SIMULATE_ARGS ?=
 LIVE ?=
 BENCH_ARGS ?=
+MUTATE_ARGS ?=
 DEMO_ARGS ?=
 
 VENV := .venv
@@ -28,7 +29,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo sample docs test check format lint types cover bench crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
+.PHONY: help run demo sample docs test check format lint types cover bench mutate crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +68,9 @@ cover: $(TOOLS) ## run all tests and hold bot and plugins to 97 % of lines and b
 
 bench: $(TOOLS) ## measure speed, memory and start-up time
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+mutate: $(TOOLS) ## change what spends or sends, bit by bit: do the tests notice? (MUTATE_ARGS="--part gate --minutes 30")
+	nice -n 10 $(BIN)/python -m tests.mutation_testing $(MUTATE_ARGS)
 
 test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine, then one with each mind
 	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)

@@ -266,6 +266,7 @@ from bot.forecasting.aggregation import (
     pool_predictions,
     read_predictions,
 )
+from bot.forecasting.parameter_fitting import parse_fitted_parameters
 from bot.forecasting.prompt_files import check_prompt_folder, fill_prompt, join_prompt_sources, load_template
 from bot.forecasting.untrusted_text import clean_unfenced_text, fence_text, show_to_person
 from bot.net.urls import CacheBuster
@@ -553,6 +554,7 @@ __all__ = [
     "open_paper_book",
     "open_session",
     "parse_date",
+    "parse_fitted_parameters",
     "parsing",
     "payoff_scenarios",
     "plain_snippet",

@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -72,6 +72,7 @@ from bot.plugin_system.registry import Registry
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
 from bot.store.event_log import ALERT_EVENT
+from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
@@ -305,6 +306,9 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
+        displacement = check_identity(folder / LEDGER_FILE).fault
+        if displacement:
+            config = await _use_paper(config, ledger, folder, displacement, started_at)
         factory_manager = _open_plugin_factory(config, registry, clock, folder=folder, ledger=ledger)
         factory = await stack.enter_async_context(factory_manager)
         only_forecasters, names = options.get("only"), [*usable_venues(config, registry)]
@@ -313,7 +317,12 @@ async def open_app(
         forecasters = await factory.open_forecasters(named if only_forecasters is None else only_forecasters)
         gateway, tool_factory = await _open_models(factory, forecasters, ledger)
         wiring = wire_execution(
-            factory, opened, ledger, _kill_switch(config, folder), partial(_measured_clock_skew, factory.http)
+            factory,
+            opened,
+            ledger,
+            _kill_switch(config, folder),
+            partial(_measured_clock_skew, factory.http),
+            is_displaced=bool(displacement),
         )
         discovered_venues, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := configured_archive(config, registry, name))]
@@ -343,6 +352,14 @@ async def open_app(
         if only_forecasters is None:
             await _recover_state(app)
         yield app
+
+
+async def _use_paper(config: Config, ledger: Ledger, folder: Path, fault: str, at: datetime) -> Config:
+    """Return the configuration for a folder that was copied or moved, and record that nothing is submitted live."""
+    text = f"the state folder {folder} {fault}; live venues use paper books here; {ADOPT_REMEDY}"
+    log.warning("state folder was copied or moved", detail=text)
+    await ledger.events.add_event("displaced", text, at=at)
+    return config.with_live_venues_on_paper()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,9 +154,18 @@ class ExecutionWiring:
 
 
 def wire_execution(
-    factory: PluginFactory, venues: OpenVenues, ledger: Ledger, kill_switch: KillSwitch, clock_skew: ClockSkewReader
+    factory: PluginFactory,
+    venues: OpenVenues,
+    ledger: Ledger,
+    kill_switch: KillSwitch,
+    clock_skew: ClockSkewReader,
+    *,
+    is_displaced: bool = False,
 ) -> ExecutionWiring:
-    """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues."""
+    """Return the wiring; ``clock_skew`` returns by how many seconds this clock is ahead of those of the venues.
+
+    ``is_displaced``: the state folder was copied or moved, so that live venues use paper books.
+    """
     clock, readiness = factory.clock, LiveReadiness()
     withdrawal_venues = frozenset(spec.name for spec in factory.registry.venues if spec.withdraws)
     return ExecutionWiring(
@@ -180,6 +189,7 @@ def wire_execution(
             trading_venues=frozenset(venues.planners),
             withdrawal_venues=withdrawal_venues,
             folder=kill_switch.ledger_file.parent,
+            is_displaced=is_displaced,
             on_resume=partial(_recheck_credentials, readiness, factory.credentials),
         ),
         live_readiness=ReadinessContext(

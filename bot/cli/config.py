@@ -211,8 +211,8 @@ def _settings_models(document: TomlDocument) -> dict[KeyPath, type[BaseModel]]:
     """Return the settings models of built-in and enabled plugins, and of the variants of forecasters in the file."""
     table, folder = document.table, Path() if document.path is None else document.path.parent
     found = discover_plugins(tuple(folder / str(name) for name in _list_at(table, "plugin_files")))
-    enabled = {*_list_at(table, "plugins"), *(one.name for one in found if one.origin is PluginOrigin.BUILT_IN)}
-    names = sorted({plugin.name for plugin in found} & enabled)
+    named = [*map(str, _list_at(table, "plugins"))]
+    names = sorted({one.name for one in found if one.name in named or one.origin is PluginOrigin.BUILT_IN})
     registry = build_registry(Config(plugins=tuple(names)), found)
     models: dict[KeyPath, type[BaseModel]] = {
         settings_key(spec): spec.settings for kind in PluginTableName for spec in registry.specs_of_table(kind)

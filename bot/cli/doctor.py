@@ -48,6 +48,7 @@ from bot.plugin_system.registry import Registry, load_registry, with_all_members
 from bot.store.backups import BACKUP_FOLDER, list_backups
 from bot.store.database import WAL_LIMIT_BYTES
 from bot.store.event_log import LedgerEvent
+from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.heartbeat import MAX_HEARTBEAT_AGE, DaemonCondition, read_daemon_state
 from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
 from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
@@ -290,6 +291,7 @@ def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
         yield CheckFinding(CheckVerdict.OK, "ledger", "none yet; create one with: foxcast run --once")
         return
     yield _check_ledger_integrity(path)
+    yield from _check_identity(path)
     wal = wal_size(path)
     if wal > WAL_LIMIT_BYTES:
         yield CheckFinding(
@@ -305,6 +307,18 @@ def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
         found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing is submitted"
         remedy = "the next run compares it with the venues, and reports what is left to settle"
         yield CheckFinding(CheckVerdict.WARN, "restored", found, remedy)
+
+
+def _check_identity(path: Path) -> Iterator[CheckFinding]:
+    try:
+        found = check_identity(path)
+    except StoreError as error:
+        text, _, remedy = str(error).partition("; ")
+        yield CheckFinding(CheckVerdict.FAIL, "folder identity", text, remedy)
+        return
+    if found.fault:
+        text = f"{path.parent} {found.fault}, so nothing is submitted live"
+        yield CheckFinding(CheckVerdict.WARN, "folder identity", text, ADOPT_REMEDY)
 
 
 def _check_last_halt(path: Path) -> Iterator[CheckFinding]:

@@ -89,7 +89,12 @@ def report_trials(ctx: typer.Context, options: TrialsOptions) -> None:
     )
     notes: list[str] = []
     if options.rounds is not None:
-        table, notes = _apply_rounds(ctx, options, table, [*plan.blend, *plan.against])
+        config, registry = load_config_and_plugins(ctx)
+        require_venue_archive(config, registry, options.venue)
+        _, archive = find_archive(config, registry, options.venue, options.rounds)
+        named = RoundForecasters(config, registry, archive)
+        found = named.apply_rounds(table, [*plan.blend, *plan.against], options.rounds)
+        table, notes = found.table, found.notes
     with progress_bars() as bars:
         task = bars.add_task("report", total=None)
         report = build_trial_report(
@@ -112,25 +117,56 @@ def _select_methods(table: TrialTable, patterns: Sequence[str]) -> TrialTable:
     return table.select_methods([name for name in table.by_method if any(fnmatchcase(name, one) for one in patterns)])
 
 
-def _apply_rounds(
-    ctx: typer.Context, options: TrialsOptions, table: TrialTable, named: Sequence[str]
-) -> tuple[TrialTable, list[str]]:
-    """Return the table with published outcomes and the forecasts of the named forecasters, and notes about both."""
-    config, registry = load_config_and_plugins(ctx)
-    require_venue_archive(config, registry, options.venue)
-    folder = options.rounds or Path()
-    _, archive = find_archive(config, registry, options.venue, folder)
-    rounds = [*read_matching_rounds(table, archive)]
-    published = apply_published_outcomes(table, rounds)
-    notes = [f"Outcomes are those published in {folder.name}; {published.changed} differ from the tables."]
-    table = published.table
-    for name in [one for one in dict.fromkeys(named) if one not in table.by_method]:
-        if name == CROWD_METHOD:
-            table = table.with_rows(_crowd_rows(rounds))
-        elif name in registry.forecasters:
-            table = table.with_rows(_forecast_rounds(config, registry, archive, name, rounds))
-            notes.append(f"{name} forecast the rounds with what had resolved before each of them.")
-    return table, notes
+@dataclass(frozen=True, slots=True)
+class ForecastRounds:
+    """A table with published outcomes and the forecasts of forecasters of ours, and notes about both."""
+
+    table: TrialTable
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundForecasters:
+    """Forecasters that ask no model, on the rounds of an archive."""
+
+    config: Config
+    registry: Registry
+    archive: RoundArchive
+
+    def apply_rounds(self, table: TrialTable, named: Sequence[str], folder: Path) -> ForecastRounds:
+        """Return a table with published outcomes, and with forecasts of the named forecasters that it lacks.
+
+        Raises NotFoundError if the archive has no round of the table, ConfigError for a forecaster that asks models.
+        """
+        rounds = [*read_matching_rounds(table, self.archive)]
+        published = apply_published_outcomes(table, rounds)
+        notes = [f"Outcomes are those published in {folder.name}; {published.changed} differ from the tables."]
+        found = published.table
+        for name in [one for one in dict.fromkeys(named) if one not in table.by_method]:
+            if name == CROWD_METHOD:
+                found = found.with_rows(_crowd_rows(rounds))
+            elif name in self.registry.forecasters:
+                found = found.with_rows(asyncio.run(self._forecast(name, rounds)))
+                notes.append(f"{name} forecast the rounds with what had resolved before each of them.")
+        return ForecastRounds(found, notes)
+
+    async def _forecast(self, name: str, rounds: Sequence[Round]) -> list[TrialRow]:
+        async with open_backtest_forecaster(self.config, self.registry, name, clock=SystemClock()) as opened:
+            if opened.forecaster.uses_models or opened.forecaster.members:
+                message = (
+                    f"{name} asks models or other forecasters: run foxcast backtest --forecasters {name} --rows FILE "
+                    "first, and name FILE as a table"
+                )
+                raise ConfigError(message)
+            subject = make_backtest_subject(self.config, self.registry, self.archive, opened, history=BacktestHistory())
+            random = SeededRandom(self.config.seed)
+            return [
+                row
+                for one in rounds
+                for row in round_rows(
+                    one, name, _probabilities((await forecast_round(one, subject, random=random)).predictions)
+                )
+            ]
 
 
 def _crowd_rows(rounds: Sequence[Round]) -> Iterator[TrialRow]:
@@ -142,32 +178,6 @@ def _crowd_rows(rounds: Sequence[Round]) -> Iterator[TrialRow]:
         }
         known = {key: price for key, price in prices.items() if price is not None}
         yield from round_rows(a_round, CROWD_METHOD, known)
-
-
-def _forecast_rounds(
-    config: Config, registry: Registry, archive: RoundArchive, name: str, rounds: Sequence[Round]
-) -> list[TrialRow]:
-    """Let a forecaster that asks no model forecast rounds; raises ConfigError for one that does."""
-
-    async def forecast() -> list[TrialRow]:
-        async with open_backtest_forecaster(config, registry, name, clock=SystemClock()) as opened:
-            if opened.forecaster.uses_models or opened.forecaster.members:
-                message = (
-                    f"{name} asks models or other forecasters: run foxcast backtest --forecasters {name} --rows FILE "
-                    "first, and name FILE as a table"
-                )
-                raise ConfigError(message)
-            subject = make_backtest_subject(config, registry, archive, opened, history=BacktestHistory())
-            random = SeededRandom(config.seed)
-            return [
-                row
-                for one in rounds
-                for row in round_rows(
-                    one, name, _probabilities((await forecast_round(one, subject, random=random)).predictions)
-                )
-            ]
-
-    return asyncio.run(forecast())
 
 
 def _probabilities(predictions: TargetPredictions) -> dict[tuple[str, str], float]:

@@ -88,6 +88,10 @@ COMMANDS: dict[str, CommandEntry] = {
         "arm_app",
     ),
     "disarm": CommandEntry("bot.cli.arm", "Revoke live submission for a venue.", "disarm_app"),
+    "adopt": CommandEntry(
+        "bot.cli.adopt",
+        "Make a copied or moved state folder live again; stop the other copy first. Ends all arm records.",
+    ),
     "approvals": CommandEntry(
         "bot.cli.approvals", "List submissions waiting for approval, with reasons.", "approvals_app"
     ),

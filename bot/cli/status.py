@@ -4,7 +4,7 @@ It also works while a daemon runs.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ from bot.store import permissions
 from bot.store.backups import BACKUP_FOLDER, LedgerBackup, list_backups
 from bot.store.database import find_running_holder
 from bot.store.event_log import JobRunRow, LedgerEvent
+from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.heartbeat import read_heartbeat
 from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
@@ -45,6 +46,7 @@ class StatusOverview:
     """The status of one Foxcast; ``counts`` and ``failures`` (of the last day) are None without a ledger.
 
     ``stop_file`` is the stop file if it exists. ``stops`` are active halts without the one that made the stop file.
+    ``displaced`` says how the state folder was copied or moved, "" if it was not.
     ``halt`` is the disk error that ended the last run, ``restored`` the restore that still holds submissions.
     """
 
@@ -55,6 +57,7 @@ class StatusOverview:
     stops: Sequence[SubmissionHalt]
     halt: LedgerEvent | None
     restored: RestoreRecord | None
+    displaced: str
     ledger: Path
     counts: Mapping[str, int] | None
     last_backup: LedgerBackup | None
@@ -88,6 +91,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
         stops=halts_besides_file(stop, halts),
         halt=halt,
         restored=read_restore_mark(path),
+        displaced=check_identity(path).fault,
         ledger=path,
         counts=counts,
         last_backup=copies[0] if copies else None,
@@ -174,12 +178,8 @@ def _print_status(
         )
     for stop in found.stops:
         console.print(_stop_text(stop))
-    if found.halt:
-        console.print(f"halted: the last run ended {format_age(now - found.halt.at)}, {found.halt.text}")
-    if found.restored:
-        console.print(
-            f"restored: nothing is submitted until submissions since {found.restored.backup.name} are settled"
-        )
+    for line in _hold_lines(found, now):
+        console.print(line)
     if found.counts is None:
         console.print(f"there is no ledger at {found.ledger} yet; make one with: foxcast run --once")
         return
@@ -191,6 +191,16 @@ def _print_status(
         for line in filter(None, (failures_summary(found.failures), *step_limit_warnings(found.failures))):
             console.print(f"in the last 24 hours: {line}")
     _print_counts(console, found, now)
+
+
+def _hold_lines(found: StatusOverview, now: datetime) -> Iterator[str]:
+    """Yield a line for each state of the folder that holds submissions back."""
+    if found.halt:
+        yield f"halted: the last run ended {format_age(now - found.halt.at)}, {found.halt.text}"
+    if found.restored:
+        yield f"restored: nothing is submitted until submissions since {found.restored.backup.name} are settled"
+    if found.displaced:
+        yield f"displaced: {found.ledger.parent} {found.displaced}; nothing is submitted live; {ADOPT_REMEDY}"
 
 
 def _stop_text(stop: SubmissionHalt) -> str:
@@ -246,6 +256,7 @@ def _status_to_json(found: StatusOverview) -> dict[str, Any]:
         ],
         "halt": {"at": format_timestamp(found.halt.at), "why": found.halt.text} if found.halt else None,
         "restored": str(found.restored.backup) if found.restored else None,
+        "displaced": found.displaced or None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
         "failures": None if found.failures is None else _failures_to_json(found.failures),

@@ -238,7 +238,7 @@ def decode_variables(model: type[BaseModel], variables: Mapping[KeyPath, Environ
     for key, variable in variables.items():
         try:
             table = merge_tables(table, _VariableSource(model, key, variable.value)())
-        except SettingsError as error:
+        except (SettingsError, RecursionError) as error:
             message = f'env {variable.name}: should be JSON, a list such as ["one", "two"]'
             raise ConfigError(message) from error
     return table

@@ -20,7 +20,7 @@ from bot.config.web_schema import WebSection
 from bot.core.language_models import ModelDialect, ReasoningEffort
 from bot.core.plugin_specs import PluginTableName
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
-from bot.core.submissions import ExecutionMode
+from bot.core.submissions import LIVE_MODES, ExecutionMode
 
 
 class LogLevel(StrEnum):
@@ -490,6 +490,14 @@ class Config(ConfigSection):
         if table is None:
             return ExecutionMode.OFF
         return self.mode if table.mode is None else table.mode
+
+    def with_live_venues_on_paper(self) -> "Config":
+        """Return this configuration with the mode ``paper`` for each venue that would submit to the real venue."""
+        tables = {
+            name: table.model_copy(update={"mode": ExecutionMode.PAPER}) if self.mode_of(name) in LIVE_MODES else table
+            for name, table in self.venues.items()
+        }
+        return self.model_copy(update={"venues": tables})
 
     def forecaster_table(self, name: str) -> ForecasterTable:
         """Return the table of a forecaster; a table of defaults if config has none."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.config.key_lines import KeyPath, find_line, map_toml_lines
 from bot.core.errors import ConfigError
+from bot.core.values import MAX_NESTING, is_nested_too_deeply
 
 # Finding lines parses each statement again, so the size is limited.
 MAX_FILE_BYTES = 64 * 1024
@@ -43,9 +44,14 @@ def read_toml_file(path: Path) -> TomlDocument:
         message = f"{path}: is not valid TOML: {error}"
         raise ConfigError(message) from error
     except RecursionError as error:
-        message = f"{path}: is nested too deeply"
-        raise ConfigError(message) from error
+        raise ConfigError(_too_deep(path)) from error
+    if is_nested_too_deeply(table):
+        raise ConfigError(_too_deep(path))
     return TomlDocument(path=path, text=text, table=table)
+
+
+def _too_deep(path: Path) -> str:
+    return f"{path}: is nested too deeply: no setting has more than {MAX_NESTING} levels; look for a key of many parts"
 
 
 def read_text_file(path: Path, what: str = "a configuration") -> str:

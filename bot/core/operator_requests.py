@@ -217,6 +217,13 @@ class WithdrawForecast(SignedFields):
     kind: Literal["withdraw"] = "withdraw"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptFolder(SignedFields):
+    """Make the state folder belong to its present place and machine, so that it may submit live again."""
+
+    kind: Literal["adopt_folder"] = "adopt_folder"
+
+
 PrivilegedRequest = (
     ArmVenue
     | DisarmVenue
@@ -227,6 +234,7 @@ PrivilegedRequest = (
     | RevokePrincipal
     | AdoptIntent
     | WithdrawForecast
+    | AdoptFolder
 )
 # Each is signed by the requester.
 SignedRequest = UnlockQuestion | ForecastQuestion | ClosePositions | PrivilegedRequest

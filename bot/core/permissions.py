@@ -25,7 +25,8 @@ class ArmRecord:
     """A person's permission to submit to one venue until a moment, for the config it was given for.
 
     Amounts are in the venue's currency: the maximum cost of one order, of one day and of everything under this record.
-    A venue where nothing is paid has no amounts.
+    A venue where nothing is paid has no amounts. ``is_of_another_folder``: it was given for a state folder of another
+    identity, or on another machine, and is not valid here.
     """
 
     id: str
@@ -39,6 +40,7 @@ class ArmRecord:
     per_day: float | None = None
     total: float | None = None
     disarmed_at: datetime | None = None
+    is_of_another_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,23 @@
 from datetime import datetime
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+# More than any configuration or answer has, and far below what exhausts the stack.
+MAX_NESTING = 64
+
+
+def is_nested_too_deeply(value: object) -> bool:
+    """Return whether lists and tables are nested more than ``MAX_NESTING`` deep."""
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        level = [
+            item
+            for inner in level
+            if isinstance(inner, (dict, list))
+            for item in (inner.values() if isinstance(inner, dict) else inner)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def require_timezone(name: str, moment: datetime | None) -> None:

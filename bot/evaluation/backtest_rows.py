@@ -20,7 +20,7 @@ from bot.core.questions import Question, QuestionRef
 from bot.evaluation.backtest import BacktestHistory
 from bot.evaluation.score_report import DATASET_FAMILY
 from bot.evaluation.score_rows import TargetPredictions
-from bot.evaluation.trial_table import KEY_COLUMNS, TRIAL_PREFIX, question_event, question_price
+from bot.evaluation.trial_table import KEY_COLUMNS, TRIAL_PREFIX, question_event, question_price, round_day
 from bot.forecasting.aggregation import select_counted_trials
 from bot.stats.blending import SourceKind, source_kind
 from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
@@ -96,7 +96,7 @@ def _round_records(
 
 
 def _event_cells(a_round: Round, question: Question, target: str, found: Resolution | None) -> dict[str, str]:
-    event = question_event(a_round.key, question, target)
+    event = question_event(round_day(a_round), question, target)
     due = question.target(target).resolves_at
     day = found.resolved_at.date().isoformat() if found else event.day or (due.date().isoformat() if due else "")
     return {

@@ -9,6 +9,7 @@ import gzip
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +32,7 @@ CROWD_METHOD = "crowd"
 
 
 class EventKey(NamedTuple):
-    """A round, the source and id of a question there, and the day of a dated value ("" for a single outcome)."""
+    """The day of a round, source and id of a question there, and the day of a dated value ("" for a single outcome)."""
 
     round: str
     source: str
@@ -188,6 +189,8 @@ def _read_record(record: Mapping[str, str], dated: Collection[str], table: str, 
         forecast = _read_share(record["forecast"]) if record.get("forecast") else _pool_trials(trials)
         is_resolved = FLAGS[record.get("resolved") or ""] is not False and bool(record.get("resolved_to"))
         source, day = record["source"], record["resolution_date"]
+        for text in (record["forecast_due_date"], *((day,) if is_resolved or day else ())):
+            date.fromisoformat(text)
         return (
             None
             if forecast is None
@@ -244,9 +247,9 @@ def read_matching_rounds(table: TrialTable, archive: RoundArchive) -> Iterator[R
 
 def apply_published_outcomes(table: TrialTable, rounds: Sequence[Round]) -> PublishedOutcomes:
     """Replace outcomes by the published ones: in these rounds an event without one has none."""
-    keys = {a_round.key for a_round in rounds}
+    days = {round_day(a_round) for a_round in rounds}
     known = {event: row for a_round in rounds for event, row in _published_events(a_round)}
-    rows = [_with_outcome(row, known.get(row.event)) if row.event.round in keys else row for row in table.rows]
+    rows = [_with_outcome(row, known.get(row.event)) if row.event.round in days else row for row in table.rows]
     changed = {
         old.event
         for old, new in zip(table.rows, rows, strict=True)
@@ -262,7 +265,7 @@ def round_rows(a_round: Round, method: str, answers: Mapping[tuple[str, str], fl
         for target in question.targets:
             probability = answers.get((question.ref.key, target.key))
             if probability is not None:
-                event = question_event(a_round.key, question, target.key)
+                event = question_event(round_day(a_round), question, target.key)
                 found = published.get(event)
                 yield TrialRow(
                     method=method,
@@ -274,12 +277,17 @@ def round_rows(a_round: Round, method: str, answers: Mapping[tuple[str, str], fl
                 )
 
 
-def question_event(round_key: str, question: Question, target: str) -> EventKey:
-    """Return the event of a question's target."""
+def round_day(a_round: Round) -> str:
+    """Return the day of a round, which names it in tables."""
+    return a_round.as_of.date().isoformat()
+
+
+def question_event(round_name: str, question: Question, target: str) -> EventKey:
+    """Return the event of a question's target in the round of a day."""
     found = question.target(target)
     dated = found.horizon_days is not None and found.resolves_at is not None
     day = found.resolves_at.date().isoformat() if dated and found.resolves_at else ""
-    return EventKey(round_key, question.source, question.facts.get("id", question.ref.key), day)
+    return EventKey(round_name, question.source, question.facts.get("id", question.ref.key), day)
 
 
 def question_price(question: Question) -> float | None:
@@ -294,7 +302,7 @@ def _published_events(a_round: Round) -> Iterator[tuple[EventKey, TrialRow]]:
         question = questions.get(resolution.ref)
         if question is None or not isinstance(resolution.outcome, BinaryOutcome):
             continue
-        event = question_event(a_round.key, question, resolution.target)
+        event = question_event(round_day(a_round), question, resolution.target)
         yield (
             event,
             TrialRow(

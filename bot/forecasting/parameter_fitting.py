@@ -17,6 +17,7 @@ from bot.core.interfaces import Clock, HistoryLearner, ParameterLearner, RoundAr
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
 from bot.core.questions import Question
 from bot.store.ledger import Ledger
+from bot.store.serialization import FITTED
 
 log = structlog.get_logger()
 
@@ -76,6 +77,11 @@ def fit_parameters(
         provenance["forecasts"] = f"{len(pasts)}, by {', '.join(sorted({past.forecaster for past in pasts}))}"
     seen = len(examples) + len(pasts)
     return FittedParameters(forecaster=name, before=before, examples=seen, payload=payload, provenance=provenance)
+
+
+def parse_fitted_parameters(text: str) -> FittedParameters:
+    """Return the parameters in a file that ``foxcast fit`` wrote; raises MalformedDataError for another form."""
+    return FITTED.decode(text)
 
 
 def best_parameters(

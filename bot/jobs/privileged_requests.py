@@ -1,4 +1,4 @@
-"""Handle privileged requests: arm, disarm, halt, resume, approve, adopt, withdraw, and manage principals.
+"""Handle privileged requests: arm, disarm, halt, resume, approve, withdraw, adopt, and manage principals.
 
 The proof of each is checked again here, and each has its audit row.
 """
@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from bot.core.errors import AuthenticationError, NotFoundError, RequestRejectedError, StoreError
 from bot.core.ids import derive_id
 from bot.core.interfaces import Clock
 from bot.core.operator_requests import (
     AddPrincipal,
+    AdoptFolder,
     AdoptIntent,
     AnswerApproval,
     ArmVenue,
@@ -41,7 +43,8 @@ from bot.jobs.ledger_maintenance import BROKEN_AUDIT_REMEDY, verify_audit
 from bot.jobs.withdrawals import withdrawal_decision
 from bot.store import decisions, permissions
 from bot.store.audit_log import AuditRow
-from bot.store.ledger import Ledger
+from bot.store.folder_identity import ADOPT_REMEDY, check_identity, export_identity, make_identity, write_identity
+from bot.store.ledger import LEDGER_FILE, Ledger
 from bot.store.permissions import ALL_VENUES, PrincipalRecord, SubmissionHalt
 from bot.store.requests import request_text
 from bot.store.submissions import OutcomeAdoption
@@ -73,6 +76,7 @@ _ACTIONS: Mapping[type[SignedRequest], PrivilegedAction] = {
     UnlockQuestion: PrivilegedAction.UNLOCK,
     ForecastQuestion: PrivilegedAction.FORECAST,
     ClosePositions: PrivilegedAction.CLOSE,
+    AdoptFolder: PrivilegedAction.ADOPT_FOLDER,
 }
 # Requests that only take permission away hold at any age: they may have waited while no daemon ran.
 _AGELESS = frozenset({PrivilegedAction.DISARM, PrivilegedAction.REJECT, PrivilegedAction.REVOKE_PRINCIPAL})
@@ -86,6 +90,7 @@ _MAX_AGES: Mapping[PrivilegedAction, timedelta] = {
 class PrivilegedRequestContext:
     """What privileged requests work on. ``execution_policies`` are all those of config, ``trading_venues`` take orders.
 
+    ``is_displaced``: the folder was copied or moved before this run began, so that live venues use paper books.
     ``withdrawal_venues`` are those at which a published forecast can be withdrawn. ``folder`` is that of the ledger,
     which holds the exported head of the audit; None if there is none. ``adopt`` is the method of the outbox, if one
     is open, so that no reading back interferes. ``on_resume`` is called with a venue that a
@@ -99,6 +104,7 @@ class PrivilegedRequestContext:
     trading_venues: frozenset[str] = frozenset()
     withdrawal_venues: frozenset[str] = frozenset()
     folder: Path | None = None
+    is_displaced: bool = False
     adopt: AdoptCallback | None = None
     on_resume: Callable[[str | None], None] = lambda _: None
 
@@ -110,26 +116,7 @@ async def handle_privileged_request(job: PrivilegedRequestContext, request: Priv
     NotFoundError.
     """
     authorize_request(request, await job.ledger.permissions.principals(), now=job.clock.now())
-    match request:
-        case ArmVenue():
-            done = await _arm_venue(job, request)
-        case DisarmVenue():
-            done = await _disarm_venue(job, request)
-        case HaltSubmissions():
-            done = await _halt_submissions(job, request)
-        case ResumeSubmissions():
-            done = await _resume_submissions(job, request)
-        case AnswerApproval():
-            done = await _answer_approval(job, request)
-        case AddPrincipal():
-            done = await _add_principal(job, request)
-        case RevokePrincipal():
-            done = await _revoke_principal(job, request)
-        case AdoptIntent():
-            done = await _adopt_outcome(job, request)
-        case WithdrawForecast():
-            done = await _withdraw_forecast(job, request)
-    return done
+    return await _HANDLERS[type(request)](job, request)
 
 
 def requested_action(request: SignedRequest) -> PrivilegedAction:
@@ -174,6 +161,7 @@ def _require_proof(request: SignedRequest, known: list[PrincipalRecord]) -> None
 
 async def _arm_venue(job: PrivilegedRequestContext, request: ArmVenue) -> str:
     policy, now = _execution_policy(job, request.venue), job.clock.now()
+    _require_own_folder(job)
     amounts = (request.per_order, request.per_day, request.total)
     if policy.mode not in {ExecutionMode.APPROVE, ExecutionMode.LIVE}:
         message = (
@@ -227,6 +215,17 @@ async def _arm_venue(job: PrivilegedRequestContext, request: ArmVenue) -> str:
     )
     await job.ledger.permissions.write_with_audit(work, _audit_row(request, now, policy.venue, **body))
     return f"{policy.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({amount_text})" if amount_text else "")
+
+
+def _require_own_folder(job: PrivilegedRequestContext) -> None:
+    """Raise RequestRejectedError in a folder that was copied or moved, and in one that was adopted in this run."""
+    fault = "" if job.folder is None else check_identity(job.folder / LEDGER_FILE).fault
+    if fault:
+        message = f"the state folder {job.folder} {fault}, so it may not submit; {ADOPT_REMEDY}"
+        raise RequestRejectedError(message)
+    if job.is_displaced:
+        message = "the state folder was adopted while this daemon used paper; restart it, then arm the venue"
+        raise RequestRejectedError(message)
 
 
 def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, takes_orders: bool) -> None:
@@ -395,6 +394,24 @@ async def _withdraw_forecast(job: PrivilegedRequestContext, request: WithdrawFor
     return f"the withdrawal of {ref} is sent with the next pass of foxcast run, see foxcast orders; {_LOCK_HINT}{ref}"
 
 
+async def _adopt_folder(job: PrivilegedRequestContext, request: AdoptFolder) -> str:
+    now = job.clock.now()
+    if job.folder is None:
+        message = "there is no state folder to adopt"
+        raise RequestRejectedError(message)
+    found = check_identity(job.folder / LEDGER_FILE)
+    if not found.fault:
+        return f"{job.folder} is in its place already; there is nothing to adopt"
+    identity = make_identity(job.folder, at=now)
+    before = "" if found.identity is None else found.identity.id
+    body = {"folder": identity.id, "before": before, "why": found.fault, "host": identity.place.host}
+    row = _audit_row(request, now, "", **body)
+    await job.ledger.permissions.write_with_audit(lambda database: write_identity(database, identity), row)
+    export_identity(job.folder, identity)
+    restart = "; restart the daemon to submit live" if job.is_displaced else ""
+    return f"{job.folder} belongs to this machine and place now; all arm records ended{restart}"
+
+
 async def _require_adoptable(job: PrivilegedRequestContext, intent: str, state: IntentState) -> None:
     row = await job.ledger.submissions.get(intent)
     if row.state in _IN_FLIGHT_STATES:
@@ -419,3 +436,17 @@ def _execution_policy(job: PrivilegedRequestContext, venue: str) -> ExecutionPol
 
 def _audit_row(request: PrivilegedRequest, at: datetime, venue: str, **body: str) -> AuditRow:
     return AuditRow(at=at, kind=requested_action(request).value, venue=venue, actor=request.by, body=body)
+
+
+_HANDLERS: Mapping[type[SignedRequest], Callable[[PrivilegedRequestContext, Any], Awaitable[str]]] = {
+    ArmVenue: _arm_venue,
+    DisarmVenue: _disarm_venue,
+    HaltSubmissions: _halt_submissions,
+    ResumeSubmissions: _resume_submissions,
+    AnswerApproval: _answer_approval,
+    AddPrincipal: _add_principal,
+    RevokePrincipal: _revoke_principal,
+    AdoptIntent: _adopt_outcome,
+    WithdrawForecast: _withdraw_forecast,
+    AdoptFolder: _adopt_folder,
+}

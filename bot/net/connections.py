@@ -14,6 +14,7 @@ from bot.core.errors import ConfigError
 from bot.core.proxy_settings import ProxySettings, check_proxy_url
 from bot.core.redaction import register_url_passwords
 from bot.net.urls import is_loopback_host, loggable_url
+from bot.net.web.addresses import require_no_metadata_service
 
 if TYPE_CHECKING:
     import ssl
@@ -170,12 +171,17 @@ class SendTrace:
     """
 
     request_started: bool = False
+    _host: str = ""
     _stream: Any = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        """Handle one event of the library."""
-        if event == "connection.connect_tcp.complete":
+        """Handle one event of the library; raises ConfigError for a connection to a cloud's metadata service."""
+        if event == "connection.connect_tcp.started":
+            self._host = info["host"]
+        elif event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
+            if (peer := self._stream.get_extra_info("server_addr")) is not None:
+                require_no_metadata_service(self._host, peer[0])
         elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
             self.request_started = True
 

@@ -16,6 +16,7 @@ from bot.core.proxy_settings import NO_PROXY, ProxySettings
 from bot.net.connections import PROXY_REMEDY, ProxySelector, create_tls_context
 from bot.net.rate_limit import parse_retry_after
 from bot.net.urls import is_loopback_host, loggable_url
+from bot.net.web.addresses import require_no_metadata_service
 
 if TYPE_CHECKING:
     import ssl
@@ -99,16 +100,26 @@ class WebSocketConnector:
         return connection
 
     async def _connect(self, url: str, max_bytes: int, logger: logging.Logger) -> ClientConnection:
-        """Connect as the library does, without its redirects."""
+        """Connect as the library does, without its redirects and never to a cloud's metadata service."""
         from websockets.asyncio.client import connect  # noqa: PLC0415 - as above
 
-        class ConnectWithoutRedirects(connect):
+        class GuardedConnect(connect):
             def process_redirect(self, exc: Exception) -> Exception:
                 return exc
 
+            async def create_connection(self) -> ClientConnection:
+                connection = await super().create_connection()
+                try:
+                    peer = connection.transport.get_extra_info("peername")
+                    require_no_metadata_service(urlsplit(url).hostname or "", peer[0])
+                except ConfigError:
+                    connection.transport.abort()
+                    raise
+                return connection
+
         proxy = self._proxies.proxy_for_url(url)
         tls = self._tls_context() if urlsplit(url).scheme == "wss" else None
-        return await ConnectWithoutRedirects(
+        return await GuardedConnect(
             url,
             ssl=tls,
             compression=None,

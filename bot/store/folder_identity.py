@@ -23,6 +23,7 @@ from bot.store.database import open_reader, open_writer, translate_errors
 from bot.store.private_files import read_private_file, replace_private_file
 
 IDENTITY_FILE = "identity.json"
+ADOPT_REMEDY = "if no other copy of it runs, make it live again with: foxcast adopt"
 # Not a table of the schema: it describes the file, not what the file records.
 IDENTITY_TABLE = "_folder_identity"
 _MAX_IDENTITY_BYTES = 10_000
@@ -76,11 +77,6 @@ class IdentityCheck:
     identity: FolderIdentity | None
     fault: str = ""
 
-    @property
-    def binding(self) -> str:
-        """What a permission to submit from this folder must be bound to; "" if none is valid here."""
-        return "" if self.identity is None or self.fault else self.identity.binding
-
 
 def locate_folder(folder: Path, *, machine_files: Sequence[Path] = _MACHINE_ID_FILES) -> FolderPlace:
     """Return where the folder is now; without an id of the machine its name takes that place. Raises OSError."""
@@ -115,7 +111,7 @@ def ensure_identity(ledger: Path, *, at: datetime) -> IdentityCheck:
     with translate_errors(ledger), closing(open_writer(ledger)) as database:
         outside, inside = _read_outside(ledger.parent), _read_inside(database)
         if outside is None and inside is None:
-            inside = FolderIdentity(id=secrets.token_hex(16), place=locate_folder(ledger.parent), made_at=at)
+            inside = make_identity(ledger.parent, at=at)
             write_identity(database, inside)
         if inside is None and outside is not None and not _displacement(ledger.parent, outside):
             # A backup from before the identity was restored.
@@ -140,12 +136,16 @@ def export_identity(folder: Path, identity: FolderIdentity) -> None:
         replace_private_file(path, f"{_to_text(identity)}\n".encode())
 
 
-def renew_identity(check: IdentityCheck, folder: Path, *, at: datetime) -> FolderIdentity:
-    """Return a new identity for a folder in its present place; raises OSError."""
-    place = locate_folder(folder)
-    if check.identity is not None and not check.fault:
-        return check.identity
-    return FolderIdentity(id=secrets.token_hex(16), place=place, made_at=at)
+def make_identity(folder: Path, *, at: datetime) -> FolderIdentity:
+    """Return a new identity for a folder in its present place; raises StoreError."""
+    with translate_errors(folder):
+        return FolderIdentity(id=secrets.token_hex(16), place=locate_folder(folder), made_at=at)
+
+
+def read_binding(database: Database) -> str:
+    """Return what a permission to submit must be bound to, by the identity inside the ledger; "" without one."""
+    identity = _read_inside(database)
+    return "" if identity is None else identity.binding
 
 
 def _compare(folder: Path, outside: FolderIdentity | None, inside: FolderIdentity | None) -> IdentityCheck:

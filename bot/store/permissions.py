@@ -18,6 +18,7 @@ from bot.store import audit_log
 from bot.store.audit_log import AuditEvent, AuditHead, AuditRow, AuditVerification
 from bot.store.cap_usage import CapUsageScope, read_account_losses, read_cap_usage, read_last_account, unsettled_cost
 from bot.store.connections import TransactionRunner
+from bot.store.folder_identity import read_binding
 from bot.store.serialization import JsonSerializer, format_timestamp, parse_timestamp, sanitize_text
 
 _SHOWN_SERIALIZER: JsonSerializer[Mapping[str, str]] = JsonSerializer("approval text", Mapping[str, str])
@@ -136,19 +137,22 @@ def _approval_from_row(*columns: object) -> SubmissionApproval:
 
 _ARM_COLUMNS = "id, venue, account, config, by, armed_at, until, per_order, per_day, total, disarmed_at"
 _INSERT_ARM = f"""
-insert into arm ({_ARM_COLUMNS})
-values (:id, :venue, :account, :config, :by, :armed_at, :until, :per_order, :per_day, :total, :disarmed_at)
+insert into arm ({_ARM_COLUMNS}, folder)
+values (:id, :venue, :account, :config, :by, :armed_at, :until, :per_order, :per_day, :total, :disarmed_at, :folder)
 on conflict (id) do nothing
 """  # noqa: S608 - made of constants
 _NEWEST_ARM = f"""
-select {_ARM_COLUMNS} from arm where venue = ? and account = ? order by rowid desc limit 1
+select {_ARM_COLUMNS}, folder from arm where venue = ? and account = ? order by rowid desc limit 1
 """  # noqa: S608 - as above
 # Includes expired records: the clock may be ahead.
 _DISARM_VENUE = "update arm set disarmed_at = :at where disarmed_at is null and venue = :venue"
 
 
 def add_arm_record(database: Database, arm: ArmRecord) -> None:
-    """Store a record and end the earlier ones of its venue; storing the same record again changes nothing."""
+    """Store a record, bound to the identity of this ledger's folder, and end the earlier ones of its venue.
+
+    Storing the same record again changes nothing.
+    """
     if (known := newest_arm_record(database, arm.venue, arm.account)) is not None and known.id == arm.id:
         return
     disarm_venue(database, arm.venue, at=arm.armed_at)
@@ -164,6 +168,7 @@ def add_arm_record(database: Database, arm: ArmRecord) -> None:
         "per_day": arm.per_day,
         "total": arm.total,
         "disarmed_at": format_timestamp(arm.disarmed_at),
+        "folder": read_binding(database),
     }
     database.execute(_INSERT_ARM, values)
 
@@ -178,9 +183,10 @@ def newest_arm_record(database: Database, venue: str, account: str) -> ArmRecord
     row = database.execute(_NEWEST_ARM, [venue, account]).fetchone()
     if row is None:
         return None
-    plain = dict(zip(_ARM_COLUMNS.split(", "), row, strict=True))
+    *values, folder = row
+    plain = dict(zip(_ARM_COLUMNS.split(", "), values, strict=True))
     times = {name: parse_timestamp(plain.pop(name)) for name in ("armed_at", "until", "disarmed_at")}
-    return ArmRecord(**plain, **times)
+    return ArmRecord(**plain, **times, is_of_another_folder=folder != read_binding(database))
 
 
 def disarm_venue(database: Database, venue: str, *, at: datetime) -> int:

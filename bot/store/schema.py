@@ -305,7 +305,8 @@ _PERMISSIONS = (
   per_order real check (per_order >= 0),
   per_day real check (per_day >= 0),
   total real check (total >= 0),
-  disarmed_at text
+  disarmed_at text,
+  folder text not null default ''
 ) strict
 """,
     "create index arm_by_venue on arm (venue, account, until)",

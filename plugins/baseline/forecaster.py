@@ -3,7 +3,6 @@
 Questions other than yes-or-no questions get the crowd's prediction, or an even spread.
 """
 
-import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -33,6 +32,7 @@ from bot.api import (
     TrainingExample,
     TrialContext,
     flat_prediction,
+    parse_fitted_parameters,
 )
 from plugins.baseline.model import fit_parameters, predict_event, select_form
 from plugins.baseline.parameters import BaselineParameters, decode_parameters, encode_parameters
@@ -195,16 +195,9 @@ def load_shipped_parameters() -> tuple[FittedParameters, ...]:
 
 def _read_fitted(name: str, text: str) -> FittedParameters:
     try:
-        raw = json.loads(text)
-        return FittedParameters(
-            forecaster=raw["forecaster"],
-            before=datetime.fromisoformat(raw["before"]),
-            examples=raw["examples"],
-            payload=raw["payload"],
-            provenance=raw["provenance"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"{name}: {error!r}; write it again with: foxcast fit {BASELINE_NAME}"
+        return parse_fitted_parameters(text)
+    except MalformedDataError as error:
+        message = f"{name}: {error}; write it again with: foxcast fit {BASELINE_NAME}"
         raise MalformedDataError(message) from error
 
 

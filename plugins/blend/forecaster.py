@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from itertools import combinations
+from pathlib import Path
 
 from bot.api import (
     PEER_FORECASTS,
@@ -12,7 +14,9 @@ from bot.api import (
     BlendWeights,
     ConfidenceLevel,
     ConfigError,
+    FittedParameters,
     Json,
+    MalformedDataError,
     PluginContext,
     Prediction,
     Question,
@@ -23,6 +27,7 @@ from bot.api import (
     TargetPredictions,
     TrialContext,
     blend_predictions,
+    parse_fitted_parameters,
     prediction_distance,
     read_predictions,
     source_kind,
@@ -36,16 +41,17 @@ AGREEMENT_DISTANCE, DISAGREEMENT_DISTANCE = 0.1, 0.3
 
 @asynccontextmanager
 async def open_blend(settings: BlendSettings, _place: PluginContext) -> AsyncIterator[BlendForecaster]:
-    """Open the blend; the engine opens its members."""
-    yield BlendForecaster(settings)
+    """Open the blend; the engine opens its members. Raises ConfigError for a file of weights that is not usable."""
+    yield BlendForecaster(settings, None if settings.weights is None else _read_weights_file(settings.weights))
 
 
 class BlendForecaster:
     """Implements Forecaster."""
 
-    def __init__(self, settings: BlendSettings) -> None:
-        """Keep the names of the members."""
+    def __init__(self, settings: BlendSettings, initial: FittedParameters | None = None) -> None:
+        """Keep the names of the members, and weights that others learned."""
         self.settings = settings
+        self.initial = initial
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
         """Yield one step with the pool of the members' answers.
@@ -67,7 +73,7 @@ class BlendForecaster:
         if not answers:
             message = f"no member of the blend has an answer: {result.observation.text}"
             raise ServiceUnavailableError(message)
-        weights = read_weights(context.fitted, members)
+        weights = self._known_weights(context.fitted, context.cutoff)
         pooled = {target.key: _pool_target(question, target.key, answers, weights) for target in question.targets}
         shown = {key: used for key, (_, used) in pooled.items()}
         learned = f"{weights.examples} outcomes in {weights.blocks} blocks" if weights.examples else ""
@@ -86,6 +92,20 @@ class BlendForecaster:
             final=True,
             remarks=tuple(f"{name} is ignored: {why}" for name, why in absent.items()),
         )
+
+    def _known_weights(self, fitted: FittedParameters | None, cutoff: datetime) -> BlendWeights:
+        """Return the weights that saw most outcomes, of those learned before the cutoff."""
+        usable = [one for one in (fitted, self.initial) if one is not None and one.before <= cutoff]
+        known = [read_weights(one, self.settings.members) for one in (*usable, None)]
+        return max(known, key=lambda weights: weights.examples)
+
+
+def _read_weights_file(path: Path) -> FittedParameters:
+    try:
+        return parse_fitted_parameters(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, MalformedDataError) as error:
+        message = f"forecasters.blend: weights {path} cannot be read ({error}); write them with: foxcast fit blend"
+        raise ConfigError(message) from error
 
 
 def _pool_target(

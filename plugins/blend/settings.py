@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from bot.api import PluginSettings
+from bot.api import LocalPath, PluginSettings
 
 # The member that is no forecaster: the crowd's price, where the question has one.
 CROWD_MEMBER = "crowd"
@@ -15,6 +15,10 @@ class BlendSettings(PluginSettings):
 
     members: tuple[str, ...] = ()
     """Forecasters whose forecasts are combined; "crowd" among them is the crowd's price. "baseline" contains it."""
+
+    weights: LocalPath | None = None
+    """A file of weights that "foxcast fit blend" wrote, used until forecasts of your own have taught more; unset: equal
+    weights."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

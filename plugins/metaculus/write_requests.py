@@ -256,7 +256,7 @@ def is_account_refusal(refusal: HttpErrorResponse) -> bool:
         return refusal.status == _UNAUTHORIZED
     try:
         fields = json.loads(refusal.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(fields, Mapping) and _responsible_party(fields) is ResponsibleParty.OPERATOR
 

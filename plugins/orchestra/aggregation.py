@@ -90,9 +90,8 @@ class SelfAggregation:
         for few in split_groups(range(2, settings.candidates + 1), settings.concurrency):
             written = await gather_all([self._ask_candidate(number) for number in few])
             left += _collect_rationales(written)
-            for _, step in written:
-                if step is not None:
-                    yield step
+            for step in _collect_steps(written):
+                yield step
         self.rationales, self.mean_answer = left, self._mean(left)
         level = 0
         while len(left) > 1 and (not settings.resampling_rounds or level < settings.resampling_rounds):
@@ -101,9 +100,8 @@ class SelfAggregation:
             for some in split_groups([*groups], settings.concurrency):
                 merged = await gather_all([self._merge_group(f"{level}.{place}", group) for place, group in some])
                 left += _collect_rationales(merged)
-                for _, step in merged:
-                    if step is not None:
-                        yield step
+                for step in _collect_steps(merged):
+                    yield step
         self.answer = left[0] if len(left) == 1 else self._population_answer(left)
 
     def _groups(self, left: Sequence[AnswerRationale], level: int) -> list[Sequence[AnswerRationale]]:
@@ -222,6 +220,10 @@ def _clamp_number(number: float, others: Sequence[float]) -> float:
 
 def _collect_rationales(made: Sequence[AggregationStep]) -> list[AnswerRationale]:
     return [one.rationale for one in made if one.rationale is not None]
+
+
+def _collect_steps(made: Sequence[AggregationStep]) -> list[Step]:
+    return [one.step for one in made if one.step is not None]
 
 
 def _rationale_tool(role: str, answer_format: AnswerFormat, margin: float) -> ToolDefinition:

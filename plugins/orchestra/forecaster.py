@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bot.api import (
     BELIEF_FIELD,
@@ -271,46 +270,35 @@ class StepRelay:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._put: asyncio.Queue[Step] = asyncio.Queue()
+        # None follows the last step.
+        self._steps: asyncio.Queue[Step | None] = asyncio.Queue()
         self._taken = asyncio.Event()
 
     async def put(self, step: Step) -> None:
         """Pass on a step; returns when the reader asks for the next one."""
         self._taken.clear()
-        self._put.put_nowait(step)
+        self._steps.put_nowait(step)
         await self._taken.wait()
 
     async def relay_steps(self, stream: AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:
         """Yield all steps in the order in which they were made; errors of the stream are raised."""
-        making = asyncio.ensure_future(anext(stream, None))
+        making = asyncio.ensure_future(self._put_all(stream))
         try:
-            while True:
-                if (put := await self._next(making)) is not None:
-                    yield put
-                    self._taken.set()
-                elif (made := await making) is not None:
-                    yield made
-                    making = asyncio.ensure_future(anext(stream, None))
-                else:
-                    return
+            while (step := await self._steps.get()) is not None:
+                yield step
+                self._taken.set()
+            await making
         finally:
             # Stopped at a step of a subagent: the work behind it ends here as well.
-            await _stop_task(making)
+            making.cancel()
+            await asyncio.wait({making})
+            # The caller that stopped it does not need the error.
+            _ = making.cancelled() or making.exception()
             await stream.aclose()
 
-    async def _next(self, making: asyncio.Future[Step | None]) -> Step | None:
-        getting = asyncio.ensure_future(self._put.get())
+    async def _put_all(self, stream: AsyncGenerator[Step, None]) -> None:
         try:
-            both: set[asyncio.Future[Any]] = {making, getting}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            return getting.result() if getting.done() else None
+            async for step in stream:
+                await self.put(step)
         finally:
-            getting.cancel()
-
-
-async def _stop_task(making: asyncio.Future[Step | None]) -> None:
-    if not making.done():
-        making.cancel()
-        await asyncio.wait({making})
-        # The caller that stopped it does not need the result.
-        _ = making.cancelled() or making.exception()
+            self._steps.put_nowait(None)

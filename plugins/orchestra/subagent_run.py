@@ -26,6 +26,7 @@ from bot.api import (
     create_answer_format,
     derive_seed,
     fence_text,
+    judging_text,
     load_template,
     open_session,
     parsing,
@@ -326,10 +327,11 @@ def open_subagent_session(
     session = open_session(context, *agent.roles, seed=seed)
     answer_format = create_answer_format(run_context.question, run_context.answer_settings, percent=session.percent)
     # What all subagents share comes first, so that providers find it in their cache.
+    judging = [judging_text(run_context.question)] if agent.kind.forecasts else []
     asked = load_template(PROMPT_PACKAGE, "task").substitute(
         question=run_context.question_prompt(answer_format),
         name=agent.name,
-        part=agent.instructions,
+        part="\n\n".join((agent.instructions, *judging)),
         task=task,
     )
     session.begin(load_template(PROMPT_PACKAGE, "subagent").template, asked)

@@ -243,7 +243,7 @@ class SignerClient:
             decoded = json.loads(answer)
         except BaseException as error:
             self._is_open = False
-            if isinstance(error, ValueError):
+            if isinstance(error, (ValueError, RecursionError)):
                 await self._connection.aclose()
                 message = "the signer's answer is not JSON: nothing was sent; it will be restarted"
                 raise ServiceUnavailableError(message) from None

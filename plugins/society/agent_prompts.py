@@ -19,6 +19,8 @@ from bot.api import (
     answer_tool,
     fill_prompt,
     join_prompt_sources,
+    judging_name,
+    judging_text,
     load_template,
     object_schema,
     parsing,
@@ -34,7 +36,13 @@ PROMPT_PACKAGE = "plugins.society"
 
 def system_prompt(question: Question) -> str:
     """Return the instructions for everybody; they are the same in each request of a trial."""
-    return fill_prompt(PROMPT_PACKAGE, "rules", task=task_text(question), sides=sides_definition(question))
+    return fill_prompt(
+        PROMPT_PACKAGE,
+        "rules",
+        task=task_text(question),
+        sides=sides_definition(question),
+        judging=judging_text(question),
+    )
 
 
 def sides_definition(question: Question) -> str:
@@ -56,9 +64,9 @@ def juror_prompt(selection: JurySelection) -> str:
     return selection.prompt_template or load_template(PROMPT_PACKAGE, "juror").template
 
 
-def prompt_version(scenario: CourtScenario) -> str:
+def prompt_version(question: Question, scenario: CourtScenario) -> str:
     """Return all texts that prompts are made from: their digest is the version of the prompts."""
-    texts = join_prompt_sources(PROMPT_PACKAGE, "rules", "juror", "rate")
+    texts = join_prompt_sources(PROMPT_PACKAGE, "rules", "juror", "rate", shared=(judging_name(question),))
     return f"{texts}\n\n==== scenario\n{scenario.model_dump_json(exclude_defaults=True)}"
 
 

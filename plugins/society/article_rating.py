@@ -64,7 +64,7 @@ class ArticleRater:
         """
         split = [self._split(article) for article in articles]
         waiting = [
-            UnratedChunk(number, place, _shown_chunk(article, place))
+            UnratedChunk(number, place, f"{article.heading}\n\n{chunk.text}")
             for number, article in enumerate(split)
             for place, chunk in enumerate(article.chunks)
             if chunk.rating is None
@@ -114,7 +114,9 @@ class ArticleRater:
             session = self.participants.open_session(rater, "rate", label)
         except FoxcastError as error:
             return StructuredAnswer(reason=str(error), failure=error)
-        texts = [f"Text {number}:\n{chunk.text}" for number, chunk in enumerate(batch, 1)]
+        texts = [
+            fence_text(chunk.text, f"text {number}", len(chunk.text) + 5000) for number, chunk in enumerate(batch, 1)
+        ]
         session.begin(fill_prompt(PROMPT_PACKAGE, "rate"), "\n\n".join([self.opening, *texts]))
         tool = rating_tool(self.settings.rating_batch)
         return await session.ask_structured(tool, lambda arguments: read_ratings(arguments, len(batch)))
@@ -174,8 +176,3 @@ def _add_ratings(articles: list[RatedArticle], batch: Sequence[UnratedChunk], ra
         chunks = [*article.chunks]
         chunks[chunk.place] = replace(chunks[chunk.place], rating=rating)
         articles[chunk.article] = replace(article, chunks=tuple(chunks))
-
-
-def _shown_chunk(article: RatedArticle, place: int) -> str:
-    text = article.chunks[place].text
-    return fence_text(f"{article.heading}\n\n{text}", f"{article.id}, part {place + 1}", len(text) + 5000)

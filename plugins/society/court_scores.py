@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from statistics import fmean
+from statistics import StatisticsError, correlation, fmean
 from typing import Any
 
 from bot.api import (
@@ -124,7 +124,8 @@ def _score_lines(kind: str, scored: ScoredVotes) -> Iterator[str]:
 def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
     if len(pairs) < 3:
         return "too few trials"
-    means = [fmean(values) for values in zip(*pairs, strict=True)]
-    parts = [[value - mean for value in values] for values, mean in zip(zip(*pairs, strict=True), means, strict=True)]
-    size = math.sqrt(math.fsum(a * a for a in parts[0]) * math.fsum(b * b for b in parts[1]))
-    return f"{math.fsum(a * b for a, b in zip(*parts, strict=True)) / size:.2f}" if size > 0 else "not defined"
+    spreads, errors = zip(*pairs, strict=True)
+    try:
+        return f"{correlation(spreads, errors):.2f}"
+    except StatisticsError:
+        return "not defined"

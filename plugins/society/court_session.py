@@ -107,7 +107,7 @@ class CourtSession:
 
     async def moves(self) -> AsyncGenerator[Step, None]:
         """Yield one step per move, each with the present belief; raises after the last one without a verdict."""
-        documents: tuple[str, ...] = (await self.context.store_text(prompt_version(self.scenario)),)
+        documents: tuple[str, ...] = (await self.context.store_text(prompt_version(self.question, self.scenario)),)
         first = self.state.answer_format.format(self.state.belief().predictions)
         began: tuple[str, ...] = (f"began with {first}: {self.state.starting_point.text}",)
         began += self.settings.interventions.describe()

@@ -69,7 +69,7 @@ def update_tool(answer_format: AnswerFormat, settings: SoloSettings) -> ToolDefi
     return answer_tool(
         UPDATE,
         "State what you believe now and why; it is your answer if the work ends before you submit. Each piece of "
-        "evidence names the number of a search result, an address, or a tool.",
+        "evidence names its source: the id of a search result, an address, or a tool.",
         properties,
         required=(BOTTOM_LINE, RATIONALE, "confidence", *stated),
     )

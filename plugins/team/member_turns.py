@@ -75,7 +75,7 @@ def begin_turn(turn: MemberTurn, joint_context: JointStepContext, tools: tuple[T
     """Begin a member's conversation, find its allowed actions, and let it continue unless something changed."""
     member = turn.member
     member.session.restart(member.opening)
-    member.session.declare_tools(member.tools.all)
+    member.session.declare_tools(member.tools)
     member.session.say(prompt_texts.page_text(member, prompt_texts.state_prompt(member, joint_context)))
     turn.view = MemberView(
         tools=tools,

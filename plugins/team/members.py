@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from typing import NamedTuple
 
 from bot.api import (
     AnswerFormat,
@@ -263,19 +264,13 @@ class KnowledgeMarks:
     facts: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberTools:
+class MemberTools(NamedTuple):
     """The four tools that a member is ever asked to call: the same list in each of its requests."""
 
     message: ToolDefinition
     thoughts: ToolDefinition
     choice: ToolDefinition
     notes: ToolDefinition
-
-    @property
-    def all(self) -> tuple[ToolDefinition, ...]:
-        """All of them."""
-        return (self.message, self.thoughts, self.choice, self.notes)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -8,6 +8,8 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from plugins.team.members import normalize_words
+
 # A text less similar to any option than this is no choice.
 LEAST_SIMILARITY = 0.6
 # Fewer characters than these are a letter or a word, not the beginning of an option.
@@ -33,10 +35,10 @@ def option_letter(place: int) -> str:
 def find_chosen_option(text: str, options: Sequence[str]) -> int | None:
     """Return the index of the option that a text chooses, None if it chooses none of them, or more than one."""
     words = text[:READ_CHARS].strip()
-    places = {_normalize_option(option): place for place, option in enumerate(options)}
-    if (exact := places.get(_normalize_option(_strip_letter(words)))) is not None:
+    places = {normalize_words(option): place for place, option in enumerate(options)}
+    if (exact := places.get(normalize_words(_strip_letter(words)))) is not None:
         return exact
-    within = f" {_normalize_option(words)} "
+    within = f" {normalize_words(words)} "
     named = [place for option, place in places.items() if f" {option} " in within]
     if len(named) == 1:
         return named[0]
@@ -44,15 +46,13 @@ def find_chosen_option(text: str, options: Sequence[str]) -> int | None:
         return begun
     if (lettered := _match_letter(words, len(options))) is not None:
         return lettered
-    like = difflib.get_close_matches(
-        _normalize_option(_strip_letter(words)), list(places), n=1, cutoff=LEAST_SIMILARITY
-    )
+    like = difflib.get_close_matches(normalize_words(_strip_letter(words)), list(places), n=1, cutoff=LEAST_SIMILARITY)
     return places[like[0]] if like else None
 
 
 def _match_beginning(words: str, options: Sequence[str]) -> int | None:
     """Return the index of the only option that begins with these words."""
-    text = _normalize_option(_strip_letter(words))
+    text = normalize_words(_strip_letter(words))
     if len(text) < LEAST_CHARS:
         return None
     places = [place for place, option in enumerate(options) if f"{option} ".startswith(f"{text} ")]
@@ -70,7 +70,3 @@ def _match_letter(words: str, count: int) -> int | None:
 
 def _strip_letter(words: str) -> str:
     return re.sub(r"^\W{0,3}[A-Z]{1,2}[.):]\s+", "", words)
-
-
-def _normalize_option(words: str) -> str:
-    return " ".join(re.sub(r"[^\w\s]", " ", words.casefold()).split())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.conftest import FoxcastInstallation, InProcessCommand, installed
+from tests.unit.evaluation.trial_table_files import random_table, write_table
 
 CONFIG = """
 plugins = ["forecastbench", "baseline", "blend"]
@@ -81,4 +82,44 @@ def test_bad_input_is_refused_in_one_line(
     words: tuple[str, ...],
 ) -> None:
     answer = run_command(foxcast, "backtest", "--rounds", "sample", *arguments)
+    assert answer.is_refusal(code, *words), answer
+
+
+def test_weights_are_fitted_to_tables_and_used_by_the_blend(
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    write_table(random_table(questions=30), foxcast.folder / "trials.csv")
+    named = ("--method", "baseline=table", "--trials", "trials.csv")
+    answer = run_command(foxcast, "fit", "blend", *named, "--before", "2026-05-01", "--out", "w.json")
+    assert answer.code == 0, answer.err
+    fitted = json.loads((foxcast.folder / "w.json").read_text())
+    assert fitted["payload"]["blend"]["members"] == ["baseline", "crowd"]
+    assert fitted["provenance"]["command"].endswith("--trials trials.csv --method baseline=table --before 2026-05-01")
+    foxcast.config.write_text(CONFIG + 'weights = "w.json"\n')
+    assert run_command(foxcast, "backtest", "--forecaster", "blend", "--rounds", "sample").code == 0
+    (foxcast.folder / "w.json").write_text("{}")
+    refused = run_command(foxcast, "backtest", "--forecaster", "blend", "--rounds", "sample")
+    assert refused.is_refusal(2, "forecasters.blend: weights", "write them with: foxcast fit blend"), refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("blend",), 8, ("no recorded forecast of a member", "--trials TABLE")),
+        (("baseline",), 8, ("learns from past rounds", "--rounds DIR")),
+        (("baseline", "--trials", "t.csv"), 2, ("does not build on other forecasters",)),
+        (("blend", "--trials", "t.csv", "--method", "x=y"), 2, ("write MEMBER=METHOD", "baseline")),
+        (("blend", "--trials", "t.csv"), 8, ("the tables have no method baseline", "model, table")),
+    ],
+)
+def test_a_fit_that_is_not_possible_says_what_to_give(
+    foxcast: FoxcastInstallation,
+    run_command: InProcessCommand,
+    *,
+    arguments: tuple[str, ...],
+    code: int,
+    words: tuple[str, ...],
+) -> None:
+    write_table(random_table(), foxcast.folder / "t.csv")
+    answer = run_command(foxcast, "fit", *arguments, "--before", "2026-05-01")
     assert answer.is_refusal(code, *words), answer

@@ -34,6 +34,7 @@ class PrivilegedAction(StrEnum):
     UNLOCK = "unlock"
     FORECAST = "forecast"
     CLOSE = "close"
+    ADOPT_FOLDER = "adopt"
 
 
 # The lowest role for each action; None: anybody, also without a token.
@@ -52,6 +53,7 @@ REQUIRED_ROLES: Mapping[PrivilegedAction, UserRole | None] = MappingProxyType(
         PrivilegedAction.UNLOCK: UserRole.OPERATOR,
         PrivilegedAction.FORECAST: UserRole.OPERATOR,
         PrivilegedAction.CLOSE: UserRole.APPROVER,
+        PrivilegedAction.ADOPT_FOLDER: UserRole.APPROVER,
     }
 )
 

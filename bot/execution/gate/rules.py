@@ -210,12 +210,16 @@ def arm_objection(policy: ExecutionPolicy, arm: ArmRecord | None, now: datetime)
         return f"the arm record of {policy.venue} ended at {arm.until:%Y-%m-%d %H:%M} UTC; {again}"
     if now < arm.armed_at:
         return f"the arm record of {policy.venue} begins at {arm.armed_at:%Y-%m-%d %H:%M} UTC: the clock was set back"
-    if arm.config != policy.config_digest:
-        return (
-            f"the configuration of {policy.venue} was changed after it was armed (the environment and the keys "
-            f"count, too); check it, then {again}"
+    if arm.is_of_another_folder:
+        changed = f"the arm record of {policy.venue} was given for another state folder or on another machine"
+    elif arm.config != policy.config_digest:
+        changed = (
+            f"the configuration of {policy.venue} was changed after it was armed (the environment and the keys count, "
+            "too)"
         )
-    return None
+    else:
+        return None
+    return f"{changed}; check it, then {again}"
 
 
 def check_arm_amounts(context: DecisionContext) -> HoldDecision | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
-from bot.core.errors import RequestRejectedError, ServiceUnavailableError
+from bot.core.errors import ConfigError, RequestRejectedError, ServiceUnavailableError
 from bot.net.urls import loggable_url
 
 if TYPE_CHECKING:
@@ -57,10 +57,57 @@ _RESERVED_V6 = {
     IPv6Network("fec0::/10"): "a private network",
     IPv6Network("ff00::/8"): "multicast",
 }
+# Where clouds give each of their machines its keys without a password. One of them is a public address. Sources: the
+# documentation of AWS (also of its containers), Google Cloud, Azure, Alibaba Cloud and Oracle Cloud.
+_METADATA_ADDRESSES = frozenset(
+    map(
+        ip_address,
+        (
+            "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fe80::a9fe:a9fe",
+        ),
+    )
+)
+_METADATA_TEXT = "the metadata service of a cloud"
+
+
+def is_metadata_address(address: str) -> bool:
+    """Return whether a numeric address is the metadata service of a cloud, also in a form embedded in IPv6."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if parsed in _METADATA_ADDRESSES:
+        return True
+    if isinstance(parsed, IPv4Address):
+        return False
+    raw = parsed.packed
+    # Where 6to4 (RFC 3056) and prefixes of NAT64 (RFC 6052, section 2.2) put it; byte 8 is left out there.
+    embedded = (raw[2:6], raw[12:16], *((raw[:8] + raw[9:])[start : start + 4] for start in range(4, 9)))
+    return any(IPv4Address(part) in _METADATA_ADDRESSES for part in embedded)
+
+
+def require_no_metadata_service(host: str, address: str) -> None:
+    """Raise ConfigError if a host that config names leads to a metadata service without being its address itself."""
+    if is_metadata_address(address) and host.strip("[]").lower() != address:
+        message = (
+            f"{host} leads to {address}, {_METADATA_TEXT}; correct the address in config, or name {address} itself"
+        )
+        raise ConfigError(message)
 
 
 def private_address_reason(address: str) -> str | None:
     """Return why a numeric address must not be connected to, or None for a public one."""
+    if is_metadata_address(address):
+        return _METADATA_TEXT
     if "%" in address:
         return "link-local"
     try:

@@ -149,8 +149,8 @@ class CollaborationAnswers:
 
     def _numbered_texts(self) -> list[str]:
         """Return the contents of the numbered texts that are to be rated."""
-        pieces = re.split(r"^Text \d+:\n", last_message_text(self.messages), flags=re.MULTILINE)[1:]
-        return [content for piece in pieces for _, content in [*fenced_parts(piece)][:1]]
+        parts = fenced_parts(last_message_text(self.messages))
+        return [content for label, content in parts if re.fullmatch(r"text \d+", label)]
 
     def _write_finding(self, text: str) -> str:
         return "; ".join(one.words for one in self._read_documents() if one.words in text) or "nothing"

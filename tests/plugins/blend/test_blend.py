@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,20 @@ def test_a_pool_needs_a_weight_for_each_prediction_and_one_that_counts() -> None
 def test_the_old_name_of_the_plugin_is_refused_with_the_new_one() -> None:
     with pytest.raises(ConfigError, match="the plugin ensemble is now blend"):
         choose_plugin("ensemble", [])
+
+
+async def test_weights_of_a_file_are_used_until_more_was_learned_and_never_before_their_day() -> None:
+    answers = {"a": {"outcome": BinaryPrediction(0.8)}, "b": {"outcome": BinaryPrediction(0.6)}}
+    of_file = learned("ab", a_tournament=0.9, b_tournament=0.1)
+    forecaster = BlendForecaster(BlendSettings(members=("a", "b")), of_file)
+
+    async def weights(fitted: FittedParameters | None, chosen: BlendForecaster = forecaster) -> Any:
+        (step,) = [step async for step in chosen.steps(question(), create_context(answers, fitted=fitted))]
+        return step.action.arguments["weights"]
+
+    assert await weights(None) == pytest.approx({"a": 0.9, "b": 0.1})
+    more = learned("ab", a_tournament=0.2, b_tournament=0.7)
+    richer = replace(more, payload={"blend": {**more.payload["blend"], "examples": 41}})  # type: ignore[dict-item]
+    assert await weights(richer) == pytest.approx({"a": 0.2, "b": 0.7})
+    late = BlendForecaster(BlendSettings(members=("a", "b")), replace(of_file, before=CUTOFF + timedelta(seconds=1)))
+    assert await weights(None, late) == {"a": 0.575, "b": 0.575}

@@ -9,6 +9,7 @@ from bot.core.beliefs import ModelUsage, Step, StepObservation, ToolResult, beli
 from bot.core.errors import ConfigError, MalformedDataError, NotFoundError, ServiceUnavailableError
 from bot.core.forecasts import TrialEnd, TrialLimits
 from bot.core.language_models import ModelCompletion, ModelDialect
+from bot.forecasting.agent.prompt_texts import judging_text
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.testing.trial_context import ScriptedModel, ScriptedTool, changed_prefixes
 from bot.testing.trial_context import offered_tool_names as names_offered
@@ -151,6 +152,16 @@ async def test_it_answers_every_shape_and_every_target_in_both_dialects(
     # Its forecast is in the report, and with it enough forecasts came.
     assert "Forecast of its own" in told(at, LEADER)[-1]
     assert offered(at, LEADER)[-1] == ["submit"]
+
+
+async def test_only_the_subagents_that_forecast_read_how_answers_are_judged() -> None:
+    at = scripted_context(
+        make("ann"), make("fay", "forecaster"), parallel("ann", "fay"), submit(),
+        others={"ann": [report()], "fay": [report(probability=0.4)]},
+    )  # fmt: skip
+    await steps_of(question(), at)
+    read = {who: "".join(told(at, who)) for who in ("ann", "fay")}
+    assert {who: judging_text(question()) in text for who, text in read.items()} == {"ann": False, "fay": True}
 
 
 def _same(said: ModelCompletion) -> ModelCompletion:

@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polymarket._internal.actions.orders.market import _compute_market_order_amounts
 
-from bot.api import BinaryPrediction, ClosingProposal, ContractSide, OrderSide, Position
+from bot.api import BinaryPrediction, ClosingProposal, ContractSide, OrderSide, Position, RemainderState
 from plugins.polymarket.order_terms import PolymarketOrderTerms
+from plugins.polymarket.paper_market import mark_position
 from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketTradingSettings
 from plugins.polymarket.write_requests import build_unsigned_order
+from tests.plugins.polymarket.test_paper_fills import meet
 from tests.plugins.polymarket.test_planner import planned, wants
 from tests.plugins.polymarket.test_write_requests import INTENT, terms
-from tests.plugins.polymarket.trading_inputs import NOW, FakePolymarketReader, a_book, account, held, question
+from tests.plugins.polymarket.trading_inputs import NOW, FakePolymarketReader, a_book, account, held, order, question
 
 TICKS = [Decimal(tick) for tick in ("0.1", "0.01", "0.005", "0.0025", "0.001", "0.0001")]
 
@@ -57,15 +59,15 @@ async def test_a_position_is_closed_down_the_bids_whatever_the_belief() -> None:
         closing(held(30.0))
     )
     assert found.order is not None, found.why
-    order = found.order
-    assert (order.side, order.leg, order.shares, order.limit, order.cost) == (
+    sale = found.order
+    assert (sale.side, sale.leg, sale.shares, sale.limit, sale.cost) == (
         OrderSide.SELL,
         ContractSide.YES,
         30.0,
         0.40,
         0.0,
     )
-    assert order.expected == pytest.approx((20 * 0.55 + 10 * 0.40) / 30)
+    assert sale.expected == pytest.approx((20 * 0.55 + 10 * 0.40) / 30)
 
 
 async def test_only_what_is_bid_for_is_sold_and_a_no_says_why() -> None:
@@ -80,3 +82,38 @@ async def test_only_what_is_bid_for_is_sold_and_a_no_says_why() -> None:
     nobody = await empty.plan_closing(closing(held(30.0)))
     assert nobody.order is None
     assert nobody.why == "there are no bids for yes"
+
+
+async def test_a_sale_of_no_is_worth_what_the_askers_of_yes_leave() -> None:
+    """YES offered at .60 x 50 and .70 x 100 is NO bid at .40 x 50 and .30 x 100: one pool, as the venue describes."""
+    book = a_book(bids=(("0.55", "9000"),), asks=((".60", "50"), (".70", "100"), (".99", "9000")))
+    position = held(70.0, ContractSide.NO)
+    found = (
+        await PolymarketPlanner(PolymarketTradingSettings(), FakePolymarketReader.of(book)).plan_closing(
+            closing(position)
+        )
+    ).order
+    assert found is not None
+    assert (found.side, found.leg, found.shares, found.limit) == (OrderSide.SELL, ContractSide.NO, 70.0, 0.30)
+    # By hand: (50 x .40 + 20 x .30) / 70 = 26 / 70.
+    assert found.expected == pytest.approx(26 / 70)
+    assert mark_position(book, position) == pytest.approx(26 / 70)
+    result = meet(order("70", "0.30", leg=ContractSide.NO, side=OrderSide.SELL, mid="0.425"), book=book)
+    assert [(fill.shares, fill.price) for fill in result.fills] == [(50.0, 0.40), (20.0, 0.30)]
+    assert result.remainder is RemainderState.FILLED
+
+
+async def test_no_that_is_held_against_the_belief_is_sold_down_the_bids_of_no() -> None:
+    book = a_book(bids=(("0.55", "9000"),), asks=((".60", "50"), (".70", "100"), (".99", "9000")))
+    found = await planned(
+        FakePolymarketReader.of(book), BinaryPrediction(0.90), has=account(positions=[held(30.0, ContractSide.NO)])
+    )
+    assert (found.side, found.leg, found.shares, found.limit) == (OrderSide.SELL, ContractSide.NO, 30.0, 0.40)
+    assert found.expected == pytest.approx(0.40)
+    # NO is worth .10 by the belief and sells at .40, less the fee: the rate .04 x .40 x .60.
+    assert found.edge == pytest.approx(0.30 - 0.0096)
+
+
+def test_without_askers_of_yes_no_is_worth_nothing() -> None:
+    assert mark_position(a_book(asks=()), held(10.0, ContractSide.NO)) is None
+    assert mark_position(a_book(bids=()), held(10.0, ContractSide.NO)) is not None

@@ -175,7 +175,7 @@ async def test_chunks_and_the_parts_in_a_call_are_settings() -> None:
     steps = await done(at, CourtSettings(rate_pages=True, chunk_tokens=100, max_chunks=2, rating_batch=3))
     assert [one["chunks"] for one in told(named(steps, "ranking")[0], "articles")] == [2, 2]
     rating = [one for one in at.prompts if wanted(one.prompt).name == "rate"]
-    assert [one.prompt.messages[1].text.count("\nText ") for one in rating] == [3, 1]
+    assert [one.prompt.messages[1].text.count(' label="text ') for one in rating] == [3, 1]
     assert len({one.seed for one in rating}) == 2
 
 
@@ -188,7 +188,7 @@ async def test_the_rater_has_a_model_of_its_own_that_nobody_else_asks() -> None:
 
 async def test_what_is_too_long_for_the_rater_together_is_rated_in_halves() -> None:
     def rates(prompt: Prompt) -> ScriptedAnswer:
-        if prompt.messages[1].text.count("\nText ") > 2:
+        if prompt.messages[1].text.count(' label="text ') > 2:
             return ContextLengthExceededError("too long")
         return ScriptedParticipant()(prompt)
 

@@ -13,6 +13,7 @@ from bot.core.forecasts import Trial, TrialLimits
 from bot.core.language_models import ModelAnswer, ModelCompletion, ModelDialect, Prompt
 from bot.core.predictions import ChoiceShape, CurveShape
 from bot.core.research import SourcePolicy
+from bot.forecasting.agent.prompt_texts import judging_text
 from bot.forecasting.trial import TrialSettings, run_trial
 from bot.simulator.models.prompt_reading import fenced_parts
 from bot.testing.event_loop import VirtualClock, run_in_virtual_time
@@ -34,6 +35,7 @@ from tests.plugins.society.cases import (
     scripted_context,
     searches,
     silence,
+    steps_of,
     told,
 )
 
@@ -405,6 +407,15 @@ async def test_profile_and_rules_are_instructions_and_all_else_is_fenced() -> No
     assert any("The whole story." in text for text in fenced)
     assert not any("count the masts" in text or "age 3" in text for text in fenced)
     assert "\n- age: age 3\n- background: background 3\n" in heard(at, "juror")
+
+
+@pytest.mark.parametrize("shape", [None, CHOICE, NUMBER])
+async def test_everybody_reads_how_answers_of_this_kind_are_judged_and_the_rater_does_not(shape: Any) -> None:
+    at, asked = scripted_context(juror=ScriptedParticipant(), rater=ScriptedParticipant()), question(shape)
+    await steps_of(at, None, asked)
+    assert all(judging_text(asked) in one.prompt.messages[0].text for one in at.prompts if one.role == "juror")
+    assert judging_text(asked) not in heard(at, "rater")
+    assert judging_text(asked).splitlines()[1] in at.stored_texts[0]
 
 
 @pytest.mark.parametrize(

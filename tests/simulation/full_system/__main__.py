@@ -49,7 +49,7 @@ def main() -> int:
             lives=asked.lives,
             faulty=not asked.calm,
             people=not asked.calm,
-            closing=not asked.calm and asked.mutant is None,
+            closing=not asked.calm,
             mutant=asked.mutant,
         )
         for seed in seeds

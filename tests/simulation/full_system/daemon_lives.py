@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from bot.execution.gate.execution_policy import venue_policy
 from bot.jobs.reconciliation import reconcile_submissions
 from bot.plugin_system.registry import Registry, load_registry
 from bot.simulator.network import CURRENT_PROCESS, NetworkEventLoop
+from bot.store.database import open_writer
+from bot.store.folder_identity import check_identity, export_identity, locate_folder, write_identity
 from bot.store.ledger import LEDGER_FILE, state_folder
 from tests.ledger_checks import read_rows
 from tests.simulation.full_system.plan import LifeEnding
@@ -166,6 +168,8 @@ class DaemonLives:
         self.ends.append("alive")
         self._alive = True
         before.rename(self.home)
+        for ledger in self.home.glob(f"*/*/{LEDGER_FILE}"):
+            _settle_identity(ledger)
         self._configure(self.home)
         self._beat_s, self._steps = self.loop.time(), (self.clock.wall_clock_changes, self.clock.wall_clock_changes)
 
@@ -268,6 +272,17 @@ class DaemonLives:
             home.rename(self.next_folder(self.number))
         self._alive = False
         self._configure(self.home)
+
+
+def _settle_identity(ledger: Path) -> None:
+    """Let the folder belong to the place to which a life moved it, as one machine that starts again has one place."""
+    identity = check_identity(ledger).identity
+    if identity is None:
+        return
+    settled = replace(identity, place=locate_folder(ledger.parent))
+    with closing(open_writer(ledger)) as database:
+        write_identity(database, settled)
+    export_identity(ledger.parent, settled)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -128,7 +128,10 @@ class DecisionChecks:
         return None
 
     def _beliefs(self, submitted: Sequence[Row]) -> Iterator[str]:
-        """No order is for a worse price than its shares are worth by the forecast that it was made for."""
+        """No order is for a worse price than its shares are worth by the forecast that it was made for.
+
+        Nor does it promise more than that.
+        """
         for row in submitted:
             order = json.loads(row["order_body"] or "{}")
             worth = _worth(order, json.loads(row["predictions"])) if order and not order.get("closing") else None
@@ -136,6 +139,9 @@ class DecisionChecks:
                 continue
             buys = order["side"] == "buy"
             beyond = order["limit"] - worth if buys else worth - order["limit"]
+            gain = worth - order["expected"] if buys else order["expected"] - worth
+            if order["edge"] > gain + PRICE_SLACK:
+                yield f"orders: {row['id']} promises {order['edge']:.4f} a share, {gain:.4f} by its own forecast"
             if beyond > PRICE_SLACK:
                 what = f"{order['side']} {order['leg']} at {order['limit']:.4f}"
                 yield f"orders: {row['id']} would {what}, worth {worth:.4f} by its own forecast"

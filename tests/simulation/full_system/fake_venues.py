@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -104,14 +104,25 @@ class SimulationVenues:
         return [*SECRETS.values(), *signing, *filter(None, given)]
 
     def positions(self) -> Sequence[PositionToClose]:
-        """Return what Foxcast holds at the venue that trades in mana."""
+        """Return what Foxcast holds at the venues that take orders."""
         held = {} if self.manifold is None else self.manifold.state.holdings
-        return [
+        found = [
             PositionToClose(venue="manifold", contract=f"{market}/{answer}" if answer else market, leg=leg)
             for (user, market, answer), has in sorted(held.items(), key=lambda one: [str(part) for part in one[0]])
             for leg in ContractSide
             if user == self.trader and has.of(leg.upper()) > 1e-6
         ]
+        return [*found, *self._signed_positions()]
+
+    def _signed_positions(self) -> Iterator[PositionToClose]:
+        signer = self.environment.polymarket_account
+        if self.polymarket is None or signer is None:
+            return
+        for token, shares in sorted(signer.shares.items()):
+            market = self.polymarket.state.tokens[token]
+            if shares > 0 and market.trades_now:
+                leg = ContractSide.YES if token == market.tokens[0] else ContractSide.NO
+                yield PositionToClose(venue="polymarket", contract=market.condition, leg=leg)
 
     def stop_faults(self) -> None:
         """Let nothing go wrong any more."""

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.operator_requests import (
@@ -63,6 +63,8 @@ HEARD_WITHIN_S = 5.0
 WARY = 1 / 3
 # How often people look at what waits for their approval, and how often they approve and reject it; the rest they leave.
 APPROVALS_EVERY_S, APPROVED, REJECTED = 1_800.0, 0.7, 0.1
+# An arm record of so many days is renewed at each occasion; that a shorter one ended is noticed after so long.
+LONG_DAYS, NOTICED_AFTER_S = 7.0, 3.0 * HOUR_S
 # After the configuration was changed, so long until somebody arms the venues again.
 CHECKS_CONFIG_S = 4.0 * HOUR_S
 _ASKED = "select id, shown from approval where state = 'asked' order by asked_at, id"
@@ -93,6 +95,7 @@ class SimulatedOperators:
     unarmed: dict[str, str] = field(default_factory=dict)
     _seen_approvals: set[str] = field(default_factory=set)
     _arms_from_s: float = 0.0
+    _armed_until: dict[str, datetime] = field(default_factory=dict)
     _locked: list[QuestionRef] = field(default_factory=list)
     _ahead_s: float = 0.0
     _waiting: Callable[[], object] | None = None
@@ -192,11 +195,21 @@ class SimulatedOperators:
         while self._locked:
             self._ask(UnlockQuestion(ref=self._locked.pop(), by=ADA, asked_at=self.machine.now()))
         if at_once or self.clock.monotonic() >= self._arms_from_s:
-            self._arm_all()
+            for venue in self.live if at_once else [venue for venue in self.live if self._is_missed(venue)]:
+                self._arm(venue)
 
     def _arm_all(self) -> None:
         for venue in self.live:
             self._arm(venue)
+
+    def _is_missed(self, venue: str) -> bool:
+        """Say whether somebody arms a venue again: a short permission only once its end was noticed, or its undoing."""
+        ended = self._armed_until.get(venue)
+        return (
+            ended is None
+            or self.armed_days >= LONG_DAYS
+            or self.machine.now() > ended + timedelta(seconds=NOTICED_AFTER_S)
+        )
 
     def _set_clock(self) -> None:
         self._ahead_s = STEPS_S[int(self.stream.integers(len(STEPS_S)))]
@@ -219,7 +232,9 @@ class SimulatedOperators:
         )
 
     def _disarm(self) -> None:
-        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any_venue()))
+        venue = self._any_venue()
+        self._armed_until.pop(venue, None)
+        self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=venue))
 
     def _lock(self) -> None:
         refs = [QuestionRef.parse(row["ref"]) for row in self._read_ledger(_OPEN_QUESTIONS, self._now_text())]
@@ -251,13 +266,14 @@ class SimulatedOperators:
         policy = self.lives.policy_of(venue)
         money = self.arm_amounts if venue in TRADING else {}
         self.unarmed.pop(venue, None)
+        self._armed_until[venue] = until = self.machine.now() + timedelta(days=self.armed_days)
         request = ArmVenue(
             by=ADA,
             asked_at=self.machine.now(),
             venue=policy.venue,
             account=policy.account,
             config=policy.config_digest,
-            until=self.machine.now() + timedelta(days=self.armed_days),
+            until=until,
             per_order=money.get("per_order"),
             per_day=money.get("per_day"),
             total=money.get("total"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from bot.config.venue_schema import ExcludeSection
@@ -16,7 +16,6 @@ from bot.execution.gate import approval, config_digest, rules
 from bot.execution.outbox import batch_submission
 from bot.jobs import halts
 from bot.llm.budget import BudgetReservation, SpendingBudget
-from bot.stats.kelly import share_value
 from bot.store import cap_usage, permissions, questions, submission_attempts
 from bot.store.serialization import format_timestamp
 from plugins.manifold import write_requests as manifold_requests
@@ -150,11 +149,13 @@ def _unknown_is_sent_again() -> None:
     replace_attribute(batch_submission, "_submit_once", hasty)
 
 
-def _sizes_rounded_up() -> None:
-    def up(shares: Decimal, step: Decimal) -> Decimal:
-        return (shares / step).to_integral_value(ROUND_CEILING) * step
+def _cost_rounded_down() -> None:
+    cost_of: Callable[..., Decimal] = order_sizing._max_cost  # noqa: SLF001 - mutants reach inside
 
-    replace_attribute(order_sizing, "round_to_step", up)
+    def down(*values: Any) -> Decimal:
+        return cost_of(*values).to_integral_value(ROUND_FLOOR)
+
+    replace_attribute(order_sizing, "_max_cost", down)
 
 
 def _sale_costs() -> None:
@@ -175,13 +176,8 @@ def _no_at_the_price_of_yes() -> None:
     replace_attribute(manifold_requests, "_limit_probability", confused)
 
 
-def _worth_of_the_other_side() -> None:
-    worth: Callable[..., float] = share_value
-
-    def same(leg: Any, belief: float) -> float:
-        return worth(leg, min(1.0, belief + 0.2) if leg == "yes" else max(0.0, belief - 0.2))
-
-    replace_attribute(order_sizing, "share_value", same)
+def _no_worth_as_yes() -> None:
+    replace_attribute(order_sizing, "share_value", lambda _, belief: belief)
 
 
 def _bought_again_at_once() -> None:
@@ -237,10 +233,10 @@ PLANTED_ROWS: Sequence[Row] = (
     ("budget-released-twice", "a settled call releases its reservation twice", _budget_released_twice),
     ("outcome-for-all-venues", "an outcome is applied to a question of another venue", _outcome_for_all_venues),
     ("unknown-is-sent-again", "a write without a known outcome is sent again later", _unknown_is_sent_again),
-    ("sizes-rounded-up", "sizes are rounded up to whole steps", _sizes_rounded_up),
+    ("cost-rounded-down", "what an order may cost is rounded down to whole dollars", _cost_rounded_down),
     ("sale-costs", "what a sale brings is recorded as paid", _sale_costs),
     ("no-at-the-price-of-yes", "the limit of NO is not complemented", _no_at_the_price_of_yes),
-    ("worth-too-much", "shares at Polymarket are valued at more than the forecast says", _worth_of_the_other_side),
+    ("no-worth-as-yes", "NO at Polymarket is taken to be worth what YES is", _no_worth_as_yes),
     ("bought-again-at-once", "there is no pause after a position was closed", _bought_again_at_once),
     ("sent-until-the-close", "the margin before the close is not kept", _sent_until_the_close),
     ("anybody-submits", "forecasts that are only scored are submitted", _anybody_submits),

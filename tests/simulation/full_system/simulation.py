@@ -154,20 +154,24 @@ def run_simulation(
             _note_report(parts, report)
             judged(_ledger_path(parts.lives))
 
-    with patch("httpx.create_ssl_context", _make_tls_context), patch("hashlib.scrypt", _scrypt), count_events() as seen:
+    with (
+        patch("httpx.create_ssl_context", make_tls_context),
+        patch("hashlib.scrypt", repeat_scrypt),
+        count_events() as seen,
+    ):
         run_in_virtual_time(main, start=START, make=NetworkEventLoop)
     report.events.update(seen)
     return report
 
 
 @cache
-def _make_tls_context(**_: object) -> ssl.SSLContext:
+def make_tls_context(**_: object) -> ssl.SSLContext:
     """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 # A key is derived from the same secrets in each life, which is meant to take long.
-_scrypt = cache(hashlib.scrypt)
+repeat_scrypt = cache(hashlib.scrypt)
 
 
 def _assemble_parts(

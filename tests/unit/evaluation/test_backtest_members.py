@@ -17,7 +17,7 @@ from bot.core.predictions import BinaryPrediction
 from bot.core.questions import Question
 from bot.evaluation.backtest import BacktestHistory, BacktestSubject, BacktestWindow, RoundPeerFactory, run_backtests
 from bot.evaluation.backtest_rows import history_records
-from bot.evaluation.trial_table import make_table_of_trials, parse_trial_records
+from bot.evaluation.trial_table import make_table_of_trials, parse_trial_records, round_day
 from bot.forecasting.aggregation import PoolingMethod
 from bot.forecasting.forecast_run import ConfiguredForecaster
 from bot.forecasting.parameter_fitting import ForecasterTraining, best_parameters
@@ -145,8 +145,8 @@ async def test_members_are_asked_once_and_the_blend_learns_from_round_to_round()
     assert all(len(one.asked) == len(set(one.asked)) == ROUNDS * QUESTIONS for one in members.values())
     table = make_table_of_trials(parse_trial_records(history_records(history), "here"))
     first, last = (
-        [event for event in table.by_method["blend"] if event.round == key]
-        for key in (history.rounds[0].key, history.rounds[-1].key)
+        [event for event in table.by_method["blend"] if event.round == round_day(one)]
+        for one in (history.rounds[0], history.rounds[-1])
     )
 
     def slope(event: object) -> tuple[float, float, float]:

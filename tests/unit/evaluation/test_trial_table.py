@@ -72,6 +72,15 @@ def test_a_value_that_is_no_probability_is_refused_with_its_line(tmp_path: Path)
         read_trial_tables([path])
 
 
+@pytest.mark.parametrize("column", ["forecast_due_date", "resolution_date"])
+def test_a_day_that_is_no_date_is_refused_with_its_line(tmp_path: Path, column: str) -> None:
+    frame = random_table()
+    frame.loc[2, column] = "spring"
+    path = write_table(frame, tmp_path / "t.csv")
+    with pytest.raises(MalformedDataError, match=r"t\.csv line 4: Invalid isoformat string: 'spring'"):
+        read_trial_tables([path])
+
+
 def test_a_table_that_is_named_twice_is_refused(tmp_path: Path) -> None:
     path = write_table(random_table(), tmp_path / "t.csv")
     with pytest.raises(MalformedDataError, match="model has two rows for 2026-01-04 exchange q0; name each table once"):
@@ -100,7 +109,7 @@ def test_published_outcomes_replace_those_of_the_table(tmp_path: Path) -> None:
         [
             {
                 "method": "other",
-                "forecast_due_date": "0",
+                "forecast_due_date": row.event.round,
                 "source": row.event.source,
                 "id": row.event.question,
                 "resolution_date": "2026-01-09",

@@ -84,6 +84,8 @@ class JobsFixture:
     calibrator: PredictionCalibrator = field(default_factory=IdentityCalibrator)
     stop: Callable[[], bool] = lambda: False
     owner: str = "run 1"
+    limits: TrialLimits = field(default_factory=TrialLimits)
+    lease: timedelta = timedelta(minutes=15)
     surveyed: set[str] = field(default_factory=set)
 
     async def discover(self, forecasters: Sequence[str] = (FIRST,)) -> str:
@@ -108,7 +110,7 @@ class JobsFixture:
                 implementation=one,
                 trials=self.trials,
                 pool=PoolingMethod.MEAN,
-                limits=TrialLimits(),
+                limits=self.limits,
                 uses_models=self.asks,
                 members=self.members.get(name, ()),
                 **self.changes,
@@ -137,7 +139,7 @@ class JobsFixture:
                 forecasters=configured_forecasters,
                 cost_check=self.spending,
                 owner=self.owner,
-                lease=timedelta(minutes=15),
+                lease=self.lease,
                 concurrency=self.concurrency,
                 pass_limit_s=60.0,
                 is_stopping=self.stop,

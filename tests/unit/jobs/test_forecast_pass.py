@@ -3,8 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
 
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
+from bot.core.forecasts import TrialLimits
 from bot.core.interfaces import TrialContext
 from bot.core.predictions import BinaryPrediction
 from bot.core.questions import CrowdForecast, Question
@@ -20,11 +23,13 @@ class FakeBlockedForecaster:
         self.gate = asyncio.Event()
         self.seen: dict[str, CrowdForecast | None] = {}
         self.arrived: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.began = 0
 
     async def waits(self, key: str) -> None:
         await self.arrived[key].wait()
 
     async def steps(self, question: Question, context: TrialContext) -> AsyncGenerator[Step, None]:
+        self.began += 1
         self.arrived[question.ref.key].set()
         self.seen[question.ref.key] = question.crowd
         if question.ref.key == "slow":
@@ -58,6 +63,46 @@ async def test_what_becomes_due_meanwhile_does_not_wait_for_the_slowest(jobs_fix
     assert not under_way.done()
     gated.gate.set()
     assert await under_way == "2 forecasts made"
+
+
+async def test_a_forecast_longer_than_the_configured_lease_is_paid_once_whoever_looks(
+    jobs_fixture: JobsFixture,
+) -> None:
+    """Trials of 600 s and a lease of 30 s; another daemon on the same ledger looks every 20 s."""
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters = {FIRST: gated}
+    jobs_fixture.limits, jobs_fixture.lease = TrialLimits(seconds=600.0), timedelta(seconds=30)
+    jobs_fixture.offer("slow")
+    await jobs_fixture.discover()
+    under_way = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow")
+    other = replace(jobs_fixture, owner="run 2")
+    for _ in range(30):
+        await jobs_fixture.clock.advance(20.0)
+        assert await other.forecast() == "0 forecasts made"
+    assert not under_way.done()
+    gated.gate.set()
+    assert await under_way == "1 forecasts made"
+    assert gated.began == 1
+
+
+async def test_a_lease_of_a_dead_daemon_ends(jobs_fixture: JobsFixture) -> None:
+    gated = FakeBlockedForecaster()
+    jobs_fixture.forecasters = {FIRST: gated}
+    jobs_fixture.limits, jobs_fixture.lease = TrialLimits(seconds=600.0), timedelta(seconds=30)
+    jobs_fixture.offer("slow")
+    await jobs_fixture.discover()
+    killed = asyncio.ensure_future(jobs_fixture.forecast())
+    await gated.waits("slow")
+    killed.cancel()
+    await asyncio.wait([killed])
+    gated.gate.set()
+    other = replace(jobs_fixture, owner="run 2")
+    # The longest trial, its warm start and five minutes.
+    await jobs_fixture.clock.advance(600.0 + 300.0 - 1.0)
+    assert await other.forecast() == "0 forecasts made"
+    await jobs_fixture.clock.advance(1.0)
+    assert await other.forecast() == "1 forecasts made"
 
 
 async def test_what_is_begun_counts_for_what_comes_after_it_in_the_same_pass(jobs_fixture: JobsFixture) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bot.config.venue_schema import ChooseTable
+from bot.core.beliefs import Belief, PriorSource, Step, StepAction, StepObservation, TrialPrior
 from bot.core.clock import SeededRandom
 from bot.core.errors import ServiceUnavailableError
 from bot.core.forecasts import Forecast, ForecasterSetup, TrialLimits
@@ -182,6 +183,27 @@ async def test_a_clairvoyant_member_is_never_copied(built: JobsFixture) -> None:
     found = await benches.open_trial(asked, trial_start(now), charge=charge, guarded=False)
     said: Any = (await found.use_tool(PEER_FORECASTS, {"forecasters": [FIRST]})).data
     assert len(said["answers"]) == 1
+
+
+async def test_a_member_whose_trials_never_moved_from_their_prior_is_left_out(built: JobsFixture) -> None:
+    def start_at(price: float, *, then: float) -> ScriptedForecaster:
+        belief = Belief(predictions={"outcome": BinaryPrediction(price)}, stated=False)
+        first = Step(
+            action=StepAction(name="start"),
+            observation=StepObservation(),
+            belief=belief,
+            prior=TrialPrior(PriorSource.CROWD, BinaryPrediction(price)),
+        )
+        return ScriptedForecaster(lambda _: first, believe_yes(then))
+
+    built.forecasters[FIRST] = start_at(0.3, then=0.3)
+    built.forecasters[SECOND] = start_at(0.3, then=0.31)
+    built.offer("rain")
+    await built.discover([FIRST, SECOND])
+    await built.forecast()
+    data = await read(built, await built.ledger.questions.get(REF), FIRST, SECOND)
+    assert [answer["forecaster"] for answer in data["answers"]] == [SECOND]
+    assert data["absent"] == {FIRST: "it did not move from its starting point"}
 
 
 async def test_a_trial_that_is_taken_up_reads_what_it_read_before(built: JobsFixture) -> None:

@@ -82,6 +82,7 @@ ALLOWED = {
         PrivilegedAction.ADD_PRINCIPAL,
         PrivilegedAction.REVOKE_PRINCIPAL,
         PrivilegedAction.ADOPT,
+        PrivilegedAction.ADOPT_FOLDER,
         PrivilegedAction.UNLOCK,
         PrivilegedAction.FORECAST,
         PrivilegedAction.WITHDRAW,
