@@ -33,6 +33,7 @@ from bot.app.venues import (
 )
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
+from bot.core.errors import ServiceUnavailableError
 from bot.core.ids import derive_id
 from bot.core.interfaces import (
     Clock,
@@ -73,6 +74,7 @@ from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
 from bot.store.event_log import ALERT_EVENT
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
+from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
 from bot.store.rate_usage import LOCK_HOLDER_NAME, RATE_USAGE_FOLDER, SharedRateUsageFiles
 
@@ -153,15 +155,12 @@ class FoxcastApp:
                 discovered_venues=self.discovered_venues,
             )
             every_s = discovery_interval_s(self.config, self.registry, name)
-            yield _make_job(
-                f"{DISCOVERY_PREFIX}{name}", "find open questions", every_s, partial(discover_questions, context)
-            )
+            run = partial(self._begin, partial(discover_questions, context))
+            yield _make_job(f"{DISCOVERY_PREFIX}{name}", "find open questions", every_s, run)
         # A single pass over everything does not wait for the end of this.
         limit = FORECAST_JOB_LIMIT if math.isfinite(self.forecast_pass_limit_s) else timedelta.max
-        run, every_s = (
-            partial(forecast_due_questions, self._forecast_job_context()),
-            self.config.daemon.forecast_every_s,
-        )
+        run = partial(self._begin, partial(forecast_due_questions, self._forecast_job_context()))
+        every_s = self.config.daemon.forecast_every_s
         yield replace(
             _make_job("forecast", "forecast what is due", every_s, run, limit=limit), run_requested=forecast_requested
         )
@@ -178,7 +177,8 @@ class FoxcastApp:
             "close", "close positions as asked", every.requests_every_s, partial(close_requested_positions, closing)
         )
         context = self.execution.submit_job(self.outbox, self.folder)
-        yield _make_job("submit", "decide and send", every.submit_every_s, partial(submit_due_forecasts, context))
+        run = partial(self._begin, partial(submit_due_forecasts, context))
+        yield _make_job("submit", "decide and send", every.submit_every_s, run)
 
     def _scoring_jobs(self) -> Iterator[DaemonJob]:
         every = self.config.daemon
@@ -246,6 +246,15 @@ class FoxcastApp:
                 run=run,
                 time_limit=WATCH_TIME_LIMIT,
             )
+
+    async def _begin(self, run: Callable[[], Awaitable[str]]) -> str:
+        """Run a job that begins new work; raises ServiceUnavailableError while too little of the disk is free.
+
+        Jobs that settle, resolve, cancel and copy run anyway.
+        """
+        if reason := low_disk_reason(self.folder, self.config.daemon.min_free_mb * 1e6):
+            raise ServiceUnavailableError(reason)
+        return await run()
 
     def _may_forecast(self, forecaster: str, question: Question) -> bool:
         return forecaster in question_forecasters(self.config, self.registry, question)

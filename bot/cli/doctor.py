@@ -50,7 +50,7 @@ from bot.store.database import WAL_LIMIT_BYTES
 from bot.store.event_log import LedgerEvent
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.heartbeat import MAX_HEARTBEAT_AGE, DaemonCondition, read_daemon_state
-from bot.store.integrity_checks import MIN_FREE_BYTES, run_quick_check, sqlite_version_warning, wal_size
+from bot.store.integrity_checks import LOW_DISK_RULE, run_quick_check, sqlite_version_warning, wal_size
 from bot.store.ledger import LEDGER_FILE, open_ledger_read_only, state_folder
 from bot.store.private_files import find_foreign_entries
 from bot.store.restore import lost_ledger_reason, read_restore_mark
@@ -91,7 +91,7 @@ def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFind
     )
     yield from _check_plugins(config)
     yield _check_state_folder(config)
-    yield _check_disk(config.state)
+    yield _check_disk(config)
     folder = state_folder(config)
     found = load_last_run(config, folder / LEDGER_FILE, now)
     yield _check_clock(folder / LEDGER_FILE, now, clock_fault(found, live_venue_names(config)))
@@ -229,13 +229,13 @@ def _existing_parent(folder: Path) -> Path:
     return next(parent for parent in folder.absolute().parents if parent.exists())
 
 
-def _check_disk(folder: Path) -> CheckFinding:
+def _check_disk(config: Config) -> CheckFinding:
+    folder, least = config.state, config.daemon.min_free_mb * 1e6
     free = shutil.disk_usage(folder if folder.exists() else _existing_parent(folder)).free
-    if free >= MIN_FREE_BYTES:
+    if free >= least:
         return CheckFinding(CheckVerdict.OK, "disk", f"{format_bytes(free)} free")
-    return CheckFinding(
-        CheckVerdict.FAIL, "disk", f"{format_bytes(free)} free", f"free {format_bytes(MIN_FREE_BYTES)} or more"
-    )
+    found = f"{format_bytes(free)} free; {LOW_DISK_RULE}"
+    return CheckFinding(CheckVerdict.FAIL, "disk", found, f"free {format_bytes(round(least))} or more")
 
 
 def _check_clock(ledger: Path, now: datetime, fault: str) -> CheckFinding:

@@ -38,6 +38,7 @@ from bot.llm.roles import configured_models, provider_name
 from bot.plugin_system.registry import Registry
 from bot.store.database import find_running_holder
 from bot.store.forecast_queries import ForecastAttempt, read_forecast_status
+from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import ReadOnlyState
 from bot.store.requests import send_request, withdraw_request
 from bot.store.serialization import question_version
@@ -73,8 +74,11 @@ class LocalForecast:
     async def make_forecast(self, name: str) -> str:
         """Forecast, after the members of the forecaster, and return the id; raises the error of failed trials.
 
-        A current forecast of a member is used again; a member that fails is left out.
+        A current forecast of a member is used again; a member that fails is left out. Raises StoreError if too little
+        of the disk is free.
         """
+        if reason := low_disk_reason(self.app.folder, self.app.config.daemon.min_free_mb * 1e6):
+            raise StoreError(reason)
         forecaster = self.app.forecasters[name]
         view = self.make_view(name)
         for member in forecaster.members:

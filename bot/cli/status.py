@@ -33,6 +33,7 @@ from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.forecast_queries import RecentFailures, read_recent_failures
 from bot.store.heartbeat import read_heartbeat
+from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
 from bot.store.permissions import SubmissionHalt
 from bot.store.restore import RestoreRecord, lost_ledger_reason, read_restore_mark
@@ -46,7 +47,8 @@ class StatusOverview:
     """The status of one Foxcast; ``counts`` and ``failures`` (of the last day) are None without a ledger.
 
     ``stop_file`` is the stop file if it exists. ``stops`` are active halts without the one that made the stop file.
-    ``displaced`` says how the state folder was copied or moved, "" if it was not.
+    ``displaced`` says how the state folder was copied or moved, "" if it was not;
+    ``low_disk`` why nothing new begins on this disk, "" if enough is free.
     ``halt`` is the disk error that ended the last run, ``restored`` the restore that still holds submissions.
     """
 
@@ -58,6 +60,7 @@ class StatusOverview:
     halt: LedgerEvent | None
     restored: RestoreRecord | None
     displaced: str
+    low_disk: str
     ledger: Path
     counts: Mapping[str, int] | None
     last_backup: LedgerBackup | None
@@ -92,6 +95,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
         halt=halt,
         restored=read_restore_mark(path),
         displaced=check_identity(path).fault,
+        low_disk=low_disk_reason(folder, config.daemon.min_free_mb * 1e6),
         ledger=path,
         counts=counts,
         last_backup=copies[0] if copies else None,
@@ -199,6 +203,8 @@ def _hold_lines(found: StatusOverview, now: datetime) -> Iterator[str]:
         yield f"halted: the last run ended {format_age(now - found.halt.at)}, {found.halt.text}"
     if found.restored:
         yield f"restored: nothing is submitted until submissions since {found.restored.backup.name} are settled"
+    if found.low_disk:
+        yield f"disk: {found.low_disk}; free some space"
     if found.displaced:
         yield f"displaced: {found.ledger.parent} {found.displaced}; nothing is submitted live; {ADOPT_REMEDY}"
 
@@ -257,6 +263,7 @@ def _status_to_json(found: StatusOverview) -> dict[str, Any]:
         "halt": {"at": format_timestamp(found.halt.at), "why": found.halt.text} if found.halt else None,
         "restored": str(found.restored.backup) if found.restored else None,
         "displaced": found.displaced or None,
+        "low_disk": found.low_disk or None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
         "failures": None if found.failures is None else _failures_to_json(found.failures),

@@ -100,10 +100,13 @@ class DaemonSection(ConfigSection):
     """Seconds between passes that score what has resolved."""
 
     backup_every_s: Seconds = 3600.0
-    """Seconds between backups of the ledger and the paper books; 24 hourly and 30 daily copies are kept."""
+    """Seconds between backups of the ledger and the paper books."""
 
     backup_gb: float = Field(default=20.0, gt=0, le=1e6)
     """Gigabytes that all backups may take together; the oldest are deleted beyond that, or beyond half of the disk."""
+
+    min_free_mb: float = Field(default=500.0, ge=0, le=1e9)
+    """Free megabytes of the disk below which no search for questions, forecast or submission begins; 0: no limit."""
 
     watch_questions: int = Field(default=200, ge=0, le=10_000)
     """How many prices of each venue are watched as they move, soonest close first; 0 watches none."""

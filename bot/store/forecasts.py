@@ -18,6 +18,7 @@ from bot.core.ids import derive_id
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.store.connections import TransactionRunner
+from bot.store.documents import CompressedDocument
 from bot.store.question_history import pin_price, read_question_version
 from bot.store.schedule import NextDueTime, complete_schedule_entry
 from bot.store.schema_views import IS_WITHDRAWN
@@ -31,6 +32,7 @@ from bot.store.serialization import (
     unpack_prediction,
 )
 from bot.store.trials import (
+    FORGET_FORECAST,
     StepRow,
     TrialRecord,
     end_trial,
@@ -219,8 +221,8 @@ class ForecastStore:
         or after a gap.
         """
         row = StepRow(forecast=forecast_id, trial=trial, number=number, step=step, at=at)
-        columns = row.columns()
-        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, columns))
+        document = row.document()
+        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, document))
         if contradiction is not None:
             raise MalformedDataError(contradiction)
 
@@ -334,6 +336,9 @@ def _begin_forecast(database: Database, start: ForecastStart, current: str) -> R
         "forecast_only": start.forecast_only,
     }
     database.execute(_INSERT_FORECAST, values)
+    # A ledger that was restored begins revisions again that its evidence may know.
+    for statement in FORGET_FORECAST:
+        database.execute(statement, [values["id"]])
     return RunningForecast(
         id=values["id"],
         question=start.question,
@@ -351,8 +356,8 @@ def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     return None
 
 
-def _log_step_or_abandon(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
-    contradiction = log_step(database, row, columns)
+def _log_step_or_abandon(database: Database, row: StepRow, document: CompressedDocument) -> str | None:
+    contradiction = log_step(database, row, document)
     if contradiction is not None:
         _end_forecast(database, row.forecast, "abandoned", why=contradiction, at=row.at)
     return contradiction

@@ -22,6 +22,7 @@ BUSY = (
 [daemon]
 forecast_every_s = 0.2
 submit_every_s = 0.2
+min_free_mb = 0
 """
 )
 LEDGER = Path("state") / "paper" / "ledger.sqlite"
@@ -145,3 +146,28 @@ def _written(foxcast: FoxcastInstallation) -> dict[str, Counter[tuple[object, ..
         )
         for path in folder.glob("*.json")
     }
+
+
+def test_on_a_disk_that_is_nearly_full_nothing_new_begins_and_every_command_says_so(
+    tmp_path: Path, run_command: InProcessCommand
+) -> None:
+    foxcast = installed(tmp_path)
+    with small_disk(tmp_path / "state", megabytes=DISK_MB):
+        answer = run_command(foxcast, "run", "--once")
+        assert answer.code == 3
+        status = run_command(foxcast, "status", "--json").json
+        details = {run["job"]: run["detail"] for run in status["runs"]}
+        rule = "less than 500 MB; no question is searched, no forecast and no submission begins"
+        for job in ("discover forecastbench", "forecast", "submit"):
+            assert rule in details[job]
+        # What settles, resolves and copies works as before.
+        assert all(run["ok"] for run in status["runs"] if rule not in run["detail"])
+        assert (status["counts"]["questions"], status["counts"]["forecasts"]) == (0, 0)
+        assert rule in status["low_disk"]
+        assert "disk: " in run_command(foxcast, "status").out
+        found = {one["check"]: one for one in run_command(foxcast, "doctor", "--json").json}
+        assert found["disk"]["verdict"] == "fail"
+        # A person may decide otherwise.
+        foxcast.config.write_text(foxcast.config.read_text() + "\n[daemon]\nmin_free_mb = 0\n")
+        assert run_command(foxcast, "run", "--once").code == 0
+        assert run_command(foxcast, "status", "--json").json["counts"]["forecasts"] > 0

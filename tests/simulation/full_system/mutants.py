@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,11 @@ from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.execution.gate import rules
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
 from bot.net.write_client import HttpWriteClient
-from bot.store import accounts, questions, schedule
+from bot.stats import kelly
+from bot.store import accounts, cap_usage, questions, schedule
 from bot.store.questions import UpsertResult
+from bot.store.serialization import format_timestamp
+from plugins.manifold import planner as manifold_planner
 from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
 from plugins.polymarket import account as polymarket_account
@@ -28,6 +32,9 @@ from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
 from tests.simulation.full_system.planted_bugs import PLANTED_ROWS
+
+# The hours of a night in which a bug lets nothing be sent.
+QUIET_UNTIL_H = 6
 
 
 def _resolved_early() -> None:
@@ -197,8 +204,52 @@ MUTANTS: Mapping[str, ProgramMutant] = {
 }
 
 
+def _first_option_favoured() -> None:
+    rescale: Callable[..., dict[str, float]] = kelly.rescale_beliefs
+
+    def favoured(beliefs: Mapping[str, float], option: str, belief: float) -> dict[str, float]:
+        found = rescale(beliefs, option, belief)
+        first, last = next(iter(found)), [*found][-1]
+        return {**found, first: found[first] + 0.2 * found[last], last: 0.8 * found[last]} if first != last else found
+
+    for place in (manifold_planner, order_sizing):
+        replace_attribute(place, "rescale_beliefs", favoured)
+
+
+def _days_of_here() -> None:
+    def local(at: datetime) -> str:
+        return format_timestamp(at.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))
+
+    replace_attribute(cap_usage, "_day_start", local)
+
+
+def _quiet_nights() -> None:
+    closed: Callable[..., str | None] = rules.closed_window_reason
+
+    def sleepy(context: Any) -> str | None:
+        return "it is night" if context.now.hour < QUIET_UNTIL_H else closed(context)
+
+    replace_attribute(rules, "closed_window_reason", sleepy)
+
+
+def _whole_mana() -> None:
+    replace_attribute(manifold_planner, "_CENT", Decimal(2))
+
+
+# Bugs that have to do with the form of a world: each is for one relation of ``metamorphic``.
+FORM_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
+    (
+        ("first-option-favoured", "the first option counts for more than is believed", _first_option_favoured),
+        ("days-of-here", "days begin at midnight of the local time zone", _days_of_here),
+        ("quiet-nights", "nothing is sent in the first hours of a day", _quiet_nights),
+        ("whole-mana", "amounts at Manifold are whole, whatever a unit is worth", _whole_mana),
+    )
+)
+
+
 @cache
 def break_process(name: str) -> ProgramMutant:
     """Break this process in that way, once, and return how."""
-    MUTANTS[name].apply()
-    return MUTANTS[name]
+    mutant = {**MUTANTS, **FORM_MUTANTS}[name]
+    mutant.apply()
+    return mutant

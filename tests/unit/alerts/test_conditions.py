@@ -126,7 +126,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "title: Will it rain?; foxcast approve abc or foxcast reject abc",
     ),
-    "disk_low:": ({}, {"free_bytes": 3 * MIN_FREE_BYTES}, "1,573 MB are free"),
+    "disk_low:": ({}, {"free_bytes": 3 * MIN_FREE_BYTES}, "1,500 MB are free"),
     "clock:": ({}, {"clock_fault": "is off by +9.0 s"}, "the clock is off by +9.0 s"),
     "backup:": (
         {"jobs": {"backup": job("backup", ok=False)}},

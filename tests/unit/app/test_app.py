@@ -141,7 +141,8 @@ async def test_config_says_whether_outcomes_correct_forecasts(configure: Configu
             part
             for job in app.jobs()
             if job.name == "forecast"
-            for part in getattr(job.run, "args", ())
+            for run in getattr(job.run, "args", ())
+            for part in getattr(run, "args", ())
             if isinstance(part, ForecastJobContext)
         ]
         calibrator = forecasting.context.calibrator

@@ -144,7 +144,9 @@ def test_little_room_on_the_disk_fails(config: Path, monkeypatch: pytest.MonkeyP
         free: int
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1_000_000))
-    assert _findings(config)["disk"].verdict is CheckVerdict.FAIL
+    found = _findings(config)["disk"]
+    assert (found.verdict, found.remedy) == (CheckVerdict.FAIL, "free 500.0 MB or more")
+    assert "no forecast and no submission begins" in found.found
 
 
 def test_an_old_python_fails(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_a_disk_that_is_nearly_full_is_a_warning(path: Path, tmp_path: Path) -> 
     with small_disk(tmp_path / "disk"):
         health = run_quick_check(Path(shutil.copy(path, tmp_path / "disk")))
     assert 0 < health.free_bytes < 2 * 1024 * 1024
-    assert any("no new work starts below 500 MB" in warning for warning in health.warnings)
+    assert any("no forecast and no submission begins" in warning for warning in health.warnings)
 
 
 def test_a_log_that_a_reader_keeps_from_being_emptied_is_a_warning(path: Path) -> None:
