@@ -19,7 +19,6 @@ from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.execution.gate import rules
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
 from bot.net.write_client import HttpWriteClient
-from bot.stats import kelly
 from bot.store import accounts, cap_usage, questions, schedule
 from bot.store.questions import UpsertResult
 from bot.store.serialization import format_timestamp
@@ -28,6 +27,7 @@ from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
 from plugins.polymarket import account as polymarket_account
 from plugins.polymarket import book_walk, order_sizing, signer
+from plugins.polymarket import planner as polymarket_planner
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
@@ -203,15 +203,13 @@ MUTANTS: Mapping[str, ProgramMutant] = {
 
 
 def _first_option_favoured() -> None:
-    rescale: Callable[..., dict[str, float]] = kelly.rescale_beliefs
+    believe: Callable[..., Mapping[str, float]] = polymarket_planner._option_beliefs  # noqa: SLF001 - mutants reach inside
 
-    def favoured(beliefs: Mapping[str, float], option: str, belief: float) -> dict[str, float]:
-        found = rescale(beliefs, option, belief)
-        first, last = next(iter(found)), [*found][-1]
-        return {**found, first: found[first] + 0.2 * found[last], last: 0.8 * found[last]} if first != last else found
+    def favoured(question: Any, prediction: Any) -> Mapping[str, float]:
+        found, options = believe(question, prediction), getattr(question.shape, "options", ())
+        return {name: min(0.97, p + 0.1) if name in options[:1] else p for name, p in found.items()}
 
-    for place in (manifold_planner, order_sizing):
-        replace_attribute(place, "rescale_beliefs", favoured)
+    replace_attribute(polymarket_planner, "_option_beliefs", favoured)
 
 
 def _days_of_here() -> None:

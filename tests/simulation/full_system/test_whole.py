@@ -119,6 +119,9 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     assert build_scoreboard([line, mutant, missed], known)["mutants"]["no-audit"] is None
     assert "1 found and mended, 0 known, 1 not looked into" in markdown_table(board)
     assert board["memory"] == []
+    form = {"metamorphic": "sides", "compared": 31, "seed": 1, "mutant": None, "commit": "c0ffee", "violations": ["x"]}
+    forms = build_scoreboard([line, form, {**form, "mutant": "whole-mana", "violations": ["y"]}], known)
+    assert (forms["acts compared"], [one["says"] for one in forms["violations"]["open"]]) == (31, ["x"])
     held = {"10": 310.0, "0": 100.0, "1": 110.0, "2": 200.0, "3": 210.0, "4": 220.0, "5": 230.0, "9": 300.0}
     soaked = build_scoreboard([{**line, "days": 200.0, "memory_mb": held}], known)
     assert "| Memory, seed 11 | 105, 205, 225, 305 MB in the quarters of 200 days (medians) |" in markdown_table(soaked)

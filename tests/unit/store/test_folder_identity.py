@@ -10,16 +10,17 @@ import pytest
 
 from bot.core.errors import StoreError
 from bot.core.permissions import ArmRecord
-from bot.store.database import open_reader, open_writer_with
+from bot.store.database import open_writer, open_writer_with
+from bot.store.evidence import evidence_path
 from bot.store.folder_identity import (
     IDENTITY_FILE,
+    IDENTITY_TABLE,
     FolderPlace,
     check_identity,
     ensure_identity,
     export_identity,
     locate_folder,
     make_identity,
-    read_binding,
     write_identity,
 )
 from bot.store.ledger import open_ledger
@@ -157,14 +158,13 @@ async def test_an_arm_record_is_bound_to_the_identity_of_its_folder(tmp_path: Pa
     assert await is_armed(path)
 
 
-def test_a_writer_of_two_databases_reads_the_identity_of_the_ledger(tmp_path: Path) -> None:
-    ledger, evidence = tmp_path / "ledger.sqlite", tmp_path / "evidence.sqlite"
-    identity = ensure_identity(ledger, at=NOON).identity
-    assert identity is not None
-    with closing(open_writer_with(evidence, ledger)) as database:
-        assert read_binding(database) == identity.binding
-        adopted = make_identity(tmp_path, at=NOON)
-        write_identity(database, adopted)
-        assert read_binding(database) == adopted.binding
-    with closing(open_reader(ledger)) as database:
-        assert read_binding(database) == adopted.binding
+async def test_an_identity_is_written_into_the_ledger_and_not_next_to_it(tmp_path: Path) -> None:
+    path = await make_ledger(tmp_path / "live")
+    with closing(open_writer(path)) as database:
+        database.execute(f"drop table {IDENTITY_TABLE}")
+        database.conn.commit()
+    identity = make_identity(path.parent, at=NOON)
+    with closing(open_writer_with(evidence_path(path), path)) as database:
+        write_identity(database, identity)
+        database.conn.commit()
+    assert check_identity(path).identity == identity
