@@ -39,9 +39,7 @@ from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
-app.command()(size)
-app.command()(prune)
-app.command()(archive)
+SPACE_COMMANDS = [app.command()(command) for command in (size, prune, archive)]
 
 
 @app.callback()
