@@ -243,7 +243,9 @@ def simulation_tables(traits: SimulationTraits, environment_tables: Mapping[str,
         },
     }
     if traits.drawn and traits.has_world:
-        tables["llm"] = {**tables["llm"], "models": dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)}
+        # Nobody confirms costs here, so forecasts would wait for that until the end.
+        priced = dict.fromkeys(tables["llm"]["models"], MODEL_PRICES)
+        tables["llm"] = {**tables["llm"], "models": priced, "budget": {"ask_above_usd": 1_000.0}}
     if traits.drawn:
         tables["forecasters"] = {name: {} for name in (DRIFTER, BLF) if name in names.values()}
         tables["forecasters"] |= {SECOND: {"uses": DRIFTER}} if traits.has_second else {}
