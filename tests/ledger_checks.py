@@ -10,9 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from bot.core.ids import sha256_hex
 from bot.execution.paper.accounting import find_faults
 from bot.store.audit_log import verify_audit_chain
 from bot.store.database import open_reader
+from bot.store.evidence import bundle_contents, evidence_path, unpack_bundle
+from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, run_full_check
 from bot.store.ledger import LEDGER_FILE
 
@@ -40,8 +43,8 @@ def read_rows(path: Path, sql: str, values: Mapping[str, object] | Sequence[obje
 
 def integrity_faults(ledger: Path) -> Iterator[str]:
     """Check the file, its rules, and the chain of the audit."""
-    health = run_full_check(ledger, INVARIANTS)
-    yield from (f"ledger: {one.check}: {one.meaning} {one.examples}" for one in health.problems)
+    for name, health in (("ledger", run_full_check(ledger, INVARIANTS)), ("evidence", check_evidence(ledger))):
+        yield from (f"{name}: {one.check}: {one.meaning} {one.examples}" for one in health.problems)
     with closing(open_reader(ledger)) as database:
         verdict = verify_audit_chain(database)
     if not verdict.sound:
@@ -78,6 +81,23 @@ def _documents(ledger: Path) -> Iterator[tuple[str, bytes]]:
         if database["document"].exists():
             for digest, packed in database.execute("select digest, packed from document"):
                 yield digest, zlib.decompress(packed)
+    if evidence_path(ledger).exists():
+        yield from _evidence(evidence_path(ledger))
+
+
+def _evidence(path: Path) -> Iterator[tuple[str, bytes]]:
+    with closing(open_reader(path)) as database:
+        for codec, packed in database.execute("select codec, packed from bundle"):
+            yield from (
+                (sha256_hex(content), content) for _, content in bundle_contents(codec, unpack_bundle(codec, packed))
+            )
+
+
+def copy_databases(ledger: Path, target: Path) -> None:
+    """Copy what is durable now of a ledger and its evidence, in this order, while both are in use."""
+    for source, copy in ((ledger, target), (evidence_path(ledger), evidence_path(target))):
+        with closing(sqlite3.connect(source)) as database:
+            database.execute("vacuum into ?", [str(copy)])
 
 
 def paper_book_faults(book: Path, ledger: Path, venue: str) -> Iterator[str]:

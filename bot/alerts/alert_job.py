@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from bot.alerts.conditions import BrokenCondition, find_conditions, healed_text
+from bot.alerts.conditions import NOTIFIER_RULE, BrokenCondition, find_conditions, healed_text
 from bot.alerts.health_snapshot import read_own_health
 from bot.alerts.weekly_letter import ANSWERS_SHOWN, WEEK, WeeklyLetter, letter_due_at, write_letter
 from bot.config.schema import Config
@@ -126,7 +126,9 @@ def _compose(config: Config, channel: str, news: Sequence[AlertNews], now: datet
 
     In quiet hours only the critical one is due at once.
     """
-    wanted = [one for one in news if config.notifiers[channel].level.includes(one.level)]
+    level, own_key = config.notifiers[channel].level, f"{NOTIFIER_RULE}:{channel}"
+    # That a channel takes no message is reported through the others.
+    wanted = [one for one in news if level.includes(one.level) and one.key != own_key]
     plain = [one for one in wanted if one.letter is None]
     groups = [
         [one for one in plain if one.level is AlertLevel.CRITICAL],

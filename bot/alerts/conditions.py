@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from bot.alerts.health_snapshot import HealthSnapshot
 from bot.core.alerts import AlertLevel
+from bot.core.ids import derive_id
 from bot.core.submissions import ExecutionMode
 from bot.forecasting.failures import describe_failures, failure_reason
 from bot.store.health_queries import EVENT_PERIOD, JobHistory
@@ -17,6 +18,7 @@ from bot.store.heartbeat import DaemonCondition
 from bot.store.integrity_checks import MIN_FREE_BYTES
 
 DISCOVERY_PREFIX, BACKUP_JOB = "discover ", "backup"
+NOTIFIER_RULE = "notifier"
 # A venue that was not read for so long, or for three of its intervals, is down, whatever its runs say.
 MAX_UNREAD = timedelta(hours=2)
 MAX_BACKUP_AGE = timedelta(days=1)
@@ -24,6 +26,8 @@ LOW_DISK_FACTOR = 4
 MIN_FAILED_TRIALS = 3
 BUDGET_WARNING_SHARE = 0.8
 _MAX_LISTED = 3
+# Events about what is a condition as well: halts and their ends, submissions in doubt, models that are replaced.
+_WORDS_OF_CONDITIONS = (" was stopped", " resumes: ", " is in doubt ", " does badly: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +291,21 @@ def _crashes(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
         yield ConditionFinding(subject=event.at.isoformat(), text=text, since=event.at)
 
 
+def _failing_notifiers(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for name, status in snapshot.ledger.channels.items():
+        if name in snapshot.config.notifiers and status.failing_since is not None:
+            text = f"the notifier {name} takes no message ({status.waiting} wait): {status.detail}"
+            remedy = f"try it with: foxcast notify test {name}"
+            yield ConditionFinding(subject=name, text=text, since=status.failing_since, remedy=remedy)
+
+
+def _events(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
+    for event in snapshot.ledger.alert_events:
+        if not any(words in event.text for words in _WORDS_OF_CONDITIONS):
+            subject = derive_id("event", event.at.isoformat(), event.text)
+            yield ConditionFinding(subject=subject, text=event.text, since=event.at)
+
+
 def _ended_seasons(snapshot: HealthSnapshot) -> Iterator[ConditionFinding]:
     for one in snapshot.ledger.closed_venues:
         job = snapshot.ledger.jobs.get(f"{DISCOVERY_PREFIX}{one.venue}")
@@ -319,11 +338,19 @@ RULES: tuple[ConditionRule, ...] = (
     ConditionRule(
         name="loss", level=_CRITICAL, find=_big_losses, healed="no longer a big loss today at {}", degrades=False
     ),
+    ConditionRule(name="event", level=_WARNING, find=_events, healed="", degrades=False),
     ConditionRule(name="approval", level=_WARNING, find=_wanted_approvals, healed="", degrades=False),
     ConditionRule(name="disk", level=_CRITICAL, find=_full_disk, healed="the disk has room again"),
     ConditionRule(name="disk_low", level=_WARNING, find=_low_disk, healed="the disk has enough room again"),
     ConditionRule(name="clock", level=_WARNING, find=_wrong_clock, healed="the clock is right again"),
     ConditionRule(name="backup", level=_WARNING, find=_failed_backups, healed="backups are made again"),
+    ConditionRule(
+        name=NOTIFIER_RULE,
+        level=_WARNING,
+        find=_failing_notifiers,
+        healed="the notifier {} takes messages again",
+        delay=30 * _MINUTE,
+    ),
     ConditionRule(
         name="season", level=_INFO, find=_ended_seasons, healed="there are open questions at {} again", degrades=False
     ),

@@ -57,7 +57,13 @@ from bot.forecasting.tool_factory import ToolFactory
 from bot.jobs.discovery import DiscoveryContext, discover_questions
 from bot.jobs.forecast import ForecastJobContext, forecast_due_questions
 from bot.jobs.job import JOB_TIME_LIMIT, DaemonJob
-from bot.jobs.ledger_maintenance import BackupContext, back_up_ledger, verify_and_export_audit
+from bot.jobs.ledger_maintenance import (
+    BackupContext,
+    EvidenceContext,
+    back_up_ledger,
+    maintain_evidence,
+    verify_and_export_audit,
+)
 from bot.jobs.live_readiness import READINESS_JOB, check_readiness
 from bot.jobs.operator_requests import OperatorRequestContext, handle_requests
 from bot.jobs.position_closing import close_requested_positions
@@ -72,6 +78,7 @@ from bot.net.write_client import HttpWriteClient
 from bot.plugin_system.registry import Registry
 from bot.store.backups import BACKUP_FOLDER
 from bot.store.database import instance_lock
+from bot.store.event_log import ALERT_EVENT
 from bot.store.folder_identity import ADOPT_REMEDY, check_identity
 from bot.store.integrity_checks import low_disk_reason
 from bot.store.ledger import LEDGER_FILE, Ledger, open_ledger, state_folder
@@ -208,6 +215,10 @@ class FoxcastApp:
             clock=self.clock,
             max_bytes=round(self.config.daemon.backup_gb * 1e9),
         )
+        days = self.config.daemon.evidence_days
+        keep = None if days is None else timedelta(days=days)
+        evidence = EvidenceContext(path=ledger, ledger=self.ledger, clock=self.clock, keep=keep)
+        yield _make_job("evidence", "compress and copy evidence", every_s, partial(maintain_evidence, evidence))
         yield _make_job(BACKUP_JOB, "copy ledger and paper books", every_s, partial(back_up_ledger, context))
         if self.notifiers:
             # Last, so that it reports what the others found in the same pass.
@@ -489,7 +500,7 @@ async def _open_models(
 
     async def alert(subject: str, text: str) -> None:
         log.warning(subject, detail=text)
-        await ledger.events.add_event("alert", f"{subject}: {text}", at=factory.clock.now())
+        await ledger.events.add_event(ALERT_EVENT, f"{subject}: {text}", at=factory.clock.now())
 
     gateway = await factory.open_model_gateway(ledger, alert)
     return gateway, await factory.open_tool_factory(ledger, gateway, retry_failures=retry_failures)

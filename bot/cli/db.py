@@ -11,6 +11,7 @@ import typer
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
+from bot.cli.database_space import JsonOption, app
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import NO_VALUE, format_age, format_bytes
 from bot.config.schema import Config
@@ -25,20 +26,17 @@ from bot.store.backups import (
     LedgerBackup,
     LedgerContent,
     backup_books_folder,
-    export_ledger,
     find_books,
     list_backups,
     read_backup_content,
 )
 from bot.store.database import open_reader
+from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, IntegrityProblem, IntegrityReport, run_full_check
 from bot.store.ledger import LEDGER_FILE, require_ledger, state_folder
+from bot.store.ledger_export import export_ledger
 from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
-
-app = typer.Typer(add_completion=False)
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -48,16 +46,17 @@ def db() -> None:
 
 @app.command()
 def check(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
-    """Check the integrity of the ledger and the paper books; exit code 1 on a fault."""
+    """Check the integrity of the ledger, its evidence and the paper books; exit code 1 on a fault."""
     path = _existing_ledger_path(load_command_config(ctx))
-    report = run_full_check(path, INVARIANTS)
+    report, evidence = run_full_check(path, INVARIANTS), check_evidence(path)
     books = [_check_book(book) for book in find_books(path).values()]
     if as_json:
-        print_json(_health_to_json(report) | {"books": [_health_to_json(book) for book in books]})
+        others = {"evidence": _health_to_json(evidence), "books": [_health_to_json(book) for book in books]}
+        print_json(_health_to_json(report) | others)
     else:
-        for one in (report, *books):
+        for one in (report, evidence, *books):
             _print_health(one)
-    if not all(one.sound for one in (report, *books)):
+    if not all(one.sound for one in (report, evidence, *books)):
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -130,6 +130,7 @@ def _check_plugins(config: Config) -> Iterator[CheckFinding]:
         )
     yield from _check_settings(config, registry)
     yield from _check_venues(config, registry)
+    yield from _check_notifiers(config, registry)
     yield from _check_forecasters(config, registry)
     names = ", ".join(plugin.name for plugin in registry.enabled)
     if names:
@@ -154,6 +155,13 @@ def _check_venues(config: Config, registry: Registry) -> Iterator[CheckFinding]:
             found = f"no enabled plugin offers {venue}, so it is left out"
             remedy = f'add its plugin to plugins of config.toml, or set mode = "off" in [venues.{venue}]'
             yield CheckFinding(CheckVerdict.WARN, "venues", found, remedy)
+
+
+def _check_notifiers(config: Config, registry: Registry) -> Iterator[CheckFinding]:
+    for name in config.notifiers:
+        if name not in registry.notifiers and not registry.broken:
+            found = f"no enabled plugin offers {name}, so it delivers nothing"
+            yield CheckFinding(CheckVerdict.WARN, "notifiers", found, "add its plugin to plugins of config.toml")
 
 
 def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFinding]:

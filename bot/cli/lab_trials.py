@@ -62,7 +62,10 @@ class TrialsOptions:
     ] = ""
     against: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help="Compare every method with these, on identical events."),
+        typer.Option(
+            metavar="NAME,...",
+            help="Compare with these on identical events: members and blend, or without --blend every method.",
+        ),
     ] = ""
     methods: Annotated[
         str, typer.Option(metavar="NAME,...", help="Only these methods of the tables; * stands for any characters.")

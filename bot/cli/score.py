@@ -13,14 +13,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app.venues import find_archive
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.lookup import require_known_venue, require_venue_archive
 from bot.cli.options import ROUNDS_HELP, options_from_dataclass, parse_date
+from bot.cli.output.belief_plot import require_plot_file
+from bot.cli.output.calibration_plot import draw_reliability_plot
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
-from bot.cli.output.files import STDOUT, write_json
+from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.formatting import NO_VALUE, describe_outcome, format_day, format_interval, format_number
-from bot.cli.output.score_report import print_kinds, print_report
+from bot.cli.output.report_tables import print_report_tables
+from bot.cli.output.score_report import print_kinds
+from bot.cli.score_files import FileScoreRequest, print_file_scores
 from bot.config.schema import Config
 from bot.core.clock import SeededRandom
 from bot.core.errors import ConfigError
@@ -32,17 +35,17 @@ from bot.core.outcomes import (
     VoidOutcome,
     scoring_rules_for,
 )
+from bot.core.plain_text import suggest_names
 from bot.core.predictions import BinaryPrediction
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
 from bot.evaluation.lookup import query_ledger
-from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
+from bot.evaluation.score_report import build_report, kind_reports
 from bot.evaluation.score_rows import (
+    NO_ROUND,
     BinaryScoreRow,
     RuleScoreRow,
-    ScoredForecastFile,
-    pooling_notes,
-    score_forecast_files,
 )
+from bot.evaluation.trial_scores import reliability_table
 from bot.plugin_system.registry import Registry
 from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.ledger import ReadOnlyState
@@ -213,77 +216,6 @@ def _question_names(items: Sequence[UnscoredQuestion]) -> str:
     return f"{', '.join(refs[:MAX_QUESTIONS_NAMED])}{more}"
 
 
-FILE_COLUMNS = (
-    TableColumn("file", ColumnKind.TEXT),
-    TableColumn("round"),
-    TableColumn("scored", ColumnKind.NUMBER),
-    TableColumn("missing", ColumnKind.NUMBER),
-    TableColumn("market", ColumnKind.NUMBER),
-    TableColumn("dataset", ColumnKind.NUMBER),
-    TableColumn("mean of indices", ColumnKind.NUMBER),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FileScoreRequest:
-    """Which files are scored against which rounds, and where the JSON is written."""
-
-    rounds: Path
-    files: Sequence[Path]
-    venue: str | None
-    json: Path | None
-
-
-def print_file_scores(config: Config, registry: Registry, request: FileScoreRequest) -> None:
-    """Score the files and print it; raises MalformedDataError and NotFoundError for unusable files and rounds."""
-    venue, archive = find_archive(config, registry, request.venue, request.rounds)
-    scored_files = score_forecast_files(archive, request.files)
-    random = SeededRandom(config.seed)
-    total = build_report(
-        [row for scored_file in scored_files for row in scored_file.rows],
-        rng=random.stream("report"),
-        notes=[*pooling_notes(scored_files), *(note for scored_file in scored_files for note in scored_file.notes())],
-    )
-    reports = [
-        build_report(scored_file.rows, rng=random.stream("report"), notes=scored_file.notes())
-        for scored_file in scored_files
-    ]
-    if request.json is not None:
-        by_file = {
-            str(path): {"round": scored_file.file.round, "missing": scored_file.missing, **report.to_json()}
-            for path, scored_file, report in zip(request.files, scored_files, reports, strict=True)
-        }
-        write_json({"venue": venue, **total.to_json(), "by_file": by_file}, request.json)
-    if request.json != STDOUT:
-        _print_file_report(scored_files, reports, total)
-
-
-def _print_file_report(
-    scored_files: Sequence[ScoredForecastFile], reports: Sequence[ScoreReport], total: ScoreReport
-) -> None:
-    console = stdout_console()
-    if len(scored_files) > 1:
-        print_heading(console, "Brier Index by file")
-        console.print(
-            make_table(FILE_COLUMNS, [_file_score_cells(*pair) for pair in zip(scored_files, reports, strict=True)])
-        )
-    names = scored_files[0].file.name if len(scored_files) == 1 else f"all {len(scored_files)} files"
-    print_report(console, total, title=f"Scores of {names}")
-
-
-def _file_score_cells(scored_file: ScoredForecastFile, report: ScoreReport) -> tuple[str, ...]:
-    block = report.block
-    return (
-        scored_file.file.name,
-        scored_file.file.round,
-        str(len(scored_file.rows)),
-        f"{scored_file.missing:.1%}",
-        format_number(block.market.brier_index),
-        format_number(block.dataset.brier_index),
-        format_number(block.overall.mean_of_indices),
-    )
-
-
 GROUP_COLUMNS = (
     TableColumn("n", ColumnKind.NUMBER),
     TableColumn("rate", ColumnKind.NUMBER),
@@ -307,9 +239,11 @@ class LedgerScoreRequest:
 
     forecaster: str | None = None
     venue: str | None = None
+    source: str | None = None
     since: date | None = None
     paper: bool | None = None
     json: Path | None = None
+    plot: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,14 +257,22 @@ class VenueScoreRow:
 def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
     """Score recorded forecasts and print it; a ledger without outcomes is not an error."""
     since = _start_of_day(request.since)
-    score_filter = ScoreFilter(venue=request.venue, forecaster=request.forecaster, since=since, paper=request.paper)
+    score_filter = ScoreFilter(
+        venue=request.venue, forecaster=request.forecaster, source=request.source, since=since, paper=request.paper
+    )
     columns, non_binary, venue_data = query_ledger(config, lambda records: _load_scores(records, score_filter))
     by_forecaster, rule_scores = rows_by_forecaster(columns), rule_scores_by_forecaster(non_binary)
+    pairs = {
+        name: ([one.row.probability for one in rows], [one.row.outcome for one in rows])
+        for name, rows in by_forecaster.items()
+    }
+    reliability = reliability_table(pairs)
     if request.json is not None:
-        write_json(
-            {**_ledger_scores_to_json(config, by_forecaster, rule_scores), **venue_scores_to_json(*venue_data)},
-            request.json,
-        )
+        scores = _ledger_scores_to_json(config, by_forecaster, rule_scores)
+        plain = {**scores, **venue_scores_to_json(*venue_data), reliability.key: reliability.to_json()}
+        write_json(plain, request.json)
+    if request.plot is not None:
+        draw_reliability_plot(pairs, request.plot)
     if request.json == STDOUT:
         return
     console = stdout_console()
@@ -338,6 +280,8 @@ def print_ledger_scores(config: Config, request: LedgerScoreRequest) -> None:
         print_forecaster_scores(console, name, rows, SeededRandom(config.seed))
     for name, others in rule_scores.items():
         print_kinds(console, kind_reports(others, rng=SeededRandom(config.seed).stream("kinds")), prefix=f"{name}: ")
+    if by_forecaster:
+        print_report_tables(console, [reliability])
     scored, standings, unscored = venue_data
     print_venue_scores(console, scored, standings)
     print_unscored(console, unscored)
@@ -355,12 +299,12 @@ async def _load_scores(
 
 
 def rows_by_forecaster(columns: ResolvedBinaryColumns) -> dict[str, list[VenueScoreRow]]:
-    """Return the scored predictions of each forecaster, by name; the bootstrap resamples whole series."""
+    """Return the scored predictions of each forecaster, by name; the bootstrap resamples clusters."""
     found: dict[str, list[VenueScoreRow]] = {}
     for index, forecaster in enumerate(columns.forecaster):
         ref = columns.ref[index]
         row = BinaryScoreRow(
-            round=columns.batch[index] or NO_VALUE,
+            round=columns.batch[index] or NO_ROUND,
             family=columns.family[index],
             source=columns.source[index],
             series=f"{ref.venue}:{columns.source[index]}/{columns.series[index] or ref.key}",
@@ -378,7 +322,7 @@ def rule_scores_by_forecaster(non_binary: Sequence[NonBinaryScores]) -> dict[str
     found: dict[str, list[RuleScoreRow]] = {}
     for item in non_binary:
         row = RuleScoreRow(
-            round=item.batch or NO_VALUE,
+            round=item.batch or NO_ROUND,
             kind=item.kind,
             family=item.family,
             source=item.source,
@@ -502,6 +446,9 @@ class ScoreOptions:
     venue: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only this venue; with --rounds, the venue of the rounds.")
     ] = None
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only questions of this source, such as a data series (ledger).")
+    ] = None
     since: Annotated[
         date | None,
         typer.Option(parser=parse_date, metavar="DATE", help="Only forecasts made since this day (ledger)."),
@@ -511,6 +458,7 @@ class ScoreOptions:
         typer.Option("--paper/--live", help="Only paper, or only live (ledger)."),
     ] = None
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the calibration, as .svg or .png.")] = None
 
 
 @app.command()
@@ -518,12 +466,18 @@ class ScoreOptions:
 def score(ctx: typer.Context, options: ScoreOptions) -> None:
     """Score resolved forecasts from the ledger, or forecast files from any source."""
     files = [*(options.forecasts or ()), *(options.more or ())]
+    require_writable(options.json, "--json")
+    if options.plot is not None:
+        require_plot_file(options.plot)
+        require_writable(options.plot, "--plot")
     if options.rounds is None:
         _reject_if_given(files, "--forecasts needs --rounds DIR, the rounds to score the files against")
-        config, _ = load_config_and_plugins(ctx)
-        query_ledger(config, lambda records: require_known_venue(records, options.venue))
+        config, registry = load_config_and_plugins(ctx)
+        query_ledger(config, lambda records: _require_known(records, registry, options))
         request = LedgerScoreRequest(
             forecaster=options.forecaster,
+            source=options.source,
+            plot=options.plot,
             venue=options.venue,
             since=options.since,
             paper=options.on_paper,
@@ -534,11 +488,29 @@ def score(ctx: typer.Context, options: ScoreOptions) -> None:
     if not files:
         message = "--rounds needs --forecasts FILE..., the files to score"
         raise ConfigError(message)
-    has_filter = options.forecaster or options.since or options.on_paper is not None
-    _reject_if_given(has_filter, "--forecaster, --since, --paper and --live select from the ledger, not from files")
+    has_filter = options.forecaster or options.source or options.since or options.on_paper is not None
+    _reject_if_given(
+        has_filter, "--forecaster, --source, --since, --paper and --live select from the ledger, not from files"
+    )
     config, registry = load_config_and_plugins(ctx)
     require_venue_archive(config, registry, options.venue)
-    print_file_scores(config, registry, FileScoreRequest(options.rounds, files, options.venue, options.json))
+    file_request = FileScoreRequest(
+        rounds=options.rounds, files=files, venue=options.venue, json=options.json, plot=options.plot
+    )
+    print_file_scores(config, registry, file_request)
+
+
+async def _require_known(records: ReadOnlyState, registry: Registry, options: ScoreOptions) -> None:
+    """Raise ConfigError, with the nearest names, for a venue, forecaster or source that nothing knows."""
+    await require_known_venue(records, options.venue)
+    known = await records.ledger.scores.known_names()
+    for option, name, names in (
+        ("forecaster", options.forecaster, {*known.forecasters, *registry.forecasters.names}),
+        ("source", options.source, known.sources),
+    ):
+        if name is not None and name not in names:
+            message = f"--{option} {name}: there is no such {option}; {suggest_names(name, names)}"
+            raise ConfigError(message)
 
 
 def _reject_if_given(given: object, message: str) -> None:

@@ -445,6 +445,14 @@ class HistoryLearner(ParameterLearner, Protocol):
         """Return parameters to add to those of ``fit``, from forecasts in the order of their resolution."""
 
 
+@runtime_checkable
+class MergingLearner(ParameterLearner, Protocol):
+    """A learner whose parameters have parts that can come from different fits."""
+
+    def merge(self, fits: Sequence[FittedParameters]) -> Mapping[str, Json]:
+        """Return each part of the parameters from the fit that saw most of its kind of evidence."""
+
+
 class NotificationChannel(Protocol):
     """A channel to a person."""
 

@@ -24,7 +24,8 @@ from bot.forecasting.aggregation import PoolingMethod, combine_trials, select_co
 from bot.forecasting.failures import failure_reason
 from bot.forecasting.trial_memory import OPENING_SERIALIZER, WEB_SEARCH, TrialOpening
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, RequestRecord
-from bot.store.documents import DocumentStore, StoredDocument, read_documents
+from bot.store.documents import StoredDocument
+from bot.store.evidence import DocumentStore
 from bot.store.forecast_queries import CallTotals, total_calls_by_state
 from bot.store.forecasts import ForecastTrace
 from bot.store.ledger import Ledger, ReadOnlyState
@@ -174,7 +175,7 @@ def _in_step_order(trace: ForecastTrace, calls: list[RecordedModelCall]) -> list
 
 async def _attach_records(documents: DocumentStore, calls: Sequence[RecordedModelCall]) -> list[RecordedModelCall]:
     """Return the calls with their requests, where these are recorded."""
-    found = await read_documents(documents, [call.answer.document for call in calls])
+    found = await documents.read_known([call.answer.document for call in calls])
     return [_attach_record(call, found.get(call.answer.document)) for call in calls]
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from bot.evaluation.score_report import RESAMPLES, ScoreInterval
-from bot.evaluation.score_rows import BinaryScoreRow
+from bot.evaluation.score_report import RESAMPLES, ScoreInterval, score_interval
+from bot.evaluation.score_rows import BinaryScoreRow, count_clusters
 from bot.stats.arrays import FloatArray, encode_keys
 from bot.stats.bootstrap import (
     BootstrapResamples,
-    ConfidenceInterval,
     confidence_intervals,
     method_differences,
     resample_means,
@@ -47,7 +46,7 @@ def score_groups(groups: Mapping[str, Sequence[BinaryScoreRow]], rng: Generator)
 
 
 def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
-    """Score one group of at least one row; intervals resample whole series."""
+    """Score one group of at least one row; intervals resample clusters."""
     outcomes = [row.outcome for row in rows]
     scores = brier_scores([row.probability for row in rows], outcomes)
     drawn = to_brier_index(_resampled_means({"forecast": scores}, rows, rng))
@@ -55,7 +54,7 @@ def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
         n=len(rows),
         base_rate=mean_outcome(outcomes),
         brier=float(scores.mean()),
-        brier_index=_to_span(confidence_intervals(drawn)[0]),
+        brier_index=score_interval(confidence_intervals(drawn)[0], count_clusters(rows)),
         crowd=_compare_with_crowd([row for row in rows if row.crowd is not None], rng),
     )
 
@@ -73,7 +72,7 @@ def _compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> Crowd
         n=len(rows),
         brier_index=float(index_from_brier(scores["forecast"].mean())),
         crowd_brier_index=float(index_from_brier(scores["crowd"].mean())),
-        gain=_to_span(gain.interval),
+        gain=score_interval(gain.interval, count_clusters(rows)),
     )
 
 
@@ -85,12 +84,8 @@ def _resampled_means(
         [*scores],
         resamples=RESAMPLES,
         rng=rng,
-        clusters=encode_keys(row.series for row in rows).codes,
+        clusters=encode_keys(row.cluster for row in rows).codes,
     )
-
-
-def _to_span(found: ConfidenceInterval) -> ScoreInterval:
-    return ScoreInterval(estimate=found.estimate, low=found.low, high=found.high)
 
 
 def _group_order(name: str) -> tuple[int, str]:

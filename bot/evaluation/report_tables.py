@@ -28,7 +28,7 @@ class ReportTable:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values; an interval is an object with ``estimate``, ``low`` and ``high``."""
+        """Return plain values; an interval is an object with ``estimate``, ``low`` and ``high``, null where unknown."""
         rows = [
             {
                 column.key: asdict(cell) if isinstance(cell, ScoreInterval) else cell
@@ -48,6 +48,8 @@ class ReportTable:
                 return f"{number:.{column.digits}f}"
             case ScoreInterval(estimate=estimate, low=low, high=high):
                 digits = column.digits
+                if low is None or high is None:
+                    return f"{estimate:.{digits}f}"
                 return f"{estimate:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
             case cell:
                 return f"{cell:,}" if isinstance(cell, int) else cell

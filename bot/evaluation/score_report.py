@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from bot.core.outcomes import ScoringRule, scoring_rules_for
-from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
+from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow, count_clusters
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,11 +24,18 @@ REPORTED_KINDS = ("choice", "curve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreInterval:
-    """An estimate and its 95 % interval."""
+    """An estimate and its 95 % interval; the ends are None where a single cluster says nothing about chance."""
 
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+
+def score_interval(found: "ConfidenceInterval", clusters: int) -> ScoreInterval:
+    """Return an interval from the resamples of this many clusters."""
+    if clusters < 2:
+        return ScoreInterval(estimate=found.estimate, low=None, high=None)
+    return ScoreInterval(estimate=found.estimate, low=found.low, high=found.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ class KindReport:
 
 
 def kind_reports(rows: Sequence[RuleScoreRow], *, rng: "np.random.Generator") -> dict[str, KindReport]:
-    """Return the report of each kind that has rows; intervals resample whole question series."""
+    """Return the report of each kind that has rows; intervals resample clusters (``BinaryScoreRow.cluster``)."""
     by_kind = {kind: [row for row in rows if row.kind == kind] for kind in REPORTED_KINDS}
     return {kind: _kind_report(kind, found, rng) for kind, found in by_kind.items() if found}
 
@@ -80,7 +87,7 @@ def _kind_report(kind: str, rows: Sequence[RuleScoreRow], rng: "np.random.Genera
     return KindReport(
         n=len(rows),
         imputed=sum(row.imputed for row in rows),
-        scores={rule.name: _score_interval(span) for rule, span in zip(rules, spans, strict=True)},
+        scores={rule.name: score_interval(span, count_clusters(rows)) for rule, span in zip(rules, spans, strict=True)},
         crowd=_compare_with_crowd([row for row in rows if row.crowd_scores], rules, rng),
         by_source=_means_by(rows, lambda row: row.source or None, rules),
         by_round=_means_by(rows, lambda row: row.round, rules),
@@ -101,7 +108,7 @@ def _compare_with_crowd(
     return CrowdScores(
         n=len(rows),
         scores={rule.name: sum(row.crowd_scores[rule.name] for row in rows) / len(rows) for rule in rules},
-        gains={rule.name: _score_interval(gain) for rule, gain in zip(rules, gains, strict=True)},
+        gains={rule.name: score_interval(gain, count_clusters(rows)) for rule, gain in zip(rules, gains, strict=True)},
     )
 
 
@@ -140,12 +147,8 @@ def _resample_rules(
         [rule.name for rule in rules],
         resamples=RESAMPLES,
         rng=rng,
-        clusters=encode_keys(row.series for row in rows).codes,
+        clusters=encode_keys(row.cluster for row in rows).codes,
     )
-
-
-def _score_interval(found: "ConfidenceInterval") -> ScoreInterval:
-    return ScoreInterval(estimate=found.estimate, low=found.low, high=found.high)
 
 
 def _name_order(name: str) -> tuple[int, str]:
@@ -167,6 +170,9 @@ MARKET_FAMILY = "market"
 
 
 DATASET_FAMILY = "dataset"
+
+
+FAMILIES = (MARKET_FAMILY, DATASET_FAMILY)
 
 
 ScoreT = TypeVar("ScoreT")
@@ -229,7 +235,7 @@ def build_report(
     graded: Sequence[RuleScoreRow] = (),
     notes: Sequence[str] = (),
 ) -> ScoreReport:
-    """Score the rows by family, source, round and horizon; intervals resample whole question series.
+    """Score the rows by family, source, round and horizon; intervals resample clusters.
 
     ``graded`` are choices and curves, which have their own part; a round with only those has an empty block.
     """
@@ -305,19 +311,22 @@ def _pair_scores(pairs: Sequence[tuple[float, float]]) -> BinaryScores:
 
 
 def _index_intervals(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> dict[str, ScoreInterval]:
-    """Give intervals of the indices; a whole series is drawn at once, so a repeated question adds no certainty."""
+    """Give intervals of the indices; a whole cluster is drawn at once, so what moves together adds no certainty."""
     from bot.stats.bootstrap import average_parts, confidence_intervals, to_brier_index  # noqa: PLC0415 - numpy
 
-    families = [_family_rows(rows, name) for name in (MARKET_FAMILY, DATASET_FAMILY)]
+    families = [_family_rows(rows, name) for name in FAMILIES]
     parts = {
         f"{name}.brier_index": to_brier_index(_resample_brier(family, rng))
-        for name, family in zip((MARKET_FAMILY, DATASET_FAMILY), families, strict=True)
+        for name, family in zip(FAMILIES, families, strict=True)
         if family
     }
     if all(families):
         parts["overall.mean_of_indices"] = average_parts(list(parts.values()))
-    spans = {name: confidence_intervals(part)[0] for name, part in parts.items()}
-    return {name: ScoreInterval(estimate=span.estimate, low=span.low, high=span.high) for name, span in spans.items()}
+    clusters = {f"{name}.brier_index": count_clusters(family) for name, family in zip(FAMILIES, families, strict=True)}
+    least = min(clusters.values())
+    return {
+        name: score_interval(confidence_intervals(part)[0], clusters.get(name, least)) for name, part in parts.items()
+    }
 
 
 def _resample_brier(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> "BootstrapResamples":
@@ -331,5 +340,5 @@ def _resample_brier(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") 
         ["forecast"],
         resamples=RESAMPLES,
         rng=rng,
-        clusters=encode_keys(row.series for row in rows).codes,
+        clusters=encode_keys(row.cluster for row in rows).codes,
     )

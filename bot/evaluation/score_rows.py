@@ -21,13 +21,16 @@ TargetProbabilities = Mapping[tuple[QuestionRef, str], float]
 TargetPredictions = Mapping[tuple[QuestionRef, str], Prediction]
 
 IMPUTED_PROBABILITY = 0.5
+# The round of a question that comes in none.
+NO_ROUND = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryScoreRow:
     """One scored event: the probability given to it, the crowd's where there was one, and what happened (0 to 1).
 
-    ``series`` is the unit of resampling; ``imputed`` marks a missing answer that the rules replace by one half.
+    ``series`` names questions that repeat one another; ``imputed`` marks a missing answer that the rules replace by one
+    half.
     """
 
     round: str
@@ -39,6 +42,11 @@ class BinaryScoreRow:
     outcome: float
     crowd: float | None = None
     imputed: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """What moves together, the unit of resampling: dated values of one round, day and source; else a series."""
+        return _cluster(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,22 @@ class RuleScoreRow:
     scores: Mapping[str, float]
     crowd_scores: Mapping[str, float]
     imputed: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """The unit of resampling, as of a ``BinaryScoreRow``."""
+        return _cluster(self)
+
+
+def _cluster(row: BinaryScoreRow | RuleScoreRow) -> str:
+    if row.horizon_days is None or row.round in {"", NO_ROUND}:
+        return row.series
+    return f"{row.round}/{row.horizon_days} days/{row.source}"
+
+
+def count_clusters(rows: Sequence[BinaryScoreRow] | Sequence[RuleScoreRow]) -> int:
+    """Return how many units of resampling the rows have."""
+    return len({row.cluster for row in rows})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +236,10 @@ def score_forecast_files(archive: RoundArchive, paths: Sequence[Path]) -> list[S
     return scored_files
 
 
-def pooling_notes(scored_files: Sequence[ScoredForecastFile]) -> Iterator[str]:
-    """Return notes where the pooled figures mix several authors, or several files of a round."""
-    authors = sorted({one.file.author for one in scored_files})
-    if len(authors) > 1:
-        yield f"the figures pool files of {len(authors)} authors ({', '.join(authors)}); by_file tells them apart"
-    for key, count in sorted(Counter(one.file.round for one in scored_files).items()):
-        if count > 1:
-            yield f"the figures pool {count} files of round {key}; by_file tells them apart"
+def group_files(scored_files: Sequence[ScoredForecastFile]) -> dict[str, list[ScoredForecastFile]]:
+    """Return the files whose figures may be pooled together: by author, or each by itself if a round is there twice."""
+    repeated = Counter((one.file.author, one.file.round) for one in scored_files).most_common(1)[0][1] > 1
+    groups: dict[str, list[ScoredForecastFile]] = {}
+    for one in scored_files:
+        groups.setdefault(one.file.name if repeated else one.file.author, []).append(one)
+    return groups

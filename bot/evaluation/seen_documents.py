@@ -24,7 +24,7 @@ from bot.forecasting.trial_memory import NOTE_SERIALIZER, OPENING_SERIALIZER, Tr
 from bot.forecasting.trial_tools import CALL_SERIALIZER, ToolCallRecord
 from bot.forecasting.web_addresses import parse_address
 from bot.llm.call_records import CALL_RECORD_SERIALIZER
-from bot.store.documents import DocumentStore
+from bot.store.evidence import DocumentStore
 from bot.store.serialization import JsonSerializer
 from bot.store.trials import RecordedResponse, RecordingKey
 

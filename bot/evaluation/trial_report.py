@@ -100,7 +100,9 @@ def comparison_plans(table: TrialTable, plan: TrialReportPlan) -> list[Compariso
     names = [*table.by_method]
     together = [*plan.blend, *BLEND_METHODS] if plan.blend else []
     if plan.against:
-        return [ComparisonPlan(reference=one, methods=names, together=together) for one in plan.against]
+        # Others would be compared on other events.
+        methods = [name for name in names if name in together] if together else names
+        return [ComparisonPlan(reference=one, methods=methods, together=together) for one in plan.against]
     if plan.blend:
         others = [name for name in names if name in {*plan.blend, *BLEND_METHODS}]
         return [

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bot.core.interfaces import RandomStreams
 from bot.evaluation.report_tables import ReportCell, ReportColumn, ReportTable
-from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInterval
+from bot.evaluation.score_report import DATASET_FAMILY, FAMILIES, MARKET_FAMILY, score_interval
 from bot.evaluation.trial_table import EventKey, TrialTable
 from bot.stats.arrays import FloatArray, encode_keys
 from bot.stats.bootstrap import (
     BootstrapResamples,
-    ConfidenceInterval,
     MethodDifference,
     average_parts,
     confidence_intervals,
@@ -31,7 +31,6 @@ from bot.stats.scores import (
     peer_scores,
 )
 
-FAMILIES = (MARKET_FAMILY, DATASET_FAMILY)
 MEAN_INDEX = "mean"
 # Platforms accept no probability closer to 0 or 1 than this, and logarithmic scores count it as such.
 LEAST_MASS = 0.001
@@ -85,13 +84,6 @@ def common_scores(table: TrialTable, methods: Sequence[str]) -> EventScores:
 def question_cluster(event: EventKey) -> Hashable:
     """Return the question of an event: its dates and its later rounds are resampled together."""
     return event.source, event.question
-
-
-def interval_or_estimate(span: ConfidenceInterval, clusters: int) -> ReportCell:
-    """Return the interval; with a single cluster only the estimate, since nothing can be said about chance."""
-    if clusters < 2:
-        return span.estimate
-    return ScoreInterval(estimate=span.estimate, low=span.low, high=span.high)
 
 
 def summarise_methods(table: TrialTable) -> ReportTable:
@@ -159,7 +151,7 @@ def score_methods(table: TrialTable, random: RandomStreams, resamples: int) -> R
                 "market_n": sum(table.family(event) == MARKET_FAMILY for event in found.events),
                 "dataset_n": sum(table.family(event) == DATASET_FAMILY for event in found.events),
                 "blocks": blocks,
-                **{key: interval_or_estimate(span, blocks) for key, span in spans.items()},
+                **{key: score_interval(span, blocks) for key, span in spans.items()},
                 "adjusted": adjusted.get(name),
                 "peer": peers.get(name),
                 **_other_scores(found),
@@ -271,6 +263,14 @@ def compare_methods(
             ReportColumn("reference", "compared with"),
             ReportColumn("market_n", "market events"),
             ReportColumn("dataset_n", "dataset events"),
+            *(
+                column
+                for family in FAMILIES
+                for column in (
+                    ReportColumn(f"{family}_own", f"{family} index"),
+                    ReportColumn(f"{family}_other", f"its {family} index"),
+                )
+            ),
             ReportColumn("own", "mean index"),
             ReportColumn("other", "its mean index"),
             *(ReportColumn(f"{family}_difference", f"{family} difference [95 %]") for family in FAMILIES),
@@ -306,17 +306,18 @@ def _compare_pair(found: EventScores, random: RandomStreams, resamples: int) -> 
         **{f"{family}_n": sum(found.table.family(event) == family for event in found.events) for family in FAMILIES},
         "own": float(by_blocks[main].observed[0]),
         "other": float(by_blocks[main].observed[1]),
-        "difference": _difference_cell(difference, blocks),
-        "difference_questions": _difference_cell(
-            _pair_difference(by_questions[main], method, reference), len({*map(question_cluster, found.events)})
+        "difference": score_interval(difference.interval, blocks),
+        "difference_questions": score_interval(
+            _pair_difference(by_questions[main], method, reference).interval,
+            len({*map(question_cluster, found.events)}),
         ),
         "p_value": _two_sided(difference.p_value, resamples) if blocks > 1 else None,
     }
     for family in FAMILIES:
         if family in by_blocks:
-            row[f"{family}_index"] = float(by_blocks[family].observed[0])
-            row[f"{family}_difference"] = _difference_cell(
-                _pair_difference(by_blocks[family], method, reference), blocks
+            row[f"{family}_own"], row[f"{family}_other"] = map(float, by_blocks[family].observed[:2])
+            row[f"{family}_difference"] = score_interval(
+                _pair_difference(by_blocks[family], method, reference).interval, blocks
             )
     return [row]
 
@@ -328,10 +329,6 @@ def _two_sided(share: float, resamples: int) -> float:
 
 def _pair_difference(drawn: BootstrapResamples, method: str, reference: str) -> MethodDifference:
     return next(one for one in method_differences(drawn, reference) if one.method == method)
-
-
-def _difference_cell(difference: MethodDifference, clusters: int) -> ReportCell:
-    return interval_or_estimate(difference.interval, clusters)
 
 
 def adjust_p_values(p_values: Sequence[float]) -> list[float]:
@@ -350,14 +347,23 @@ def adjust_p_values(p_values: Sequence[float]) -> list[float]:
 
 def measure_reliability(table: TrialTable) -> ReportTable:
     """Return how often what each method said came true, in up to ten bins of equal width."""
+    return reliability_table({name: forecasts_with_outcomes(table, name) for name in table.by_method})
+
+
+def forecasts_with_outcomes(table: TrialTable, method: str) -> tuple[list[float], list[float]]:
+    """Return the probabilities of a method for resolved events, and the outcomes."""
+    answers = table.by_method[method]
+    events = [event for event in answers if event in table.resolved]
+    return [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
+
+
+def reliability_table(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> ReportTable:
+    """Return the bins of probabilities and outcomes by name; names without any have no rows."""
     rows: list[dict[str, ReportCell]] = []
-    for name, answers in table.by_method.items():
-        events = [event for event in answers if event in table.resolved]
-        if not events:
+    for name, (probabilities, outcomes) in pairs.items():
+        if not len(probabilities):
             continue
-        bins = equal_width_bins(
-            [answers[event].forecast for event in events], [table.resolved[event].outcome or 0.0 for event in events]
-        )
+        bins = equal_width_bins(probabilities, outcomes)
         rows += [
             {"method": name, "from": low, "to": high, "n": count, "forecast": forecast, "came_true": rate}
             for low, high, count, forecast, rate in zip(
@@ -466,14 +472,26 @@ def _binary_entropy(p: FloatArray) -> FloatArray:
     return np.asarray(-(q * np.log2(q) + (1.0 - q) * np.log2(1.0 - q)), dtype=np.float64)
 
 
-def mean_index(table: TrialTable, forecasts: Mapping[EventKey, float]) -> dict[str, ReportCell]:
-    """Return the Brier Index of each family for these forecasts of resolved events, and the mean of the two."""
-    found: dict[str, ReportCell] = {}
-    indices = []
-    for family in FAMILIES:
-        events = [event for event in forecasts if table.family(event) == family]
-        if events:
-            outcomes = [table.resolved[event].outcome or 0.0 for event in events]
-            indices.append(float(index_from_brier(mean_brier([forecasts[event] for event in events], outcomes))))
-            found[family] = indices[-1]
-    return {**found, MEAN_INDEX: float(np.mean(indices))} if len(indices) > 1 else found
+@dataclass(frozen=True)
+class IndexScorer:
+    """Scores forecasts of the same events again and again: ``outcomes`` and ``families`` have shape (events,)."""
+
+    outcomes: FloatArray
+    families: NDArray[np.str_]
+
+    @classmethod
+    def of_events(cls, table: TrialTable, events: Sequence[EventKey]) -> "IndexScorer":
+        """Return the scorer of resolved events of a table."""
+        return cls(
+            outcomes=np.array([table.resolved[event].outcome for event in events], dtype=np.float64),
+            families=np.array([table.family(event) for event in events]),
+        )
+
+    def indices(self, forecasts: FloatArray) -> dict[str, float]:
+        """Return the Brier Index of each family that has events, and the mean of the two."""
+        found = {
+            family: float(index_from_brier(mean_brier(forecasts[rows], self.outcomes[rows])))
+            for family in FAMILIES
+            if (rows := self.families == family).any()
+        }
+        return {**found, MEAN_INDEX: float(np.mean([*found.values()]))} if len(found) > 1 else found

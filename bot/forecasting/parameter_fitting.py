@@ -6,14 +6,14 @@ Nothing that became known after the cutoff is used.
 import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from typing import NamedTuple
 
 import structlog
 
 from bot.core.errors import LeakError
-from bot.core.interfaces import Clock, HistoryLearner, ParameterLearner, RoundArchive
+from bot.core.interfaces import Clock, HistoryLearner, MergingLearner, ParameterLearner, RoundArchive
 from bot.core.learning import FittedParameters, ResolvedForecast, TrainingExample
 from bot.core.questions import Question
 from bot.store.ledger import Ledger
@@ -94,6 +94,7 @@ def best_parameters(
 ) -> FittedParameters | None:
     """Return the parameters known at the moment, shipped or fitted now: those fitted on the most examples.
 
+    A ``MergingLearner`` takes each part from the fit that saw most of its kind of evidence.
     Parameters learned from ``pasts`` take precedence: they are a moving window in which outcomes are corrected, so the
     number of examples does not say which fit is better. None if nothing was learned strictly before the moment.
     """
@@ -102,8 +103,11 @@ def best_parameters(
     found = [fitted for fitted in training.shipped_parameters if fitted.before <= before]
     if training.learner is not None and archives:
         found.append(fit_parameters(name, training.learner, archives, before=before))
+    found = [fitted for fitted in found if fitted.examples]
     best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
-    return None if best is None or best.examples == 0 else best
+    if best is None or len(found) == 1 or not isinstance(training.learner, MergingLearner):
+        return best
+    return replace(best, before=max(one.before for one in found), payload=training.learner.merge(found))
 
 
 def _require_known_before(pasts: Sequence[ResolvedForecast], before: datetime) -> Sequence[ResolvedForecast]:

@@ -129,7 +129,7 @@ class PeerTrialContext(GuardedTrialContext):
 
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""
-        return await self.ledger.documents.put(sanitize_text(text).encode(), "text/plain")
+        return await self.ledger.documents.put(sanitize_text(text).encode(), "text/plain", scope=self.record.scope)
 
     async def _read_forecasts(self, names: Sequence[str]) -> object:
         result = peer_result({name: await self._newest_forecast(name) for name in names})

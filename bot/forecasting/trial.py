@@ -108,10 +108,11 @@ async def _run_steps(
 
 @asynccontextmanager
 async def _close_steps(steps: AsyncGenerator[Step, None]) -> AsyncIterator[AsyncGenerator[Step, None]]:
-    limit = asyncio.timeout(CLOSE_TIMEOUT_S)
     try:
         yield steps
     finally:
+        # Its time runs from here on, not from the beginning of the trial.
+        limit = asyncio.timeout(CLOSE_TIMEOUT_S)
         try:
             async with limit:
                 await steps.aclose()

@@ -50,7 +50,7 @@ from bot.forecasting.trial_memory import (
     TrialOpening,
 )
 from bot.forecasting.untrusted_text import clean_text
-from bot.store.documents import DocumentStore
+from bot.store.evidence import DocumentStore
 from bot.store.serialization import JsonSerializer, sanitize_text
 
 if TYPE_CHECKING:
@@ -304,7 +304,9 @@ class ToolCallTrace:
 
     async def store_text(self, text: str) -> None:
         """Put a text that was used on record."""
-        self.documents_used.append(await self.documents.put(text.encode(), "text/plain"))
+        self.documents_used.append(
+            await self.documents.put(text.encode(), "text/plain", scope=self.models.record.scope)
+        )
 
     def branch(self) -> "ToolCallTrace":
         """Return a second trace for work that runs concurrently."""
@@ -438,7 +440,9 @@ class RecordedTrialContext(GuardedTrialContext):
     async def store_text(self, text: str) -> str:
         """Put a text on record and return its digest."""
         content = sanitize_text(text).encode()
-        return sha256_hex(content) if self.record.read_only else await self.documents.put(content, "text/plain")
+        if self.record.read_only:
+            return sha256_hex(content)
+        return await self.documents.put(content, "text/plain", scope=self.record.scope)
 
     async def report_performance(self, performance: ModelPerformance) -> None:
         """Pass on how a model performed; a replay stores nothing."""

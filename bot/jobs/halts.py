@@ -17,6 +17,7 @@ from bot.execution.gate.execution_policy import ExecutionPolicy, paper_venues
 from bot.execution.gate.kill_switch import KillSwitch, read_halt_reason
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
+from bot.store.event_log import ALERT_EVENT
 from bot.store.ledger import Ledger
 from bot.store.permissions import ALL_VENUES, HaltEndCondition, SubmissionHalt
 from bot.store.submission_queries import find_own_orders
@@ -53,7 +54,7 @@ async def record_halt(ledger: Ledger, halt: SubmissionHalt) -> None:
     row = AuditRow(at=halt.at, kind="stop", venue=halt.venue, actor=halt.by, body={"why": halt.why})
     await ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, halt), row)
     loss_log.error("stopped", venue=halt.venue or "all", why=halt.why, resume="foxcast resume")
-    await ledger.events.add_event("alert", str(halt), at=halt.at)
+    await ledger.events.add_event(ALERT_EVENT, str(halt), at=halt.at)
 
 
 log = structlog.get_logger(__name__)

@@ -217,7 +217,11 @@ class ModelCall:
         if not self.is_recorded:
             await asyncio.gather(
                 self._record_reservation(),
-                save_prompt_documents(self.request.documents.unsaved, self.accounting.ledger.documents),
+                save_prompt_documents(
+                    self.request.documents.unsaved,
+                    self.accounting.ledger.documents,
+                    self.request.model_request.charge.scope,
+                ),
             )
 
     def abandon(self) -> None:

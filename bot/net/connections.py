@@ -180,7 +180,8 @@ class SendTrace:
             self._host = info["host"]
         elif event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
-            if (peer := self._stream.get_extra_info("server_addr")) is not None:
+            # None and "" are peers without an address, such as the other end of a pair of sockets.
+            if peer := self._stream.get_extra_info("server_addr"):
                 require_no_metadata_service(self._host, peer[0])
         elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
             self.request_started = True

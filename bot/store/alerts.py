@@ -42,7 +42,8 @@ where channel = :channel and state = 'waiting'
 _DELETE_OLD = "delete from notification where state <> 'waiting' and ended_at < ?"
 _CHANNEL_STATES = """
 select channel, sum(state = 'waiting'), max(iif(state = 'delivered', ended_at, null)),
-       max(iif(state = 'waiting', attempts, 0)), sum(state = 'dropped')
+       max(iif(state = 'waiting', attempts, 0)), sum(state = 'dropped'),
+       min(iif(state = 'waiting' and attempts > 0, at, null))
 from notification group by channel
 """
 _LAST_FAILURE = """
@@ -76,12 +77,16 @@ class QueuedNotification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStatus:
-    """How many messages wait for a channel, when it last took one, and why the oldest waiting one failed."""
+    """How many messages wait for a channel, when it last took one, and why the oldest waiting one failed.
+
+    ``failing_since`` is the time of the oldest message that failed and still waits.
+    """
 
     waiting: int = 0
     delivered_at: datetime | None = None
     attempts: int = 0
     dropped: int = 0
+    failing_since: datetime | None = None
     detail: str = ""
 
 
@@ -161,7 +166,7 @@ class AlertStore:
 
     async def channels(self) -> Mapping[str, ChannelStatus]:
         """Return the status of each channel that had a message."""
-        return await self.readers.run(_channel_statuses)
+        return await self.readers.run(read_channel_statuses)
 
 
 def _alert(key: str, level: str, text: str, opened_at: str, closed_at: str | None) -> AlertRecord:
@@ -209,15 +214,17 @@ def _notification_values(queued: QueuedNotification) -> dict[str, Any]:
     }
 
 
-def _channel_statuses(database: Database) -> dict[str, ChannelStatus]:
+def read_channel_statuses(database: Database) -> dict[str, ChannelStatus]:
+    """Return the status of each channel that had a message."""
     found = {}
-    for channel, waiting, delivered_at, attempts, dropped in database.execute(_CHANNEL_STATES).fetchall():
+    for channel, waiting, delivered_at, attempts, dropped, since in database.execute(_CHANNEL_STATES).fetchall():
         failure = database.execute(_LAST_FAILURE, [channel]).fetchone()
         found[channel] = ChannelStatus(
             waiting=waiting,
             delivered_at=parse_timestamp(delivered_at),
             attempts=attempts,
             dropped=dropped,
+            failing_since=parse_timestamp(since),
             detail="" if failure is None else failure[0],
         )
     return found

@@ -21,7 +21,16 @@ from weakref import WeakKeyDictionary
 from sqlite_utils import Database
 
 from bot.core.errors import StoreError
-from bot.store.database import DiskReserve, explain_error, is_halting_error, open_reader, open_writer, translate_errors
+from bot.store.database import (
+    DiskReserve,
+    explain_error,
+    is_halting_error,
+    open_reader,
+    open_reader_with,
+    open_writer,
+    open_writer_with,
+    translate_errors,
+)
 
 ResultT = TypeVar("ResultT")
 
@@ -60,11 +69,12 @@ class ReaderPool:
     """``count`` read-only connections for queries of at most ``limit_s`` seconds each.
 
     Open it with ``async with``, after the ``WriterThread`` of the same file; it belongs to the event loop in which
-    it was opened.
+    it was opened. ``attached`` is a second database that the queries read too.
     """
 
-    def __init__(self, path: Path, *, count: int = 4, limit_s: float = 30.0) -> None:
+    def __init__(self, path: Path, *, attached: Path | None = None, count: int = 4, limit_s: float = 30.0) -> None:
         self._path = path
+        self._attached = attached
         self._count = count
         self._limit_s = limit_s
         self._threads: ThreadPoolExecutor | None = None
@@ -77,7 +87,7 @@ class ReaderPool:
         loop = asyncio.get_running_loop()
         try:
             for _ in range(self._count):
-                self._idle.put_nowait(await loop.run_in_executor(self._threads, open_reader, self._path))
+                self._idle.put_nowait(await loop.run_in_executor(self._threads, self._open))
                 self._opened += 1
         except BaseException:
             await self.close()
@@ -122,6 +132,9 @@ class ReaderPool:
             (await self._idle.get()).close()
         threads.shutdown()
 
+    def _open(self) -> Database:
+        return open_reader(self._path) if self._attached is None else open_reader_with(self._path, self._attached)
+
     def _give_back(self, database: Database, reading: asyncio.Future[Any]) -> None:
         self._idle.put_nowait(database)
         reading.exception()  # no caller is left to handle an error after a cancellation
@@ -130,6 +143,8 @@ class ReaderPool:
 def _run_in_snapshot(database: Database, query: Callable[[Database], QueryResultT], path: Path) -> QueryResultT:
     with translate_errors(path):
         database.conn.execute("begin")
+        # The snapshot of the main database comes first: an attached one, read later, has all that it names.
+        database.conn.execute("select 1 from sqlite_schema limit 1").fetchone()
         try:
             return query(database)
         finally:
@@ -161,11 +176,15 @@ class WriterThread:
     """Runs functions on the only writing connection, in its own thread, many in one transaction.
 
     Open it with ``async with``; it belongs to the event loop it was opened in. At most ``capacity`` callers wait for
-    the disk at once. ``ballast`` is released when the disk is full.
+    the disk at once. ``ballast`` is released when the disk is full. ``first`` is a second database that each
+    transaction commits before the one at ``path``.
     """
 
-    def __init__(self, path: Path, *, ballast: DiskReserve | None = None, capacity: int = 1024) -> None:
+    def __init__(
+        self, path: Path, *, first: Path | None = None, ballast: DiskReserve | None = None, capacity: int = 1024
+    ) -> None:
         self._path = path
+        self._first = first
         self._ballast = ballast
         self._capacity = capacity
         self._room = asyncio.Semaphore(capacity)
@@ -254,7 +273,7 @@ class WriterThread:
 
     def _serve(self, loop: asyncio.AbstractEventLoop, opened: asyncio.Future[None]) -> None:
         try:
-            database = open_writer(self._path)
+            database = open_writer(self._path) if self._first is None else open_writer_with(self._first, self._path)
         except BaseException as error:  # noqa: BLE001 - the opener waits and must get every error
             self._answer(loop, [opened], [_WriteOutcome(error=error)])
             return

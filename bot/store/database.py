@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -95,6 +95,50 @@ def open_reader(path: Path) -> Database:
         return _configure_connection(
             sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False), _READER_PRAGMAS
         )
+
+
+def create_incremental_file(path: Path) -> None:
+    """Create a database whose free pages can be returned to the disk in small steps; an existing one is unchanged.
+
+    Raises StoreError.
+    """
+    with translate_errors(path):
+        if path.exists() and path.stat().st_size:
+            return
+        create_private_file(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # Only before anything else is written.
+            connection.execute("pragma auto_vacuum = incremental")
+            connection.execute("vacuum")
+
+
+def open_writer_with(path: Path, attached: Path) -> Database:
+    """Open a writing connection as ``open_writer`` does, with a second existing database attached to it.
+
+    A transaction commits the database at ``path`` first: after a kill in between, only that one has it.
+    """
+    database = open_writer(path)
+    try:
+        with translate_errors(attached):
+            database.conn.execute("attach database ? as attached", [str(attached)])
+            for setting in ("synchronous = full", f"journal_size_limit = {WAL_LIMIT_BYTES}"):
+                database.conn.execute(f"pragma attached.{setting}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def open_reader_with(path: Path, attached: Path) -> Database:
+    """Open a connection as ``open_reader`` does, with a second existing database attached to it."""
+    database = open_reader(path)
+    try:
+        with translate_errors(attached):
+            database.conn.execute("attach database ? as attached", [f"{attached.absolute().as_uri()}?mode=ro"])
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 @contextmanager

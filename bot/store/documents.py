@@ -1,16 +1,17 @@
-"""Documents by the digest of their content: the sources of forecasts, stored once, compressed, never changed."""
+"""Documents by the digest of their content, stored once, compressed, never changed.
+
+Those of the ledger are small and decide something: setups, fitted parameters, market states, sealed requests. Those of
+``bot.store.evidence`` are large.
+"""
 
 import asyncio
 import zlib
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlite_utils import Database
 
 from bot.core.errors import NotFoundError, StoreError
 from bot.core.ids import sha256_hex as digest_of
-from bot.core.redaction import redact_known_secret_bytes
-from bot.store.connections import TransactionRunner
 from bot.store.serialization import sanitize_text
 
 _INSERT_DOCUMENT = "insert into document (digest, media_type, size, packed) values (?, ?, ?, ?) on conflict do nothing"
@@ -41,34 +42,6 @@ class CompressedDocument:
     packed: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentStore:
-    """The content-addressed store."""
-
-    writer: TransactionRunner
-    readers: TransactionRunner
-
-    async def put(self, content: bytes, media_type: str) -> str:
-        """Store the content and return its SHA-256 in hex; storing the same content again changes nothing."""
-        content = redact_known_secret_bytes(content)
-        quick = len(content) <= MAX_INLINE_BYTES
-        document = (
-            compress_document(content, media_type)
-            if quick
-            else await asyncio.to_thread(compress_document, content, media_type)
-        )
-        await self.writer.run(lambda database: put_document(database, document))
-        return document.digest
-
-    async def put_packed(self, documents: Sequence[CompressedDocument]) -> None:
-        """Store compressed documents, all in one write."""
-        await self.writer.run(lambda database: _put_documents(database, documents))
-
-    async def get(self, digest: str) -> StoredDocument:
-        """Return a document; raises NotFoundError, and StoreError for a damaged one."""
-        return await self.readers.run(lambda database: get_document(database, digest))
-
-
 def compress_document(content: bytes, media_type: str) -> CompressedDocument:
     """Compress the content; takes about 20 ms per MB."""
     # A window as large as the content: clearing the largest window takes longer than compressing a few kilobytes.
@@ -78,17 +51,12 @@ def compress_document(content: bytes, media_type: str) -> CompressedDocument:
 
 
 def put_document(database: Database, document: CompressedDocument) -> None:
-    """Write a compressed document within the caller's transaction."""
+    """Write a compressed document to the ledger within the caller's transaction."""
     database.execute(_INSERT_DOCUMENT, [document.digest, document.media_type, document.size, document.packed])
 
 
-def _put_documents(database: Database, documents: Sequence[CompressedDocument]) -> None:
-    for document in documents:
-        put_document(database, document)
-
-
 def get_document(database: Database, digest: str) -> StoredDocument:
-    """Read a document within the caller's snapshot; raises NotFoundError and StoreError."""
+    """Read a document of the ledger within the caller's snapshot; raises NotFoundError and StoreError."""
     row = database.execute(_SELECT_DOCUMENT, [digest]).fetchone()
     if row is None:
         message = f"no document {digest} in the ledger"
@@ -114,18 +82,3 @@ async def compress_json(text: str) -> CompressedDocument:
     if len(content) <= MAX_INLINE_BYTES:
         return compress_document(content, JSON_MEDIA_TYPE)
     return await asyncio.to_thread(compress_document, content, JSON_MEDIA_TYPE)
-
-
-async def read_documents(documents: DocumentStore, digests: Collection[str]) -> Mapping[str, StoredDocument]:
-    """Return the known documents among these digests; raises StoreError for a damaged one."""
-    return await documents.readers.run(lambda database: _read_documents(database, digests))
-
-
-def _read_documents(database: Database, digests: Collection[str]) -> dict[str, StoredDocument]:
-    found = {}
-    for digest in digests:
-        try:
-            found[digest] = get_document(database, digest)
-        except NotFoundError:
-            continue
-    return found

@@ -15,6 +15,8 @@ LEDGER_HALTED = "halted"
 LEDGER_RESUMED = "resumed"
 # The last daemon was killed, or gave up.
 CRASH_EVENT = "crash"
+# Something that a person should know, at the moment when it happened.
+ALERT_EVENT = "alert"
 _INSERT_EVENT = "insert into event (at, kind, text) values (?, ?, ?)"
 _RECENT_EVENTS = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
 _LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"

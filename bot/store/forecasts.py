@@ -18,6 +18,7 @@ from bot.core.ids import derive_id
 from bot.core.predictions import Prediction
 from bot.core.questions import Question, QuestionRef
 from bot.store.connections import TransactionRunner
+from bot.store.documents import CompressedDocument
 from bot.store.question_history import pin_price, read_question_version
 from bot.store.schedule import NextDueTime, complete_schedule_entry
 from bot.store.schema_views import IS_WITHDRAWN
@@ -31,6 +32,7 @@ from bot.store.serialization import (
     unpack_prediction,
 )
 from bot.store.trials import (
+    FORGET_FORECAST,
     StepRow,
     TrialRecord,
     end_trial,
@@ -108,7 +110,9 @@ values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'run
 """
 _END_FORECAST = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
 _SELECT_IDENTITY = "select ref, version, forecaster, revision, state, forecast_only from forecast where id = ?"
-_SELECT_TRACE = "select version, price, state, detail, setup, forecast_only from forecast where id = ?"
+_SELECT_TRACE = """
+select version, price, state, detail, setup, forecast_only, evidence_removed_at from forecast where id = ?
+"""
 _TARGETS = "select target from target where version = ?"
 _COMPLETE_FORECAST = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
@@ -169,6 +173,7 @@ class ForecastTrace:
     """The full record of one forecast; ``forecast`` is None unless ``state`` is done.
 
     ``setup`` is the configuration of its forecaster, None if unknown. ``forecast_only``: it is never submitted.
+    ``evidence_removed_at`` is when its steps, exchanges and pages were deleted, None if they were not.
     """
 
     id: str
@@ -179,6 +184,15 @@ class ForecastTrace:
     trials: tuple[TrialRecord, ...]
     setup: ForecasterSetup | None = None
     forecast_only: bool = False
+    evidence_removed_at: datetime | None = None
+
+    @property
+    def removal_note(self) -> str | None:
+        """Why it can no longer be replayed or explained step by step, as a sentence; None if it can."""
+        if self.evidence_removed_at is None:
+            return None
+        day = f"{self.evidence_removed_at:%Y-%m-%d}"
+        return f"its steps, exchanges and pages were deleted on {day}; predictions, decisions and scores are kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +233,8 @@ class ForecastStore:
         or after a gap.
         """
         row = StepRow(forecast=forecast_id, trial=trial, number=number, step=step, at=at)
-        columns = row.columns()
-        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, columns))
+        document = row.document()
+        contradiction = await self.writer.run(lambda database: _log_step_or_abandon(database, row, document))
         if contradiction is not None:
             raise MalformedDataError(contradiction)
 
@@ -334,6 +348,9 @@ def _begin_forecast(database: Database, start: ForecastStart, current: str) -> R
         "forecast_only": start.forecast_only,
     }
     database.execute(_INSERT_FORECAST, values)
+    # A ledger that was restored begins revisions again that its evidence may know.
+    for statement in FORGET_FORECAST:
+        database.execute(statement, [values["id"]])
     return RunningForecast(
         id=values["id"],
         question=start.question,
@@ -351,8 +368,8 @@ def _resume_refusal(start: ForecastStart, cutoff: datetime) -> str | None:
     return None
 
 
-def _log_step_or_abandon(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
-    contradiction = log_step(database, row, columns)
+def _log_step_or_abandon(database: Database, row: StepRow, document: CompressedDocument) -> str | None:
+    contradiction = log_step(database, row, document)
     if contradiction is not None:
         _end_forecast(database, row.forecast, "abandoned", why=contradiction, at=row.at)
     return contradiction
@@ -448,7 +465,7 @@ def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFoundError(message)
-    version, price, state, detail, setup, forecast_only = row
+    version, price, state, detail, setup, forecast_only, removed_at = row
     done = _read_forecasts(database, "get", [forecast_id])
     return ForecastTrace(
         id=forecast_id,
@@ -459,4 +476,5 @@ def _read_trace(database: Database, forecast_id: str) -> ForecastTrace:
         trials=read_trials(database, forecast_id),
         setup=read_setup(database, setup),
         forecast_only=bool(forecast_only),
+        evidence_removed_at=parse_timestamp(removed_at),
     )

@@ -9,8 +9,10 @@ from sqlite_utils import Database
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import SubmissionApproval
 from bot.store import permissions
+from bot.store.alerts import ChannelStatus, read_channel_statuses
 from bot.store.cap_usage import read_account_losses
 from bot.store.event_log import (
+    ALERT_EVENT,
     CRASH_EVENT,
     JobRunRow,
     LedgerEvent,
@@ -116,10 +118,12 @@ class LedgerFacts:
     budgets: Sequence[DayBudget] = ()
     missed_windows: Sequence[LedgerEvent] = ()
     crashes: Sequence[LedgerEvent] = ()
+    alert_events: Sequence[LedgerEvent] = ()
     in_doubt: Mapping[str, int] = field(default_factory=dict)
     losses: Sequence[AccountLoss] = ()
     approvals: Sequence[SubmissionApproval] = ()
     closed_venues: Sequence[ClosedVenue] = ()
+    channels: Mapping[str, ChannelStatus] = field(default_factory=dict)
 
 
 def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], now: datetime) -> LedgerFacts:
@@ -131,10 +135,12 @@ def read_ledger_facts(database: Database, accounts: Mapping[str, VenueAccount], 
         trials=read_recent_trials(database, now),
         missed_windows=_events_since(database, MISSED_WINDOW_EVENT, now - EVENT_PERIOD),
         crashes=_events_since(database, CRASH_EVENT, now - EVENT_PERIOD),
+        alert_events=_events_since(database, ALERT_EVENT, now - EVENT_PERIOD),
         in_doubt=count_in_doubt(database),
         losses=_account_losses(database, accounts, now),
         approvals=permissions.list_approvals(database, everything=False, limit=_MAX_APPROVALS_READ),
         closed_venues=find_closed_venues(database, accounts, now),
+        channels=read_channel_statuses(database),
     )
 
 

@@ -58,7 +58,6 @@ _JSON_COLUMNS = (
     ("prediction", "body"),
     ("prediction", "raw_body"),
     ("trial", "body"),
-    ("step", "body"),
     ("intent", "predictions"),
     ("intent", "order_body"),
     ("resolution", "body"),
@@ -119,21 +118,6 @@ select f.id, l.before, f.cutoff from forecast f join fitted_parameters l on l.di
 where l.before > f.cutoff
 """,
         meaning="a forecast made or calibrated with parameters from after its cutoff",
-    ),
-    LedgerInvariant(
-        name="steps_have_no_gap",
-        sql="""
-select forecast, trial from step group by forecast, trial having min(number) <> 1 or max(number) <> count(*)
-""",
-        meaning="a step of a trial is missing",
-    ),
-    LedgerInvariant(
-        name="cited_documents_are_kept",
-        sql="""
-select s.forecast, d.value from step s, json_each(s.body, '$.observation.documents') d
-where d.value not in (select digest from document)
-""",
-        meaning="a step cites a document that is not in the ledger",
     ),
 )
 _SCHEDULE_INVARIANTS = (
@@ -297,21 +281,6 @@ where r.ref <> p.ref or r.target <> p.target or r.kind = 'void' or p.scored_agai
 )
 _MODEL_INVARIANTS = (
     LedgerInvariant(
-        name="recording_is_kept",
-        sql="""
-select scope, trial, kind, key, nth from recording where answer not in (select digest from document)
-""",
-        meaning="a recorded response of a trial that is not in the ledger",
-    ),
-    LedgerInvariant(
-        name="answered_call_has_its_answer",
-        sql="""
-select id, state from model_call c
-where (state = 'done') <> exists (select 1 from document d where d.digest = c.answer)
-""",
-        meaning="an answered call without its answer, or the reverse",
-    ),
-    LedgerInvariant(
         name="settled_call_has_a_cost",
         sql="""
 select id, state, cost_usd, worst_usd from model_call
@@ -341,7 +310,7 @@ INVARIANTS: tuple[LedgerInvariant, ...] = (
 )
 MIN_FREE_BYTES = 500_000_000
 LOW_DISK_RULE = "no question is searched, no forecast and no submission begins until there is more"
-_MAX_EXAMPLES = 5
+MAX_EXAMPLES = 5
 
 
 class IntegrityQuery(Protocol):
@@ -371,10 +340,10 @@ class _BuiltinCheck:
 
 
 _QUICK_CHECK = _BuiltinCheck(
-    "quick_check", f"pragma quick_check({_MAX_EXAMPLES})", "pages are damaged; restore a backup"
+    "quick_check", f"pragma quick_check({MAX_EXAMPLES})", "pages are damaged; restore a backup"
 )
 _FULL_CHECK = _BuiltinCheck(
-    "integrity_check", f"pragma integrity_check({_MAX_EXAMPLES})", "the file is damaged; restore a backup"
+    "integrity_check", f"pragma integrity_check({MAX_EXAMPLES})", "the file is damaged; restore a backup"
 )
 _FOREIGN_KEY_CHECK = _BuiltinCheck("foreign_key_check", "pragma foreign_key_check", "rows refer to missing rows")
 
@@ -456,7 +425,7 @@ def sqlite_version_warning(version: tuple[int, int, int] = sqlite3.sqlite_versio
 
 def _run_checks(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityReport:
     with translate_errors(path), closing(open_reader(path)) as database:
-        problems = tuple(problem for query in queries if (problem := _run_check(database, query)) is not None)
+        problems = tuple(problem for query in queries if (problem := run_check(database, query)) is not None)
         found = IntegrityReport(
             path=path,
             checks=tuple(query.name for query in queries),
@@ -468,10 +437,11 @@ def _run_checks(path: Path, queries: Sequence[IntegrityQuery]) -> IntegrityRepor
     return replace(found, warnings=_disk_warnings(found))
 
 
-def _run_check(database: Database, query: IntegrityQuery) -> IntegrityProblem | None:
+def run_check(database: Database, query: IntegrityQuery) -> IntegrityProblem | None:
+    """Run one query; return the problem that it finds, if any."""
     try:
         # Each query has its own snapshot: one for all would block the checkpoint of the write-ahead log.
-        rows = database.conn.execute(query.sql).fetchmany(_MAX_EXAMPLES)
+        rows = database.conn.execute(query.sql).fetchmany(MAX_EXAMPLES)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise

@@ -16,6 +16,7 @@ from bot.core.outcomes import Resolution
 from bot.core.questions import QuestionRef
 from bot.store.connections import TransactionRunner
 from bot.store.documents import CompressedDocument, compress_document, get_document, put_document
+from bot.store.evidence import EvidenceReader
 from bot.store.question_history import read_question_version
 from bot.store.scores import WAS_BEFORE_SPOT_TIME
 from bot.store.serialization import (
@@ -86,7 +87,8 @@ def read_unresolved_notes(
     }
     rows = database.execute(_SELECT_UNRESOLVED_NOTES, values).fetchall()
     clairvoyant = clairvoyant_setups(database, {setup for _, _, _, _, setup, _ in rows}) if rows else frozenset()
-    found = [_unresolved_note(*row) for row in rows if row[4] not in clairvoyant]
+    evidence = EvidenceReader(database)
+    found = [_unresolved_note(*row[:5], evidence.text(row[5])) for row in rows if row[4] not in clairvoyant]
     return [note for note in found if note is not None]
 
 
@@ -141,8 +143,9 @@ def _last_reason(database: Database, forecast: str) -> str:
 
 
 def _lesson_notes(database: Database, forecast: str) -> Iterator[str]:
-    for (body,) in database.execute(_SELECT_NOTES, [forecast, LESSON_ACTION]):
-        note = STEP.decode(body).action.arguments.get("text")
+    evidence = EvidenceReader(database)
+    for (body,) in database.execute(_SELECT_NOTES, [forecast, LESSON_ACTION]).fetchall():
+        note = STEP.decode(evidence.text(body)).action.arguments.get("text")
         if isinstance(note, str):
             yield note
 

@@ -19,8 +19,9 @@ from bot.store.backups import BACKUP_FOLDER
 from bot.store.connections import LedgerWriter, ReaderPool, ReadOnlyWriter, TransactionRunner, WriterThread
 from bot.store.database import DiskReserve
 from bot.store.decisions import DecisionSnapshotReader
-from bot.store.documents import DocumentStore
 from bot.store.event_log import EventLog
+from bot.store.evidence import EVIDENCE_MIGRATIONS, DocumentStore, evidence_path
+from bot.store.evidence_copies import recover_evidence
 from bot.store.folder_identity import ensure_identity
 from bot.store.forecasts import ForecastStore
 from bot.store.integrity_checks import run_quick_check
@@ -78,8 +79,8 @@ async def open_ledger(path: Path, *, now: datetime) -> AsyncIterator[Ledger]:
     """
     await asyncio.to_thread(_prepare_file, path, now)
     async with (
-        WriterThread(path, ballast=DiskReserve(path.parent / BALLAST_FILE)) as writer,
-        ReaderPool(path) as readers,
+        WriterThread(path, first=evidence_path(path), ballast=DiskReserve(path.parent / BALLAST_FILE)) as writer,
+        ReaderPool(path, attached=evidence_path(path)) as readers,
     ):
         yield _build_ledger(writer, readers)
 
@@ -90,8 +91,12 @@ async def open_ledger_read_only(path: Path) -> AsyncIterator[Ledger]:
 
     Raises StoreError for a missing ledger, and for one of an older or newer program.
     """
-    async with ReaderPool(path) as readers:
+    evidence = evidence_path(path)
+    async with ReaderPool(path, attached=evidence if evidence.exists() else None) as readers:
         await readers.run(_require_current_schema)
+        if not evidence.exists():
+            message = f"{evidence} is missing; put it back, or make an empty one with: foxcast run --once"
+            raise StoreError(message)
         yield _build_ledger(ReadOnlyWriter(), readers)
 
 
@@ -139,6 +144,10 @@ def _prepare_file(path: Path, now: datetime) -> None:
             message = f"{path} is damaged ({health.problems[0].examples[0]}); restore a backup: foxcast db restore"
             raise StoreError(message)
     apply_migrations(path, MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    if evidence_path(path).exists():
+        apply_migrations(evidence_path(path), EVIDENCE_MIGRATIONS, backups=path.parent / BACKUP_FOLDER, at=now)
+    else:
+        recover_evidence(path, at=now)
     ensure_identity(path, at=now)
     DiskReserve(path.parent / BALLAST_FILE).hold()
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from sqlite_utils import Database
 
 from bot.core.errors import MalformedDataError
+from bot.store.evidence import get_evidence
 from bot.store.serialization import STEP, format_timestamp
 
 _FORECASTS = """
@@ -130,7 +131,7 @@ def _reason(database: Database, forecast: str) -> str:
     if row is None:
         return ""
     try:
-        belief = STEP.decode(row[0]).belief
+        belief = STEP.decode(get_evidence(database, row[0]).content.decode()).belief
     except MalformedDataError:
         return ""
     evidence = max(

@@ -17,7 +17,8 @@ from bot.core.beliefs import ModelUsage
 from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.language_models import CostAttribution, ModelPerformance
 from bot.store.connections import TransactionRunner
-from bot.store.documents import CompressedDocument, compress_json, get_document, put_document
+from bot.store.documents import CompressedDocument, compress_json
+from bot.store.evidence import NO_SCOPE, get_evidence, put_evidence
 from bot.store.serialization import format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 MAX_RECENT_CALLS = 5000
@@ -33,14 +34,16 @@ update model_call set
   answer = :answer
 where id = :id and state = 'reserved'
 """
+_SCOPE_OF_CALL = "select scope from model_call where id = ?"
 _CALL_STATE = "select state from model_call where id = ?"
 RECORDED_ANSWER = (
     "select answer from model_call where request = ? and state = 'done' order by at desc, rowid desc limit 1"
 )
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
+# The plus keeps SQLite from reading all calls in the order of their scopes: the calls of a day are few.
 _SPENDING_SINCE = """
 select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
-where at >= ? group by scope, provider order by scope, provider
+where at >= ? group by +scope, provider order by scope, provider
 """
 SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
 # Only forecasts whose calls were all answered, and are all among the recent ones, are typical.
@@ -278,7 +281,8 @@ def _settlement_row(call: str, settlement: CallSettlement, answer: CompressedDoc
 
 def _settle_call(database: Database, row: dict[str, Any], answer: CompressedDocument | None) -> None:
     if answer is not None:
-        put_document(database, answer)
+        charged = database.execute(_SCOPE_OF_CALL, [row["id"]]).fetchone()
+        put_evidence(database, answer, charged[0] if charged else NO_SCOPE)
     if database.execute(_SETTLE_CALL, row).rowcount:
         return
     found = database.execute(_CALL_STATE, [row["id"]]).fetchone()
@@ -291,7 +295,10 @@ def _settle_call(database: Database, row: dict[str, Any], answer: CompressedDocu
 
 def _find_recorded_answer(database: Database, request: str) -> tuple[str, str] | None:
     row = database.execute(RECORDED_ANSWER, [request]).fetchone()
-    return None if row is None else (row[0], get_document(database, row[0]).content.decode())
+    try:
+        return None if row is None else (row[0], get_evidence(database, row[0]).content.decode())
+    except NotFoundError:
+        return None  # pruned
 
 
 def _spending_since(database: Database, since: datetime) -> tuple[ScopeSpending, ...]:

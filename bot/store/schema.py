@@ -2,7 +2,9 @@
 
 All values are text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, times are
 UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
-views ``latest_forecast``, ``current_resolution``, ``scored`` and ``cost`` answer common questions.
+views ``latest_forecast``, ``current_resolution``, ``scored`` and ``cost`` answer common questions. ``document`` holds
+small documents that decide something, such as setups, fitted parameters and sealed requests; exchanges, prompts and
+steps are in ``bot.store.evidence``.
 
 Migrations begin with the first release: never edit a released one, add a new one below it.
 """
@@ -148,6 +150,7 @@ _FORECASTS = (
   calibration text references document (digest),
   decided_at text,
   setup text references document (digest),
+  evidence_removed_at text,
   forecast_only integer not null default 0 check (forecast_only in (0, 1)),
   unique (ref, forecaster, revision),
   check ((state = 'done') = (made_at is not null)),
@@ -157,6 +160,9 @@ _FORECASTS = (
     "create unique index forecast_running on forecast (ref, forecaster) where state = 'running'",
     "create index forecast_undecided on forecast (decided_at, made_at, id) where state = 'done'",
     "create index forecast_recent on forecast (made_at, id) where state = 'done'",
+    """create index forecast_with_evidence on forecast (ended_at)
+  where state <> 'running' and evidence_removed_at is null
+""",
     "create index forecast_failed on forecast (ended_at, ref) where state = 'failed'",
     """create table prediction (
   forecast text not null references forecast (id),
@@ -177,6 +183,7 @@ _FORECASTS = (
     """create table trial (
   forecast text not null references forecast (id),
   number integer not null check (number >= 1),
+  steps integer not null default 0 check (steps >= 0),
   ended_at text,
   ending text,
   body text,
@@ -185,19 +192,6 @@ _FORECASTS = (
 ) strict, without rowid
 """,
     "create index trial_ended on trial (ended_at, ending) where ended_at is not null",
-    """create table step (
-  forecast text not null,
-  trial integer not null,
-  number integer not null check (number >= 1),
-  at text not null,
-  action text not null,
-  cost_usd real not null check (cost_usd >= 0),
-  body text not null,
-  primary key (forecast, trial, number),
-  foreign key (forecast, trial) references trial (forecast, number)
-) strict
-""",
-    "create index step_lesson on step (forecast) where action = 'keep_lesson'",
 )
 _INTENTS = (
     """create table intent (
@@ -440,17 +434,6 @@ _SCORES = (
 """,
 )
 _CALLS = (
-    """create table recording (
-  scope text not null,
-  trial integer not null check (trial >= 0),
-  kind text not null,
-  key text not null,
-  nth integer not null check (nth >= 0),
-  at text not null,
-  answer text not null references document (digest),
-  primary key (scope, trial, kind, key, nth)
-) strict, without rowid
-""",
     """create table model_call (
   id text primary key,
   at text not null,
@@ -474,7 +457,7 @@ _CALLS = (
   latency_s real check (latency_s >= 0),
   finish text not null default '',
   detail text not null default '',
-  answer text references document (digest),
+  answer text,
   lost_at text,
   check ((state in ('done', 'failed')) = (cost_usd is not null)),
   check ((state in ('done', 'failed')) = (latency_s is not null)),

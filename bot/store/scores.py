@@ -161,6 +161,20 @@ class ScoreFilter:
     paper: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """Names of forecasters and of sources of questions that a ledger has."""
+
+    forecasters: frozenset[str]
+    sources: frozenset[str]
+
+
+def _read_known_names(database: Database) -> KnownNames:
+    forecasters = database.execute("select distinct forecaster from forecast").fetchall()
+    sources = database.execute("select distinct source from question where source <> ''").fetchall()
+    return KnownNames(frozenset(name for (name,) in forecasters), frozenset(name for (name,) in sources))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedBinaryColumns:
     """Binary predictions with their outcomes, as columns of equal length, by cutoff.
@@ -228,6 +242,10 @@ class ScoreStore:
 
     writer: TransactionRunner
     readers: TransactionRunner
+
+    async def known_names(self) -> KnownNames:
+        """Return the names of forecasters and sources on record."""
+        return await self.readers.run(_read_known_names)
 
     async def to_score(self, limit: int) -> list[ScorablePrediction]:
         """Return the predictions not yet scored against their current outcome, void ones included."""

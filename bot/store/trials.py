@@ -18,6 +18,7 @@ from bot.core.errors import MalformedDataError, NotFoundError, StoreError
 from bot.core.forecasts import ForecasterSetup, Trial, TrialEnd
 from bot.store.connections import TransactionRunner
 from bot.store.documents import (
+    JSON_MEDIA_TYPE,
     MISSING_DOCUMENTS,
     CompressedDocument,
     compress_document,
@@ -25,18 +26,23 @@ from bot.store.documents import (
     get_document,
     put_document,
 )
+from bot.store.evidence import MISSING_EVIDENCE, EvidenceReader, put_evidence
 from bot.store.serialization import SETUP, STEP, TRIAL, format_timestamp, parse_timestamp, sanitize_text, to_json_list
 
 _STEP_CONTEXT = """
-select f.state, t.body, s.body, (select max(number) from step where forecast = f.id and trial = :trial)
+select f.state, t.body, s.body, coalesce(t.steps, 0)
 from forecast f
 left join trial t on t.forecast = f.id and t.number = :trial
-left join step s on s.forecast = f.id and s.trial = :trial and s.number = :number
+left join step s on s.forecast = f.id and s.trial = :trial and s.number = :number and s.number <= t.steps
 where f.id = :forecast
 """
-_INSERT_TRIAL = "insert into trial (forecast, number) values (:forecast, :trial) on conflict do nothing"
+# The ledger counts the steps on record: a later one in the evidence is of a write that a kill cut off.
+_COUNT_STEP = """
+insert into trial (forecast, number, steps) values (:forecast, :trial, :number)
+on conflict do update set steps = excluded.steps
+"""
 _INSERT_STEP = """
-insert into step (forecast, trial, number, at, action, cost_usd, body)
+insert or replace into step (forecast, trial, number, at, action, cost_usd, body)
 values (:forecast, :trial, :number, :at, :action, :cost_usd, :body)
 """
 _END_TRIAL = """
@@ -44,7 +50,11 @@ insert into trial (forecast, number, ended_at, ending, body) values (:forecast, 
 on conflict do update set ended_at = excluded.ended_at, ending = excluded.ending, body = excluded.body
 """
 _SELECT_TRIALS = "select number, body from trial where forecast = ? order by number"
-_SELECT_STEPS = "select trial, number, at, body from step where forecast = ? order by trial, number"
+_SELECT_STEPS = """
+select s.trial, s.number, s.at, s.body from trial t
+join step s on s.forecast = t.forecast and s.trial = t.number and s.number <= t.steps
+where t.forecast = ? order by s.trial, s.number
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +90,12 @@ class StepRow:
     step: Step
     at: datetime
 
-    def columns(self) -> dict[str, Any]:
-        """Return the values of the row; raises MalformedDataError for a step that JSON cannot hold."""
+    def document(self) -> CompressedDocument:
+        """Return the step as a document; raises MalformedDataError for a step that JSON cannot hold."""
+        return compress_document(STEP.encode(self.step).encode(), JSON_MEDIA_TYPE)
+
+    def columns(self, body: str) -> dict[str, Any]:
+        """Return the values of the row; ``body`` is the digest of the document."""
         return {
             "forecast": self.forecast,
             "trial": self.trial,
@@ -89,11 +103,11 @@ class StepRow:
             "at": format_timestamp(self.at),
             "action": sanitize_text(self.step.action.name),
             "cost_usd": float(self.step.usage.cost_usd),
-            "body": STEP.encode(self.step),
+            "body": body,
         }
 
 
-def log_step(database: Database, row: StepRow, columns: dict[str, Any]) -> str | None:
+def log_step(database: Database, row: StepRow, document: CompressedDocument) -> str | None:
     """Store a step; return how it contradicts the record, None if it is stored now.
 
     Raises NotFoundError for an unknown forecast or document, StoreError for a step after the end or after a gap.
@@ -101,16 +115,18 @@ def log_step(database: Database, row: StepRow, columns: dict[str, Any]) -> str |
     name = f"step {row.number} of trial {row.trial} of forecast {row.forecast}"
     state, trial, known, last = _read_step_context(database, row)
     if known is not None:
-        return None if known == columns["body"] else f"{name} is already recorded with other content"
+        return None if known == document.digest else f"{name} is already recorded with other content"
     if state != "running" or trial is not None:
         message = f"{name} comes after its end"
         raise StoreError(message)
-    if row.number != (last or 0) + 1:
-        message = f"{name} leaves a gap after step {last or 0}"
+    if row.number != last + 1:
+        message = f"{name} leaves a gap after step {last}"
         raise StoreError(message)
-    require_documents(database, row.step.observation.documents)
-    database.execute(_INSERT_TRIAL, columns)
+    require_documents(database, row.step.observation.documents, MISSING_EVIDENCE)
+    columns = row.columns(document.digest)
+    put_evidence(database, document, row.forecast)
     database.execute(_INSERT_STEP, columns)
+    database.execute(_COUNT_STEP, columns)
     return None
 
 
@@ -134,27 +150,29 @@ def end_trial(database: Database, forecast: str, trial: Trial, at: datetime) -> 
 def read_trials(database: Database, forecast: str) -> tuple[TrialRecord, ...]:
     """Return the trials of a forecast with their steps, in order."""
     steps: defaultdict[int, list[LoggedStep]] = defaultdict(list)
-    for trial, number, at, body in database.execute(_SELECT_STEPS, [forecast]):
-        steps[trial].append(LoggedStep(number=number, at=parse_timestamp(at), step=STEP.decode(body)))
+    evidence = EvidenceReader(database)
+    for trial, number, at, body in database.execute(_SELECT_STEPS, [forecast]).fetchall():
+        step = STEP.decode(evidence.text(body))
+        steps[trial].append(LoggedStep(number=number, at=parse_timestamp(at), step=step))
     return tuple(
         TrialRecord(number=number, trial=None if body is None else TRIAL.decode(body), steps=tuple(steps[number]))
         for number, body in database.execute(_SELECT_TRIALS, [forecast])
     )
 
 
-def require_documents(database: Database, digests: tuple[str, ...]) -> None:
+def require_documents(database: Database, digests: tuple[str, ...], missing_query: str = MISSING_DOCUMENTS) -> None:
     """Raise NotFoundError for a digest without a stored document: sources must be stored before they are cited."""
     if not digests:
         return
-    missing = [digest for (digest,) in database.execute(MISSING_DOCUMENTS, [to_json_list(digests)])]
+    missing = [digest for (digest,) in database.execute(missing_query, [to_json_list(digests)])]
     if missing:
         message = f"documents must be stored before they are used: {', '.join(missing)}"
         raise NotFoundError(message)
 
 
-def _read_step_context(database: Database, row: StepRow) -> tuple[str, str | None, str | None, int | None]:
+def _read_step_context(database: Database, row: StepRow) -> tuple[str, str | None, str | None, int]:
     probe = {"forecast": row.forecast, "trial": row.trial, "number": row.number}
-    found: tuple[str, str | None, str | None, int | None] | None = database.execute(_STEP_CONTEXT, probe).fetchone()
+    found: tuple[str, str | None, str | None, int] | None = database.execute(_STEP_CONTEXT, probe).fetchone()
     if found is None:
         message = f"no forecast {row.forecast} in the ledger"
         raise NotFoundError(message)
@@ -164,7 +182,6 @@ def _read_step_context(database: Database, row: StepRow) -> tuple[str, str | Non
 _SELECT_SETUP = "select setup from forecast where id = ?"
 _UPDATE_SETUP = "update forecast set setup = ? where id = ?"
 _SETUPS_OF_FORECASTERS = "select distinct setup from forecast where forecaster in (select value from json_each(?))"
-_SETUP_MEDIA_TYPE = "application/json"
 
 
 def store_setup(database: Database, setup: ForecasterSetup | None) -> str | None:
@@ -210,9 +227,13 @@ def setup_mismatch(database: Database, forecast_id: str, setup: ForecasterSetup 
 
 @lru_cache(maxsize=64)
 def _compress_setup(text: str) -> CompressedDocument:
-    return compress_document(text.encode(), _SETUP_MEDIA_TYPE)
+    return compress_document(text.encode(), JSON_MEDIA_TYPE)
 
 
+FORGET_FORECAST = (
+    "delete from recording where scope = ?",
+    "delete from step where forecast = ?",
+)
 _INSERT_RECORDING = """
 insert into recording (scope, trial, kind, key, nth, at, answer)
 values (:scope, :trial, :kind, :key, :nth, :at, :answer) on conflict do nothing
@@ -296,7 +317,7 @@ def _add_recordings(database: Database, rows: Sequence[dict[str, Any]], answers:
 
 
 def _add_recording(database: Database, row: dict[str, Any], answer: CompressedDocument) -> None:
-    put_document(database, answer)
+    put_evidence(database, answer, row["scope"])
     if database.execute(_INSERT_RECORDING, row).rowcount:
         return
     (known,) = database.execute(_KNOWN_RESPONSE, row).fetchone()
@@ -307,9 +328,8 @@ def _add_recording(database: Database, row: dict[str, Any], answer: CompressedDo
 
 
 def _read_trial(database: Database, values: Mapping[str, Any]) -> dict[RecordingKey, RecordedResponse]:
+    evidence = EvidenceReader(database)
     return {
-        RecordingKey(kind, key, nth): RecordedResponse(
-            digest=answer, body=get_document(database, answer).content.decode()
-        )
+        RecordingKey(kind, key, nth): RecordedResponse(digest=answer, body=evidence.text(answer))
         for kind, key, nth, answer in database.execute(_RECORDINGS_OF_TRIAL, dict(values)).fetchall()
     }

@@ -35,7 +35,12 @@ from bot.api import (
     parse_fitted_parameters,
 )
 from plugins.baseline.model import fit_parameters, predict_event, select_form
-from plugins.baseline.parameters import BaselineParameters, decode_parameters, encode_parameters
+from plugins.baseline.parameters import (
+    BaselineParameters,
+    decode_parameters,
+    encode_parameters,
+    merge_parameters,
+)
 from plugins.baseline.question_facts import KnownOutcome, QuestionFacts, ScoredEvent
 
 # Sets of parameters kept in memory: those of the rounds of a backfill that are forecast concurrently.
@@ -181,6 +186,10 @@ class BaselineLearner:
     def fit(self, examples: Sequence[TrainingExample], *, before: datetime) -> Mapping[str, Json]:
         """Return parameters as a JSON object; raises LeakError for an outcome not known before that day."""
         return encode_parameters(fit_parameters([*_known_outcomes(examples)], before=_resolution_day(before)))
+
+    def merge(self, fits: Sequence[FittedParameters]) -> Mapping[str, Json]:
+        """Return parameters with each form as fitted to the most outcomes of it."""
+        return encode_parameters(merge_parameters([decode_parameters(fit.payload) for fit in fits]))
 
 
 def load_shipped_parameters() -> tuple[FittedParameters, ...]:

@@ -66,6 +66,7 @@ def fit_parameters(examples: Sequence[KnownOutcome], *, before: date) -> Baselin
         before=before,
         rows=Counter(known.event.facts.source for known in examples),
         coefficients={name: forms[name].fit(group) for name, group in sorted(groups.items())},
+        evidence={name: len(group) for name, group in sorted(groups.items())},
         blank=("acled",) if conflict_form.is_blank_now([known.event.facts for known in examples]) else (),
     )
 

@@ -95,3 +95,5 @@ def test_a_notifier_without_its_plugin_is_a_warning(tmp_path: Path) -> None:
     assert done.code == 0
     assert "notifier skipped" in done.err
     assert foxcast("notify", "test").is_refusal(2, "no enabled plugin offers command: add it to plugins")
+    [found] = [one for one in foxcast("doctor", "--json").json if one["check"] == "notifiers"]
+    assert (found["verdict"], found["found"]) == ("warn", "no enabled plugin offers command, so it delivers nothing")

@@ -108,10 +108,54 @@ def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(
 ) -> None:
     output = run_command(foxcast, "score", "--venue", "forecastbench").out
     assert all(part in output for part in ("By venue", "By source", "By horizon", "[95 %]", "crowd"))
-    for option, value in (("--forecaster", "nobody"), ("--since", "2030-01-01")):
-        answer = run_command(foxcast, "score", option, value)
-        assert answer.code == 0
-        assert "nothing selected has resolved yet" in answer.out
+    answer = run_command(foxcast, "score", "--since", "2030-01-01")
+    assert answer.code == 0
+    assert "nothing selected has resolved yet" in answer.out
+    chosen = run_command(foxcast, "score", "--source", "fred", "--json", "-").json
+    assert chosen["by_source"].keys() == {"fred"}
+
+
+def test_unknown_forecasters_and_sources_are_refused_with_the_nearest_names(
+    foxcast: FoxcastInstallation, run_command: InProcessCommand
+) -> None:
+    refused = run_command(foxcast, "score", "--forecaster", "stead")
+    assert refused.is_refusal(2, "--forecaster stead: there is no such forecaster", "did you mean steady?")
+    refused = run_command(foxcast, "score", "--source", "fread")
+    assert refused.is_refusal(2, "--source fread: there is no such source", "did you mean fred?")
+
+
+def test_scores_of_the_ledger_have_their_calibration_as_table_and_plot(
+    foxcast: FoxcastInstallation, tmp_path: Path, run_command: InProcessCommand
+) -> None:
+    answer = run_command(foxcast, "score", "--plot", tmp_path / "c.svg", "--json", tmp_path / "s.json")
+    assert "Reliability of forecasts" in answer.out
+    assert "Calibration" in (tmp_path / "c.svg").read_text()
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert sum(row["n"] for row in found["reliability"]["rows"]) == found["market"]["n"] + found["dataset"]["n"]
+
+
+def test_files_of_two_authors_are_compared_and_not_pooled(
+    foxcast: FoxcastInstallation, tmp_path: Path, run_command: InProcessCommand
+) -> None:
+    (written,) = (foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("2026-06-21*.json")
+    others = json.loads(written.read_text())
+    others["organization"] = "Others"
+    for row in others["forecasts"]:
+        row["forecast"] = 0.9 * row["forecast"]
+    file = tmp_path / f"{written.name.removesuffix('.json')}.2.json"
+    file.write_text(json.dumps(others))
+    answer = run_command(
+        foxcast, "score", "--rounds", SAMPLE, "--forecasts", written, file, "--json", tmp_path / "s.json"
+    )
+    assert answer.code == 0, answer.err
+    assert "Paired comparisons on identical events" in answer.out
+    found = json.loads((tmp_path / "s.json").read_text())
+    first, second = found["by_group"].values()
+    assert first["market"]["n"] == second["market"]["n"] == found["market"]["n"]
+    (compared,) = found["comparison"]["rows"]
+    assert compared["market_difference"]["estimate"] == pytest.approx(
+        second["market"]["brier_index"] - first["market"]["brier_index"]
+    )
 
 
 def test_a_window_of_rounds_includes_its_ends(foxcast: FoxcastInstallation, run_command: InProcessCommand) -> None:

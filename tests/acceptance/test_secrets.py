@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import lzma
 import sqlite3
 import stat
 import urllib.parse
@@ -104,10 +105,12 @@ def _cell_bytes(value: object) -> tuple[bytes, ...]:
 
 
 def _unpacked(value: bytes) -> bytes:
-    try:
-        return zlib.decompress(value)
-    except zlib.error:
-        return b""
+    for unpack in (zlib.decompress, lzma.decompress):
+        try:
+            return unpack(value)
+        except (zlib.error, lzma.LZMAError):
+            continue
+    return b""
 
 
 def leaks(what: bytes, secrets: dict[str, str]) -> set[str]:
@@ -200,7 +203,7 @@ async def test_no_secret_is_left_anywhere_when_everybody_repeats_them(tmp_path: 
     assert leaks_in_export(tmp_path / "exported", run.secrets) == set()
     # Everybody was heard: each of these would hold a secret.
     marked = {path.stem for path in (tmp_path / "exported").iterdir() if REDACTION_MARK in path.read_text()}
-    assert marked >= {"attempt", "audit", "intent", "question", "step"}
+    assert marked >= {"attempt", "audit", "intent", "question", "evidence_document"}
     copies = [path for path in run.state.rglob("backups/*") if path.is_file()]
     assert copies
     assert {stat.S_IMODE(path.stat().st_mode) for path in copies} == {0o600}

@@ -19,6 +19,8 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from bot.store.database import open_reader
+from bot.store.evidence import EVIDENCE_MIGRATIONS, evidence_path
+from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, run_full_check
 from bot.store.schema import MIGRATIONS
 
@@ -117,9 +119,9 @@ class KillScenario:
         """Check the ledger as it lies on disk; return whether all work is done. Raises Violation."""
         if not self.ledger.exists() or self.is_half_made():
             return False
-        health = run_full_check(self.ledger, INVARIANTS)
-        if not health.sound:
-            raise InvariantViolation(str(health.problems))
+        for health in (run_full_check(self.ledger, INVARIANTS), check_evidence(self.ledger)):
+            if not health.sound:
+                raise InvariantViolation(str(health.problems))
         with closing(sqlite3.connect(self.ledger)) as database:
             if not database.execute("select 1 from sqlite_master where name = 'forecast'").fetchone():
                 return False
@@ -133,8 +135,14 @@ class KillScenario:
 
     def is_half_made(self) -> bool:
         """Say whether the process was killed before its ledger had all its tables."""
-        with closing(open_reader(self.ledger)) as database:
-            return len(MIGRATIONS.applied(database)) < len(MIGRATIONS.pending(Database(memory=True)))
+        made = {self.ledger: MIGRATIONS, evidence_path(self.ledger): EVIDENCE_MIGRATIONS}
+        for path, migrations in made.items():
+            if not path.exists():
+                return True
+            with closing(open_reader(path)) as database:
+                if len(migrations.applied(database)) < len(migrations.pending(Database(memory=True))):
+                    return True
+        return False
 
     def judge_files(self) -> int:
         """Check the forecast sets of the finished story; return their rows. Raises Violation."""

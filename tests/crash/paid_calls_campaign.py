@@ -22,6 +22,7 @@ from typing import Any
 
 from bot.core.clock import SystemClock
 from bot.core.values import Json
+from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS, run_full_check
 from bot.testing.model_server import CompletionRequest, ScriptedModelServer, ScriptedReply, delay_reply, make_move
 from tests import campaign_log
@@ -193,9 +194,9 @@ async def _run_calm(scenario: KillScenario) -> None:
 def _is_done(scenario: KillScenario) -> bool:
     if not scenario.ledger.exists() or scenario.is_half_made():
         return False
-    health = run_full_check(scenario.ledger, INVARIANTS)
-    if not health.sound:
-        raise InvariantViolation(str(health.problems))
+    for health in (run_full_check(scenario.ledger, INVARIANTS), check_evidence(scenario.ledger)):
+        if not health.sound:
+            raise InvariantViolation(str(health.problems))
     with closing(sqlite3.connect(scenario.ledger)) as database:
         if not database.execute("select 1 from sqlite_master where name = 'model_call'").fetchone():
             return False

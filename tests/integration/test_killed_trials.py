@@ -20,6 +20,7 @@ from bot.core.language_models import ModelCompletion, Prompt
 from bot.forecasting.forecast_run import ForecastContext, begin_forecast
 from bot.forecasting.parameter_fitting import ParameterFitter
 from bot.forecasting.reforecast_policy import ReforecastPolicy
+from bot.store.evidence import evidence_path
 from bot.testing.models import ScriptedModelProvider
 from plugins.orchestra.forecaster import OrchestraForecaster
 from plugins.orchestra.settings import OrchestraSettings
@@ -29,6 +30,7 @@ from plugins.solo.forecaster import SoloForecaster
 from plugins.solo.settings import SoloSettings
 from plugins.team.forecaster import TeamForecaster
 from plugins.team.settings import TeamSettings
+from tests.ledger_checks import copy_databases
 from tests.plugins.orchestra import cases as orchestra
 from tests.plugins.society.cases import ScriptedParticipant
 from tests.plugins.solo import cases as solo
@@ -89,11 +91,7 @@ class EngineLife:
         self.steps.append(step)
         copy = self.folder / f"killed-{len(self.steps)}"
         copy.mkdir()
-        with (
-            closing(sqlite3.connect(self.folder / "ledger.sqlite")) as ledger,
-            closing(sqlite3.connect(copy / "ledger.sqlite")) as kept,
-        ):
-            ledger.backup(kept)
+        copy_databases(self.folder / "ledger.sqlite", copy / "ledger.sqlite")
         self.copies.append(copy)
 
     def on_trial_end(self, _trial: Trial) -> None:
@@ -151,5 +149,6 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
 def _answered(folder: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger:
         (answered,) = ledger.execute("select count(*) from model_call where state = 'done'").fetchone()
+        ledger.execute("attach ? as evidence", [str(evidence_path(folder / "ledger.sqlite"))])
         (searched,) = ledger.execute("select count(*) from recording where kind = 'search'").fetchone()
     return int(answered), int(searched)

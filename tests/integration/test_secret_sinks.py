@@ -31,6 +31,7 @@ from bot.cli.output.safe_output import redacted_streams
 from bot.cli.transcript import ForecastTranscript, render_page
 from bot.config.schema import LogFormat, LogSection
 from bot.core import redaction
+from bot.core.alerts import plain_message_text, plain_subject
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.errors import ConfigError, describe_error, describe_error_with_type
 from bot.core.forecasts import TranscriptEntry, TrialTranscript
@@ -221,6 +222,19 @@ def test_no_error_holds_a_secret(secret: str) -> None:
                 err.write(describe_error(error) + "\n" + describe_error_with_type(error) + "\n")
                 _report_error(error, CommandInvocation(debug=True))
     assert left_of(texts, secret, err.getvalue()) == set()
+
+
+@settings(max_examples=15)
+@given(issued)
+def test_no_notification_holds_a_secret(secret: str) -> None:
+    texts = repeat_secret(secret)
+    with redaction.temporary_secrets():
+        register_secrets(secret)
+        sent = [
+            write(f"the venue said {text}!") for text in texts.values() for write in (plain_subject, plain_message_text)
+        ]
+    assert left_of(texts, secret, "\n".join(sent)) == set()
+    assert all(REDACTION_MARK in text for text in sent)
 
 
 @given(issued, st.integers(min_value=1, max_value=40))

@@ -99,12 +99,12 @@ def prepare_folder(part: MutationPart, root: Path) -> None:
         (part.folder / "pyproject.toml").write_text(text)
 
 
-def run_part(part: MutationPart, *, root: Path = ROOT, names: Sequence[str] = (), seconds: float | None = None) -> bool:
-    """Test the mutants of a part, or those named again; return whether mutmut did, also if the time was over."""
+def run_part(part: MutationPart, *, root: Path = ROOT, seconds: float | None = None) -> bool:
+    """Test the mutants of a part that have no result yet; return whether mutmut did, also if the time was over."""
     prepare_folder(part, root)
     # Tests that were changed or removed are not to be found as they were.
     shutil.rmtree(part.folder / "mutants" / "tests", ignore_errors=True)
-    command = [sys.executable, str(Path(__file__).with_name("mutmut_run.py")), "run", "--max-children", "1", *names]
+    command = [sys.executable, str(Path(__file__).with_name("mutmut_run.py")), "run", "--max-children", "1"]
     environment = {**os.environ, "CI": "1"}
     process = subprocess.Popen(command, cwd=part.folder, env=environment, start_new_session=True)
     try:
@@ -113,6 +113,18 @@ def run_part(part: MutationPart, *, root: Path = ROOT, names: Sequence[str] = ()
         os.killpg(process.pid, signal.SIGINT)
         process.wait()
         return True
+
+
+def forget_survivors(part: MutationPart, equivalents: Mapping[MutantChange, str]) -> None:
+    """Have the survivors tested again that are not accepted: tests may have been added."""
+    for file in (part.folder / "mutants").rglob("*.py.meta"):
+        meta, source = json.loads(file.read_text()), file.relative_to(part.folder / "mutants").with_suffix("")
+        codes = meta["exit_code_by_key"]
+        lived = [name for name, code in codes.items() if code in {SURVIVED, NO_TESTS}]
+        for name in lived:
+            if _read_change(part.folder, source, name) not in equivalents:
+                codes[name] = NOT_CHECKED
+        file.write_text(json.dumps(meta))
 
 
 def read_results(part: MutationPart, equivalents: Mapping[MutantChange, str]) -> list[ModuleResult]:
@@ -158,8 +170,9 @@ def _read_function(folder: Path, source: Path, name: str) -> list[str]:
     mutants = folder / "mutants"
     start, end = json.loads((mutants / f"{source}.spans").read_text())["spans"][name.rpartition(".")[2]]
     lines = [line.strip() for line in (mutants / source).read_text().splitlines()[start - 1 : end]]
-    short = name.rpartition(".")[2]
-    return [line.replace(short, short.partition("__mutmut_")[0]) for line in lines]
+    mangled = name.rpartition(".")[2]
+    plain = mangled.partition("__mutmut_")[0].removeprefix("x_").rpartition("ǁ")[2]
+    return [line.replace(mangled, plain) for line in lines]
 
 
 def format_results(results: Sequence[ModuleResult]) -> Iterator[str]:
@@ -190,17 +203,20 @@ def main() -> int:
     parts = read_parts()
     parser.add_argument("--part", nargs="*", choices=[part.name for part in parts], help="these parts only")
     parser.add_argument("--minutes", type=float, help="stop after so long; the next run begins there")
-    parser.add_argument("--again", nargs="*", default=(), metavar="PATTERN", help="test these mutants again")
+    parser.add_argument("--survivors", action="store_true", help="test the survivors again first")
     parser.add_argument("--report", action="store_true", help="only show the results so far")
     options = parser.parse_args()
-    chosen = [part for part in parts if options.part is None or part.name in options.part]
+    by_name = {part.name: part for part in parts}
+    chosen = parts if options.part is None else [by_name[name] for name in options.part]
+    equivalents = read_equivalents()
     end = None if options.minutes is None else monotonic() + 60 * options.minutes
     failed = []
     for part in () if options.report else chosen:
         left = None if end is None else max(1.0, end - monotonic())
-        if (end is None or monotonic() < end) and not run_part(part, names=options.again, seconds=left):
+        if options.survivors:
+            forget_survivors(part, equivalents)
+        if (end is None or monotonic() < end) and not run_part(part, seconds=left):
             failed.append(f"{part.name}: mutmut failed; see above")
-    equivalents = read_equivalents()
     results = [result for part in chosen for result in read_results(part, equivalents)]
     sys.stdout.writelines(f"{line}\n" for line in format_results(results))
     shortfalls = [*failed, *find_shortfalls(results)]

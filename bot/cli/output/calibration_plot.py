@@ -1,16 +1,14 @@
 """A plot of a report on tables of trials: calibration of the main methods, and the indices with their intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from bot.cli.output.belief_plot import TRIAL_COLOURS, write_figure
 from bot.evaluation.report_tables import ReportCell
 from bot.evaluation.score_report import DATASET_FAMILY, MARKET_FAMILY, ScoreInterval
 from bot.evaluation.trial_report import TrialReport
-from bot.evaluation.trial_scores import MEAN_INDEX
+from bot.evaluation.trial_scores import MEAN_INDEX, forecasts_with_outcomes
 from bot.evaluation.trial_table import TrialTable
 from bot.stats.calibration import equal_mass_bins
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+ForecastPairs = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 # More lines hide one another.
 MAX_METHODS_DRAWN = 6
 
@@ -34,14 +33,14 @@ def _build_figure(report: TrialReport) -> "Figure":
     figure = Figure(figsize=(11.0, max(4.5, 1.5 + 0.28 * len(scores.rows))))
     figure.set_layout_engine("constrained")
     left, right = figure.subplots(1, 2)
-    draw_reliability(left, report.trials)
+    draw_reliability(left, {name: forecasts_with_outcomes(report.trials, name) for name in report.trials.by_method})
     rows = [(str(row["method"]), _main_index(row)) for row in scores.rows]
     for place, (_, cell) in enumerate(rows):
-        if isinstance(cell, ScoreInterval):
+        if isinstance(cell, ScoreInterval) and cell.low is not None and cell.high is not None:
             right.plot([cell.low, cell.high], [place, place], color=TRIAL_COLOURS[0], linewidth=2.0)
             right.plot([cell.estimate], [place], "o", color=TRIAL_COLOURS[1])
-        elif isinstance(cell, int | float):
-            right.plot([cell], [place], "o", color=TRIAL_COLOURS[1])
+        elif isinstance(cell, ScoreInterval):
+            right.plot([cell.estimate], [place], "o", color=TRIAL_COLOURS[1])
     right.set_yticks(range(len(rows)), [name for name, _ in rows])
     right.invert_yaxis()
     right.set_title("Brier Index with 95 % interval by blocks")
@@ -52,17 +51,31 @@ def _main_index(row: Mapping[str, ReportCell]) -> ReportCell:
     return next((row[key] for key in (MEAN_INDEX, MARKET_FAMILY, DATASET_FAMILY) if key in row), None)
 
 
-def draw_reliability(axes: "Axes", table: TrialTable) -> None:
-    """Draw how often what each method said came true, in ten bins of equally many forecasts."""
+def draw_calibration(table: TrialTable, path: Path) -> None:
+    """Draw the calibration of the methods of a table."""
+    draw_reliability_plot({name: forecasts_with_outcomes(table, name) for name in table.by_method}, path)
+
+
+def draw_reliability_plot(pairs: ForecastPairs, path: Path) -> None:
+    """Draw the calibration of probabilities and outcomes by name."""
+
+    def build() -> "Figure":
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.5, 4.8))
+        figure.set_layout_engine("constrained")
+        draw_reliability(figure.subplots(), pairs)
+        return figure
+
+    write_figure(build, path)
+
+
+def draw_reliability(axes: "Axes", pairs: ForecastPairs) -> None:
+    """Draw how often what each of up to six said came true, in ten bins of equally many forecasts."""
     axes.plot([0.0, 1.0], [0.0, 1.0], color="#6b6b6b", linewidth=1.0, label="perfect")
-    names = [name for name in reversed([*table.by_method]) if any(e in table.resolved for e in table.by_method[name])]
-    for name, colour in zip(names[:MAX_METHODS_DRAWN], TRIAL_COLOURS, strict=False):
-        answers = table.by_method[name]
-        events = [event for event in answers if event in table.resolved]
-        bins = equal_mass_bins(
-            np.array([answers[event].forecast for event in events]),
-            np.array([table.resolved[event].outcome for event in events], dtype=np.float64),
-        )
+    known = {name: pair for name, pair in pairs.items() if len(pair[0])}
+    for name, colour in zip([*known][-MAX_METHODS_DRAWN:], TRIAL_COLOURS, strict=False):
+        bins = equal_mass_bins(*known[name])
         axes.plot(bins.mean_forecast, bins.event_rate, "o-", color=colour, markersize=3.0, linewidth=1.0, label=name)
     axes.set_xlabel("forecast")
     axes.set_ylabel("share that came true")

@@ -81,9 +81,9 @@ def format_usd(amount: float) -> str:
     return f"{amount:.2g}" if abs(amount) < 0.0001 else f"{amount:.4f}"
 
 
-def format_interval(low: float, high: float) -> str:
-    """Return an interval of the Brier Index."""
-    return f"[{low:.2f}, {high:.2f}]"
+def format_interval(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Return an interval; "-" where there is none."""
+    return NO_VALUE if low is None or high is None else f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def format_minute(at: datetime | None) -> str:

@@ -94,7 +94,7 @@ def _rule_cells(found: KindReport, rule: ScoringRule) -> tuple[str, ...]:
 
 
 def _interval_text(span: ScoreInterval, rule: ScoringRule) -> str:
-    return f"[{format_number(span.low, rule.digits)}, {format_number(span.high, rule.digits)}]"
+    return format_interval(span.low, span.high, rule.digits)
 
 
 def _mean_cells(group: GroupMeans, rules: Sequence[ScoringRule]) -> tuple[str, ...]:

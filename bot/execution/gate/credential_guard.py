@@ -18,6 +18,7 @@ from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.net.response_body import quote_reply
 from bot.store import permissions
 from bot.store.audit_log import AuditRow
+from bot.store.event_log import ALERT_EVENT
 from bot.store.ledger import Ledger
 from bot.store.permissions import HaltEndCondition, SubmissionHalt
 
@@ -62,7 +63,7 @@ class CredentialGuard:
         await self.ledger.permissions.write_with_audit(
             lambda database: permissions.end_halts(database, self.venue, HaltEndCondition.RENEWED, at=now), row
         )
-        await self.ledger.events.add_event("alert", f"{self.venue} resumes: {why}", at=now)
+        await self.ledger.events.add_event(ALERT_EVENT, f"{self.venue} resumes: {why}", at=now)
 
     async def handle_refusal(self, refusal: HttpErrorResponse) -> None:
         """Check a refused request, and halt the venue if its credentials were refused."""
@@ -86,7 +87,7 @@ class CredentialGuard:
         row = AuditRow(at=now, kind="stop", venue=self.venue, actor="", body={"why": why})
         await self.ledger.permissions.write_with_audit(lambda database: permissions.add_halt(database, halt), row)
         log.error("stopped", venue=self.venue, why=why, remedy=halt.remedy)
-        await self.ledger.events.add_event("alert", f"{self.venue}: {halt}; {halt.remedy}", at=now)
+        await self.ledger.events.add_event(ALERT_EVENT, f"{self.venue}: {halt}; {halt.remedy}", at=now)
 
     def clear_refusal(self) -> None:
         """Allow requests to the venue again, because a person resumed it."""

@@ -33,6 +33,7 @@ from bot.execution.outbox.account_session import (
     unknown_receipt,
 )
 from bot.execution.outbox.safety_halts import halt_on_wrong_fills, halt_venue
+from bot.store.event_log import ALERT_EVENT
 from bot.store.ledger import Ledger
 from bot.store.submissions import AttemptRow, BatchRow, IntentRow, OutcomeAdoption
 
@@ -415,4 +416,4 @@ class Outbox:
         )
 
     async def _record_alert(self, venue: str, text: str) -> None:
-        await self.ledger.events.add_event("alert", f"{venue}: {text}", at=self.clock.now())
+        await self.ledger.events.add_event(ALERT_EVENT, f"{venue}: {text}", at=self.clock.now())

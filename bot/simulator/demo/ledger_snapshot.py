@@ -12,6 +12,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bot.core.errors import StoreError
+from bot.store.database import open_reader_with
+from bot.store.evidence import EvidenceReader, evidence_path
 from bot.store.scores import WAS_BEFORE_SPOT_TIME
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ select id, ref, title, venue, version, price, state, cutoff from (
   select f.id, f.ref, q.title, q.venue, f.version, f.price, f.state, f.cutoff,
     row_number() over (
       partition by q.venue
-      order by substr(f.started_at, 1, 10) desc, (select count(*) from step s where s.forecast = f.id) desc, f.id
+      order by substr(f.started_at, 1, 10) desc, (select total(steps) from trial t where t.forecast = f.id) desc, f.id
     ) as place
   from forecast f join question q on q.ref = f.ref where f.forecaster = ?
 ) where place <= ? order by place, venue"""
@@ -68,7 +71,7 @@ where f.ref = ? and f.forecaster = ? and f.state = 'done' order by f.revision de
 _EXAMPLE = """
 select f.ref from forecast f where f.forecaster = ? and f.state = 'done'
 order by exists (select 1 from current_resolution r where r.ref = f.ref and r.kind = 'happened') desc,
-  (select count(*) from step s where s.forecast = f.id) desc, f.id
+  (select total(steps) from trial t where t.forecast = f.id) desc, f.id
 limit 1"""
 
 # Reasons of decisions, without the parts that differ from one to the other.
@@ -176,9 +179,9 @@ class DemoLedgerReader:
         if not self._path.exists():
             return DemoSnapshot()
         try:
-            with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-                return self._take_snapshot(database, courses)
-        except sqlite3.OperationalError:
+            with closing(open_reader_with(self._path, evidence_path(self._path))) as database:
+                return self._take_snapshot(database.conn, courses)
+        except (sqlite3.OperationalError, StoreError):
             # It is being made.
             return DemoSnapshot()
 
@@ -208,8 +211,8 @@ class DemoLedgerReader:
 
     def _belief_history(self, database: sqlite3.Connection, row: Sequence[Any]) -> BeliefHistory | None:
         number, ref, title, venue, version, price, state, cutoff = row
-        steps = database.execute(_STEPS, (number,)).fetchall()
-        predictions_by_step = [json.loads(body)["belief"]["predictions"] for _, body in steps]
+        steps, evidence = database.execute(_STEPS, (number,)).fetchall(), EvidenceReader(database)
+        predictions_by_step = [json.loads(evidence.text(body))["belief"]["predictions"] for _, body in steps]
         # Of several targets the first one.
         beliefs = [next(iter(one.values())) for one in predictions_by_step if one]
         if not beliefs:

@@ -113,12 +113,12 @@ def test_a_market_question_goes_by_its_price_or_the_rate_of_markets(value: float
     assert predict_event(NOTHING, event).probability < 0.5
 
 
-def test_before_any_fit_a_price_is_the_probability() -> None:
+def test_before_any_fit_the_log_odds_of_a_price_are_stretched_a_little() -> None:
     question = predict_event(NOTHING, ScoredEvent(QuestionFacts(source="m", key="x", due=DUE, value=0.5)))
     assert question.probability == pytest.approx(0.5)
     assert predict_event(
         NOTHING, ScoredEvent(QuestionFacts(source="m", key="x", due=DUE, value=0.17))
-    ).probability == pytest.approx(0.17)
+    ).probability == pytest.approx(1 / (1 + (0.83 / 0.17) ** 1.15))
 
 
 def test_an_unknown_template_follows_the_rate_of_its_source() -> None:

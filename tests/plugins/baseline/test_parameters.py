@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.api import MalformedDataError
-from plugins.baseline.parameters import BaselineParameters, decode_parameters, encode_parameters
+from plugins.baseline.parameters import (
+    BaselineParameters,
+    decode_parameters,
+    encode_parameters,
+    merge_parameters,
+)
 
 STORED: dict[str, Any] = {
     "edition": 1,
@@ -47,6 +52,38 @@ def test_a_damaged_file_is_refused_by_the_name_of_the_key(change: dict[str, Any]
 def test_a_missing_key_is_refused() -> None:
     with pytest.raises(MalformedDataError, match="coefficients"):
         decode_parameters({key: value for key, value in STORED.items() if key != "coefficients"})
+
+
+def test_each_form_comes_from_the_fit_that_saw_most_of_it() -> None:
+    shipped = BaselineParameters(
+        before=date(2026, 1, 1),
+        rows={"fred": 5, "exchange": 90},
+        coefficients={"market": {"slope": 1.1}, "fred": {"share index": 0.4}},
+        evidence={"market": 90, "fred": 5},
+    )
+    bare = BaselineParameters(
+        before=date(2026, 2, 1),
+        rows={"fred": 900},
+        coefficients={"any_market": {"all": -2.0}, "fred": {"share index": 0.2}},
+        blank=("acled",),
+        evidence={"any_market": 3000, "fred": 900},
+    )
+    merged = merge_parameters([shipped, bare])
+    assert merged.coefficients == {
+        "any_market": {"all": -2.0},
+        "fred": {"share index": 0.2},
+        "market": {"slope": 1.1},
+    }
+    assert (merged.before, merged.blank) == (date(2026, 2, 1), ("acled",))
+    assert merged.rows == {"fred": 900, "exchange": 90}
+    assert merged == merge_parameters([bare, shipped])
+
+
+def test_a_fit_of_an_earlier_version_is_read_and_gives_way_to_counted_evidence() -> None:
+    old = decode_parameters(STORED)
+    assert old.evidence == {}
+    new = BaselineParameters(before=date(2026, 1, 1), coefficients={"market": {"slope": 1.2}}, evidence={"market": 1})
+    assert merge_parameters([old, new]).coefficients["market"] == {"slope": 1.2}
 
 
 def test_parameters_cannot_be_changed() -> None:

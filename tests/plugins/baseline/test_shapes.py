@@ -1,11 +1,13 @@
 """Questions that are no yes or no, outcomes that are none, and parameter files that nobody fitted."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from bot.api import (
+    BinaryOutcome,
     BinaryShape,
     ChoicePrediction,
     ChoiceShape,
@@ -24,6 +26,7 @@ from bot.api import (
 from bot.core.clock import SeededRandom
 from bot.core.learning import FittedParameters
 from bot.core.predictions import QuestionShape, prediction_mismatch
+from bot.forecasting.parameter_fitting import ForecasterTraining, best_parameters
 from bot.forecasting.trial_tools import GuardedTrialContext
 from plugins.baseline.forecaster import (
     MAX_CACHED_PARAMETERS,
@@ -32,6 +35,7 @@ from plugins.baseline.forecaster import (
     _read_fitted,
     load_shipped_parameters,
 )
+from plugins.baseline.parameters import decode_parameters
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 COLOURS = ChoiceShape(options=("red", "blue", "green", "grey"))
@@ -74,6 +78,27 @@ def test_what_was_annulled_teaches_nothing() -> None:
     annulled = Resolution(ref=question.ref, target="now", outcome=VoidOutcome("withdrawn"), resolved_at=NOW)
     learned = BaselineLearner().fit([TrainingExample(question=question, resolution=annulled)], before=NOW)
     assert learned == BaselineLearner().fit([], before=NOW)
+
+
+def test_an_archive_without_prices_keeps_the_slope_that_came_with_the_package() -> None:
+    [shipped] = load_shipped_parameters()
+    bare = Question(shape=BinaryShape(), **{**ASKED, "title": "", "source": "infer"})
+    resolved = Resolution(ref=bare.ref, target="now", outcome=BinaryOutcome(1.0), resolved_at=NOW)
+
+    class Archive:
+        def round_keys(self) -> list[str]:
+            return []
+
+        def examples(self, before: datetime) -> Iterator[TrainingExample]:
+            yield from [TrainingExample(question=bare, resolution=resolved)] * (shipped.examples + 1)
+
+    training = ForecasterTraining(learner=BaselineLearner(), shipped_parameters=[shipped])
+    best = best_parameters("baseline", training, [Archive()], before=shipped.before)  # type: ignore[list-item]  # no rounds
+    assert best is not None
+    assert best.examples == shipped.examples + 1
+    slopes = [decode_parameters(one.payload).coefficients["market"] for one in (best, shipped)]
+    assert slopes[0] == slopes[1]
+    assert decode_parameters(best.payload).evidence["any_market"] == shipped.examples + 1
 
 
 def test_the_parameters_of_the_package_can_be_read() -> None:

@@ -23,7 +23,8 @@ import structlog
 
 from tests.campaign_log import FOLDER, append_line, run_origin
 from tests.simulation.full_system.event_coverage import build_report, describe_report
-from tests.simulation.full_system.mutants import MUTANTS, break_process
+from tests.simulation.full_system.metamorphic import RELATIONS, MetamorphicRuns
+from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, break_process
 from tests.simulation.full_system.paper_live_comparison import decision_differences
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.report_log import report_line
@@ -41,6 +42,8 @@ def main() -> int:
     asked = _parse_arguments()
     if asked.mutant == ALL:
         return _each_mutant(asked)
+    if asked.metamorphic is not None:
+        return _check_relations(asked)
     seeds = [asked.seed] if asked.seed is not None else list(range(asked.first, asked.first + asked.seeds))
     plans = [
         SimulationPlan(
@@ -103,7 +106,16 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--calm", action="store_true", help="no faults, and nobody who halts or sets clocks")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument(
-        "--mutant", choices=[*sorted(MUTANTS), ALL], help="break the program in this way, or in each in turn"
+        "--mutant",
+        choices=[*sorted({**MUTANTS, **FORM_MUTANTS}), ALL],
+        help="break the program in this way, or in each in turn",
+    )
+    parser.add_argument(
+        "--metamorphic",
+        nargs="*",
+        choices=sorted(RELATIONS),
+        metavar="RELATION",
+        help=f"play scripted worlds in other forms and compare the results instead: {', '.join(RELATIONS)}",
     )
     parser.add_argument("--twins", action="store_true", help="compare what is decided on paper and live instead")
     parser.add_argument("--until-found", action="store_true", help="end at the first violation")
@@ -139,6 +151,32 @@ def _each_mutant(asked: argparse.Namespace) -> int:
         f"{len(MUTANTS) - len(hidden)} of {len(MUTANTS)} planted bugs found; not: {', '.join(hidden) or '-'}\n"
     )
     return len(hidden)
+
+
+def _check_relations(asked: argparse.Namespace) -> int:
+    """Play each seed in all forms that are asked for; return 1 where results do not map."""
+    _silence_logs()
+    if asked.mutant is not None:
+        break_process(asked.mutant)
+    seeds = [asked.seed] if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
+    return int(sum(_broken_relations(asked, seed) for seed in seeds) > 0)
+
+
+def _broken_relations(asked: argparse.Namespace, seed: int) -> int:
+    """Return how many relations do not hold for a seed; one in which nothing happened shows nothing."""
+    broken = 0
+    with _temporary_folder() as root:
+        runs = MetamorphicRuns(seed=seed, root=root)
+        for name in asked.metamorphic or RELATIONS:
+            compared, found = runs.differences(RELATIONS[name])
+            broken += bool(found or not compared)
+            line = {"metamorphic": name, "compared": compared, "seed": seed, "mutant": asked.mutant}
+            if asked.keep:
+                append_line(FOLDER / f"{asked.keep}.jsonl", {**run_origin(MODULE), **line, "violations": found})
+            sys.stdout.write(f"seed {seed}, {name}: {compared} acts compared, {len(found)} differ\n")
+            sys.stdout.writelines(f"  VIOLATED {one}\n" for one in found[:MOST_SHOWN])
+            sys.stdout.flush()
+    return broken
 
 
 def _compare_twins(plans: list[SimulationPlan], name: str | None) -> int:

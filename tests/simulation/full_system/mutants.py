@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -18,16 +19,22 @@ from bot.core.venue_http import HttpRequest, HttpResponse
 from bot.execution.gate import rules
 from bot.execution.outbox import batch_submission, safety_halts, write_loop
 from bot.net.write_client import HttpWriteClient
-from bot.store import accounts, questions, schedule
+from bot.store import accounts, cap_usage, questions, schedule
 from bot.store.questions import UpsertResult
+from bot.store.serialization import format_timestamp
+from plugins.manifold import planner as manifold_planner
 from plugins.metaculus import reader as metaculus_venue
 from plugins.metaculus import resolutions as metaculus_resolve
 from plugins.polymarket import account as polymarket_account
 from plugins.polymarket import book_walk, order_sizing, signer
+from plugins.polymarket import planner as polymarket_planner
 from plugins.polymarket import write_requests as polymarket_orders
 from plugins.polymarket import writer as polymarket_writer
 from tests.mutations import COMMON_MUTANTS, ProgramMutant, Send, mutants_by_name, replace_attribute, replace_text
 from tests.simulation.full_system.planted_bugs import PLANTED_ROWS
+
+# The hours of a night in which a bug lets nothing be sent.
+QUIET_UNTIL_H = 6
 
 
 def _resolved_early() -> None:
@@ -197,8 +204,50 @@ MUTANTS: Mapping[str, ProgramMutant] = {
 }
 
 
+def _first_option_favoured() -> None:
+    believe: Callable[..., Mapping[str, float]] = polymarket_planner._option_beliefs  # noqa: SLF001 - mutants reach inside
+
+    def favoured(question: Any, prediction: Any) -> Mapping[str, float]:
+        found, options = believe(question, prediction), getattr(question.shape, "options", ())
+        return {name: min(0.97, p + 0.1) if name in options[:1] else p for name, p in found.items()}
+
+    replace_attribute(polymarket_planner, "_option_beliefs", favoured)
+
+
+def _days_of_here() -> None:
+    def local(at: datetime) -> str:
+        return format_timestamp(at.astimezone().replace(hour=0, minute=0, second=0, microsecond=0))
+
+    replace_attribute(cap_usage, "_day_start", local)
+
+
+def _quiet_nights() -> None:
+    closed: Callable[..., str | None] = rules.closed_window_reason
+
+    def sleepy(context: Any) -> str | None:
+        return "it is night" if context.now.hour < QUIET_UNTIL_H else closed(context)
+
+    replace_attribute(rules, "closed_window_reason", sleepy)
+
+
+def _whole_mana() -> None:
+    replace_attribute(manifold_planner, "_CENT", Decimal(2))
+
+
+# Bugs that have to do with the form of a world: each is for one relation of ``metamorphic``.
+FORM_MUTANTS: Mapping[str, ProgramMutant] = mutants_by_name(
+    (
+        ("first-option-favoured", "the first option counts for more than is believed", _first_option_favoured),
+        ("days-of-here", "days begin at midnight of the local time zone", _days_of_here),
+        ("quiet-nights", "nothing is sent in the first hours of a day", _quiet_nights),
+        ("whole-mana", "amounts at Manifold are whole, whatever a unit is worth", _whole_mana),
+    )
+)
+
+
 @cache
 def break_process(name: str) -> ProgramMutant:
     """Break this process in that way, once, and return how."""
-    MUTANTS[name].apply()
-    return MUTANTS[name]
+    mutant = {**MUTANTS, **FORM_MUTANTS}[name]
+    mutant.apply()
+    return mutant

@@ -43,7 +43,7 @@ MODES: Mapping[str, str] = {"manifold": "live", "metaculus": "live", "polymarket
 Prices = float | Mapping[str, float]
 # Hours from one change of prices and beliefs to the next, and how far they go.
 EVERY_H, MOVE, EDGE = 6.0, 0.08, (0.1, 0.25)
-HOURS = 26.0
+HOURS, CHANGES = 20.0, 4
 CAPS: Mapping[str, float] = {"per_order": 25.0, "per_day": 150.0}
 JOBS = ("requests", "discover", "forecast", "submit", "reconcile", "resolve", "score", "backup")
 _RESULTS = """
@@ -106,19 +106,19 @@ class WorldResult:
 
 
 def draw_script(seed: int) -> WorldScript:
-    """Draw three yes-or-no questions and one of three options for each venue."""
+    """Draw two yes-or-no questions and one of three options for each venue."""
     stream = SeededRandom(seed).stream("script")
     questions = []
     for venue in MODES:
-        for number in range(4):
+        for number in range(3):
             ends_h, changes = HOURS * (0.7 if number == 0 else 9.0), []
             level = float(stream.uniform(0.3, 0.7))
-            for turn in range(5):
+            for turn in range(CHANGES):
                 level = min(0.8, max(0.2, level + float(stream.normal(0.0, MOVE))))
                 away = float(stream.uniform(*EDGE)) * (1.0 if stream.random() < 1 / 2 else -1.0)
                 believed = min(0.95, max(0.05, level + away))
                 changes.append((turn * EVERY_H - 0.5 * (turn > 0), round(level, 2), round(believed, 4)))
-            is_choice, outcome = number == 3, ("YES", "NO")[int(stream.integers(2))]
+            is_choice, outcome = number == 2, ("YES", "NO")[int(stream.integers(2))]
             questions.append(
                 ScriptedQuestion(
                     venue=venue,
@@ -239,13 +239,13 @@ class _ScriptedStage:
             "log": {"level": "error"},
             "daemon": {**{f"{job}_every_s": HOUR_S for job in JOBS}, "watch_questions": 0},
             "policy": {"stale_after_h": EVERY_H, "min_gap_h": 0.5, "price_move": 0.02},
-            "forecasters": {"scripted": {"trials": 1, "settings": {"script": "HOME/../script.json"}}},
+            "forecasters": {"scripted": {"trials": 1, "settings": {"script": str(self.root / "script.json")}}},
             "venues": venues,
         }
 
     # The world
 
-    def _open(self, asked: ScriptedQuestion) -> Callable[[Prices], object]:
+    def _open(self, asked: ScriptedQuestion) -> Callable[[Prices | None], object]:
         """Open a question at its venue; return how its price is set, or how it ends where the price is an outcome."""
         opened = {"manifold": self._open_market, "metaculus": self._ask, "polymarket": self._open_books}
         return opened[asked.venue](asked)

@@ -235,3 +235,17 @@ async def test_an_event_is_reported_once(alerts: AlertFixture) -> None:
     # It does not heal either, once it is too old to be looked at.
     await alerts.run(after=timedelta(days=2))
     assert len(alerts.phone.taken) == 1
+
+
+async def test_a_channel_that_is_down_is_reported_through_the_other(alerts: AlertFixture) -> None:
+    alerts.pager.error = ServiceUnavailableError("no network")
+    await alerts.halt("sea")
+    await alerts.run()
+    await alerts.run(after=31 * MINUTE)
+    assert (
+        alerts.phone.taken[-1].subject == "Foxcast: warning: the notifier pager takes no message (1 wait): no network"
+    )
+    alerts.pager.error = None
+    await alerts.run(after=16 * MINUTE)
+    await alerts.run(after=MINUTE)
+    assert alerts.phone.taken[-1].text == "- resolved: the notifier pager takes messages again"

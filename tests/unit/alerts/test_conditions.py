@@ -10,9 +10,11 @@ import pytest
 
 from bot.alerts.conditions import RULES, find_conditions, find_degradations, healed_text
 from bot.alerts.health_snapshot import HealthSnapshot, read_health, read_own_health
+from bot.config.alert_schema import NotifierTable
 from bot.config.schema import Config
 from bot.core.forecasts import Trial, TrialEnd
 from bot.core.permissions import ApprovalState, SubmissionApproval
+from bot.store.alerts import ChannelStatus
 from bot.store.database import LockHolder
 from bot.store.event_log import JobRunRow, LedgerEvent
 from bot.store.health_queries import AccountLoss, ClosedVenue, DayBudget, JobHistory, LedgerFacts, RecentTrials
@@ -77,6 +79,7 @@ def test_a_healthy_bot_has_no_condition() -> None:
     assert found() == {}
 
 
+FAILING = ChannelStatus(waiting=1, failing_since=NOON)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "daemon:": (
         {},
@@ -130,6 +133,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         "the backup failed since 2026-03-03 11:00 UTC: status 503",
     ),
+    "notifier:phone": (
+        {"channels": {"phone": ChannelStatus(waiting=2, failing_since=NOON, detail="no network"), "old": FAILING}},
+        {"config": CONFIG.model_copy(update={"notifiers": {"phone": NotifierTable()}})},
+        "the notifier phone takes no message (2 wait): no network; try it with: foxcast notify test phone",
+    ),
     "season:sea": (
         {
             "closed_venues": [ClosedVenue(venue="sea", closed_at=NOON)],
@@ -150,10 +158,10 @@ def test_a_condition_is_found_with_what_to_do(key: str) -> None:
 
 
 def test_the_cases_cover_the_table() -> None:
-    others = {"crash", "disk", "budget_100"}
+    others = {"crash", "disk", "budget_100", "event"}
     assert {rule.name for rule in RULES} == {key.partition(":")[0] for key in CASES} | others
     assert len({rule.name for rule in RULES}) == len(RULES)
-    events = {"crash", "missed_window", "approval"}
+    events = {"crash", "missed_window", "approval", "event"}
     assert {rule.name for rule in RULES if rule.is_event} == events
 
 
@@ -166,6 +174,21 @@ def test_a_spent_budget_and_a_full_disk_are_the_worse_of_two_conditions() -> Non
     assert found({"crashes": [event("killed")]}) == {
         "crash:2026-03-03T11:00:00+00:00": "the daemon was restarted: killed"
     }
+
+
+def test_an_event_that_is_no_condition_is_reported_with_a_key_of_its_own() -> None:
+    others = [
+        "sea: sea was stopped at noon",
+        "sea resumes: renewed",
+        "sea: intent a is in doubt and counts",
+        "Model m does badly: x",
+    ]
+    assert found({"alert_events": [event(text) for text in others]}) == {}
+    gone = "sea: the order a was accepted, but the venue lists neither it nor a fill"
+    first, second = found({"alert_events": [event(gone), event("Provider p refuses the credentials")]}).items()
+    assert (first[1], second[1]) == (gone, "Provider p refuses the credentials")
+    assert first[0] != second[0]
+    assert [*found({"alert_events": [event(gone)]})] == [first[0]]
 
 
 @pytest.mark.parametrize(

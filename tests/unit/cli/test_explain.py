@@ -31,6 +31,7 @@ from bot.core.questions import Question
 from bot.evaluation.explanation import ForecastExplanation, load_explanation
 from bot.forecasting.calibration import CalibratedPredictions
 from bot.jobs.resolution import ScoringContext, score_forecasts
+from bot.store.documents import compress_document, put_document
 from bot.store.forecasts import ForecastStart
 from bot.store.ledger import ReadOnlyState
 from bot.store.model_calls import CallReservation, CostGrouping
@@ -173,7 +174,9 @@ async def test_calibration_is_told_as_a_move(forecast_runs: ForecastRunFixture) 
         async def calibrate(self, question: Question, *_: object) -> CalibratedPredictions:
             return CalibratedPredictions(predictions={"outcome": BinaryPrediction(0.6)}, digest=kept)
 
-    kept = await forecast_runs.ledger.documents.put(b"a calibrator", "text/plain")
+    document = compress_document(b"a calibrator", "text/plain")
+    kept = document.digest
+    await forecast_runs.ledger.permissions.write(lambda database: put_document(database, document))
     forecast_runs.calibrator = Halving()
     forecast = await forecast_runs.forecast(question())
     told = printed(await load_explanation(records(forecast_runs), forecast.id))

@@ -23,7 +23,7 @@ from bot.core.predictions import BinaryShape, CurveShape, QuestionShape
 from bot.core.questions import Question, QuestionRef
 from bot.evaluation.group_scores import score_group
 from bot.evaluation.question_record import load_question_record
-from bot.evaluation.score_report import build_report, kind_reports
+from bot.evaluation.score_report import ScoreInterval, build_report, kind_reports
 from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
 from bot.store.ledger import ReadOnlyState, open_ledger
 from bot.store.scores import ScoreFilter
@@ -63,9 +63,9 @@ async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_i
     said = print_to_text(lambda console: print_kinds(console, kinds, prefix="first: "))
     assert "first: 1 resolved choice\n" in said
     # 0.78 against the crowd's 0.56: 0.22 worse.
-    assert "Brier (0 to 2) lower 0.7800 [0.7800, 0.7800] 0.5600 1 -0.2200 [-0.2200, -0.2200]" in said
+    assert "Brier (0 to 2) lower 0.7800 - 0.5600 1 -0.2200 -" in said
     assert "first: 1 resolved curve\n" in said
-    assert re.search(r"baseline higher -8\.59 \[-8\.59, -8\.59\] - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
+    assert re.search(r"baseline higher -8\.59 - - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
 
 
 async def test_a_report_of_curves_alone_has_no_empty_tables(records: ReadOnlyState) -> None:
@@ -195,4 +195,18 @@ async def test_repeated_questions_do_not_make_an_interval_narrower(tmp_path: Pat
     series = score_group(await rows(tmp_path / "series", series="town {number}"), np.random.default_rng(1)).brier_index
     assert series.estimate == pytest.approx(alone.estimate)
     # Four independent things instead of forty: wider by about the root of ten.
-    assert series.high - series.low > 2 * (alone.high - alone.low)
+    assert width(series) > 2 * width(alone)
+
+
+def width(span: ScoreInterval) -> float:
+    assert span.low is not None
+    assert span.high is not None
+    return span.high - span.low
+
+
+async def test_one_resolved_question_has_no_interval(tmp_path: Path) -> None:
+    (row,) = (await rows(tmp_path, series=""))[:1]
+    found = score_group([row], np.random.default_rng(1))
+    assert (found.brier_index.low, found.brier_index.high) == (None, None)
+    assert found.crowd is not None
+    assert found.crowd.gain.low is None

@@ -9,7 +9,7 @@ from bot.core.errors import ConfigError, NotFoundError
 from bot.core.learning import ForecastFile, Round
 from bot.core.outcomes import ChoiceOutcome
 from bot.core.predictions import ChoiceShape
-from bot.evaluation.score_rows import pooling_notes, score_forecast_files
+from bot.evaluation.score_rows import group_files, score_forecast_files
 from tests.unit.testing.correct_venue import START, LanternArchive, outcome, question
 
 
@@ -70,7 +70,13 @@ def test_a_file_named_twice_is_refused() -> None:
         score_forecast_files(Printed(), [Path("0-20.json"), Path("./0-20.json")])
 
 
-def test_pooling_several_files_of_a_round_is_noted() -> None:
+def test_files_of_one_author_are_pooled_unless_a_round_is_there_twice() -> None:
     scored = score_forecast_files(Printed(), [Path("0-20.json"), Path("0-19.json"), Path("1-10.json")])
-    assert [*pooling_notes(scored)] == ["the figures pool 2 files of round 0; by_file tells them apart"]
-    assert [*pooling_notes(scored[:1])] == []
+    assert [*group_files(scored)] == ["0-20.json", "0-19.json", "1-10.json"]
+    (pooled,) = group_files([scored[0], scored[2]]).values()
+    assert [one.file.round for one in pooled] == ["0", "1"]
+    by_others = replace(scored[1], file=replace(scored[1].file, author="others"))
+    assert {name: len(files) for name, files in group_files([scored[0], by_others, scored[2]]).items()} == {
+        scored[0].file.author: 2,
+        "others": 1,
+    }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlite_utils import Database
 
 from bot.core.beliefs import Belief, Step, StepAction, StepObservation
 from bot.core.clock import SeededRandom
@@ -19,6 +20,9 @@ from bot.core.questions import Question
 from bot.core.research import FetchedPage
 from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayResult, replay_forecast
 from bot.forecasting.aggregation import PoolingMethod
+from bot.store.documents import compress_document
+from bot.store.evidence import EvidenceReader, evidence_path, put_evidence
+from bot.store.evidence_packing import remove_evidence
 from bot.store.forecasts import ForecastStart
 from bot.testing.models import ScriptedModelProvider, text_completion
 from plugins.blf.forecaster import BlfForecaster
@@ -214,12 +218,13 @@ async def test_a_trial_that_was_stopped_is_stopped_where_it_was(forecast_runs: F
 
 async def test_a_record_that_was_tampered_with_is_found_out(forecast_runs: ForecastRunFixture) -> None:
     forecast = await forecast_runs.forecast(question())
-    with closing(sqlite3.connect(forecast_runs.path)) as ledger, ledger:
-        changed = "update step set body = replace(body, 'thought 2', 'thought 9') where trial = 2 and number = 2"
-        ledger.execute("drop trigger if exists step_is_append_only")
-        for (name,) in ledger.execute("select name from sqlite_master where type = 'trigger' and tbl_name = 'step'"):
-            ledger.execute(f"drop trigger {name}")
-        assert ledger.execute(changed).rowcount == 1
+    with closing(sqlite3.connect(evidence_path(forecast_runs.path))) as evidence, evidence:
+        (digest,) = evidence.execute("select body from step where trial = 2 and number = 2").fetchone()
+        text = EvidenceReader(evidence).text(digest)
+        other = compress_document(text.replace("thought 2", "thought 9").encode(), "application/json")
+        assert other.digest != digest
+        put_evidence(Database(evidence), other, forecast.id)
+        evidence.execute("update step set body = ? where trial = 2 and number = 2", [other.digest])
     told = await again(forecast_runs, forecast.id)
     assert [trial.discrepancy is None for trial in told.trials] == [True, False]
     found = first(told)
@@ -316,3 +321,11 @@ async def test_what_was_made_before_a_prompt_that_changed_is_kept(forecast_runs:
 async def test_another_seed_alone_is_named(forecast_runs: ForecastRunFixture) -> None:
     forecast = await forecast_runs.forecast(question())
     assert first(await again(forecast_runs, forecast.id, seed=2)).part == "seed"
+
+
+async def test_what_was_deleted_cannot_be_replayed_and_says_so(forecast_runs: ForecastRunFixture) -> None:
+    forecast = await forecast_runs.forecast(question())
+    documents = forecast_runs.ledger.documents
+    await remove_evidence(documents.writer, documents.readers, [forecast.id], at=forecast.made_at)
+    with pytest.raises(NotFoundError, match="can no longer be replayed: its steps, exchanges and pages were deleted"):
+        await again(forecast_runs, forecast.id)

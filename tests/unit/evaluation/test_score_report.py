@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,32 @@ def test_a_question_asked_again_adds_no_certainty() -> None:
 def test_no_rows_give_an_empty_report() -> None:
     report = build_report([], rng=np.random.default_rng(1))
     assert (report.block.market.n, report.by_source, report.intervals) == (0, {}, {})
+
+
+def test_dated_values_of_one_round_day_and_source_are_drawn_together() -> None:
+    def width(rows: list[BinaryScoreRow]) -> float:
+        span = build_report(rows, rng=np.random.default_rng(1)).intervals["dataset.brier_index"]
+        assert span.low is not None
+        assert span.high is not None
+        return span.high - span.low
+
+    def dated(count: int) -> list[BinaryScoreRow]:
+        # All outcomes of a source on one day are alike, as in a heat wave.
+        return [
+            row(
+                0.4, float((source + days) % 2), family="dataset", source=f"s{source}", horizon_days=days, series=f"{n}"
+            )
+            for source in range(6)
+            for days in (7, 30, 90)
+            for n in range(count)
+        ]
+
+    assert width(dated(50)) == pytest.approx(width(dated(1)), rel=0.01)
+    # Without a round nothing says what was asked together.
+    assert width([replace(one, round="-") for one in dated(50)]) < width(dated(1)) / 3
+
+
+def test_a_single_cluster_has_no_interval() -> None:
+    alone = build_report([row(0.9, 1.0)] * 5, rng=np.random.default_rng(1)).intervals["market.brier_index"]
+    assert (alone.low, alone.high) == (None, None)
+    assert alone.estimate == pytest.approx(90.0)

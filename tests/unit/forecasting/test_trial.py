@@ -189,6 +189,27 @@ def test_a_forecaster_that_does_not_close_is_cut_off(limits: TrialLimits, end: T
     assert ended_s == pytest.approx(took_s)
 
 
+@pytest.mark.parametrize("limits", [TrialLimits(steps=1), TrialLimits(seconds=30)])
+def test_a_forecaster_has_time_to_close_however_long_its_trial_was(limits: TrialLimits) -> None:
+    cleaned: list[bool] = []
+
+    class Slow:
+        async def steps(self, question: Question, trial_context: TrialContext) -> AsyncGenerator[Step, None]:
+            try:
+                await asyncio.sleep(10 * CLOSE_TIMEOUT_S)
+                yield step(0.4)
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(CLOSE_TIMEOUT_S / 2)
+                cleaned.append(True)
+
+    async def main(_clock: VirtualClock) -> Trial:
+        return await run(Slow(), limits)
+
+    assert run_in_virtual_time(main).belief == belief(0.4)
+    assert cleaned == [True]
+
+
 async def test_a_forecaster_that_fails_to_close_keeps_its_last_belief() -> None:
     class Broken:
         async def steps(self, question: Question, trial_context: TrialContext) -> AsyncGenerator[Step, None]:

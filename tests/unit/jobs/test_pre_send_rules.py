@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -131,3 +132,39 @@ def test_no_rule_that_is_asked_before_a_write_is_left_out() -> None:
     asked = {rule.name for rule in RULES if SubmissionPhase.SEND in rule.phases}
     # What a clairvoyant forecaster made is never planned: see test_clairvoyant_forecasts.py.
     assert asked == CHANGES.keys() | {"check_clairvoyance"}
+
+
+@pytest.mark.parametrize(
+    ("forecaster", "until_s", "ref", "held"),
+    [
+        (None, None, REF, True),
+        (FIRST, None, REF, True),
+        (SECOND, None, REF, False),
+        (None, 1.0, REF, True),
+        # A lock ends at its moment: it counts up to it, and not at it.
+        (None, 0.0, REF, False),
+        (FIRST, -1.0, REF, False),
+        (None, None, QuestionRef(VENUE, "snow"), False),
+    ],
+)
+async def test_a_lock_stops_a_write_of_its_question_and_forecaster_while_it_lasts(
+    trading_fixture: TradingFixture, forecaster: str | None, until_s: float | None, ref: QuestionRef, *, held: bool
+) -> None:
+    intent, now = await planned(trading_fixture), trading_fixture.jobs_fixture.clock.now()
+    until = None if until_s is None else now + timedelta(seconds=until_s)
+    if ref != REF:
+        trading_fixture.jobs_fixture.offer(ref.key)
+        await trading_fixture.jobs_fixture.discover()
+    await trading_fixture.jobs_fixture.ledger.schedule.lock(
+        ref, forecaster=forecaster, reason="under review", until=until, now=now - timedelta(hours=1)
+    )
+    why = await trading_fixture.outbox.pre_send_check(intent)
+    assert why == ("locked: under review" if held else None)
+
+
+async def test_a_lock_that_is_lifted_stops_nothing(trading_fixture: TradingFixture) -> None:
+    intent = await planned(trading_fixture)
+    await lock(trading_fixture)
+    assert await trading_fixture.outbox.pre_send_check(intent) == "locked: under review"
+    await trading_fixture.jobs_fixture.ledger.schedule.unlock(REF, forecaster=FIRST)
+    assert await trading_fixture.outbox.pre_send_check(intent) is None

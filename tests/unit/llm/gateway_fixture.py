@@ -18,11 +18,13 @@ from bot.core.interfaces import Clock
 from bot.core.language_models import CostAttribution, Message, MessageRole, ModelRequest, Prompt, TokenPrice
 from bot.llm.gateway import LlmGateway, open_gateway
 from bot.store.connections import TransactionRunner
-from bot.store.documents import DocumentStore
+from bot.store.evidence import DocumentStore, evidence_path
+from bot.store.evidence_checks import check_evidence
 from bot.store.integrity_checks import INVARIANTS
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.model_calls import ModelCallStore, ModelPerformanceStore
 from bot.testing.models import ScriptedModelProvider, text_completion
+from tests.ledger_checks import copy_databases
 
 T = TypeVar("T")
 
@@ -149,15 +151,16 @@ class GatewayFixture:
     def leave_as_killed(self) -> Path:
         """Copy what is durable now; ``revive`` puts it where the ledger was."""
         copy = self.path.with_name("killed.sqlite")
-        rows(self.path, f"vacuum into '{copy}'")
+        copy_databases(self.path, copy)
         return copy
 
 
 def revive(copy: Path, path: Path) -> None:
-    """Put the file that a kill left in the place of the ledger."""
-    copy.replace(path)
-    for suffix in ("-wal", "-shm"):
-        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+    """Put the files that a kill left in the place of the ledger and its evidence."""
+    for left, place in ((copy, path), (evidence_path(copy), evidence_path(path))):
+        left.replace(place)
+        for suffix in ("-wal", "-shm"):
+            place.with_name(f"{place.name}{suffix}").unlink(missing_ok=True)
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -188,3 +191,4 @@ async def open_rig(
             yield GatewayFixture(clock, ledger, gateway, llms, path, busy, alerts)
     # Whatever a test did through the gateway, the rules of the ledger hold.
     assert {rule.name: found for rule in INVARIANTS if (found := rows(path, rule.sql))} == {}
+    assert check_evidence(path).problems == ()

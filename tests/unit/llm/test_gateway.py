@@ -30,6 +30,7 @@ from bot.core.language_models import (
     ToolDefinition,
 )
 from bot.llm.call_records import CALL_RECORD_SERIALIZER, load_prompt
+from bot.store.evidence import evidence_path
 from bot.testing.clock import FakeClock
 from bot.testing.models import ScriptedModelProvider, text_completion
 from tests.unit.llm.conftest import OpenRig
@@ -86,7 +87,8 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ga
     record = CALL_RECORD_SERIALIZER.decode((await rig.ledger.documents.get(answer.document)).content.decode())
     restored = await load_prompt(record.asked, rig.ledger.documents)
     assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
-    packed = {digest: zlib.decompress(blob) for digest, blob in rows(rig.path, "select digest, packed from document")}
+    stored = "select digest, packed from evidence_document d join bundle b on b.id = d.bundle"
+    packed = {digest: zlib.decompress(blob) for digest, blob in rows(evidence_path(rig.path), stored)}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)
 
@@ -96,7 +98,8 @@ async def test_growing_prompts_keep_each_message_once(rig: GatewayFixture) -> No
     for number in range(10):
         messages += (Message(speaker=MessageRole.USER, text=f"{number} " * 2000),)
         await rig.gateway.ask(inquiry(Prompt(messages=messages)), deadline_s=9)
-    sizes = [size for (size,) in rows(rig.path, "select size from document where size > 3000")]
+    found = rows(evidence_path(rig.path), "select size from evidence_document where size > 3000")
+    sizes = [size for (size,) in found]
     assert len(sizes) == 10
 
 

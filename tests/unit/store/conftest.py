@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,13 @@ from bot.core.permissions import ExposureGroups
 from bot.core.predictions import BinaryPrediction, BinaryShape, Prediction
 from bot.core.questions import CrowdForecast, Question, QuestionRef, Target
 from bot.core.submissions import ExecutionMode, Intent, IntentAction, SendDecision
+from bot.store.database import open_reader_with
+from bot.store.evidence import evidence_path
+from bot.store.evidence_checks import (
+    CITATIONS,
+    EVIDENCE_INVARIANTS,
+    find_lost_citations,
+)
 from bot.store.forecasts import ForecastStart, RunningForecast
 from bot.store.integrity_checks import INVARIANTS
 from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
@@ -171,13 +179,25 @@ class LedgerFixture:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the file as anyone with plain sqlite3 would."""
         connection = sqlite3.connect(self.path)
+        connection.execute("attach ? as evidence", [str(evidence_path(self.path))])
         try:
             return connection.execute(sql).fetchall()
         finally:
             connection.close()
 
     def faults(self) -> Mapping[str, list[tuple[Any, ...]]]:
-        return {rule.name: rows for rule in INVARIANTS if (rows := self.rows(rule.sql))}
+        rules = (*INVARIANTS, *EVIDENCE_INVARIANTS)
+        found = {rule.name: rows for rule in rules if (rows := self.rows(rule.sql))}
+        with closing(open_reader_with(self.path, evidence_path(self.path))) as database:
+            lost = [(fault,) for fault in find_lost_citations(database)]
+        return found | ({CITATIONS: lost} if lost else {})
+
+    def damage_documents(self, packed: bytes, digest: str | None = None) -> None:
+        """Replace the stored content of one document, or of all."""
+        chosen = "select bundle from evidence_document where ? is null or digest = ?"
+        with closing(sqlite3.connect(evidence_path(self.path))) as connection, connection:
+            chosen_ids = [bundle for (bundle,) in connection.execute(chosen, [digest, digest]).fetchall()]
+            connection.executemany("update bundle set packed = ? where id = ?", [(packed, one) for one in chosen_ids])
 
 
 def step(probability: float, *, text: str = "looked", target: str = "outcome", documents: tuple[str, ...] = ()) -> Step:
@@ -210,7 +230,8 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def ledger_fixture(blank: Path, tmp_path: Path) -> AsyncIterator[LedgerFixture]:
     path = tmp_path / "ledger.sqlite"
-    shutil.copy(blank / path.name, path)
+    for made in (path, evidence_path(path)):
+        shutil.copy(blank / made.name, made)
     (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
     async with open_ledger(path, now=NOON) as ledger:
         ledger_fixture = LedgerFixture(ledger, path)

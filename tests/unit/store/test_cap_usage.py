@@ -46,7 +46,11 @@ async def read_equity(ledger_fixture: LedgerFixture, *readings: tuple[datetime, 
     def add_all(database: Any) -> None:
         for at, equity in readings:
             row = {"venue": "lantern", "account": "us", "at": format_timestamp(at), "currency": "COIN", "cash": equity}
-            database["account_reading"].insert({**row, "equity": equity, "body": "{}"})
+            database.execute(
+                "insert into account_reading (venue, account, at, currency, cash, equity, body) "
+                "values (:venue, :account, :at, :currency, :cash, :equity, '{}')",
+                {**row, "equity": equity},
+            )
 
     await ledger_fixture.ledger.permissions.write(add_all)
 
@@ -122,6 +126,7 @@ async def test_what_was_bought_under_the_arm_record_counts_from_its_begin(ledger
     await buy(ledger_fixture, "snow", cost=5.0, at=NOON + HOUR)
     armed = replace(RAIN, since=NOON + timedelta(minutes=30))
     assert (await usage(ledger_fixture, armed, at=NOON + HOUR)).armed == 5.0
+    assert (await usage(ledger_fixture, armed, at=NOON + 2 * HOUR)).armed == 5.0
 
 
 async def test_paper_and_live_are_counted_apart_and_so_are_accounts(ledger_fixture: LedgerFixture) -> None:
@@ -174,7 +179,7 @@ async def traded(
 ) -> None:
     """An order that was filled: bought where cash went, sold where it came."""
     given = {"order": sale(shares), **changes} if cash > 0 else changes
-    intent = await buy(ledger_fixture, cost=max(0.0, -cash), at=at, **given)
+    intent = await buy(ledger_fixture, given.pop("key", "rain"), cost=max(0.0, -cash), at=at, **given)
     fill = replace(ledger_fixture.fill(name, shares=shares), cash=cash, at=at)
     await settle(ledger_fixture, intent, IntentState.ACKED, fills=(fill,))
 
@@ -194,6 +199,41 @@ async def test_a_gain_on_what_was_sold_lifts_no_cap(ledger_fixture: LedgerFixtur
     assert (await usage(ledger_fixture, at=NOON + 3 * HOUR)).total == 9.0
     await traded(ledger_fixture, "d", 15.0, 1.0, at=NOON + 4 * HOUR)
     assert (await usage(ledger_fixture, at=NOON + 5 * HOUR)).total == 0.0
+
+
+async def test_each_sale_ends_its_share_of_what_was_paid_for_what_is_left(ledger_fixture: LedgerFixture) -> None:
+    """Held and paid, by hand: 40 for 10, 30 for 7.50, 15 for 3.75, 20 for 4.75, 10 for 2.375, none, 0.5 for 0.4."""
+    trades = [
+        (10.0, -4.0, 4.0), (30.0, -6.0, 10.0), (10.0, 9.0, 7.5), (15.0, 0.5, 3.75), (5.0, -1.0, 4.75),
+        (10.0, 1.0, 2.375), (100.0, 5.0, 0.0), (0.5, -0.4, 0.4), (0.25, 0.3, 0.2),
+    ]  # fmt: skip
+    for number, (shares, cash, at_stake) in enumerate(trades):
+        at = NOON + number * timedelta(minutes=1)
+        await traded(ledger_fixture, f"trade {number}", shares, cash, at=at)
+        found = await usage(ledger_fixture, at=at)
+        assert [found.question, found.total] == pytest.approx([at_stake, at_stake])
+
+
+async def test_the_sale_of_another_question_ends_no_stake_of_other_groups(ledger_fixture: LedgerFixture) -> None:
+    await traded(ledger_fixture, "a", 10.0, -4.0, at=NOON)
+    elsewhere = {"key": "snow", "exposure": ExposureGroups(event="July", creator="someone", category="")}
+    await traded(ledger_fixture, "b", 10.0, -3.0, at=NOON, **elsewhere)
+    await traded(ledger_fixture, "c", 10.0, 2.0, at=NOON + HOUR, **elsewhere)
+    found = await usage(ledger_fixture, at=NOON + HOUR)
+    assert (found.question, found.event, found.creator, found.category, found.total) == (4.0, 4.0, 4.0, 4.0, 4.0)
+
+
+async def test_a_day_begins_at_midnight_exactly(ledger_fixture: LedgerFixture) -> None:
+    midnight = NOON.replace(hour=0)
+    await buy(ledger_fixture, cost=10.0, at=midnight)
+    await buy(ledger_fixture, "snow", cost=5.0, at=midnight - timedelta(microseconds=1))
+    assert (await usage(ledger_fixture)).day == 10.0
+
+
+async def test_without_a_reading_before_now_nothing_was_lost(ledger_fixture: LedgerFixture) -> None:
+    await read_equity(ledger_fixture, (NOON + HOUR, 100.0))
+    found = await usage(ledger_fixture)
+    assert (found.lost_today, found.drawdown) == (0.0, 0.0)
 
 
 async def test_the_sale_of_one_contract_leaves_the_stake_of_another(ledger_fixture: LedgerFixture) -> None:

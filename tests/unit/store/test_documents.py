@@ -1,4 +1,3 @@
-import sqlite3
 import zlib
 
 import pytest
@@ -31,14 +30,15 @@ async def test_content_of_any_size_comes_back_as_it_was(ledger_fixture: LedgerFi
     content = (bytes(n * n % 251 for n in range(period)) * (size // period + 1))[:size]
     digest = await ledger_fixture.ledger.documents.put(content, "application/octet-stream")
     assert (await ledger_fixture.ledger.documents.get(digest)).content == content
-    ((packed,),) = ledger_fixture.rows("select packed from document")
+    ((packed,),) = ledger_fixture.rows("select packed from bundle")
     assert zlib.decompress(packed) == content
 
 
 async def test_the_same_content_is_kept_once_and_compressed(ledger_fixture: LedgerFixture) -> None:
     for _ in range(2):
         await ledger_fixture.ledger.documents.put(b"rain " * 10_000, "text/plain")
-    ((size, packed),) = ledger_fixture.rows("select size, length(packed) from document")
+    sizes = "select size, length(packed) from evidence_document d join bundle b on b.id = d.bundle"
+    ((size, packed),) = ledger_fixture.rows(sizes)
     assert size == 50_000
     assert packed < 1_000
 
@@ -51,10 +51,7 @@ async def test_an_unknown_digest_is_not_found(ledger_fixture: LedgerFixture) -> 
 @pytest.mark.parametrize("packed", [b"no zlib", bytes.fromhex("789c030000000001")])
 async def test_damage_is_noticed_when_a_document_is_read(ledger_fixture: LedgerFixture, packed: bytes) -> None:
     digest = await ledger_fixture.ledger.documents.put(b"abc", "text/plain")
-    connection = sqlite3.connect(ledger_fixture.path)
-    with connection:
-        connection.execute("update document set packed = ?", [packed])
-    connection.close()
+    ledger_fixture.damage_documents(packed)
     with pytest.raises(StoreError, match="damaged"):
         await ledger_fixture.ledger.documents.get(digest)
 

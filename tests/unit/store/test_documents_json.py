@@ -1,10 +1,8 @@
 import hashlib
-import sqlite3
 
 import pytest
 
 from bot.core.errors import StoreError
-from bot.store.documents import read_documents
 from tests.unit.store.conftest import LedgerFixture
 
 
@@ -15,17 +13,14 @@ async def test_several_documents_come_back_at_once_without_those_that_there_are_
     for content in contents:
         await ledger_fixture.ledger.documents.put(content, "text/plain")
     names = [hashlib.sha256(content).hexdigest() for content in contents]
-    found = await read_documents(ledger_fixture.ledger.documents, [*names, "0" * 64, names[0]])
+    found = await ledger_fixture.ledger.documents.read_known([*names, "0" * 64, names[0]])
     assert {name: document.content for name, document in found.items()} == dict(zip(names, contents, strict=True))
-    assert await read_documents(ledger_fixture.ledger.documents, []) == {}
+    assert await ledger_fixture.ledger.documents.read_known([]) == {}
 
 
 async def test_a_damaged_document_among_several_is_told(ledger_fixture: LedgerFixture) -> None:
     names = [await ledger_fixture.ledger.documents.put(content, "text/plain") for content in (b"one", b"two")]
-    connection = sqlite3.connect(ledger_fixture.path)
-    with connection:
-        connection.execute("update document set packed = x'00' where digest = ?", [names[1]])
-    connection.close()
-    assert (await read_documents(ledger_fixture.ledger.documents, names[:1]))[names[0]].content == b"one"
+    ledger_fixture.damage_documents(b"\0", names[1])
+    assert (await ledger_fixture.ledger.documents.read_known(names[:1]))[names[0]].content == b"one"
     with pytest.raises(StoreError, match="damaged"):
-        await read_documents(ledger_fixture.ledger.documents, names)
+        await ledger_fixture.ledger.documents.read_known(names)

@@ -12,8 +12,8 @@ import pytest
 from bot.core.errors import StoreError
 from bot.core.permissions import UserRole
 from bot.store import permissions
-from bot.store.backups import ExportedFile, export_ledger
 from bot.store.database import open_writer
+from bot.store.ledger_export import ExportedFile, export_ledger
 from bot.store.permissions import PrincipalRecord
 from tests.unit.store.conftest import NOON, LedgerFixture
 

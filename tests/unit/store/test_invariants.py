@@ -1,5 +1,6 @@
 """Each rule of the ledger is proved able to fail: a fault is planted into a sound ledger, and that rule finds it."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -13,8 +14,10 @@ from bot.core.learning import FittedParameters
 from bot.core.outcomes import BinaryOutcome, Score
 from bot.core.questions import Target
 from bot.core.submissions import IntentState, SealedRequest, WriteReceipt
-from bot.store.backups import export_ledger
+from bot.store.evidence import evidence_path
+from bot.store.evidence_checks import EVIDENCE_INVARIANTS
 from bot.store.integrity_checks import INVARIANTS
+from bot.store.ledger_export import export_ledger
 from bot.store.model_calls import ModelDemotion
 from bot.store.schedule import DueEntry
 from bot.store.trials import RecordingKey
@@ -22,7 +25,7 @@ from tests.unit.store.conftest import NOON, LedgerFixture
 
 # Statements that no code of ours would run, by the rule that must notice.
 FAULTS: Mapping[str, str] = {
-    "json_is_json": "update step set body = 'not json'",
+    "json_is_json": "update prediction set body = 'not json'",
     "question_has_its_version": "update question set version = 'x'",
     "version_has_targets": "delete from target",
     "probability_is_one": "update prediction set probability = 1.5",
@@ -32,8 +35,6 @@ FAULTS: Mapping[str, str] = {
     "revisions_have_no_gap": "update forecast set revision = revision + 1 where revision = 2",
     "cutoff_is_before_the_answer": "update forecast set cutoff = '2026-03-01T13:00:00.000000Z'",
     "learned_before_the_cutoff": "update fitted_parameters set before = '2026-03-01T13:00:00.000000Z'",
-    "steps_have_no_gap": "delete from step where number = 1",
-    "cited_documents_are_kept": "delete from document where media_type = 'text/html'",
     "lease_has_an_owner": "update schedule set owner = null",
     "lease_has_an_attempt": "update schedule set attempt = 0",
     "answer_is_in_the_schedule": "update schedule set answered_at = '2026' where forecaster = 'idle'",
@@ -61,11 +62,13 @@ FAULTS: Mapping[str, str] = {
         select ref, target, kind, 0.0, body, resolved_at, seen_at from resolution
     """,
     "score_is_of_its_prediction": "update prediction set scored_against = null",
-    "recording_is_kept": "delete from document where digest in (select answer from recording)",
-    "answered_call_has_its_answer": "delete from document where digest in (select answer from model_call)",
     "settled_call_has_a_cost": "update model_call set cost_usd = null where state = 'done'",
     "cached_tokens_were_read": "update model_call set tokens_cached = tokens_in + 1 where state = 'done'",
     "call_is_of_its_question": "update model_call set ref = 'lantern:other'",
+    "steps_are_kept": "delete from step where number = 1",
+    "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
+    "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
+    "document_has_its_bundle": "delete from bundle",
 }
 
 
@@ -140,15 +143,19 @@ async def test_a_calibration_from_after_the_cutoff_is_found_too(full: LedgerFixt
 
 def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, ...]]:
     """Return what the rule says of a copy of the ledger with the faults planted."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        with closing(sqlite3.connect(full.path)) as source:
-            source.backup(connection)
+    copy = full.path.with_name("faulty.db")
+    for path, copied in ((full.path, copy), (evidence_path(full.path), evidence_path(copy))):
+        copied.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as source:
+            source.execute("vacuum into ?", [str(copied)])
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.execute("attach ? as evidence", [str(evidence_path(copy))])
         # Rules are the second line: planting a fault needs the first one, checks and unique indices, out of the way.
         connection.execute("pragma ignore_check_constraints = on")
         _without_unique_indices(connection)
         for fault in faults:
             connection.execute(fault)
-        (sql,) = [invariant.sql for invariant in INVARIANTS if invariant.name == rule]
+        (sql,) = [invariant.sql for invariant in (*INVARIANTS, *EVIDENCE_INVARIANTS) if invariant.name == rule]
         return connection.execute(sql).fetchall()
 
 
@@ -171,6 +178,9 @@ async def test_every_table_of_the_ledger_is_in_its_export(full: LedgerFixture, t
     tables = full.rows("select name from sqlite_schema where type = 'table' and name not glob '[_]*'")
     exported = {file.name for file in manifest.files if file.kind == "table"}
     assert {name for (name,) in tables if not name.startswith("sqlite_")} <= exported
+    assert {"evidence_document", "recording", "step"} <= exported
+    contents = (tmp_path / "out" / "evidence_document.jsonl").read_text(encoding="utf-8").splitlines()
+    assert "page" in {json.loads(line)["content"] for line in contents}
     empty = sorted(file.name for file in manifest.files if not file.rows)
     # The ledger of these tests has something in every table but those that are no part of a forecast's story.
     account = ["contest_standing", "payout", "account_reading", "venue_gain", "venue_score"]
@@ -179,7 +189,7 @@ async def test_every_table_of_the_ledger_is_in_its_export(full: LedgerFixture, t
 
 
 def test_every_rule_is_proved_able_to_fail() -> None:
-    assert [invariant.name for invariant in INVARIANTS] == list(FAULTS)
+    assert [invariant.name for invariant in (*INVARIANTS, *EVIDENCE_INVARIANTS)] == list(FAULTS)
 
 
 def _without_unique_indices(connection: sqlite3.Connection) -> None:

@@ -1,5 +1,4 @@
 import hashlib
-import sqlite3
 from datetime import timedelta
 
 import pytest
@@ -41,10 +40,7 @@ async def test_only_the_kinds_that_are_wanted_are_read(ledger_fixture: LedgerFix
     }
     assert await exchanges.read_trial("f1", 1, {"tool", "model", "series"}) == wanted
     assert await exchanges.read_trial("f1", 1, ()) == {}
-    connection = sqlite3.connect(ledger_fixture.path)
-    with connection:
-        connection.execute("update document set packed = x'00' where digest = ?", [kept["search"]])
-    connection.close()
+    ledger_fixture.damage_documents(b"\0", kept["search"])
     assert await exchanges.read_trial("f1", 1, {"tool", "model"}) == wanted
     with pytest.raises(StoreError, match="damaged"):
         await exchanges.read_trial("f1", 1, {"search"})
@@ -89,7 +85,7 @@ async def test_another_answer_under_the_same_name_is_refused_and_not_kept(ledger
     ):
         await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"other"', at=NOON)
     assert (await ledger_fixture.ledger.recordings.read_trial("f1", 1))[PAGE].body == '"text"'
-    assert ledger_fixture.rows("select count(*) from document") == [(1,)]
+    assert ledger_fixture.rows("select count(*) from evidence_document") == [(1,)]
 
 
 async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFixture) -> None:
@@ -101,21 +97,19 @@ async def test_several_are_kept_together_or_not_at_all(ledger_fixture: LedgerFix
     with pytest.raises(MalformedDataError, match="another answer"):
         await exchanges.add_all("f1", 1, {RecordingKey("page", "cc"): '"third"', PAGE: '"other"'}, at=NOON)
     assert {key: exchange.body for key, exchange in (await exchanges.read_trial("f1", 1)).items()} == told
-    assert ledger_fixture.rows("select count(*) from document") == [(2,)]
+    assert ledger_fixture.rows("select count(*) from evidence_document") == [(2,)]
 
 
 async def test_an_answer_that_many_trials_got_is_kept_once(ledger_fixture: LedgerFixture) -> None:
     for trial in (1, 2, 3):
         await ledger_fixture.ledger.recordings.add("f1", trial, PAGE, '"text"', at=NOON)
-    assert ledger_fixture.rows("select (select count(*) from recording), (select count(*) from document)") == [(3, 1)]
+    counts = "select (select count(*) from recording), (select count(*) from evidence_document)"
+    assert ledger_fixture.rows(counts) == [(3, 1)]
 
 
 async def test_damage_is_noticed_and_not_replayed(ledger_fixture: LedgerFixture) -> None:
     await ledger_fixture.ledger.recordings.add("f1", 1, PAGE, '"text"', at=NOON)
-    connection = sqlite3.connect(ledger_fixture.path)
-    with connection:
-        connection.execute("update document set packed = x'00'")
-    connection.close()
+    ledger_fixture.damage_documents(b"\0")
     with pytest.raises(StoreError, match="damaged"):
         await ledger_fixture.ledger.recordings.read_trial("f1", 1)
 

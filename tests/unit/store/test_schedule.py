@@ -274,3 +274,26 @@ async def test_a_batch_waits_for_the_decision_over_a_forecast(ledger_fixture: Le
     )
     load = await ledger_fixture.ledger.schedule.read_batch_load("lantern", "2026-03-01", "plain", now=NOON)
     assert (load.unforecast, load.waiting) == (0, 0)
+
+
+async def test_moving_nothing_moves_none(ledger_fixture: LedgerFixture) -> None:
+    assert await ledger_fixture.ledger.schedule.move([]) == 0
+
+
+@pytest.mark.parametrize("by", [timedelta(minutes=-30), 3 * HOUR])
+async def test_leases_move_with_a_clock_that_was_set(ledger_fixture: LedgerFixture, by: timedelta) -> None:
+    await plan(ledger_fixture, due("rain"))
+    [held] = await claim(ledger_fixture)
+    assert await ledger_fixture.ledger.schedule.move_leases(by) == 1
+    ends = held.leased_until + by
+    assert await claim(ledger_fixture, ends - timedelta(seconds=1), owner="other") == []
+    assert keys(await claim(ledger_fixture, ends, owner="other")) == ["rain"]
+
+
+async def test_what_is_planned_for_one_of_two_reasons_is_listed(ledger_fixture: LedgerFixture) -> None:
+    reasons = {"a": "new question", "b": "the market moved", "c": "a request"}
+    for key in reasons:
+        await ledger_fixture.forecast(await ledger_fixture.ask(key))
+    await plan(ledger_fixture, *(due(key, NOON + HOUR, why=why) for key, why in reasons.items()))
+    listed = await ledger_fixture.ledger.schedule.scheduled(reasons=("new%", "the market%"), now=NOON)
+    assert {one.ref.key for one in listed} == {"a", "b"}

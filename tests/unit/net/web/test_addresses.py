@@ -135,7 +135,10 @@ class ConnectedStream(httpcore.AsyncMockStream):
         self.closed = True
 
     def get_extra_info(self, info: str) -> object:
-        return (self.address, 80) if info == "server_addr" else None
+        if info != "server_addr":
+            return None
+        # A socket that is no internet socket has no address.
+        return (self.address, 80) if self.address else ""
 
 
 class ResolvingBackend(httpcore.AsyncMockBackend):
@@ -172,7 +175,12 @@ async def test_no_client_sends_anything_to_a_metadata_service_behind_a_name(host
 
 @pytest.mark.parametrize(
     ("host", "address"),
-    [("169.254.169.254", "169.254.169.254"), ("[fd00:ec2::254]", "fd00:ec2::254"), ("printer.lan", "192.168.1.1")],
+    [
+        ("169.254.169.254", "169.254.169.254"),
+        ("[fd00:ec2::254]", "fd00:ec2::254"),
+        ("printer.lan", "192.168.1.1"),
+        ("printer.lan", ""),
+    ],
 )
 async def test_a_metadata_service_that_config_names_itself_and_private_addresses_are_asked(
     host: str, address: str
