@@ -24,7 +24,7 @@ import structlog
 from tests.campaign_log import FOLDER, append_line, run_origin
 from tests.simulation.full_system.event_coverage import build_report, describe_report
 from tests.simulation.full_system.metamorphic import RELATIONS, MetamorphicRuns
-from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, break_process
+from tests.simulation.full_system.mutants import FORM_MUTANTS, MUTANTS, OUTSIDE_MUTANTS, break_process
 from tests.simulation.full_system.paper_live_comparison import decision_differences
 from tests.simulation.full_system.plan import SimulationPlan
 from tests.simulation.full_system.report_log import report_line
@@ -107,7 +107,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument(
         "--mutant",
-        choices=[*sorted({**MUTANTS, **FORM_MUTANTS}), ALL],
+        choices=[*sorted({**MUTANTS, **OUTSIDE_MUTANTS, **FORM_MUTANTS}), ALL],
         help="break the program in this way, or in each in turn",
     )
     parser.add_argument(
@@ -146,9 +146,10 @@ def _each_mutant(asked: argparse.Namespace) -> int:
         return done.returncode == 1 and " violated [" in done.stdout
 
     with ThreadPoolExecutor(asked.jobs) as pool:
-        hidden = [mutant for mutant, was in zip(MUTANTS, pool.map(found, MUTANTS), strict=True) if not was]
+        names = [*MUTANTS, *OUTSIDE_MUTANTS]
+        hidden = [mutant for mutant, was in zip(names, pool.map(found, names), strict=True) if not was]
     sys.stdout.write(
-        f"{len(MUTANTS) - len(hidden)} of {len(MUTANTS)} planted bugs found; not: {', '.join(hidden) or '-'}\n"
+        f"{len(names) - len(hidden)} of {len(names)} planted bugs found; not: {', '.join(hidden) or '-'}\n"
     )
     return len(hidden)
 
