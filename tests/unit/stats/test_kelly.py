@@ -15,6 +15,7 @@ from bot.stats.kelly import (
     ShareOffer,
     WealthOutcome,
     kelly_shares,
+    marginal_utility,
     payoff_scenarios,
     rescale_beliefs,
     share_value,
@@ -211,3 +212,14 @@ def test_an_offer_is_taken_whole_only_where_its_last_share_still_adds_growth() -
     assert kelly_shares(view, [ShareOffer(0.5, 401.0), ShareOffer(0.5, 100.0)]) == pytest.approx(400.0)
     assert kelly_shares(view, [ShareOffer(0.5, 300.0), ShareOffer(0.5, 300.0)]) == pytest.approx(400.0)
     assert kelly_shares(view, [ShareOffer(0.7, 10.0), ShareOffer(0.1, 10.0)]) == 0.0
+
+
+def test_an_account_of_less_than_one_stakes_the_same_share() -> None:
+    view = payoff_scenarios(KellyBankroll(cash=0.5), {"": 0.6}, "")
+    assert kelly_shares(view, [ShareOffer(0.5, 100.0)]) * 0.5 == pytest.approx(0.2 * 0.5)
+
+
+def test_an_outcome_that_cannot_come_does_not_count() -> None:
+    assert marginal_utility([WealthOutcome(0.0, 0.0), WealthOutcome(1.0, 2.0)]) == 0.5
+    assert marginal_utility([WealthOutcome(0.5, 0.0), WealthOutcome(0.5, 2.0)]) == math.inf
+    assert marginal_utility([WealthOutcome(1.0, 2.0)], 2.0) == 0.25
