@@ -20,8 +20,7 @@ from bot.store.evidence_copies import archive_evidence
 from bot.store.evidence_packing import return_free_pages
 from bot.store.ledger import LEDGER_FILE, open_ledger, open_read_only, require_ledger, state_folder
 
-# The other commands of foxcast db are in bot.cli.db.
-app = typer.Typer(add_completion=False)
+# Registered in bot.cli.db, with the other commands of foxcast db.
 
 SIZE_COLUMNS = (
     TableColumn("database"),
@@ -52,7 +51,6 @@ OlderOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command()
 def size(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     """Show the size of each database by table, its growth a day, and when the disk will be full."""
     path = state_folder(load_command_config(ctx)) / LEDGER_FILE
@@ -78,7 +76,6 @@ def size(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
         console.print(f"{free} are free on the disk; at this rate it is full in {found.days_until_full:,.0f} days")
 
 
-@app.command()
 def prune(ctx: typer.Context, *, older: OlderOption, as_json: JsonOption = False) -> None:
     """Delete pages, exchanges and steps of long-resolved questions; predictions, decisions and scores stay.
 
@@ -104,7 +101,6 @@ def prune(ctx: typer.Context, *, older: OlderOption, as_json: JsonOption = False
         )
 
 
-@app.command()
 def archive(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],

@@ -11,7 +11,7 @@ import typer
 
 from bot.cli.command_exit import ExitCode
 from bot.cli.command_setup import load_command_config
-from bot.cli.database_space import JsonOption, app
+from bot.cli.database_space import JsonOption, archive, prune, size
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import NO_VALUE, format_age, format_bytes
 from bot.config.schema import Config
@@ -37,6 +37,9 @@ from bot.store.ledger import LEDGER_FILE, require_ledger, state_folder
 from bot.store.ledger_export import export_ledger
 from bot.store.restore import restore_backup
 from bot.store.schema import MIGRATIONS
+
+app = typer.Typer(add_completion=False)
+SPACE_COMMANDS = [app.command()(command) for command in (size, prune, archive)]
 
 
 @app.callback()

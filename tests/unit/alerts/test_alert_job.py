@@ -17,6 +17,8 @@ from bot.store import permissions
 from bot.store.ledger import Ledger, open_ledger, state_folder
 from bot.store.permissions import SubmissionHalt
 from bot.testing.clock import FakeClock
+from tests.unit.store.conftest import NOON as STORE_NOON
+from tests.unit.store.conftest import LedgerFixture
 
 NOON = datetime.fromisoformat("2026-03-03T12:00:00+00:00")
 MINUTE = timedelta(minutes=1)
@@ -249,3 +251,36 @@ async def test_a_channel_that_is_down_is_reported_through_the_other(alerts: Aler
     await alerts.run(after=16 * MINUTE)
     await alerts.run(after=MINUTE)
     assert alerts.phone.taken[-1].text == "- resolved: the notifier pager takes messages again"
+
+
+async def test_the_weekly_letter_is_sent_once_to_those_that_get_everything(tmp_path: Path) -> None:
+    config = make_config(tmp_path, letter_day="monday")
+    path = state_folder(config) / "ledger.sqlite"
+    async with open_ledger(path, now=STORE_NOON) as ledger:
+        # Sunday noon, and Monday at eight.
+        story = LedgerFixture(ledger, path)
+        await story.forecast(await story.ask(), 0.3)
+        alerts = AlertFixture(ledger, config, FakeClock(STORE_NOON))
+        await alerts.run(after=timedelta(hours=20) - MINUTE)
+        assert alerts.phone.taken == []
+        for _ in range(3):
+            await alerts.run(after=MINUTE)
+        [letter] = alerts.phone.taken
+        assert letter.subject == "Foxcast, week to 2026-03-02: 1 forecast, 0 scored, 0.00 USD spent"
+        assert letter.text.startswith("Forecasts: 1 at lantern (of 1 questions)\nScored: nothing resolved\n")
+        await alerts.run(after=timedelta(days=6))
+        assert len(alerts.phone.taken) == 1
+        await alerts.run(after=timedelta(days=1))
+        assert alerts.phone.taken[1].subject.startswith("Foxcast, week to 2026-03-09: 0 forecasts")
+        assert alerts.pager.taken == []
+
+
+async def test_a_ledger_that_began_after_the_letter_day_gets_no_letter_about_nothing(tmp_path: Path) -> None:
+    config = make_config(tmp_path, letter_day="sunday")
+    path = state_folder(config) / "ledger.sqlite"
+    async with open_ledger(path, now=STORE_NOON) as ledger:
+        story = LedgerFixture(ledger, path)
+        await story.forecast(await story.ask(), 0.3)
+        alerts = AlertFixture(ledger, config, FakeClock(STORE_NOON))
+        await alerts.run(after=MINUTE)
+        assert alerts.phone.taken == []
