@@ -38,6 +38,7 @@ from bot.store.ledger import LEDGER_FILE, Ledger, open_read_only, state_folder
 from bot.store.permissions import SubmissionHalt
 from bot.store.restore import RestoreRecord, lost_ledger_reason, read_restore_mark
 from bot.store.serialization import format_timestamp
+from bot.store.submission_queries import count_intents_by_state
 
 MAX_UNDECIDED_COUNTED = 10_000
 
@@ -106,10 +107,7 @@ async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
 
 async def _load_counts(ledger: Ledger, now: datetime) -> dict[str, int]:
     planned = await ledger.schedule.counts(now)
-    intents: dict[str, int] = {}
-    for row in await ledger.submissions.batches(states=[*IntentState]):
-        for state, count in row.counts.items():
-            intents[f"intents {state}"] = intents.get(f"intents {state}", 0) + count
+    intents = await ledger.submissions.readers.run(count_intents_by_state)
     return {
         "questions": await ledger.questions.count(),
         "forecasts": await ledger.forecasts.count(),
@@ -118,7 +116,7 @@ async def _load_counts(ledger: Ledger, now: datetime) -> dict[str, int]:
         "locked": planned.locked,
         "waiting": planned.waiting,
         "undecided": len(await ledger.forecasts.undecided(MAX_UNDECIDED_COUNTED)),
-        **dict(sorted(intents.items())),
+        **{f"intents {state}": count for state, count in intents.items()},
     }
 
 

@@ -18,7 +18,8 @@ CRASH_EVENT = "crash"
 # Something that a person should know, at the moment when it happened.
 ALERT_EVENT = "alert"
 _INSERT_EVENT = "insert into event (at, kind, text) values (?, ?, ?)"
-_RECENT_EVENTS = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
+_RECENT_EVENTS = "select at, kind, text from event order by id desc limit :limit"
+_RECENT_EVENTS_OF_KIND = "select at, kind, text from event where kind = :kind order by id desc limit :limit"
 _LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"
 _INSERT_RUN = "insert into job_run (job, started_at, ended_at, outcome, detail) values (?, ?, ?, ?, ?)"
 _DELETE_OLD_RUNS = """
@@ -105,7 +106,8 @@ def add_event(database: Database, kind: str, text: str, at: datetime) -> None:
 
 def recent_events(database: Database, limit: int, kind: str | None) -> list[LedgerEvent]:
     """Return the newest events of one kind, or of any, newest first."""
-    rows = database.execute(_RECENT_EVENTS, {"limit": limit, "kind": kind})
+    statement = _RECENT_EVENTS if kind is None else _RECENT_EVENTS_OF_KIND
+    rows = database.execute(statement, {"limit": limit, "kind": kind})
     return [LedgerEvent(at=parse_timestamp(at), kind=kind_, text=text) for at, kind_, text in rows]
 
 

@@ -149,7 +149,7 @@ _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-_COUNT_FORECASTS = "select count(*) from forecast where state = 'done'"
+_COUNT_FORECASTS = "select coalesce(sum(count), 0) from tally where name = 'forecasts'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -299,6 +299,23 @@ where (state in ('done', 'failed')) <> (cost_usd is not null) or cost_usd < 0 or
         meaning="a call charged to another question than that of its forecast",
     ),
 )
+_TALLY_INVARIANTS = (
+    LedgerInvariant(
+        name="tallies_are_right",
+        sql="""
+select 'questions', (select count(*) from question) as counted,
+       coalesce((select count from tally where name = 'questions'), 0) as tallied where counted <> tallied
+union all
+select 'forecasts', (select count(*) from forecast where state = 'done') as counted,
+       coalesce((select count from tally where name = 'forecasts'), 0) as tallied where counted <> tallied
+union all
+select i.state, count(*) as counted, coalesce(t.count, 0) as tallied from intent i
+left join intent_tally t on t.venue = i.venue and t.paper = (i.mode = 'paper') and t.state = i.state
+group by i.venue, i.mode = 'paper', i.state having counted <> tallied
+""",
+        meaning="a count that is kept up does not match its table",
+    ),
+)
 INVARIANTS: tuple[LedgerInvariant, ...] = (
     _JSON_INVARIANT,
     *_QUESTION_INVARIANTS,
@@ -307,6 +324,7 @@ INVARIANTS: tuple[LedgerInvariant, ...] = (
     *_SUBMISSION_INVARIANTS,
     *_OUTCOME_INVARIANTS,
     *_MODEL_INVARIANTS,
+    *_TALLY_INVARIANTS,
 )
 MIN_FREE_BYTES = 500_000_000
 LOW_DISK_RULE = "no question is searched, no forecast and no submission begins until there is more"

@@ -42,7 +42,7 @@ RECORDED_ANSWER = (
 _MARK_LOST = "update model_call set state = 'lost', lost_at = ? where state = 'reserved'"
 # The plus keeps SQLite from reading all calls in the order of their scopes: the calls of a day are few.
 _SPENDING_SINCE = """
-select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
+select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call indexed by model_call_by_time
 where at >= ? group by +scope, provider order by scope, provider
 """
 SPENDING_OF_SCOPE = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"

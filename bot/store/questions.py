@@ -45,7 +45,7 @@ _QUESTIONS_IN_BATCH = f"""
 where q.venue = ? and q.batch = ? order by q.ref
 """
 _CURRENT_VERSION = "select version from question where ref = ?"
-_COUNT_QUESTIONS = "select count(*) from question"
+_COUNT_QUESTIONS = "select coalesce(sum(count), 0) from tally where name = 'questions'"
 _REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
 # A withdrawn outcome does not count: its question is open again.
 _HAS_OUTCOME = f"""exists (
@@ -67,6 +67,7 @@ where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """  # noqa: S608 - made of constants
+_IS_CHOSEN = "(:venue is null or q.venue = :venue) and (:source is null or q.source = :source)"
 _SELECT_ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
@@ -74,10 +75,14 @@ select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
 """  # noqa: S608 - made of constants
-_WHERE_FILTERED = """
-where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
-order by q.closes_at is null, q.closes_at, q.ref limit :limit
-"""
+# Each half is read in the order of its index until the limit.
+_SELECT_FILTERED = f"""
+select * from ({_SELECT_ROWS} where q.closes_at is not null {{dated}} and {_IS_CHOSEN}
+               order by q.closes_at, q.ref limit :limit)
+union all
+select * from ({_SELECT_ROWS} where q.closes_at is null {{undated}} and {_IS_CHOSEN} order by q.ref limit :limit)
+limit :limit
+"""  # noqa: S608 - made of constants
 _WHERE_MATCHING = """
 where q.ref like :start escape '\\' or q.key like :start escape '\\' or q.key like :part escape '\\'
    or not exists (select 1 from json_each(:words) where q.title not like value escape '\\')
@@ -94,11 +99,12 @@ class QuestionState(StrEnum):
 
 
 _ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
+# The conditions for questions with and without a time of closing.
 _IN_STATE = {
-    None: "",
-    QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",
-    QuestionState.CLOSED: f"and q.closes_at <= :now and not ({_ALL_RESOLVED})",
-    QuestionState.RESOLVED: f"and {_ALL_RESOLVED}",
+    None: ("", ""),
+    QuestionState.OPEN: (f"and q.closes_at > :now and not ({_ALL_RESOLVED})", f"and not ({_ALL_RESOLVED})"),
+    QuestionState.CLOSED: (f"and q.closes_at <= :now and not ({_ALL_RESOLVED})", "and false"),
+    QuestionState.RESOLVED: (f"and {_ALL_RESOLVED}", f"and {_ALL_RESOLVED}"),
 }
 
 
@@ -300,12 +306,16 @@ def _question_not_found(database: Database, ref: QuestionRef) -> NotFoundError:
 
 
 def _list_questions(database: Database, chosen: QuestionFilter, now: datetime) -> list[QuestionRow]:
-    sql = _SELECT_ROWS + _WHERE_FILTERED.format(state=_IN_STATE[chosen.state])
+    dated, undated = _IN_STATE[chosen.state]
+    sql = _SELECT_FILTERED.format(dated=dated, undated=undated)
     values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": format_timestamp(now)}
     return [_question_row(*row) for row in database.execute(sql, values)]
 
 
 def _search_questions(database: Database, text: str, limit: int) -> list[QuestionRow]:
+    # A full reference needs no search through all questions.
+    if exact := database.execute(f"{_SELECT_ROWS} where q.ref = ?", [text]).fetchall():
+        return [_question_row(*row) for row in exact]
     escaped = _escape_like(text)
     words = to_json_list(f"%{_escape_like(word)}%" for word in text.split())
     values = {"start": f"{escaped}%", "part": f"%{escaped}%", "words": words, "limit": limit}

@@ -92,13 +92,19 @@ update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0
 where ref = :ref and forecaster = :forecaster and forecast_only = 1
 """
 # The policy does not move entries that were postponed, requested or changed.
-_SELECT_SCHEDULED = """
-select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of
-from schedule s join question q on q.ref = s.ref
-join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster
-where s.owner is null and s.not_before is null and s.forecast_only = 0
-  and (s.due_at > :now and (s.why like :first or s.why like :second)
-       or s.due_at is null and (q.closes_at is null or q.closes_at > :now))
+# From what is planned and open, never from the forecasts, which are many.
+_IS_MOVABLE = "s.owner is null and s.not_before is null and s.forecast_only = 0"
+_SCHEDULED_COLUMNS = "select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of"
+_ITS_FORECAST = "cross join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster"
+_SELECT_SCHEDULED = f"""
+{_SCHEDULED_COLUMNS} from schedule s indexed by schedule_by_due cross join question q on q.ref = s.ref {_ITS_FORECAST}
+where {_IS_MOVABLE} and s.due_at > :now and (s.why like :first or s.why like :second)
+union all
+{_SCHEDULED_COLUMNS} from question q indexed by question_by_close cross join schedule s on s.ref = q.ref {_ITS_FORECAST}
+where {_IS_MOVABLE} and s.due_at is null and q.closes_at > :now
+union all
+{_SCHEDULED_COLUMNS} from question q indexed by question_by_close cross join schedule s on s.ref = q.ref {_ITS_FORECAST}
+where {_IS_MOVABLE} and s.due_at is null and q.closes_at is null
 """
 _MOVE_DUE = """
 update schedule set due_at = :due_at, why = :why
@@ -134,11 +140,10 @@ where window = 'open' and closes_at <= :now
 returning ref, forecaster, closes_at, window
 """
 _COUNT_ENTRIES = f"""
-select coalesce(sum(owner is not null), 0),
-       coalesce(sum(owner is null and due_at <= :now and {_IS_UNLOCKED}), 0),
-       coalesce(sum(owner is null and due_at <= :now and not ({_IS_UNLOCKED})), 0),
-       coalesce(sum(owner is null and due_at > :now), 0)
-from schedule s
+select (select count(*) from schedule where owner is not null), due.count - due.locked, due.locked,
+       (select count(*) from schedule where owner is null and due_at > :now)
+from (select count(*) as count, coalesce(sum(not ({_IS_UNLOCKED})), 0) as locked from schedule s
+      where s.owner is null and s.due_at <= :now) due
 """  # noqa: S608 - made of constants
 # A forecast counts once the gate has decided about it: before that there is no intent to send.
 _COUNT_BATCH = """

@@ -47,7 +47,7 @@ _QUESTIONS = (
 ) strict
 """,
     "create index question_by_batch on question (venue, batch)",
-    "create index question_by_close on question (closes_at)",
+    "create index question_by_close on question (closes_at, ref)",
     """create table question_text (
   digest text primary key,
   body text not null
@@ -274,6 +274,7 @@ _INTENTS = (
 """,
     "create index attempt_by_tag on attempt (tag) where tag <> ''",
     "create index attempt_by_start on attempt (started_at)",
+    "create index attempt_by_fence on attempt (fence_at) where fence_at is not null",
     """create table fill (
   intent text not null references intent (id),
   reference text not null,
@@ -286,6 +287,22 @@ _INTENTS = (
 ) strict, without rowid
 """,
     "create index fill_sold on fill (intent) where cash > 0",
+)
+# Kept up by triggers, because counting a large table takes seconds.
+_TALLIES = (
+    """create table tally (
+  name text primary key check (name in ('questions', 'forecasts')),
+  count integer not null check (count >= 0)
+) strict, without rowid
+""",
+    """create table intent_tally (
+  venue text not null,
+  paper integer not null check (paper in (0, 1)),
+  state text not null,
+  count integer not null check (count >= 0),
+  primary key (venue, paper, state)
+) strict, without rowid
+""",
 )
 _PERMISSIONS = (
     """create table arm (
@@ -570,7 +587,7 @@ _AUDIT = (
 def create_ledger(database: Database) -> None:
     """Create the tables with their indexes, the views and the triggers."""
     statements = (
-        *(*_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_OUTCOMES, *_FORECASTS, *_INTENTS, *_PERMISSIONS),
+        *(*_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_OUTCOMES, *_FORECASTS, *_INTENTS, *_TALLIES, *_PERMISSIONS),
         *(*_ACCOUNTS, *_SCORES, *_CALLS, *_JOURNAL, *_ALERTS, *_AUDIT, *VIEWS, *TRIGGERS),
     )
     for statement in statements:

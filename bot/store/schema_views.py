@@ -65,7 +65,25 @@ begin
   select raise(abort, 'the audit is append-only');
 end
 """
+_COUNTED = "insert into tally (name, count) values ('{name}', 1) on conflict do update set count = count + 1"
+_INTENT_COUNTED = """
+insert into intent_tally (venue, paper, state, count) values (new.venue, new.mode = 'paper', new.state, 1)
+on conflict do update set count = count + 1
+"""
+_TALLY_TRIGGERS = (
+    f"create trigger question_is_counted after insert on question begin {_COUNTED.format(name='questions')}; end",
+    f"""create trigger forecast_is_counted after update of state on forecast
+when new.state = 'done' and old.state <> 'done' begin {_COUNTED.format(name="forecasts")}; end""",
+    f"create trigger intent_is_counted after insert on intent begin {_INTENT_COUNTED}; end",
+    f"""create trigger intent_is_counted_again after update of state on intent when new.state <> old.state
+begin
+  update intent_tally set count = count - 1
+  where venue = old.venue and paper = (old.mode = 'paper') and state = old.state;
+  {_INTENT_COUNTED};
+end""",  # noqa: S608 - made of constants
+)
 TRIGGERS: tuple[str, ...] = (
+    *_TALLY_TRIGGERS,
     *(
         _RESOLVED_TRIGGER.format(name=name, event=event, resolved=IS_RESOLVED.format(ref="new.ref"))
         for name, event in {

@@ -5,7 +5,7 @@ and counts.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -20,17 +20,26 @@ from bot.store.intents import SELECT_INTENT, SELECT_STANDING, IntentRow, read_in
 from bot.store.serialization import OUTCOME, format_timestamp, parse_timestamp, to_json_list
 from bot.store.submission_attempts import AttemptRow
 
-# Open: it may still be sent, may have been sent, or may still be filled.
-_WHERE_ORDERS = """
-where (?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) = ?2)
-  and (not ?3 or i.state not in ('acked', 'refused', 'superseded')
-       or (i.state = 'acked' and i.action = 'order' and exists (
-         select 1 from attempt a where a.intent = i.id and a.fence_at > ?4
-           and a.number = (select max(number) from attempt where intent = i.id))))
-  and (?6 is null or (i.mode = 'paper') = ?6)
+_IS_CHOSEN = """
+(?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) = ?2)
+and (?4 is null or (i.mode = 'paper') = ?4)
 """
-_SELECT_ORDERS = f"{SELECT_INTENT} {_WHERE_ORDERS} order by i.seq desc limit coalesce(?5, -1)"
-_COUNT_ORDERS = f"select count(*) from intent i {_WHERE_ORDERS}"  # noqa: S608 - made of constants
+_SELECT_ORDERS = f"{SELECT_INTENT} where {_IS_CHOSEN} order by i.seq desc limit coalesce(?3, -1)"
+_COUNT_ORDERS = f"select count(*) from intent i where {_IS_CHOSEN} and ?3 is ?3"  # noqa: S608 - made of constants
+_COUNT_ALL_ORDERS = """
+select coalesce(sum(count), 0) from intent_tally where (?1 is null or venue = ?1) and (?2 is null or paper = ?2)
+"""
+# Open: it may still be sent, may have been sent, or may still be filled.
+_SELECT_OPEN_ORDERS = f"""
+{SELECT_INTENT} where {_IS_CHOSEN} and i.seq in (
+  select seq from intent where state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
+  union all
+  select f.seq from attempt a join intent f on f.id = a.intent
+  where a.fence_at > ?3 and f.state = 'acked' and f.action = 'order'
+    and a.number = (select max(number) from attempt where intent = f.id))
+order by i.seq desc
+"""  # noqa: S608 - made of constants
+_COUNT_INTENTS = "select state, sum(count) from intent_tally group by state having sum(count) > 0 order by state"
 _SELECT_TITLE = "select title from question where ref = ?"
 _DECISION_REASON = "select why from decision where intent = ? order by id desc limit 1"
 _PAPER_OUTCOMES = """
@@ -166,19 +175,29 @@ def list_and_count_orders(database: Database, wanted: OrderFilter) -> tuple[Sequ
     """Return the orders of the filter, and how many there are without its limit."""
     if wanted.open:
         # Only its fills show whether an order may still be filled; few orders are open.
-        rows = intents.read_intent_rows(database, _SELECT_ORDERS, *_filter_values(replace(wanted, limit=None)))
+        values = (wanted.venue, wanted.prefix, format_timestamp(wanted.now), wanted.paper)
+        rows = intents.read_intent_rows(database, _SELECT_OPEN_ORDERS, *values)
         all_ = [_order_row(database, row) for row in rows]
         found = [one for one in all_ if one.row.state is not IntentState.ACKED or one.is_resting(wanted.now)]
         return found[: wanted.limit], len(found)
     found = [
-        _order_row(database, row) for row in intents.read_intent_rows(database, _SELECT_ORDERS, *_filter_values(wanted))
+        _order_row(database, row)
+        for row in intents.read_intent_rows(
+            database, _SELECT_ORDERS, wanted.venue, wanted.prefix, wanted.limit, wanted.paper
+        )
     ]
-    (count,) = database.execute(_COUNT_ORDERS, _filter_values(wanted)).fetchone()
-    return found, int(count)
+    return found, _count_orders(database, wanted)
 
 
-def _filter_values(wanted: OrderFilter) -> tuple[object, ...]:
-    return (wanted.venue, wanted.prefix, wanted.open, format_timestamp(wanted.now), wanted.limit, wanted.paper)
+def _count_orders(database: Database, wanted: OrderFilter) -> int:
+    if wanted.prefix:
+        return int(database.execute(_COUNT_ORDERS, [wanted.venue, wanted.prefix, None, wanted.paper]).fetchone()[0])
+    return int(database.execute(_COUNT_ALL_ORDERS, [wanted.venue, wanted.paper]).fetchone()[0])
+
+
+def count_intents_by_state(database: Database) -> dict[str, int]:
+    """Return how many intents there are in each state that has one."""
+    return dict(database.execute(_COUNT_INTENTS).fetchall())
 
 
 def read_paper_outcomes(database: Database, venue: str) -> Sequence[Resolution]:

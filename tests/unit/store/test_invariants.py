@@ -65,6 +65,7 @@ FAULTS: Mapping[str, str] = {
     "settled_call_has_a_cost": "update model_call set cost_usd = null where state = 'done'",
     "cached_tokens_were_read": "update model_call set tokens_cached = tokens_in + 1 where state = 'done'",
     "call_is_of_its_question": "update model_call set ref = 'lantern:other'",
+    "tallies_are_right": "update tally set count = count + 1 where name = 'forecasts'",
     "steps_are_kept": "delete from step where number = 1",
     "recording_is_kept": "delete from evidence_document where digest in (select answer from recording)",
     "answered_call_has_its_answer": "delete from evidence_document where digest in (select answer from model_call)",
@@ -167,6 +168,8 @@ def _found(full: LedgerFixture, rule: str, *faults: str) -> list[tuple[object, .
         ("settled_call_has_a_cost", "update model_call set cost_usd = 0 where state = 'reserved'"),
         ("settled_call_has_a_cost", "update model_call set cost_usd = -0.01 where state = 'done'"),
         ("settled_call_has_a_cost", "update model_call set worst_usd = -0.01"),
+        ("tallies_are_right", "delete from tally where name = 'questions'"),
+        ("tallies_are_right", "update intent_tally set count = count + 1 where state = 'acked'"),
     ],
 )
 async def test_each_half_of_a_rule_of_calls_is_found(full: LedgerFixture, rule: str, fault: str) -> None:

@@ -1,0 +1,127 @@
+"""No command that people or the daemon run often reads a large table from end to end.
+
+Every statement that the commands and one pass of all jobs send to the ledger is recorded by SQLite's own trace, and
+explained by SQLite on a ledger with something in each table.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.cli.main import main
+from bot.store.evidence import evidence_path
+from bot.store.ledger import LEDGER_FILE
+from bot.store.schema_views import IS_RESOLVED
+from tests.grown_ledger import GrownLedger, grow_ledger
+
+# What grows with every forecast.
+LARGE = (
+    *("question", "question_version", "target", "price", "schedule", "resolution", "forecast", "prediction", "trial"),
+    *("intent", "decision", "attempt", "fill", "score", "model_call", "event"),
+    *("step", "recording", "bundle", "evidence_document"),
+)
+# Indexes of the few rows that are under way.
+SMALL_INDEXES = ("schedule_leased", "schedule_window", "prediction_unscored", "forecast_running", "forecast_undecided")
+COMMANDS: Sequence[tuple[str, ...]] = (
+    ("status",),
+    ("doctor",),
+    ("questions",),
+    ("questions", "--state", "open"),
+    ("orders",),
+    ("orders", "--open"),
+    ("portfolio",),
+    ("locks",),
+    ("show", "lantern:q5"),
+    ("explain", f"{5:024x}"),
+    ("run", "--once"),
+)
+# At its end a single pass prints the scores, a report on everything; the daemon does not.
+REPORTS = ("with eligible as", "with first as", "with reporting as")
+# What a backup counts: it reads every page of the ledger anyway.
+COUNTED = re.compile(r"select count\(\*\) from (?:question|forecast|intent|fill|resolution|audit)")
+REF = "'lantern:q5'"
+TRIGGERED = f"update intent set question_resolved = ({IS_RESOLVED.format(ref=REF)}) where ref = {REF}"  # noqa: S608
+READ = re.compile(r"\s*(?:select|with|update|delete|insert)", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> GrownLedger:
+    folder = tmp_path_factory.mktemp("state") / "paper"
+    folder.mkdir(mode=0o700)
+    return grow_ledger(folder / LEDGER_FILE, 1000)
+
+
+@pytest.fixture
+def traced(grown: GrownLedger, monkeypatch: pytest.MonkeyPatch) -> dict[str, None]:
+    """The statements that this process sends to the ledger from now on."""
+    seen: dict[str, None] = {}
+    connect, own = sqlite3.connect, (LEDGER_FILE, evidence_path(grown.path).name)
+
+    def connect_traced(database: Any, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(database, *arguments, **options)
+        if str(database).partition("?")[0].rpartition("/")[2] in own:
+            connection.set_trace_callback(seen.setdefault)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_traced)
+    monkeypatch.setenv("FOXCAST_STATE", str(grown.path.parent.parent))
+    return seen
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_large_table_is_read_from_end_to_end(
+    command: tuple[str, ...], grown: GrownLedger, traced: dict[str, None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 0
+    sent = [sql for sql in traced if READ.match(sql) and not any(report in sql for report in REPORTS)]
+    statements = [sql for sql in sent if not COUNTED.fullmatch(sql)]
+    assert len(statements) > 3
+    assert list(full_scans(grown.path, statements)) == []
+
+
+def test_a_trigger_reads_no_large_table_from_end_to_end(grown: GrownLedger) -> None:
+    assert list(full_scans(grown.path, [TRIGGERED])) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(*) from forecast where state = 'done'",
+        "select f.id from forecast f join model_call m on m.scope = f.id where m.cost_usd > 0",
+        "select count(*) from question",
+        "select * from intent order by cost desc limit 5",
+        "select s.body from step s",
+    ],
+)
+def test_a_full_scan_is_found(grown: GrownLedger, sql: str) -> None:
+    assert list(full_scans(grown.path, [sql])) != []
+
+
+def full_scans(ledger: Path, statements: Sequence[str]) -> Iterator[str]:
+    """Yield the statements whose plan reads a whole large table, with the line of the plan."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("attach ? as attached", [str(evidence_path(ledger))])
+        for sql in statements:
+            plan = [str(row[3]) for row in connection.execute(f"explain query plan {sql}")]
+            # A walk along the order that is asked for ends at the limit.
+            is_limited = " limit " in f" {' '.join(sql.split())} ".lower() and not any("TEMP B-TREE" in x for x in plan)
+            for line in plan:
+                if not is_limited and (table := scanned_table(line, sql)) is not None:
+                    yield f"{table}: {line}: {' '.join(sql.split())[:300]}"
+
+
+def scanned_table(line: str, sql: str) -> str | None:
+    """Return the large table that a line of a plan reads from end to end, if it does."""
+    found = re.fullmatch(r"SCAN (?P<name>\w+)(?: USING (?:COVERING )?INDEX (?P<index>\w+))?", line)
+    if found is None or found["index"] in SMALL_INDEXES:
+        return None
+    if found["name"] in LARGE:
+        return found["name"]
+    aliased = re.search(rf"\b({'|'.join(LARGE)})\s+(?:as\s+)?{found['name']}\b", sql)
+    return aliased[1] if aliased else None
